@@ -20,7 +20,7 @@ use crate::args::PlanArgs;
 use crate::attachment::mark::Mark;
 use crate::cloud::{NoClient, connect};
 use crate::cluster::client;
-use crate::profile::plan::removal::Unwanted;
+use crate::profile::plan::removal::{Grace, Unwanted};
 use crate::profile::plan::step::Step;
 use crate::profile::plan::{Plan, plan};
 use crate::profile::run::GRACE;
@@ -31,7 +31,7 @@ use crate::settings::Settings;
 use cloud::Seen;
 use future::Objects;
 use reader::Reader;
-use report::Report;
+use report::{PlannedSteps, Report};
 
 /// For all that is read from the API server, and for all from the cloud.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -69,7 +69,8 @@ pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
         }
         Err(problem) => (Vec::new(), Some(problem)),
     };
-    let report = Report::of((&steps, &plan.later, &paused), &plan.problems, cloud, problem.is_none());
+    let planned = PlannedSteps { now: &steps, later: &plan.later, when_not_paused: &paused };
+    let report = Report::of(planned, &plan.problems, cloud, problem.is_none());
     let text = match asked.output.output {
         Format::Table => report.to_string(),
         Format::Json => serde_json::to_string_pretty(&report).context("writing JSON")? + "\n",
@@ -81,7 +82,7 @@ pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
 
 /// How long something was unwanted, this process cannot know: it says what is to come, and not when.
 fn now<'a>(observed: &'a Observed, selections: &'a Selections<'a>) -> Plan<'a> {
-    plan(observed, selections, (&Unwanted::default(), GRACE, Instant::now()))
+    plan(observed, selections, Grace { unwanted: &Unwanted::default(), period: GRACE, now: Instant::now() })
 }
 
 /// Those steps of a plan that are chosen, and those that come later.
@@ -110,5 +111,5 @@ async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -
         None => reader.cluster().await?,
     });
     let oci = connect(&settings.oci, Arc::new(Metrics::default())).await.map_err(NoClient::into_error)?;
-    Ok(cloud::look((&oci, reader.pod_networks()), &mark, objects, Instant::now() + DEADLINE).await)
+    Ok(cloud::look(&oci, reader.pod_networks(), &mark, objects, Instant::now() + DEADLINE).await)
 }

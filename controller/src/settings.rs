@@ -1,6 +1,7 @@
 //! The settings, validated: the only configuration that the rest of the controller sees.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -171,9 +172,9 @@ impl Settings {
             rates: Rates { most: rate, least: LEAST_RATE, burst: (rate / 4.0).max(1.0) },
         };
         let pace = Pace {
-            resync: interval("--resync-seconds", options.resync_seconds, (1.0, 86_400.0))?,
-            poll: interval("--poll-seconds", options.poll_seconds, (0.05, 60.0))?,
-            retry_most: interval("--retry-most-seconds", options.retry_most_seconds, (1.0, 3600.0))?,
+            resync: interval("--resync-seconds", options.resync_seconds, 1.0..=86_400.0)?,
+            poll: interval("--poll-seconds", options.poll_seconds, 0.05..=60.0)?,
+            retry_most: interval("--retry-most-seconds", options.retry_most_seconds, 1.0..=3600.0)?,
         };
         Ok(Self {
             listen: options.listen,
@@ -226,10 +227,11 @@ fn lease(seconds: u16) -> Result<u16, SettingsError> {
     if (1..=300).contains(&seconds) { Ok(seconds) } else { Err(SettingsError::Lease(seconds)) }
 }
 
-fn interval(option: &'static str, seconds: f64, (least, most): (f64, f64)) -> Result<Duration, SettingsError> {
-    if (least..=most).contains(&seconds) {
+fn interval(option: &'static str, seconds: f64, bounds: RangeInclusive<f64>) -> Result<Duration, SettingsError> {
+    if bounds.contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
+        let (least, most) = bounds.into_inner();
         Err(SettingsError::Interval { option, seconds, least, most })
     }
 }

@@ -17,7 +17,7 @@ use crate::cluster::store::Believed;
 
 pub use failed_lists::FailedLists;
 pub use listings::Listings;
-pub use orphaned_vnics::OrphanedVnics;
+pub use orphaned_vnics::{ConsecutiveScans, OrphanedVnics};
 
 /// So many VNICs of each subnet are kept by it.
 const FEW: usize = 5;

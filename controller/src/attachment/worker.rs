@@ -38,7 +38,7 @@ use crate::attachment::state::retry_state::ReadTimes;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::report::metrics::Metrics;
-use crate::settings::{Pace, Settings};
+use crate::settings::Settings;
 use crate::work::{Longest, Next, Pause, Retries, Worker};
 
 /// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
@@ -140,10 +140,10 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             if observed.machine == Machine::NotSeen {
                 self.seek(&objects, memory).await;
             }
-            planned = self.plan(&objects, &observed, memory, (pace, asked));
+            planned = self.plan(&objects, &observed, memory, asked);
             if planned.asks_pod_network {
                 observed.pod_network = Some(self.ask_pod_network(instance, memory).await);
-                planned = self.plan(&objects, &observed, memory, (pace, asked));
+                planned = self.plan(&objects, &observed, memory, asked);
             }
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
@@ -168,8 +168,8 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
                     event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
                 }
                 Some(Failure::Kubernetes | Failure::Old(_)) => continue,
-                None if self.is_left_unanswered(object, verdict, (is_silent_again, memory)) => continue,
-                None => reporting::in_line(object, verdict.clone(), (&planned, &outcome)),
+                None if self.is_left_unanswered(object, verdict, is_silent_again, memory) => continue,
+                None => reporting::in_line(object, verdict.clone(), &planned, &outcome),
             };
             failed |= !self.tell(object, &verdict, memory).await;
         }
@@ -235,8 +235,9 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         objects: &[Arc<VnicAttachment>],
         observed: &Observed,
         memory: &mut InstanceMemory,
-        (pace, asked): (Pace, Instant),
+        asked: Instant,
     ) -> Plan {
+        let pace = self.configurations.borrow().settings.pace;
         let unreadable = self.store.attachments().unreadable().clone();
         let (mark, proof) = (&self.mark, pace.poll * PROOF);
         let clock = Clock { now: Timestamp::now(), resync: pace.resync };

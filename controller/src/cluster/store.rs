@@ -95,7 +95,8 @@ impl Store {
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     // An object that a later version wrote may not be readable, and must not hide the others.
     let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
-    follow((api, PAGE), ("VnicAttachments", &store.watches), read, readable, |news| {
+    let watched = Watched { api, page: PAGE, what: "VnicAttachments", watches: &store.watches };
+    follow(watched, read, readable, |news| {
         let mut all = store.attachments_mut();
         let instances = match news {
             News::All(objects) => {
@@ -123,7 +124,8 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let api: Api<NodeObject> = Api::all_with(client, &resource);
-    follow((api, PAGE_OF_NODES), ("Nodes", &store.watches), read, NodeView::of, |news| {
+    let watched = Watched { api, page: PAGE_OF_NODES, what: "Nodes", watches: &store.watches };
+    follow(watched, read, NodeView::of, |news| {
         let mut all = store.nodes_mut();
         let before = all.changes();
         let instances = match news {
@@ -144,9 +146,9 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
 /// Follows the VnicProfiles for ever.
 pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
     let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
+    let watched = Watched { api, page: PAGE, what: "VnicProfiles", watches: &store.watches };
     follow(
-        (api, PAGE),
-        ("VnicProfiles", &store.watches),
+        watched,
         read,
         |object| object,
         |news| {
@@ -173,17 +175,27 @@ enum News<V> {
     Gone(String),
 }
 
+/// A kind of object, and how it is read.
+struct Watched<'a, K> {
+    api: Api<K>,
+    /// Objects per page of a list.
+    page: u32,
+    /// The kind, for logs.
+    what: &'static str,
+    watches: &'a Watches,
+}
+
 /// Reads a watch for ever. A list is told whole, so that nobody takes half of one for all; `read` is told after the first.
 /// Of an object, what is to be kept is taken at once: ten thousand Nodes as they come are more than the controller may take.
 async fn follow<K, V>(
-    (api, page): (Api<K>, u32),
-    (what, watches): (&'static str, &Watches),
+    watched: Watched<'_, K>,
     read: watch::Sender<bool>,
     keep: impl Fn(K) -> V,
     mut take: impl FnMut(News<V>),
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    let Watched { api, page, what, watches } = watched;
     let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
     let mut stream = pin!(watcher(api, config).default_backoff());
     let mut listed: Option<Vec<V>> = None;

@@ -54,14 +54,15 @@ pub(super) struct Seen {
 
 /// Reads every instance and plans, as far as it gets.
 pub(super) async fn look<C: CloudView, N: PodNetworks>(
-    views: (&C, &N),
+    cloud: &C,
+    pod_networks: &N,
     mark: &Mark,
     objects: &Objects,
     until: Instant,
 ) -> Seen {
-    let cache = Cache::default();
+    let reader = InstanceReader { cloud, pod_networks, mark, cache: Cache::default() };
     let questions = objects.iter().map(|(instance, objects)| {
-        let lines = of_instance(views, &cache, mark, instance, objects);
+        let lines = reader.lines(instance, objects);
         async move { (instance, lines.await) }
     });
     let lines = within(questions, until).await;
@@ -78,65 +79,71 @@ async fn within<K: Ord, A>(questions: impl Iterator<Item: Future<Output = (K, A)
     answers
 }
 
-async fn of_instance<C: CloudView, N: PodNetworks>(
-    (cloud, pod_networks): (&C, &N),
-    cache: &Cache,
-    mark: &Mark,
-    instance: &Ocid,
-    objects: &[Arc<VnicAttachment>],
-) -> Vec<Line> {
-    let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
-    let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
-    let present = objects.iter().filter_map(|object| object.metadata.uid.clone()).collect();
-    let (told, own, foreign) = (told_vnics(objects), told_addresses(objects), HashSet::new());
-    let (told, own, foreign, leaving) = (&told, &own, &foreign, &leaving(objects));
-    // Only the controller knows what it asked for; what lists show as DETACHING is followed all the same.
-    let (subnets, present, detaching) = (&subnets, &present, &BTreeSet::new());
-    let question = Question { instance, mark, subnets, ipv6, own, present, leaving, told, foreign, detaching };
-    let line = |object: Option<&str>, word, text: String, changes| Line {
-        instance: instance.to_string(),
-        object: object.map(str::to_owned),
-        word,
-        text,
-        changes,
-    };
-    let mut observed = match read(cloud, cache, question).await {
-        Ok(observed) => observed,
-        Err(error) => {
-            return vec![line(None, "Unreadable", format!("{instance} cannot be read: {}", chain(&error)), false)];
+/// Reads instances, for the plan of each.
+struct InstanceReader<'a, C, N> {
+    cloud: &'a C,
+    pod_networks: &'a N,
+    mark: &'a Mark,
+    cache: Cache,
+}
+
+impl<C: CloudView, N: PodNetworks> InstanceReader<'_, C, N> {
+    async fn lines(&self, instance: &Ocid, objects: &[Arc<VnicAttachment>]) -> Vec<Line> {
+        let Self { cloud, pod_networks, mark, cache } = self;
+        let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
+        let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
+        let present = objects.iter().filter_map(|object| object.metadata.uid.clone()).collect();
+        let (told, own, foreign) = (told_vnics(objects), told_addresses(objects), HashSet::new());
+        let (told, own, foreign, leaving) = (&told, &own, &foreign, &leaving(objects));
+        // Only the controller knows what it asked for; what lists show as DETACHING is followed all the same.
+        let (subnets, present, detaching) = (&subnets, &present, &BTreeSet::new());
+        let question = Question { instance, mark, subnets, ipv6, own, present, leaving, told, foreign, detaching };
+        let line = |object: Option<&str>, word, text: String, changes| Line {
+            instance: instance.to_string(),
+            object: object.map(str::to_owned),
+            word,
+            text,
+            changes,
+        };
+        let mut observed = match read(*cloud, cache, question).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                return vec![line(None, "Unreadable", format!("{instance} cannot be read: {}", chain(&error)), false)];
+            }
+        };
+        // What one process remembers of others' doings, this one cannot know: it says what follows from what is there.
+        let (unreadable, retry_states) = (BTreeSet::new(), HashMap::new());
+        let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
+        let wanted = Wanted {
+            objects,
+            mark,
+            unreadable: &unreadable,
+            retry_states: &retry_states,
+            read_at: Instant::now(),
+            pauses: Backoff { first: Duration::ZERO, cap: Duration::ZERO },
+            proof: Duration::ZERO,
+            clock,
+        };
+        let mut planned = plan(&wanted, &observed);
+        if planned.asks_pod_network {
+            observed.pod_network = Some(pod_networks.pod_network(instance).await);
+            planned = plan(&wanted, &observed);
         }
-    };
-    // What one process remembers of others' doings, this one cannot know: it says what follows from what is there.
-    let (unreadable, retry_states) = (BTreeSet::new(), HashMap::new());
-    let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
-    let wanted = Wanted {
-        objects,
-        mark,
-        unreadable: &unreadable,
-        retry_states: &retry_states,
-        read_at: Instant::now(),
-        pauses: Backoff { first: Duration::ZERO, cap: Duration::ZERO },
-        proof: Duration::ZERO,
-        clock,
-    };
-    let mut planned = plan(&wanted, &observed);
-    if planned.asks_pod_network {
-        observed.pod_network = Some(pod_networks.pod_network(instance).await);
-        planned = plan(&wanted, &observed);
-    }
-    // Finalizers come and go with the rest.
-    let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));
-    let mut lines: Vec<Line> =
-        steps.map(|step| line(Some(&step.object), step.action.kind(), step.to_string(), true)).collect();
-    for (object, verdict) in &planned.verdicts {
-        let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
-        let is_told = planned.steps.iter().any(|step| step.object == *object && step.action != Action::AddFinalizer);
-        if !is_told && !matches!(said.reason, AttachmentReason::Ready | AttachmentReason::Attached) {
-            let text = format!("{object}: nothing: {}: {}", said.reason.as_str(), said.message);
-            lines.push(line(Some(object), said.reason.as_str(), text, false));
+        // Finalizers come and go with the rest.
+        let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));
+        let mut lines: Vec<Line> =
+            steps.map(|step| line(Some(&step.object), step.action.kind(), step.to_string(), true)).collect();
+        for (object, verdict) in &planned.verdicts {
+            let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
+            let is_told =
+                planned.steps.iter().any(|step| step.object == *object && step.action != Action::AddFinalizer);
+            if !is_told && !matches!(said.reason, AttachmentReason::Ready | AttachmentReason::Attached) {
+                let text = format!("{object}: nothing: {}: {}", said.reason.as_str(), said.message);
+                lines.push(line(Some(object), said.reason.as_str(), text, false));
+            }
         }
+        lines
     }
-    lines
 }
 
 #[cfg(test)]

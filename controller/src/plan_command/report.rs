@@ -47,10 +47,21 @@ struct Problem {
     note: String,
 }
 
+/// The steps of a plan, by when they are taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlannedSteps<'a> {
+    /// At once.
+    pub(super) now: &'a [Step],
+    /// When a grace period is over.
+    pub(super) later: &'a [Step],
+    /// When the profiles are no longer paused.
+    pub(super) when_not_paused: &'a [Step],
+}
+
 impl Report {
     /// Of what is done now, when a grace is over and when nothing is paused.
     pub(super) fn of(
-        (now, later, when_not_paused): (&[Step], &[Step], &[Step]),
+        planned: PlannedSteps<'_>,
         problems: &[NodeProblem<'_>],
         cloud: Vec<Line>,
         cloud_read: bool,
@@ -62,9 +73,9 @@ impl Report {
             note: problem.note.clone(),
         };
         Self {
-            objects: now.iter().map(entry).collect(),
-            later: later.iter().map(entry).collect(),
-            when_not_paused: when_not_paused.iter().map(entry).collect(),
+            objects: planned.now.iter().map(entry).collect(),
+            later: planned.later.iter().map(entry).collect(),
+            when_not_paused: planned.when_not_paused.iter().map(entry).collect(),
             cloud,
             cloud_read,
             problems: problems.iter().map(problem).collect(),
@@ -116,7 +127,9 @@ mod tests {
     fn control_characters_are_escaped_for_people() {
         let note = "no VnicProfile \u{1b}[31m\nnode b: fine".to_owned();
         let problem = NodeProblem { node: "a", reason: "UnknownVnicProfile", note };
-        let text = Report::of((&[], &[], &[]), &[problem], Vec::new(), true).to_string();
+        let text =
+            Report::of(PlannedSteps { now: &[], later: &[], when_not_paused: &[] }, &[problem], Vec::new(), true)
+                .to_string();
         let last = "node a: UnknownVnicProfile: no VnicProfile \\u{1b}[31m\\nnode b: fine";
         assert_eq!(text.lines().last(), Some(last));
     }

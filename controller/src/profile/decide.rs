@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::profile::plan::plan;
+use crate::profile::plan::removal::Grace;
 use crate::profile::plan::removal::Unwanted;
 use crate::profile::plan::step::Step;
 use crate::profile::report::changes::Changes;
@@ -97,7 +98,7 @@ impl Look {
         let began = std::time::Instant::now();
         let observed = Observed::of(&self.store);
         let selections = select(&observed);
-        let mut plan = plan(&observed, &selections, (&memory.unwanted, self.grace, now));
+        let mut plan = plan(&observed, &selections, Grace { unwanted: &memory.unwanted, period: self.grace, now });
         memory.made.retain(|_, made| now.saturating_duration_since(*made) < TOLD_BY);
         for object in &observed.attachments {
             memory.made.remove(&object.name_any());
@@ -135,6 +136,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::profile::retry_states::Draw;
     use crate::profile::sample::store;
 
     fn look(nodes: u32) -> Look {
@@ -175,7 +177,7 @@ mod tests {
             (decided.steps.iter().map(|step| step.object().to_owned()).collect::<Vec<_>>(), memory)
         };
         let (all, mut memory) = steps(Memory::default(), now);
-        memory.rests.note(&all[1], false, (now, 1.0));
+        memory.rests.note(&all[1], false, Draw { now, chance: 1.0 });
         let (others, memory) = steps(memory, now + Duration::from_millis(999));
         assert_eq!(others, [all[0].clone(), all[2].clone()]);
         assert_eq!(steps(memory, now + Duration::from_secs(1)).0, all);
@@ -185,7 +187,7 @@ mod tests {
     fn what_was_refused_of_a_spec_is_not_left_alone_when_it_is_another() {
         let (look, now) = (look(3), Instant::now());
         let (first, mut memory) = look.decide(Memory::default(), now);
-        memory.rests.note_round(first.steps.iter().map(|step| (step, false)), (now, || 1.0));
+        memory.rests.note_round(first.steps.iter().map(|step| (step, false)), now, || 1.0);
         let (same, memory) = look.decide(memory, now);
         assert_eq!((same.steps, same.waiting), (Vec::new(), BTreeMap::from([("pool".to_owned(), 3)])));
         let mut profile = VnicProfile::clone(look.store.profiles().iter().next().unwrap());

@@ -7,13 +7,12 @@ pub mod state;
 pub mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use crate::profile::plan::removal::{Unwanted, Why, removals};
+use crate::profile::plan::removal::{Grace, Unwanted, Why, removals};
 use crate::profile::plan::rollout::{Course, Rollout};
 use crate::profile::plan::state::{State, Trouble};
 use crate::profile::plan::step::{Profile, Step, Target};
@@ -56,15 +55,11 @@ pub struct Report<'a> {
 
 /// Plans. With the grace that is over or not: what was unwanted before, how long that is borne, and the time.
 #[must_use]
-pub fn plan<'a>(
-    observed: &'a Observed,
-    selections: &'a Selections<'a>,
-    (before, grace, now): (&Unwanted, Duration, Instant),
-) -> Plan<'a> {
+pub fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: Grace<'_>) -> Plan<'a> {
     let there = AttachmentIndex::of(observed);
     let stamps = stamps(selections);
     let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
-    let going = removals(&there, selections, |name| wanted.contains(name), (before, grace, now));
+    let going = removals(&there, selections, |name| wanted.contains(name), grace);
     let remove = |(object, why): (&VnicAttachment, Why)| Step::Remove { object: Target::of(object), why };
     let mut plan = Plan {
         steps: going.now.into_iter().map(remove).collect(),

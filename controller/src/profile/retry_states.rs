@@ -47,6 +47,15 @@ struct Round {
     is_over: bool,
 }
 
+/// When a write failed, and the random number (0.0 to 1.0) for the jitter of its backoff.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    /// The time.
+    pub now: Instant,
+    /// The random number.
+    pub chance: f64,
+}
+
 impl RetryStates {
     /// Takes note of the profiles that there are, with the generation of each one's spec. Of one that has another than before, whatever
     /// is among these steps, which are all that there are, has never been refused.
@@ -108,7 +117,8 @@ impl RetryStates {
     pub fn note_round<'s>(
         &mut self,
         outcomes: impl Iterator<Item = (&'s Step, bool)> + Clone,
-        (now, chance): (Instant, fn() -> f64),
+        now: Instant,
+        chance: fn() -> f64,
     ) {
         let mut rounds: BTreeMap<&str, Round> = BTreeMap::new();
         for (step, done) in outcomes.clone() {
@@ -125,20 +135,20 @@ impl RetryStates {
             if round.is_over {
                 self.profiles.remove(profile);
             } else if round.refused > 0 && (begins || self.profiles.contains_key(profile)) {
-                RetryState::note(&mut self.profiles, profile, (&PROBE, now, chance()));
+                RetryState::note(&mut self.profiles, profile, &PROBE, Draw { now, chance: chance() });
             }
         }
         for (step, done) in outcomes {
-            self.note(step.object(), done, (now, chance()));
+            self.note(step.object(), done, Draw { now, chance: chance() });
         }
     }
 
-    /// Notes how a write went. `chance` is in 0.0–1.0, for the jitter.
-    pub fn note(&mut self, object: &str, done: bool, (now, chance): (Instant, f64)) {
+    /// Notes how a write went.
+    pub fn note(&mut self, object: &str, done: bool, draw: Draw) {
         if done {
             self.objects.remove(object);
         } else {
-            RetryState::note(&mut self.objects, object, (&RETRY, now, chance));
+            RetryState::note(&mut self.objects, object, &RETRY, draw);
         }
     }
 
@@ -151,10 +161,10 @@ impl RetryStates {
 }
 
 impl RetryState {
-    fn note(all: &mut BTreeMap<String, Self>, name: &str, (pauses, now, chance): (&Backoff, Instant, f64)) {
-        let rest = all.entry(name.to_owned()).or_insert(Self { failures: 0, until: now });
+    fn note(all: &mut BTreeMap<String, Self>, name: &str, backoff: &Backoff, draw: Draw) {
+        let rest = all.entry(name.to_owned()).or_insert(Self { failures: 0, until: draw.now });
         rest.failures = rest.failures.saturating_add(1);
-        rest.until = now + pauses.pause(rest.failures, chance);
+        rest.until = draw.now + backoff.pause(rest.failures, draw.chance);
     }
 }
 
@@ -182,15 +192,15 @@ mod tests {
         let mut pauses = Vec::new();
         let mut now = start;
         for _ in 0..8 {
-            rests.note("a", false, (now, 1.0));
+            rests.note("a", false, Draw { now, chance: 1.0 });
             let until = rests.next(now).unwrap();
             assert!(rests.has("a", now) && !rests.has("a", until) && !rests.has("b", now));
             pauses.push((until - now).as_secs());
             now = until;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        rests.note("a", true, (now, 1.0));
-        rests.note("a", false, (now, 0.0));
+        rests.note("a", true, Draw { now, chance: 1.0 });
+        rests.note("a", false, Draw { now, chance: 0.0 });
         assert_eq!(rests.next(now), Some(now + RETRY.first / 2), "shortened by half at most");
     }
 
@@ -198,7 +208,7 @@ mod tests {
     fn an_object_that_nobody_asks_for_any_more_is_forgotten_and_no_other() {
         let (mut rests, now) = (RetryStates::default(), Instant::now());
         let steps = [step("a", "p"), step("b", "p")];
-        rests.note_round(steps.iter().map(|step| (step, false)), (now, || 1.0));
+        rests.note_round(steps.iter().map(|step| (step, false)), now, || 1.0);
         let later = now + Duration::from_mins(10);
         assert_eq!(rests.next(later), None);
         let _ = rests.due(vec![step("a", "p")], later);
@@ -226,7 +236,7 @@ mod tests {
             if !due.is_empty() {
                 asked.push((second, due.iter().map(|step| step.object().to_owned()).collect()));
             }
-            rests.note_round(due.iter().map(|step| (step, !is_refused(step.object()))), (now, || 1.0));
+            rests.note_round(due.iter().map(|step| (step, !is_refused(step.object()))), now, || 1.0);
             steps.retain(|step| is_refused(step.object()) || !due.contains(step));
         }
         asked

@@ -17,6 +17,7 @@ use crate::profile::apply::{apply, write_status};
 use crate::profile::decide::{Decided, Look, Memory};
 use crate::profile::plan::step::Step;
 use crate::profile::report::failures::{Failure, failures};
+use crate::profile::retry_states::Draw;
 use crate::report::metrics::Metrics;
 
 /// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.
@@ -77,7 +78,7 @@ impl Profiles {
         let (decided, mut memory) = look.decide_aside(memory).await;
         let outcomes = apply(&self.client, &in_turn(&decided.steps), Instant::now() + self.round).await;
         let went = outcomes.iter().map(|(step, outcome)| (*step, outcome.is_ok()));
-        memory.rests.note_round(went, (Instant::now(), self.chance));
+        memory.rests.note_round(went, Instant::now(), self.chance);
         for (step, outcome) in &outcomes {
             self.metrics.wrote(step.kind(), outcome.is_ok());
             match (step, outcome) {
@@ -102,7 +103,7 @@ impl Profiles {
             }
             let written = write_status(&self.client, profile, status).await;
             self.metrics.wrote("profile_status", written.is_ok());
-            memory.rests.note(&key, written.is_ok(), (Instant::now(), (self.chance)()));
+            memory.rests.note(&key, written.is_ok(), Draw { now: Instant::now(), chance: (self.chance)() });
             match written {
                 Ok(()) => {
                     let news = memory.changes.note(&told.profile, status);
@@ -126,7 +127,7 @@ impl Profiles {
                 0 => failure.to_string(),
                 _ => format!("{failure}; {waiting} more wait until one is taken"),
             };
-            if memory.quiet.is_over((profile.unwrap_or_default(), failure.code()), Instant::now()) {
+            if memory.quiet.is_over(profile.unwrap_or_default(), failure.code(), Instant::now()) {
                 self.events.tell(News {
                     regarding: told.profile.object_ref(&()),
                     level: Level::Warning,

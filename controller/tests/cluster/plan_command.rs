@@ -160,7 +160,7 @@ When it is no longer paused:
 create VnicAttachment {paused} (VnicProfile rests, VNIC net2 of node a)
 
 To be seen to:
-node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfile nobody, which is not there
+node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfile nobody, which does not exist
 "
     );
     assert_eq!(text, expected);

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use oke_node_controller::cluster::store::{NodeObject, NodeView, Store};
 use oke_node_controller::profile::plan::plan;
-use oke_node_controller::profile::plan::removal::Unwanted;
+use oke_node_controller::profile::plan::removal::{Grace, Unwanted};
 use oke_node_controller::profile::report::status;
 use oke_node_controller::profile::select::observed::Observed;
 use oke_node_controller::profile::select::selection::select;
@@ -78,7 +78,7 @@ fn planned(case: &Path) -> String {
     };
     let before: Unwanted = before.into_iter().map(|(name, age)| (name, now - Duration::from_secs(age))).collect();
     let selections = select(&observed);
-    let plan = plan(&observed, &selections, (&before, GRACE, now));
+    let plan = plan(&observed, &selections, Grace { unwanted: &before, period: GRACE, now });
     let mut text = String::new();
     for step in &plan.steps {
         writeln!(text, "{step}").unwrap();
@@ -141,7 +141,7 @@ fn the_order_of_the_objects_does_not_matter() {
         let (now, before) = (Instant::now(), Unwanted::default());
         let steps = |observed: &Observed| {
             let selections = select(observed);
-            let plan = plan(observed, &selections, (&before, GRACE, now));
+            let plan = plan(observed, &selections, Grace { unwanted: &before, period: GRACE, now });
             (plan.steps, format!("{:?}", plan.problems))
         };
         let one = steps(&observed);

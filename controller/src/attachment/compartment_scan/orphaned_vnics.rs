@@ -37,6 +37,15 @@ enum Known {
     Unseen(Instant),
 }
 
+/// Two scans of the same compartments, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct ConsecutiveScans<'a> {
+    /// The earlier one.
+    pub before: &'a CompartmentScan,
+    /// The later one.
+    pub now: &'a CompartmentScan,
+}
+
 impl OrphanedVnics {
     /// How many there are on instances without objects. Only what two lists in turn have counts: between one list and now,
     /// an object may have gone, and its VNIC before it.
@@ -48,10 +57,10 @@ impl OrphanedVnics {
         cloud: &C,
         mark: &Mark,
         store: &Store,
-        (before, now): (&CompartmentScan, &CompartmentScan),
+        scans: ConsecutiveScans<'_>,
     ) -> Result<usize, Error> {
-        let suspects = suspects(store, before, now);
-        self.known.retain(|attachment, _| now.is_named(attachment));
+        let suspects = suspects(store, scans);
+        self.known.retain(|attachment, _| scans.now.is_named(attachment));
         for (attachment, named) in self.open(&suspects) {
             let known = match visible(cloud.vnic(&named.vnic).await)?.map(|vnic| vnic.value.freeform_tags) {
                 Some(tags) if mark.owner(&tags).is_some_and(|uid| uid == named.uid) => {
@@ -91,11 +100,11 @@ impl OrphanedVnics {
     }
 }
 
-fn suspects(store: &Store, before: &CompartmentScan, now: &CompartmentScan) -> Vec<(Ocid, Named)> {
+fn suspects(store: &Store, scans: ConsecutiveScans<'_>) -> Vec<(Ocid, Named)> {
     let objects = store.attachments();
     let present: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
     let looked_at: HashSet<&Ocid> = objects.instances().collect();
-    let both = now.named().filter(|(attachment, _)| before.is_named(attachment));
+    let both = scans.now.named().filter(|(attachment, _)| scans.before.is_named(attachment));
     let suspects = both.filter(|(_, named)| !present.contains(&named.uid) && !looked_at.contains(&named.instance));
     suspects.map(|(attachment, named)| (attachment.clone(), named.clone())).collect()
 }

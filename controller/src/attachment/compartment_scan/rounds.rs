@@ -8,7 +8,7 @@ use resident::logging::chain;
 use tokio::time::sleep;
 use vcn::Ocid;
 
-use super::{CompartmentScan, FailedLists, OrphanedVnics, scan};
+use super::{CompartmentScan, ConsecutiveScans, FailedLists, OrphanedVnics, scan};
 use crate::attachment::apply::objects::Objects;
 use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::worker::AttachmentWorker;
@@ -30,7 +30,10 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             // Whatever the pause is now: the next look may have been put off while there was less room for requests.
             let missing = swept.missing(self.store.attachments().believed(), &before);
             missing.into_iter().for_each(&missed);
-            match strays.count(&self.cloud, &self.mark, &self.store, (&before, &swept)).await {
+            match strays
+                .count(&self.cloud, &self.mark, &self.store, ConsecutiveScans { before: &before, now: &swept })
+                .await
+            {
                 Ok(count) => {
                     self.strays.store(count, Ordering::Relaxed);
                     self.count_unclaimed(&self.memories.lock().unwrap_or_else(PoisonError::into_inner));

@@ -128,7 +128,8 @@ impl FailedAttempts {
     pub(in crate::attachment) fn note(
         &mut self,
         object: &VnicAttachment,
-        (own, is_up): (&[&Seen], bool),
+        own: &[&Seen],
+        is_up: bool,
         times: ReadTimes,
     ) -> Option<FailedAttempt> {
         let generation = object.metadata.generation;

@@ -143,7 +143,7 @@ impl RetryState {
             // That VNIC explains the refusal of the token, and counts as gone from here on.
             self.spent_since = None;
         }
-        let setback = if is_unasked { None } else { self.backlog.note(object, (own, machine.is_up()), times) };
+        let setback = if is_unasked { None } else { self.backlog.note(object, own, machine.is_up(), times) };
         if is_unasked || own.iter().any(|seen| seen.state() != AttachmentState::Detached) {
             self.forget_absence();
         } else {

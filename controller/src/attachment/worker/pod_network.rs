@@ -37,7 +37,8 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         &self,
         object: &VnicAttachment,
         verdict: &AttachmentStatus,
-        (is_again, memory): (bool, &InstanceMemory),
+        is_again: bool,
+        memory: &InstanceMemory,
     ) -> bool {
         let reason = AttachmentReason::PodNetworkUnanswered;
         if verdict.attached.reason != reason {

@@ -120,7 +120,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 pub(super) fn in_line(
     object: &VnicAttachment,
     said: AttachmentStatus,
-    (plan, outcome): (&Plan, &Outcome),
+    plan: &Plan,
+    outcome: &Outcome,
 ) -> AttachmentStatus {
     let Some(Refusal { object: first, said: why, .. }) = &outcome.refused else { return said };
     let is_in_line = plan.in_line.contains(&object.name_any());

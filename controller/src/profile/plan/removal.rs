@@ -25,6 +25,17 @@ impl FromIterator<(String, Instant)> for Unwanted {
     }
 }
 
+/// How long an object must be unwanted before it is deleted, because a Node, a label or a template may come back.
+#[derive(Clone, Copy, Debug)]
+pub struct Grace<'a> {
+    /// The objects that were unwanted before, and since when.
+    pub unwanted: &'a Unwanted,
+    /// The time.
+    pub period: Duration,
+    /// The present.
+    pub now: Instant,
+}
+
 /// Why an object goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -64,7 +75,7 @@ pub fn removals<'a>(
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
     is_wanted: impl Fn(&str) -> bool,
-    (before, grace, now): (&Unwanted, Duration, Instant),
+    grace: Grace<'_>,
 ) -> Removals<'a> {
     let mut removals = Removals::default();
     for (name, object) in &there.objects {
@@ -76,12 +87,12 @@ pub fn removals<'a>(
             Fate::StaysForNow { profile, node } => removals.problems.push(made_anew(name, profile, node)),
             Fate::Goes(why) => removals.now.push((object, why)),
             Fate::GoesLater(why) => {
-                let since = before.0.get(*name).copied().unwrap_or(now);
+                let since = grace.unwanted.0.get(*name).copied().unwrap_or(grace.now);
                 removals.unwanted.0.insert((*name).to_owned(), since);
-                if now >= since + grace {
+                let ends = since + grace.period;
+                if grace.now >= ends {
                     removals.now.push((object, why));
                 } else {
-                    let ends = since + grace;
                     removals.next = Some(removals.next.map_or(ends, |next| next.min(ends)));
                     removals.later.push((object, why));
                 }

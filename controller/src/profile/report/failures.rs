@@ -75,7 +75,7 @@ pub struct Quiet(BTreeMap<(String, Option<u16>), Instant>);
 
 impl Quiet {
     /// Whether a profile's of one answer are to be told now; they count as told then.
-    pub fn is_over(&mut self, (profile, code): (&str, Option<u16>), now: Instant) -> bool {
+    pub fn is_over(&mut self, profile: &str, code: Option<u16>, now: Instant) -> bool {
         self.0.retain(|_, told| now < *told + QUIET);
         let key = (profile.to_owned(), code);
         let is_over = !self.0.contains_key(&key);
@@ -129,9 +129,9 @@ mod tests {
     fn a_profile_is_told_of_once_in_ten_minutes_and_of_another_answer_at_once() {
         let (mut quiet, now) = (Quiet::default(), Instant::now());
         let minute = Duration::from_mins(1);
-        assert!(quiet.is_over(("a", Some(403)), now) && quiet.is_over(("b", Some(403)), now));
-        assert!(!quiet.is_over(("a", Some(403)), now + 9 * minute));
-        assert!(quiet.is_over(("a", Some(422)), now + 9 * minute) && quiet.is_over(("a", None), now + 9 * minute));
-        assert!(quiet.is_over(("a", Some(403)), now + 10 * minute));
+        assert!(quiet.is_over("a", Some(403), now) && quiet.is_over("b", Some(403), now));
+        assert!(!quiet.is_over("a", Some(403), now + 9 * minute));
+        assert!(quiet.is_over("a", Some(422), now + 9 * minute) && quiet.is_over("a", None, now + 9 * minute));
+        assert!(quiet.is_over("a", Some(403), now + 10 * minute));
     }
 }

@@ -85,7 +85,8 @@ fn claim<'a, 's>(
     if let Some(holder) = holders.get(&stamp.place()) {
         return Claim::Taken(taken(stamp, holder));
     }
-    let others = there.in_place(stamp.place());
+    let (instance, vnic) = stamp.place();
+    let others = there.in_place(instance, vnic);
     let mut stay = others.iter().map(|other| (other, other.metadata.name.as_deref().unwrap_or_default()));
     let stays = stay.find(|(other, name)| {
         let goes = !wanted.contains(name) && will_go(other, selections);

@@ -65,7 +65,7 @@ impl<'a> AttachmentIndex<'a> {
     }
 
     /// Those that are for the VNIC of this name of this instance.
-    pub(in crate::profile) fn in_place(&self, place: (&'a Ocid, &'a VnicName)) -> &[&'a VnicAttachment] {
-        self.vnics.get(&place).map(Vec::as_slice).unwrap_or_default()
+    pub(in crate::profile) fn in_place(&self, instance: &'a Ocid, name: &'a VnicName) -> &[&'a VnicAttachment] {
+        self.vnics.get(&(instance, name)).map(Vec::as_slice).unwrap_or_default()
     }
 }

@@ -137,7 +137,7 @@ impl<'a> Selections<'a> {
             let is_named = named.remove(name);
             let Some(selector) = selectors.get(name) else { continue };
             let (selected, by_annotation) = (selector.matches(&labels), selection.profile.spec.allow_node_annotation);
-            if is_named && let Some((reason, note)) = refusal(name, by_annotation, selected) {
+            if is_named && let Some((reason, note)) = refusal(name, selection.profile, selected) {
                 self.problems.push(NodeProblem { node: node.name.as_str(), reason, note });
             }
             if !selected {
@@ -173,24 +173,23 @@ impl<'a> Selections<'a> {
                 _ => {}
             }
         }
-        for name in named {
-            let (reason, note) = match self.unreadable.contains(name) {
-                true => {
-                    (UNKNOWN_PROFILE, format!("VnicProfile {name} was written by a later version and cannot be read"))
-                }
-                false => (
-                    UNKNOWN_PROFILE,
-                    format!("annotation {} names VnicProfile {name}, which is not there", api::VNICS_ANNOTATION),
-                ),
-            };
-            self.problems.push(NodeProblem { node: node.name.as_str(), reason, note });
-        }
+        let unknown: Vec<_> = named.into_iter().map(|name| self.unknown_profile(node, name)).collect();
+        self.problems.extend(unknown);
+    }
+
+    fn unknown_profile(&self, node: &'a NodeView, name: &str) -> NodeProblem<'a> {
+        let note = if self.unreadable.contains(name) {
+            format!("VnicProfile {name} was written by a later version and cannot be read")
+        } else {
+            format!("annotation {} names VnicProfile {name}, which does not exist", api::VNICS_ANNOTATION)
+        };
+        NodeProblem { node: node.name.as_str(), reason: UNKNOWN_PROFILE, note }
     }
 }
 
 /// Why a node does not get a profile that it names.
-fn refusal(name: &str, by_annotation: bool, selected: bool) -> Option<(&'static str, String)> {
-    match (by_annotation, selected) {
+fn refusal(name: &str, profile: &VnicProfile, is_selected: bool) -> Option<(&'static str, String)> {
+    match (profile.spec.allow_node_annotation, is_selected) {
         // It gets it anyway.
         (false, true) => None,
         (false, false) => Some((
