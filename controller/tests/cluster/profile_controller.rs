@@ -202,7 +202,7 @@ async fn an_annotation_asks_for_vnics_and_is_told_by_an_event_what_is_wrong_with
     annotate(Some("asks,nobody")).await;
     scene.objects("asks", 1).await;
     let event = scene.event("asks-1", "UnknownVnicProfile").await;
-    assert!(event.note.as_ref().unwrap().contains("names VnicProfile nobody, which is not there"), "{event:?}");
+    assert!(event.note.as_ref().unwrap().contains("names VnicProfile nobody, which does not exist"), "{event:?}");
     annotate(None).await;
     scene.objects("asks", 0).await;
 }
