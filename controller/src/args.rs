@@ -94,7 +94,7 @@ pub struct Options {
     #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
     /// The namespace of the lease; the pod's own, from the downward API
-    #[arg(long, global = true, env = "POD_NAMESPACE", default_value = "kube-system", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_name = "NAME", help_heading = AT_START)]
     pub namespace: String,
     /// What this process is called in the lease and in events: the pod's name, from the downward API
     /// [default: host name and a number]

@@ -41,7 +41,7 @@ Examples:
   oke-node-agent attachments -o json     who has which address, and what is wrong with it
   oke-node-agent plan                    what would be changed now
   oke-node-agent bundle > node.tar       everything that support asks for, without secrets
-  kubectl exec -n kube-system POD -- oke-node-agent bundle > node.tar";
+  kubectl exec -n oke-node-manager POD -- oke-node-agent bundle > node.tar";
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -57,8 +57,8 @@ pub enum Command {
 Exit status: 0 ready, 1 not ready, 3 the agent is not running.
 
 Example, on all nodes:
-  for pod in $(kubectl get pods -n kube-system -l app.kubernetes.io/name=oke-node-agent -o name); do
-    kubectl exec -n kube-system $pod -- oke-node-agent why-not-ready; done")]
+  for pod in $(kubectl get pods -n oke-node-manager -l app.kubernetes.io/name=oke-node-agent -o name); do
+    kubectl exec -n oke-node-manager $pod -- oke-node-agent why-not-ready; done")]
     WhyNotReady(Output),
     /// Say which addresses pods may have and which they hold
     #[command(after_help = "Exit status: 0 told, 1 there are none, 3 the agent is not running.")]
@@ -82,7 +82,7 @@ README.txt. Works while the agent is down. Exit status: 0 written, 1 not.
 
 Examples:
   oke-node-agent bundle -o /run/vcn-native/node.tar          a container can write to its volumes only
-  kubectl exec -n kube-system POD -- oke-node-agent bundle > node.tar")]
+  kubectl exec -n oke-node-manager POD -- oke-node-agent bundle > node.tar")]
     Bundle(BundleOutput),
     /// Say what is set, and by whom
     #[command(after_help = "\

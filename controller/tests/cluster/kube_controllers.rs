@@ -1,4 +1,4 @@
-//! What the controllers of a cluster do about DaemonSets, Deployments, their pods and disruption budgets, as far as taking us off
+//! What the controllers of a cluster do about namespaces, DaemonSets, Deployments, their pods and disruption budgets, as far as taking us off
 //! a cluster counts on it: the API server of these tests has no controller manager, scheduler or kubelet. The eviction
 //! subresource decides by the status of a PodDisruptionBudget, which is written here by the rules of Kubernetes' disruption
 //! controller.
@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Namespace, NamespaceSpec, Node, Pod, PodTemplateSpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
-const NAMESPACE: &str = "kube-system";
+const NAMESPACE: &str = "oke-node-manager";
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Plays until it is dropped. What fails for a change in between is done in the next round.
@@ -26,6 +26,7 @@ pub(crate) async fn play(client: Client) {
 }
 
 async fn round(client: &Client) -> kube::Result<()> {
+    end_namespace(client).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
@@ -63,6 +64,17 @@ async fn round(client: &Client) -> kube::Result<()> {
         for node in nodes.iter().filter(open) {
             ensure(&pods, &there, &deployment, (template, node)).await?;
         }
+    }
+    Ok(())
+}
+
+/// The namespace controller. It also deletes the namespace's content, which is our own ConfigMaps and Lease here.
+async fn end_namespace(client: &Client) -> kube::Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let Some(mut namespace) = namespaces.get_opt(NAMESPACE).await? else { return Ok(()) };
+    if namespace.metadata.deletion_timestamp.is_some() {
+        namespace.spec = Some(NamespaceSpec::default());
+        namespaces.replace_subresource("finalize", NAMESPACE, &PostParams::default(), &namespace).await?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ fn lease_of(scene: &mut Scene, seconds: u64) {
 }
 
 fn leases(scene: &Scene) -> Api<Lease> {
-    Api::namespaced(scene.client.clone(), "kube-system")
+    Api::namespaced(scene.client.clone(), "oke-node-manager")
 }
 
 async fn spec(scene: &Scene) -> LeaseSpec {

@@ -55,7 +55,9 @@ impl Scene {
         let vcn = Arc::new(vcn.start().expect("a sandbox"));
         let cloud = OciApi::start(Arc::clone(&vcn), settings).expect("its OCI API");
         let kubernetes = ApiServer::start().expect("an API server");
-        kubernetes.apply(&manifest("crds.yaml")).await.expect("the CRDs");
+        for file in ["namespace.yaml", "crds.yaml"] {
+            kubernetes.apply(&manifest(file)).await.expect("the namespace and the CRDs");
+        }
         let client = kubernetes.client(kubernetes.admin()).expect("a client");
         let folder = TempDir::new().expect("a folder");
         kubernetes.write_kubeconfig(kubernetes.admin(), &folder.path().join("kubeconfig")).expect("a kubeconfig");

@@ -17,7 +17,7 @@ use crate::kube_controllers::{is_ready, play};
 use crate::scene::{Scene, manifest, wait_for};
 
 const DRAIN: &str = "kubectl drain --selector=kubernetes.io/os=linux --ignore-daemonsets --delete-emptydir-data";
-const EVERYTHING: &str = "deployments,daemonsets,pods,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
+const EVERYTHING: &str = "namespaces,deployments,daemonsets,pods,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
                           poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,\
                           customresourcedefinitions";
 
@@ -70,14 +70,14 @@ impl Scene {
 
     /// The controller's replicas that are ready; of the others each may be evicted.
     async fn replicas(&self) -> Vec<Pod> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "oke-node-manager");
         let label = ListParams::default().labels("app.kubernetes.io/name=oke-node-controller");
         pods.list(&label).await.unwrap().items.into_iter().filter(is_ready).collect()
     }
 
     /// By the Eviction API; the status of a refusal.
     async fn evict(&self, pod: &Pod) -> Result<(), (u16, String)> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "oke-node-manager");
         match pods.evict(&pod.name_any(), &EvictParams::default()).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) => Err((status.code, status.message.clone())),

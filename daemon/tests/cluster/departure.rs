@@ -21,7 +21,7 @@ use crate::pod::Pod;
 use crate::served::GET_OWN;
 use crate::uninstaller::uninstall;
 
-const OWN: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
+const OWN: &str = "/apis/apps/v1/namespaces/oke-node-manager/daemonsets/oke-node-agent";
 
 /// How long Kubernetes waits before it kills. The agent waits for an answer for 4 s of it.
 const GRACE: Duration = Duration::from_secs(30);
@@ -277,7 +277,7 @@ fn agent_that_is_still_at_work_uninstalls_nothing() {
 fn without_an_answer_without_the_right_and_with_a_token_that_is_refused_everything_stays() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
-    scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/oke-node-agent");
+    scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/oke-node-manager/rolebindings/oke-node-agent");
     scene.cluster.wait_may(GET_OWN, false);
     scene.stays(|| scene.ready_agent(&[]), "forbidden");
 

@@ -18,7 +18,7 @@
 //!
 //! let server = ApiServer::start()?; // 3 to 4 s; `ApiServer::shared()` where a file's tests can do with one
 //! server.apply("manifests".as_ref()).await?;
-//! let account = ServiceAccount::new("kube-system", "oke-node-agent");
+//! let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
 //! server.create_account(&account).await?;
 //! let agent = server.client(&server.token(&account, &Bound::Node("10.0.0.2".into())).await?)?;
 //! # drop(agent); Ok(()) }

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 
 use crate::{manifests_folder, wait_for};
 
-const NAMESPACE: &str = "kube-system";
+const NAMESPACE: &str = "oke-node-manager";
 const NO_USE: &str = "one must be allowed to \"use\" vnicprofiles";
 const KUBELET: &str = "a kubelet must not change it";
 const OWN_POD: &str = "an agent writes nothing but annotations of its own Pod and events about its own Node";

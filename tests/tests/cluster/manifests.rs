@@ -148,8 +148,9 @@ fn the_agent_may_watch_npns_and_okes_daemonset_and_read_its_own() {
     let (everywhere, in_namespaces) = rights(&pod().service_account_name.unwrap());
     assert_eq!(everywhere, [rule("oci.oraclecloud.com", "nativepodnetworks", None, &["list", "watch"])]);
     let namespace = daemon_set(AGENT).metadata.namespace.unwrap();
-    let daemon_set = |name: &str, verbs: &[&str]| (namespace.clone(), rule("apps", "daemonsets", Some(&[name]), verbs));
-    let (own, okes) = (daemon_set(AGENT, &["get"]), daemon_set("vcn-native-ip-cni", &["list", "watch"]));
+    let own = (namespace, rule("apps", "daemonsets", Some(&[AGENT]), &["get"]));
+    let okes = rule("apps", "daemonsets", Some(&["vcn-native-ip-cni"]), &["list", "watch"]);
+    let okes = ("kube-system".to_owned(), okes);
     // Where those about objects without a namespace are.
     let events = ("default".to_owned(), rule("events.k8s.io", "events", None, &["create"]));
     assert_eq!(in_namespaces, [own, okes, events]);

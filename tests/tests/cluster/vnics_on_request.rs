@@ -49,7 +49,10 @@ impl Scene {
         let vcn = Arc::new(vcn);
         let cloud = OciApi::start(Arc::clone(&vcn), OciSettings::default()).unwrap();
         let kubernetes = ApiServer::start().unwrap();
-        kubernetes.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/crds.yaml")).await.unwrap();
+        for file in ["namespace.yaml", "crds.yaml"] {
+            let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base");
+            kubernetes.apply(&manifests.join(file)).await.unwrap();
+        }
         let folder = TempDir::new().unwrap();
         kubernetes.write_kubeconfig(kubernetes.admin(), &folder.path().join("kubeconfig")).unwrap();
         cloud.write_user(folder.path()).unwrap();

@@ -18,7 +18,7 @@ use super::roles::{Right, Rights, each_right};
 const WITHIN: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) const NAME: &str = "oke-node-controller";
-pub(crate) const NAMESPACE: &str = "kube-system";
+pub(crate) const NAMESPACE: &str = "oke-node-manager";
 
 /// Where a kubelet puts a pod's token. In a fresh /run.
 const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

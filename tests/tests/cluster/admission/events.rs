@@ -6,7 +6,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, OWN_POD, admin, agent_on, assert_refused, server};
+use super::{OWN_POD, admin, agent_on, assert_refused, server};
 
 const OWN_NODE: &str = "an agent's event is about its own Node";
 const OWN_NAME: &str = "an agent writes Events in the name of its own Pod only";
@@ -67,7 +67,7 @@ async fn an_event_of_an_agents_is_about_nothing_but_its_node_and_in_nobody_elses
         (set("/related", node.clone()), NO_OTHER),
         (set("/metadata/finalizers", json!(["oke.oraclecloud.com/mine"])), NO_OTHER),
         (set("/metadata/ownerReferences", json!([node])), NO_OTHER),
-        (set("/metadata/namespace", json!(NAMESPACE)), OWN_POD),
+        (set("/metadata/namespace", json!("kube-system")), OWN_POD),
     ] {
         assert_refused(create(&agent, &changed).await, why);
     }

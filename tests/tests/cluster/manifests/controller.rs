@@ -126,7 +126,7 @@ fn every_binding_binds_a_role_of_this_file_to_the_pods_account_and_nobody_else()
             .map(|binding| {
                 assert_eq!(binding["roleRef"]["kind"], role_kind);
                 let subject =
-                    serde_json::json!([{ "kind": "ServiceAccount", "name": account, "namespace": "kube-system" }]);
+                    serde_json::json!([{ "kind": "ServiceAccount", "name": account, "namespace": "oke-node-manager" }]);
                 assert_eq!(binding["subjects"], subject);
                 (binding["roleRef"]["name"].clone(), binding["metadata"]["namespace"].clone())
             })
