@@ -157,7 +157,7 @@ fn a_pod_that_goes_without_any_record_leaves_an_address_that_rests() {
     assert_eq!(freed, ["10.0.0.8"]);
     let said = telemetry::read_log(node.state.path()).unwrap();
     let del = said.iter().rfind(|record| record.verb == "DEL").unwrap();
-    assert_eq!(del.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.8"], "for its aftercare");
+    assert_eq!(del.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.8"], "for its follow-up");
     node.add(&next);
     let said = telemetry::read_log(node.state.path()).unwrap();
     let add = said.iter().rfind(|record| record.verb == "ADD").unwrap();

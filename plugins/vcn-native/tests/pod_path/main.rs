@@ -7,7 +7,6 @@
 )]
 
 mod advertised;
-mod aftercare;
 mod astray;
 mod chain;
 mod check;
@@ -15,6 +14,7 @@ mod connections;
 mod crossed;
 mod deletion;
 mod faults;
+mod follow_up;
 mod full;
 mod gc;
 mod loopback;
