@@ -26,7 +26,7 @@ use crate::report::metrics::Now;
 use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
 use crate::work::{self, Work};
-use patience::chance;
+use backoff::chance;
 
 /// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
 pub(crate) const SYSTEM: &str = "kube-system";

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use backoff::Backoff;
 use clap::FromArgMatches as _;
 use oci::Oci;
-use patience::Backoff;
 use resident::config::explain;
 use resident::reload::{Configuration, Live, Trouble};
 use resident::{command_line, logging, reload, server};
@@ -32,7 +32,7 @@ use crate::malloc;
 use crate::plan_command;
 use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
-use patience::chance;
+use backoff::chance;
 
 /// The first pause between attempts to set the OCI client up.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -213,7 +213,7 @@ async fn connected(settings: &Settings, status_server: &StatusServer, chance: fn
             }
         }
         failures = failures.saturating_add(1);
-        sleep(retry.pause(failures, chance())).await;
+        sleep(retry.delay(failures, chance())).await;
     }
 }
 

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use api::AttachmentReason as Reason;
 use api::{ConditionType, NAME_TAG, VnicAttachment};
+use backoff::Backoff;
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
-use patience::Backoff;
 use tokio::time::Instant;
 
 use crate::attachment::mark::{Mark, Uid};

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use backoff::chance;
 use hyper::header::{HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Response};
 use kube::client::Body;
 use kube::client::retry::RetryPolicy;
 use kube::{Client, Config};
-use patience::chance;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::retry::{Policy, Retry};
 use tower::{BoxError, ServiceExt, service_fn};

@@ -11,9 +11,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use patience::Backoff;
 use resident::events::{Reporter, Told, Unwritten, event, post};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -124,7 +124,7 @@ impl Writer {
                 Ok(written) => return written,
                 Err(_) => break,
             }
-            let next = Instant::now() + RETRY.pause(attempt, chance());
+            let next = Instant::now() + RETRY.delay(attempt, chance());
             if attempt == ATTEMPTS || next >= end {
                 break;
             }

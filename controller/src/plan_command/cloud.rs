@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{AttachmentReason, Reason, VnicAttachment};
+use backoff::Backoff;
 use futures::{StreamExt, stream};
 use k8s_openapi::jiff::Timestamp;
 use oci::CloudView;
-use patience::Backoff;
 use resident::logging::chain;
 use tokio::time::{Instant, timeout_at};
 use vcn::Ocid;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use patience::Backoff;
+use backoff::Backoff;
 use tokio::time::Instant;
 
 use crate::profile::plan::step::Step;
@@ -164,7 +164,7 @@ impl RetryState {
     fn note(all: &mut BTreeMap<String, Self>, name: &str, backoff: &Backoff, draw: Draw) {
         let rest = all.entry(name.to_owned()).or_insert(Self { failures: 0, until: draw.now });
         rest.failures = rest.failures.saturating_add(1);
-        rest.until = draw.now + backoff.pause(rest.failures, draw.chance);
+        rest.until = draw.now + backoff.delay(rest.failures, draw.chance);
     }
 }
 

@@ -196,7 +196,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         let own = match next {
             Next::Settled(pause) => Some((Lane::Regular, spread(pause))),
             Next::Soon(pause) => Some((Lane::Wanted, pause)),
-            Next::Failed => Some((after(entry.failures), self.retries.pauses.pause(entry.failures, chance))),
+            Next::Failed => Some((after(entry.failures), self.retries.pauses.delay(entry.failures, chance))),
             Next::Stuck(pause) => Some((Lane::Again, spread(pause))),
             // Before its end nothing would be asked for.
             Next::BackOff(Pause { left, number }) => {
@@ -237,7 +237,7 @@ fn in_turn<T>((first, in_a_row): (Option<T>, u32), behind: Option<T>) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use patience::Backoff;
+    use backoff::Backoff;
 
     use super::*;
 

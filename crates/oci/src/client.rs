@@ -14,10 +14,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use backoff::chance;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, Uri};
-use patience::chance;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -36,7 +36,7 @@ pub use cloud::{Cloud, CloudView};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
 // Part of a policy.
-pub use patience::Backoff;
+pub use backoff::Backoff;
 pub use region::endpoint::{Endpoint, MetadataUrl};
 pub use region::{Endpoints, RealmDomain, Region, RegionName};
 pub use retry_token::RetryToken;

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context;
+use backoff::Backoff;
 use imds::{Imds, Policy};
 use ipam::BootId;
-use patience::Backoff;
 use resident::args::{ConfigArgs, Format};
 use resident::config::{Layers, explain};
 use serde::Serialize;

@@ -143,7 +143,7 @@ impl Recorder {
                     tracing::warn!(event = "kubernetes_events.failing", reason, why, "it is tried again");
                 }
                 *failures = failures.saturating_add(1);
-                RETRY.pause(*failures, (self.chance)())
+                RETRY.delay(*failures, (self.chance)())
             }
         }
     }

@@ -31,7 +31,7 @@ pub(crate) async fn run(
             }
         }
         failures += 1;
-        sleep(RETRY.pause(failures, chance())).await;
+        sleep(RETRY.delay(failures, chance())).await;
     };
     told.send_if_modified(|before| before.take().is_some());
     server::serve_port(port, board).await;

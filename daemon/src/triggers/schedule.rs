@@ -100,7 +100,7 @@ impl Schedule {
             self.failures = if report.wants_retry() { self.failures.saturating_add(1) } else { 0 };
             let pause = match self.failures {
                 0 => jittered(resync, chance),
-                failures => RETRY.pause(failures, chance).min(resync),
+                failures => RETRY.delay(failures, chance).min(resync),
             };
             self.next = now + pause;
         }
@@ -127,7 +127,7 @@ impl Schedule {
     /// How long events are gathered before a reconcile, so that a flapping link does not cause one each time.
     pub(super) fn debounce(&self, now: Instant) -> Duration {
         let events = self.events.count(now).saturating_sub(UNDELAYED);
-        DEBOUNCE.pause(self.repairs.count(now).max(events), 1.0)
+        DEBOUNCE.delay(self.repairs.count(now).max(events), 1.0)
     }
 
     fn reverted(&self, now: Instant) -> Option<Condition> {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use api::AttachmentReason as Reason;
 use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
+use backoff::Backoff;
 use kube::ResourceExt;
 use oci::AttachmentState;
-use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
 

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use api::{AttachmentReason as Reason, VnicAttachment};
+use backoff::Backoff;
 use oci::AttachmentState;
-use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
 
@@ -87,7 +87,7 @@ pub(in crate::attachment) struct Attempts {
 impl Attempts {
     /// The rest of the backoff, without jitter: the queue adds it. `None` once it is over.
     pub(in crate::attachment) fn pause(&self, now: Instant, pauses: &Backoff) -> Option<Pause> {
-        let left = pauses.pause(self.number, 1.0).saturating_sub(now.saturating_duration_since(self.at));
+        let left = pauses.delay(self.number, 1.0).saturating_sub(now.saturating_duration_since(self.at));
         (!left.is_zero()).then_some(Pause { left, number: self.number })
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{AttachmentReason, VnicAttachment, VnicAttachmentStatus};
+use backoff::Backoff;
 use kube::ResourceExt;
 use oci::AttachmentState;
-use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
 
@@ -103,7 +103,7 @@ impl InstanceMemory {
     /// Notes whether something has to wait for the pod network. Returns for how long, without jitter: the queue adds it.
     pub(in crate::attachment) fn held(&mut self, is_held: bool, pauses: &Backoff) -> Option<Pause> {
         self.held = if is_held { self.held.saturating_add(1) } else { 0 };
-        is_held.then(|| Pause { left: pauses.pause(self.held, 1.0), number: self.held })
+        is_held.then(|| Pause { left: pauses.delay(self.held, 1.0), number: self.held })
     }
 
     /// Whether something waits for an answer about the pod network, and did so at the last reconcile.

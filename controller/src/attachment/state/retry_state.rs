@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{VnicAttachment, VnicAttachmentStatus};
+use backoff::Backoff;
 use oci::AttachmentState;
-use patience::Backoff;
 use tokio::time::Instant;
 use vcn::{Family, Ocid};
 

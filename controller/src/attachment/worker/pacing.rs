@@ -5,8 +5,8 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use backoff::Backoff;
 use oci::Cloud;
-use patience::Backoff;
 use vcn::Ocid;
 
 use super::AttachmentWorker;

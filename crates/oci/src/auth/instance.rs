@@ -6,9 +6,9 @@ mod certificate;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
+use backoff::chance;
 use hyper::Request;
 use hyper::body::Bytes;
-use patience::chance;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{sleep, timeout};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use patience::Backoff;
+use backoff::Backoff;
 
 /// Limits of one call, all of its attempts together. A list is one call per page.
 #[derive(Clone, Debug, PartialEq, Eq)]

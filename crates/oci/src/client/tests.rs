@@ -48,7 +48,7 @@ impl Stage {
         });
         let endpoints = Endpoints { core: url.parse().unwrap(), auth: url.parse().unwrap() };
         let policy =
-            Policy { backoff: patience::Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..Policy::default() };
+            Policy { backoff: backoff::Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..Policy::default() };
         let options = Options { policy, ..Options::default() };
         Self { oci: Oci::new(&endpoints, Login::api_key(key()), options).unwrap(), asked, end }
     }

@@ -1,6 +1,6 @@
 //! The table of status codes, row by row.
 
-use patience::Backoff;
+use backoff::Backoff;
 
 use super::*;
 use crate::error::Refusal;
