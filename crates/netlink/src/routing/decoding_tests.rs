@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use vcn::{Family, IfName, MacAddr, Mtu, Priority, TableId};
 
-use crate::transport::messages;
+use crate::wire::transport::messages;
 use crate::{Address, Link, Neighbour, Route, Rule};
 
 fn emitted(message: &impl Emitable) -> Vec<u8> {

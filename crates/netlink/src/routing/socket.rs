@@ -1,7 +1,7 @@
 //! The routing socket. Its operations live with their nouns: `link.rs`, `address.rs`, `route.rs`, …
 
 use std::fmt;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use netlink_packet_core::Emitable;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
@@ -11,7 +11,7 @@ use vcn::IfName;
 
 use crate::error::{Cause, Result};
 use crate::netns::{Home, Netns};
-use crate::transport::{Request, Transport};
+use crate::wire::transport::{Request, Transport};
 
 /// A routing socket (NETLINK_ROUTE). It belongs to the network namespace where it was opened and stays there, wherever
 /// the thread that uses it goes.
@@ -38,6 +38,12 @@ impl Write {
             Self::Replace => NLM_F_CREATE | NLM_F_REPLACE,
             Self::Existing => 0,
         }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.as_fd()
     }
 }
 

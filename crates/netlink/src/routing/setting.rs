@@ -2,8 +2,8 @@
 
 use vcn::Family;
 
-use crate::attributes;
 use crate::error::{Cause, Result};
+use crate::wire::attributes;
 
 // linux/netconf.h
 const NETCONFA_IFINDEX: u16 = 1;

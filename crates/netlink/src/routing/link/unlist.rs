@@ -22,8 +22,8 @@ use vcn::IfName;
 
 use super::RTM_DELLINK;
 use crate::error::{Cause, Result};
-use crate::socket::{Socket, Write};
-use crate::transport::{Request, Transport};
+use crate::routing::socket::{Socket, Write};
+use crate::wire::transport::{Request, Transport};
 
 /// Where the payload of a link event has the link's index (struct ifinfomsg).
 const INDEX: std::ops::Range<usize> = 4..8;

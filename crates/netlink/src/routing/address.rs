@@ -8,10 +8,10 @@ use netlink_packet_core::Emitable;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressScope};
 
-use crate::attributes;
 use crate::error::{Cause, Result};
-use crate::socket::{Socket, Write};
-use crate::transport::Request;
+use crate::routing::socket::{Socket, Write};
+use crate::wire::attributes;
+use crate::wire::transport::Request;
 
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;

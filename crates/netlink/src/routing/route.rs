@@ -12,10 +12,10 @@ use netlink_packet_route::route::{
 use nix::errno::Errno;
 use vcn::{Family, Mtu, TableId};
 
-use crate::attributes;
 use crate::error::{Cause, Result};
-use crate::socket::{Socket, Write};
-use crate::transport::Request;
+use crate::routing::socket::{Socket, Write};
+use crate::wire::attributes;
+use crate::wire::transport::Request;
 
 mod arriving;
 

@@ -11,12 +11,12 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::RouteProtocol;
 use vcn::{Family, MacAddr};
 
-use crate::address::family_of;
-use crate::attributes;
 use crate::error::{Cause, Result};
-use crate::route::wire_family;
-use crate::socket::{Socket, Write};
-use crate::transport::Request;
+use crate::routing::address::family_of;
+use crate::routing::route::wire_family;
+use crate::routing::socket::{Socket, Write};
+use crate::wire::attributes;
+use crate::wire::transport::Request;
 
 const RTM_NEWNEIGH: u16 = 28;
 const RTM_DELNEIGH: u16 = 29;

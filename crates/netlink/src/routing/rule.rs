@@ -11,11 +11,11 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleHeade
 use nix::errno::Errno;
 use vcn::{Family, IfName, Priority, TableId};
 
-use crate::attributes;
 use crate::error::{Cause, Result};
-use crate::route::wire_family;
-use crate::socket::{Socket, Write};
-use crate::transport::Request;
+use crate::routing::route::wire_family;
+use crate::routing::socket::{Socket, Write};
+use crate::wire::attributes;
+use crate::wire::transport::Request;
 
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;

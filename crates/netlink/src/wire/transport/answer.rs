@@ -4,8 +4,8 @@ use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NetlinkBuffer};
 use nix::errno::Errno;
 
 use super::HEADER_LEN;
-use crate::attributes;
 use crate::error::{Cause, Refusal};
+use crate::wire::attributes;
 
 const NLMSG_NOOP: u16 = 1;
 const NLMSG_ERROR: u16 = 2;

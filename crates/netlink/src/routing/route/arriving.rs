@@ -9,8 +9,8 @@ use vcn::Family;
 
 use super::{RTM_GETROUTE, Route, header, wire_family};
 use crate::error::{Cause, Result};
-use crate::socket::Socket;
-use crate::transport::Request;
+use crate::routing::socket::Socket;
+use crate::wire::transport::Request;
 
 /// A packet that comes in by a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,15 +5,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::errno::Errno;
 
-use crate::address::Address;
 use crate::error::{Cause, Result};
-use crate::link::Link;
-use crate::neighbour::Neighbour;
 use crate::netns::Netns;
-use crate::route::Route;
-use crate::rule::Rule;
-use crate::setting::Setting;
-use crate::transport::{messages, receive};
+use crate::routing::address::Address;
+use crate::routing::link::Link;
+use crate::routing::neighbour::Neighbour;
+use crate::routing::route::Route;
+use crate::routing::rule::Rule;
+use crate::routing::setting::Setting;
+use crate::wire::transport::{messages, receive};
 
 /// Room for the events of a burst (110 pods start at once) between two reads. The kernel doubles it and limits it to
 /// `net.core.rmem_max`.

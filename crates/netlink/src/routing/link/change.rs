@@ -7,7 +7,7 @@ use vcn::{IfName, MacAddr, Mtu};
 
 use crate::error::Result;
 use crate::netns::Netns;
-use crate::socket::{Socket, Write};
+use crate::routing::socket::{Socket, Write};
 
 const RTM_SETLINK: u16 = 19;
 

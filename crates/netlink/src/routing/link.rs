@@ -5,10 +5,10 @@ use netlink_packet_route::AddressFamily;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkLayerType, LinkMessage};
 use vcn::{IfName, MacAddr, Mtu, VlanTag};
 
-use crate::attributes;
 use crate::error::{Cause, Result};
-use crate::socket::{Socket, Write};
-use crate::transport::Request;
+use crate::routing::socket::{Socket, Write};
+use crate::wire::attributes;
+use crate::wire::transport::Request;
 
 mod change;
 mod new;

@@ -12,7 +12,7 @@ use vcn::{IfName, MacAddr, Mtu, VlanTag};
 use super::RTM_NEWLINK;
 use crate::error::Result;
 use crate::netns::Netns;
-use crate::socket::{Socket, Write};
+use crate::routing::socket::{Socket, Write};
 
 /// A link to be made. (An alias cannot be given at birth: see [`super::LinkChange::Alias`].)
 #[derive(Clone, Debug)]
