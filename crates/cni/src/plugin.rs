@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use serde::de::DeserializeOwned;
 
-use crate::environment::ProcessEnvironment;
-use crate::input::DeadlineStdin;
-use crate::output::Stdout;
-use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Refusal, StatusRequest, panic, run};
+use crate::input::environment::ProcessEnvironment;
+use crate::input::stdin::DeadlineStdin;
+use crate::run::output::Stdout;
+use crate::run::{panic, run};
+use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Refusal, StatusRequest};
 
 /// A CNI plugin.
 pub trait Plugin {

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, RuntimeConfig, Verb, Version, field};
+use super::field;
+use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, RuntimeConfig, Verb, Version};
 
 /// The specification's key of the attachments that GC must keep, and the one libcni wrote first.
 const VALID_ATTACHMENTS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];

@@ -3,7 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{Error, field};
+use super::field;
+use crate::Error;
 
 /// The capability under which CRI-O (1.29 and later) and containerd hand a pod's annotations to plugins.
 const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
