@@ -1,7 +1,7 @@
-//! Conditions of our resources: what is true of an object now, since when, and the stable word for why.
+//! Conditions of our resources: what is true of an object now, since when, and the stable reason.
 //!
-//! All of an object's conditions are found out and written together, so `status.observedGeneration` is theirs too; one on
-//! each would be said four times in every object.
+//! All conditions of an object are computed and written together, so `status.observedGeneration` applies to each; a copy in
+//! each would only make objects larger.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use std::fmt;
@@ -56,21 +56,21 @@ pub enum ConditionStatus {
     True,
     /// It does not.
     False,
-    /// Nobody can tell.
+    /// It cannot be determined.
     Unknown,
 }
 
-/// A word for why a condition holds or not; `reason.rs` has them all.
+/// A stable reason why a condition holds or not; `reason.rs` has them all.
 pub trait Reason: Copy {
-    /// As it is written.
+    /// Its name in objects.
     fn as_str(self) -> &'static str;
     /// Whether a condition with this reason holds.
     fn status(self) -> ConditionStatus;
-    /// The conditions that it stands on.
+    /// The conditions that can have it.
     fn on(self) -> &'static [ConditionType];
-    /// When it is said.
+    /// What it means.
     fn meaning(self) -> &'static str;
-    /// What a person does about it.
+    /// The next step for a person.
     fn to_do(self) -> &'static str;
 }
 
@@ -116,7 +116,7 @@ pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
 }
 
 impl ConditionType {
-    /// As it is written.
+    /// Its name in objects.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -128,7 +128,7 @@ impl ConditionType {
 }
 
 impl ConditionStatus {
-    /// As it is written.
+    /// Its name in objects.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
