@@ -6,8 +6,8 @@ use resident::config::explain;
 use resident::metrics::markdown;
 
 use crate::args::keys;
-use crate::report::advice;
 use crate::report::metrics::Metrics;
+use crate::report::reason;
 use crate::settings::Settings;
 
 fn holds(document: &str, part: &str, table: &str) {
@@ -35,7 +35,7 @@ fn the_metrics_are_documented() {
 
 #[test]
 fn the_conditions_are_documented() {
-    holds("operator.md", "conditions", &advice::markdown());
+    holds("operator.md", "conditions", &reason::markdown());
 }
 
 #[test]

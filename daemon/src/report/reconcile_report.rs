@@ -143,6 +143,14 @@ impl Pass {
         !self.conditions.iter().any(|condition| condition.blocks() && !condition.reason.leaves_ready())
     }
 
+    /// Notes since when each condition lasts; `before` is the report of the reconcile before.
+    pub fn date_conditions(&mut self, before: Option<&Self>) {
+        for condition in &mut self.conditions {
+            let earlier = before.and_then(|before| before.conditions.iter().find(|earlier| earlier.is_same(condition)));
+            condition.since_unix_millis = earlier.map_or(Some(self.unix_millis), |earlier| earlier.since_unix_millis);
+        }
+    }
+
     /// Whether something failed that may well work soon.
     #[must_use]
     pub fn wants_retry(&self) -> bool {

@@ -27,7 +27,7 @@ pub fn log(before: Option<&Pass>, now: &Pass) {
     }
     let none: &[Condition] = &[];
     let conditions = before.map_or(none, |pass| pass.conditions.as_slice());
-    for condition in news(conditions, &now.conditions) {
+    for condition in new_conditions(conditions, &now.conditions) {
         let Condition { reason, subject, message, .. } = condition;
         let subject = subject.as_deref().unwrap_or_default();
         if condition.blocks() {
@@ -36,7 +36,7 @@ pub fn log(before: Option<&Pass>, now: &Pass) {
             tracing::warn!(event = "condition.raised", %reason, subject, blocking = false, "{message}");
         }
     }
-    for Condition { reason, subject, .. } in news(&now.conditions, conditions) {
+    for Condition { reason, subject, .. } in new_conditions(&now.conditions, conditions) {
         tracing::info!(event = "condition.cleared", %reason, subject = subject.as_deref().unwrap_or_default());
     }
     if let Some(state) = &now.pod_network
@@ -58,12 +58,9 @@ fn fights(pass: &Pass) -> bool {
     pass.conditions.iter().any(|condition| condition.reason == Reason::RepairsUndone)
 }
 
-/// The conditions of `now` that `before` lacks. One that only says it in other words (a count, a time) is no news.
-fn news<'a>(before: &'a [Condition], now: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
-    let key = |condition: &Condition| -> (Reason, Option<String>, bool) {
-        (condition.reason, condition.subject.clone(), condition.blocks())
-    };
-    now.iter().filter(move |condition| !before.iter().any(|old| key(old) == key(condition)))
+/// The conditions of `now` that `before` lacks.
+fn new_conditions<'a>(before: &'a [Condition], now: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
+    now.iter().filter(move |condition| !before.iter().any(|earlier| earlier.is_same(condition)))
 }
 
 #[cfg(test)]
@@ -71,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_words_are_no_news_but_another_subject_or_severity_is() {
+    fn condition_is_new_if_reason_subject_or_severity_differ() {
         let old = [Condition::degraded(Reason::LinkMissing, "seen: a").about("x")];
         let same = [Condition::degraded(Reason::LinkMissing, "seen: a, b").about("x")];
-        assert_eq!(news(&old, &same).count(), 0);
+        assert_eq!(new_conditions(&old, &same).count(), 0);
         let other = [Condition::degraded(Reason::LinkMissing, "seen: a").about("y")];
-        assert_eq!(news(&old, &other).count(), 1);
+        assert_eq!(new_conditions(&old, &other).count(), 1);
         let worse = [Condition::blocking(Reason::LinkMissing, "seen: a").about("x")];
-        assert_eq!(news(&old, &worse).count(), 1);
+        assert_eq!(new_conditions(&old, &worse).count(), 1);
     }
 }

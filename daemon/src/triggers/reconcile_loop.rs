@@ -12,7 +12,6 @@ use super::wakeups::{Wake, Wakeups};
 use crate::cni_records::follow_up::Duties;
 use crate::reconcile::pods::SETTLED;
 use crate::reconcile::{Attention, Reconciler};
-use crate::report::condition_times::Since;
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{Cause, Finished, Pass};
 use crate::report::transitions;
@@ -39,7 +38,6 @@ pub struct ReconcileLoop {
     reconciler: Arc<Mutex<Reconciler>>,
     wakeups: Wakeups,
     schedule: Schedule,
-    condition_times: Since,
     outputs: Outputs,
 }
 
@@ -52,8 +50,7 @@ impl ReconcileLoop {
         let mut wakeups = Wakeups::new(channels, reconciler.answered());
         wakeups.wait_for_facts(PUBLISHED).await;
         let reconciler = Arc::new(Mutex::new(reconciler));
-        let (schedule, condition_times) = (Schedule::new(Instant::now()), Since::default());
-        let mut this = Self { reconciler, wakeups, schedule, condition_times, outputs };
+        let mut this = Self { reconciler, wakeups, schedule: Schedule::new(Instant::now()), outputs };
         let mut cause = Cause::Start;
         loop {
             this.reconcile(cause).await?;
@@ -79,7 +76,7 @@ impl ReconcileLoop {
         let mut report = self.run_once(cause).await?;
         report.conditions.extend(self.schedule.note(&report, Instant::now()));
         report.conditions.extend(self.wakeups.conditions());
-        self.condition_times.note(&mut report);
+        report.date_conditions(self.outputs.passes.borrow().as_ref().map(|before| &*before.pass));
         self.wakeups.note_written(&report);
         self.plan(&report);
         self.publish(report);

@@ -33,7 +33,7 @@ struct Because {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     for_seconds: Option<u64>,
-    to_do: &'static str,
+    next_step: &'static str,
 }
 
 impl Why {
@@ -77,15 +77,15 @@ fn because(condition: &Condition, now: SystemTime) -> Because {
         subject: condition.subject.clone(),
         message: condition.message.clone(),
         for_seconds: then.map(|then| now.duration_since(then).unwrap_or_default().as_secs()),
-        to_do: condition.reason.to_do(),
+        next_step: condition.reason.next_step(),
     }
 }
 
 fn said(because: &Because) -> String {
-    let Because { reason, subject, message, for_seconds, to_do } = because;
+    let Because { reason, subject, message, for_seconds, next_step } = because;
     let subject = subject.as_ref().map(|subject| format!(" ({})", printable(subject))).unwrap_or_default();
     let since = for_seconds.map(|seconds| format!(", for {}", age(seconds))).unwrap_or_default();
-    format!("{reason}{subject}{since}\n   {}\n   Do: {to_do}", printable(message))
+    format!("{reason}{subject}{since}\n   {}\n   Next: {next_step}", printable(message))
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
             pass: None,
         };
         let text = text(&Why::of(&status, UNIX_EPOCH + Duration::from_secs(1000)));
-        let lines: Vec<&str> = text.lines().filter(|line| !line.contains("Do: ")).collect();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.contains("Next: ")).collect();
         assert_eq!(
             lines,
             [
@@ -144,6 +144,6 @@ mod tests {
                 "   busy",
             ]
         );
-        assert_eq!(text.matches("Do: ").count(), 3);
+        assert_eq!(text.matches("Next: ").count(), 3);
     }
 }

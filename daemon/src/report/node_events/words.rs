@@ -40,7 +40,7 @@ pub(super) fn news(node: &str, telling: &Telling, unix_millis: u64) -> News {
                 note.push_str(&format!(" The same of {others} more."));
             }
             note.push(' ');
-            note.push_str(name.reason.to_do());
+            note.push_str(name.reason.next_step());
             (Level::Warning, "ConditionRaised", note)
         }
         What::Over { before, ready } => {
@@ -80,13 +80,13 @@ mod tests {
     use crate::report::condition::{Condition, Reason};
 
     #[test]
-    fn what_is_raised_says_what_is_the_matter_and_what_to_do() {
+    fn what_is_raised_says_what_is_the_matter_and_what_next_step() {
         let condition = Condition::blocking(Reason::NftFailed, "table inet vcn-native: busy").about("nft");
         let name = Name { reason: Reason::NftFailed, subject: Some("nft".to_owned()) };
         let told = news("a", &Telling { name, what: What::Raised { condition, others: 2 } }, 0);
         let expected = format!(
             "nft: table inet vcn-native: busy. No new pod can start here. The same of 2 more. {}",
-            Reason::NftFailed.to_do()
+            Reason::NftFailed.next_step()
         );
         let about = (told.regarding.kind.as_deref(), told.regarding.name.as_deref(), told.regarding.uid.as_deref());
         assert_eq!(about, (Some("Node"), Some("a"), Some("a")));
