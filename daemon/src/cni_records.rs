@@ -79,7 +79,7 @@ pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
                     intake.take_in(&record, Way::Socket);
                     look.get_or_insert_with(|| tokio::time::Instant::now() + AFTER_A_RECORD);
                 }
-                None => intake.metrics.verb_record_refused(),
+                None => intake.metrics.record_refused(),
             },
             () = sleep_until(look.unwrap_or_else(tokio::time::Instant::now)), if look.is_some() => {
                 let intake = intake.clone();
@@ -111,11 +111,11 @@ impl Intake {
         self.recorded.notify_one();
         match way {
             Way::Socket => self.duties.note(record),
-            Way::File => self.metrics.verb_record_late(),
+            Way::File => self.metrics.record_late(),
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if !lines.log(record, way == Way::File, Instant::now()) {
-            self.metrics.verb_line_dropped();
+            self.metrics.line_dropped();
         }
     }
 
@@ -126,7 +126,7 @@ impl Intake {
                 if self.unreadable.ended() {
                     tracing::info!(event = "cni.log_readable");
                 }
-                (0..damaged).for_each(|_| self.metrics.verb_record_refused());
+                (0..damaged).for_each(|_| self.metrics.record_refused());
                 false
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,

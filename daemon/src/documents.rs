@@ -30,7 +30,7 @@ fn the_shipped_configmap_has_every_key_and_sets_none() {
 
 #[test]
 fn the_metrics_are_documented() {
-    holds("metrics.md", "metrics", &markdown(Metrics::default().described()));
+    holds("metrics.md", "metrics", &markdown(Metrics::default().descriptions()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   facts ─┐                    host_network ─▶ unlisted_vnics ─▶ pools ─▶ pods ─▶ dead ─▶ orphans
-//!   links ─┼─▶ Context ──▶       ─▶ interference ─▶ installation ─▶ pod_addresses ──▶ Pass
+//!   links ─┼─▶ Context ──▶       ─▶ interference ─▶ installation ─▶ pod_addresses ──▶ ReconcileReport
 //!   files ─┘   (desired)
 //! ```
 //!
@@ -40,14 +40,14 @@ use crate::lifecycle::reload::Configuration;
 use crate::reconcile::host::Host;
 use crate::reconcile::interference::Interference;
 use crate::report::condition::Condition;
-use crate::report::reconcile_report::{Cause, Pass};
+use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::settings::Settings;
 use crate::sources::node_facts::NodeFacts;
 use crate::triggers::drift_hints::DriftHints;
 
 use missing_links::Moment;
 pub use pods::Attention;
-use slow::Slow;
+use slow::SlowStage;
 use stage::{Stage, StageReport};
 
 /// Brings the node in sync with the facts. There is one per node.
@@ -70,8 +70,8 @@ pub struct Reconciler {
     unlisted_vnics: unlisted_vnics::UnlistedVnics,
     pools: pools::PoolsStage,
     pods: pods::RunningPods,
-    dead: Slow<dead::DeadPods>,
-    orphans: Slow<orphans::OrphanedObjects>,
+    dead: SlowStage<dead::DeadPods>,
+    orphans: SlowStage<orphans::OrphanedObjects>,
     interference: Interference,
     installation: installation::Installation,
     pod_addresses: pod_addresses::PodAddresses,
@@ -92,8 +92,8 @@ impl Reconciler {
             unlisted_vnics: unlisted_vnics::UnlistedVnics::new(move || by_router.notify_one()),
             pools: pools::PoolsStage::new(boot.clone()),
             pods: pods::RunningPods::new(state_dir, sysctl_root, boot.clone()),
-            dead: Slow::new(dead::DeadPods::new(state_dir, sysctl_root, boot.clone())),
-            orphans: Slow::new(orphans::OrphanedObjects::new(state_dir, sysctl_root, boot.clone())),
+            dead: SlowStage::new(dead::DeadPods::new(state_dir, sysctl_root, boot.clone())),
+            orphans: SlowStage::new(orphans::OrphanedObjects::new(state_dir, sysctl_root, boot.clone())),
             interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
             installation: installation::Installation::new(),
             pod_addresses: pod_addresses::PodAddresses::new(state_dir, boot.clone()),
@@ -133,7 +133,7 @@ impl Reconciler {
     }
 
     /// Brings the node in sync with the facts, as far as that can be done.
-    pub fn reconcile(&mut self, facts: &NodeFacts, cause: Cause) -> Pass {
+    pub fn reconcile(&mut self, facts: &NodeFacts, cause: Cause) -> ReconcileReport {
         let (begun, at) = (Instant::now(), SystemTime::now());
         let settings = self.settings.clone();
         let (facts, refused) = facts.admitted();
@@ -162,7 +162,7 @@ impl Reconciler {
         self.missing_links.hold_back(&mut conditions, |vnic| !facts.is_missing(vnic), moment);
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
         conditions.dedup();
-        Pass {
+        ReconcileReport {
             cause,
             unix_millis: millis(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()),
             micros: millis(begun.elapsed().as_micros()),

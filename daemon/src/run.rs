@@ -156,8 +156,8 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         configurations: configurations.clone(),
         recent: recent.clone(),
         metrics: metrics.clone(),
-        worlds: worlds.clone(),
-        passes: passes.clone(),
+        facts: worlds.clone(),
+        reports: passes.clone(),
         previews: previews_in,
     });
     let path = settings.socket();
@@ -176,11 +176,11 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         links_changed: plugged.clone(),
         npn_changed: published.clone(),
     };
-    let outputs = Outputs { metrics: metrics.clone(), duties: duties.clone(), passes: passes_in };
+    let outputs = Outputs { metrics: metrics.clone(), duties: duties.clone(), reports: passes_in };
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent, recorded));
     let recorder = Recorder {
         configurations: configurations.clone(),
-        passes: passes.clone(),
+        reports: passes.clone(),
         metrics: metrics.clone(),
         in_cluster: resident::api_server::in_cluster(),
         chance,

@@ -29,7 +29,7 @@ fn alerts() -> Vec<String> {
 #[test]
 fn the_keys_and_the_metrics_are_documented() {
     holds("keys", &explain::markdown(&keys()));
-    holds("metrics", &markdown(Metrics::default().described()));
+    holds("metrics", &markdown(Metrics::default().descriptions()));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn alerts_ask_for_metrics_that_there_are() {
         let words = alert.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         for word in words.filter(|word| word.starts_with("oke_node_controller_")) {
             asked += 1;
-            assert!(metrics.described().iter().any(|metric| metric.name == word), "{word}, in {alert}");
+            assert!(metrics.descriptions().iter().any(|metric| metric.name == word), "{word}, in {alert}");
         }
     }
     assert!(asked > 8, "{asked}");

@@ -1,30 +1,29 @@
-//! What Prometheus is told. Counters grow where things happen; gauges of the objects are set when somebody scrapes. How each is
-//! called and described is in `registry`.
+//! The controller's Prometheus metrics. Counters grow where something happens; gauges of the objects are set at each scrape.
 
 mod labels;
-mod registry;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use api::ProfileSummary;
 use oci::{Attempt, Kind, Observer, Standing};
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
-use resident::metrics::Described;
+use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistry, result_word};
 
 use crate::work::Depth;
 use labels::{Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
 
-type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
-type Number = Gauge<f64, AtomicU64>;
+/// A call takes 0.05 to 5 s.
+const CALL_SECONDS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 20.0];
+/// A VNIC takes 5 to 60 s, unless something is in its way.
+const ATTACH_SECONDS: [f64; 9] = [2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 1800.0];
+/// A reconcile of an instance makes a handful of calls.
+const RECONCILE_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
 /// How many objects there are, by whether they are ready (`True`, `False`, `Unknown`) and why.
 pub type Census = BTreeMap<(String, String), u64>;
@@ -43,17 +42,16 @@ pub struct Now {
 
 /// Everything that is counted.
 pub struct Metrics {
-    registry: Registry,
-    described: Vec<Described>,
+    registry: MetricRegistry,
     leads: Gauge,
     connected: Gauge,
-    watches: Family<Watched, Number>,
+    watches: Family<Watched, FloatGauge>,
     calls: Family<Call, Counter>,
-    call_seconds: Seconds<OfOperation>,
-    budget: Number,
-    paused: Number,
+    call_seconds: Histograms<OfOperation>,
+    budget: FloatGauge,
+    paused: FloatGauge,
     queue: Family<Queue, Gauge>,
-    queue_waited: Number,
+    queue_waited: FloatGauge,
     objects: Family<Object, Gauge>,
     attach_seconds: Histogram,
     detached_behind: Counter,
@@ -78,11 +76,53 @@ pub struct Metrics {
     scrape: Mutex<()>,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut all = MetricRegistry::new("oke_node_controller", env!("CARGO_PKG_VERSION"));
+        Self {
+            leads: all.metric("leads", "1 if this replica is the leader"),
+            connected: all.metric("oci_client", "1 if the OCI client is set up; without it the replica does not ask for the lease"),
+            watches: all.family("watch_behind_seconds", "Seconds for which a watch of the leader has been behind the API server: first list incomplete, or failing"),
+            calls: all.family("oci_calls", "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer; not sent: unsent, the budget had no \
+             room, and login, nobody could log in)"),
+            call_seconds: all.histograms("oci_call_seconds", "Duration of an attempt in seconds, without waiting for the budget", || Histogram::new(CALL_SECONDS)),
+            budget: all.metric("oci_budget", "Requests per second that the controller currently allows itself"),
+            paused: all.metric("oci_paused_seconds", "Seconds until the next request to the OCI API is allowed"),
+            queue: all.family("queue_instances", "Instances in the queue; due: no free worker yet, or a retry that is queued"),
+            queue_waited: all.metric("queue_waited_seconds", "Seconds that the longest waiting instance has been due"),
+            objects: all.family("attachments", "VnicAttachments, by their condition Ready and its reason"),
+            attach_seconds: all.histogram("attach_seconds", "Seconds from the request to attach a VNIC until it was seen attached", ATTACH_SECONDS),
+            detached_behind: all.metric("detached_out_of_band", "VNICs that were detached outside the controller, and are attached again"),
+            undone: all.family("undone", "Attaches and detaches that OCI accepted and did not carry out"),
+            forgotten: all.metric("forgotten_instances", "VnicAttachments whose instance counts as terminated: OCI answered 404 for a day"),
+            passes: all.family("passes", "Reconciles of an instance, by result"),
+            pass_seconds: all.histogram("pass_seconds", "Duration of a reconcile in seconds", RECONCILE_SECONDS),
+            steps: all.family("steps", "Steps applied in OCI, by kind and result"),
+            writes: all.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result"),
+            refusals: all.metric("kubernetes_refusals", "Requests that the Kubernetes API had no time for (429, 503, 504), each attempt: they are made again; the lease's, the events' \
+             and the one for the cluster's name are not among them"),
+            abandoned: all.metric("abandoned_attachments", "VnicAttachments created from a VnicProfile that no longer exists: they stay unchanged"),
+            unclaimed: all.metric("unclaimed_vnics", "VNICs with this cluster's tags whose VnicAttachment is not there or has another, in compartments that have some"),
+            unlisted: all.metric("unlisted_compartments", "Compartments that could not be listed last time: missing or orphaned VNICs there go unnoticed"),
+            looks: all.metric("profile_looks", "Reconciles of all VnicProfiles"),
+            look_seconds: all.histogram("profile_look_seconds", "Duration of planning for all VnicProfiles in seconds", RECONCILE_SECONDS),
+            profile_nodes: all.family("profile_nodes", "Nodes of a VnicProfile: all (matched), and of those with all VNICs attached or ready, or with something to see to \
+             (failed)"),
+            node_problems: all.family("node_problems", "Problems with Nodes' requests for VNICs, by the reason of their events"),
+            events_lost: all.metric("events_lost", "Events that were dropped: queue full, or refused by the API server"),
+            configurations: all.family("configuration_readings", "Changes of the configuration file, adopted (ok) or invalid (error)"),
+            now: OnceLock::new(),
+            scrape: Mutex::default(),
+            registry: all,
+        }
+    }
+}
+
 impl Metrics {
-    /// Every metric there is.
+    /// All metrics, for their table in docs/.
     #[must_use]
-    pub fn described(&self) -> &[Described] {
-        &self.described
+    pub fn descriptions(&self) -> &[MetricDescription] {
+        self.registry.descriptions()
     }
 
     /// Who tells how things are now. The first one stays.
@@ -108,12 +148,12 @@ impl Metrics {
 
     /// Counts a step in the cloud.
     pub fn stepped(&self, kind: &'static str, done: bool) {
-        self.steps.get_or_create(&Step { kind, result: word(done) }).inc();
+        self.steps.get_or_create(&Step { kind, result: result_word(done) }).inc();
     }
 
     /// Counts a write to the API server, an event too.
     pub fn wrote(&self, kind: &'static str, done: bool) {
-        self.writes.get_or_create(&Step { kind, result: word(done) }).inc();
+        self.writes.get_or_create(&Step { kind, result: result_word(done) }).inc();
     }
 
     /// The API server had no time for a request.
@@ -211,7 +251,7 @@ impl Metrics {
 
     /// Counts a configuration that was read anew.
     pub fn configuration_read(&self, right: bool) {
-        self.configurations.get_or_create(&Outcome { result: word(right) }).inc();
+        self.configurations.get_or_create(&Outcome { result: result_word(right) }).inc();
     }
 
     /// Sets the gauges and writes everything in Prometheus' text format.
@@ -234,10 +274,7 @@ impl Metrics {
                 self.objects.get_or_create(&Object { ready, reason }).set(i64::try_from(count).unwrap_or(i64::MAX));
             }
         }
-        let mut text = String::new();
-        // Writing to a String does not fail.
-        let _ = encode(&mut text, &self.registry);
-        text
+        self.registry.text()
     }
 }
 
@@ -263,10 +300,6 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
-}
-
-const fn word(done: bool) -> &'static str {
-    if done { "ok" } else { "error" }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::decide::devices::Devices;
 use crate::decide::host_address::{self, AddressHints, HostAddress};
 use crate::decide::slots::Slots;
 use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::LeftAlone;
+use crate::report::reconcile_report::UnmanagedReason;
 use crate::settings::Ports;
 
 /// What is known, from outside and from the kernel.
@@ -67,7 +67,7 @@ pub struct DesiredState {
     /// and go while they run.
     pub spared: Vec<Object>,
     /// VNICs of another pod network, or possibly so.
-    pub left_alone: BTreeMap<Ocid, LeftAlone>,
+    pub left_alone: BTreeMap<Ocid, UnmanagedReason>,
     /// Those that possibly are and have a link.
     pub undecided: Vec<HostVnic>,
     /// Why something is missing.
@@ -112,7 +112,7 @@ pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> Desire
         let vnic = Vnic { addressing: PerFamily { ipv6, ..addressing }, ..vnic.clone() };
         let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).unwrap_or_default();
         let host = HostVnic { vnic, placement, table, mtu: Mtu::VCN, pod_blocks };
-        wanted.undecided.extend((left_alone == Some(LeftAlone::Undecided)).then(|| host.clone()));
+        wanted.undecided.extend((left_alone == Some(UnmanagedReason::Undecided)).then(|| host.clone()));
         if left_alone.is_some() { foreign.push(host) } else { vnics.push(host) }
     }
     // A VLAN's port may be a VNIC itself; it must be configured first.
@@ -146,13 +146,13 @@ fn placement(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Result<Pl
 }
 
 /// Why a VNIC is not configured although it has a link.
-fn left_alone(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Option<LeftAlone> {
+fn left_alone(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Option<UnmanagedReason> {
     if policy.ours {
         None
     } else if npn_vnic(facts.npn, &vnic.id).is_some() {
-        Some(LeftAlone::AnotherNetwork)
+        Some(UnmanagedReason::AnotherNetwork)
     } else {
-        (policy.oke && !is_finished(facts)).then_some(LeftAlone::Undecided)
+        (policy.oke && !is_finished(facts)).then_some(UnmanagedReason::Undecided)
     }
 }
 

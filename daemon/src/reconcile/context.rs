@@ -12,7 +12,7 @@ use resident::logging::chain;
 use vcn::Vnic;
 
 use super::host::Host;
-use super::installation::{Verdict, Whose};
+use super::installation::{Owner, Ownership};
 use super::{Reconciler, StageReport, sources};
 use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
 use crate::decide::host_address::HostAddress;
@@ -31,7 +31,7 @@ pub(super) struct Context<'a> {
     pub(super) settings: &'a Settings,
     pub(super) facts: &'a NodeFacts,
     /// Who owns the pod network.
-    pub(super) ownership: Whose,
+    pub(super) ownership: Ownership,
     /// The host's links.
     pub(super) links: Vec<Link>,
     pub(super) has_ipv6: bool,
@@ -51,7 +51,7 @@ impl Context<'_> {
 
     /// Whether the pod network of this node is ours.
     pub(super) fn is_ours(&self) -> bool {
-        self.ownership == Whose::Ours
+        self.ownership == Ownership::Ours
     }
 
     /// The secondary VNICs that are to be configured.
@@ -75,7 +75,7 @@ impl Context<'_> {
                 table: host.map(|host| host.table),
                 addresses: addressing.iter().map(|(_, at)| at.address).collect(),
                 application_resources: entry.map(|entry| entry.application_resources.clone()).unwrap_or_default(),
-                left_alone: self.wanted.left_alone.get(&vnic.id).copied(),
+                unmanaged: self.wanted.left_alone.get(&vnic.id).copied(),
                 trouble: conditions
                     .find(|condition| condition.subject.as_deref() == Some(vnic.id.as_str()))
                     .map(|condition| condition.reason),
@@ -100,15 +100,15 @@ impl Reconciler {
         });
         let (slots, conditions) = self.tables.assign(facts.vnics(), is_preview);
         so_far.conditions.extend(conditions);
-        let Verdict { whose: ownership, oke } = self.installation.verdict(settings, facts, cause);
+        let Owner { ownership, oke } = self.installation.owner(settings, facts, cause);
         // In doubt nothing is removed; and files are read only if their content matters.
         let is_finished = facts.npn().is_some_and(NativePodNetwork::usable);
-        let lived = ownership != Whose::Others || !is_finished || may_have_pods(settings, &self.boot);
+        let lived = ownership != Ownership::Other || !is_finished || may_have_pods(settings, &self.boot);
         let policy = Policy {
             ports: &settings.ports,
             pods_may_use_metadata: settings.pods_may_use_metadata,
             pods_may_spoof: settings.pods_may_spoof,
-            ours: ownership == Whose::Ours,
+            ours: ownership == Ownership::Ours,
             oke,
             lived,
         };
@@ -137,7 +137,7 @@ impl Reconciler {
             wanted.undecided.clear();
         }
         so_far.conditions.extend(sources::undecided(facts, &wanted.undecided));
-        // A VNIC whose entry cannot be used is listed.
+        // A VNIC with an unusable entry is listed.
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
         so_far.conditions.append(&mut wanted.conditions);
@@ -154,7 +154,7 @@ fn create_directories(settings: &Settings) -> impl Iterator<Item = Condition> {
     })
 }
 
-/// Whether pods may depend on what this agent configured in this boot, on a node whose pod network is another's: there are
+/// Whether pods may depend on what this agent configured in this boot, on a node with another pod network: there are
 /// such pods, or addresses for them are published.
 fn may_have_pods(settings: &Settings, boot: &BootId) -> bool {
     let is_published = match Pools::read(&settings.state_dir, boot) {

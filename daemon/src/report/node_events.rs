@@ -1,7 +1,7 @@
 //! Tells people of conditions by events of Kubernetes about the Node: that one is there, and that it is over.
 //!
 //! ```text
-//!   passes ─▶ plan (what is, what was told) ─▶ one event after the other, each with a deadline ─▶ told.json
+//!   reports ─▶ plan (what is, what was told) ─▶ one event after the other, each with a deadline ─▶ told.json
 //! ```
 //!
 //! What is told is the difference between what is and what people know, when it has stood for a while. So nothing queues while
@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::lifecycle::reload::{self, Configuration};
 use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::Finished;
+use crate::report::reconcile_report::CompletedReconcile;
 use crate::settings::Settings;
 use kept::Kept;
 use plan::{Name, Plan, Standing, Telling};
@@ -36,7 +36,7 @@ pub struct Recorder {
     /// Whether to tell, and in whose name.
     pub configurations: watch::Receiver<Configuration>,
     /// What is.
-    pub passes: watch::Receiver<Option<Finished>>,
+    pub reports: watch::Receiver<Option<CompletedReconcile>>,
     /// Where events are counted.
     pub metrics: Arc<Metrics>,
     /// Whether there is an API server.
@@ -88,9 +88,9 @@ impl Recorder {
         let mut plan = Plan::new(known(&kept, &whom.node));
         let (mut hold, mut failures, mut rested) = (self.hold(&settings), 0, Instant::now());
         loop {
-            let last = self.passes.borrow_and_update().clone();
-            if let Some(Finished { pass, .. }) = last {
-                self.metrics.events_dropped(plan.note(&pass.conditions, hold, Instant::now()));
+            let last = self.reports.borrow_and_update().clone();
+            if let Some(CompletedReconcile { report, .. }) = last {
+                self.metrics.events_dropped(plan.note(&report.conditions, hold, Instant::now()));
             }
             let now = Instant::now();
             if rested <= now
@@ -106,7 +106,7 @@ impl Recorder {
             let next = plan.next(hold, now).map(|next| next.max(rested));
             tokio::select! {
                 () = sleep_until(next.unwrap_or(now)), if next.is_some() => {}
-                () = reload::changed(&mut self.passes) => {}
+                () = reload::changed(&mut self.reports) => {}
                 () = reload::changed(&mut self.configurations) => {
                     let settings = self.configurations.borrow_and_update().settings.clone();
                     if crate::report::node_events::whom(&settings, self.in_cluster).as_ref() != Ok(whom) {
@@ -128,7 +128,7 @@ impl Recorder {
                 .map_err(|error| chain(&error)),
             Err(why) => Err(why),
         };
-        self.metrics.event_told(written.is_ok());
+        self.metrics.event_attempted(written.is_ok());
         match written {
             Ok(()) => {
                 plan.told(telling, unix_millis(), Instant::now());

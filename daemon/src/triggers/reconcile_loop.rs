@@ -13,7 +13,7 @@ use crate::cni_records::follow_up::Duties;
 use crate::reconcile::pods::SETTLED;
 use crate::reconcile::{Attention, Reconciler};
 use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::{Cause, Finished, Pass};
+use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::report::transitions;
 use crate::sources::backoff::chance;
 use crate::sources::poller::PUBLISHED;
@@ -28,7 +28,7 @@ pub struct Outputs {
     /// Told of addresses that a reconcile freed.
     pub duties: Arc<Duties>,
     /// Where reports are published.
-    pub passes: watch::Sender<Option<Finished>>,
+    pub reports: watch::Sender<Option<CompletedReconcile>>,
 }
 
 /// The loop.
@@ -76,7 +76,7 @@ impl ReconcileLoop {
         let mut report = self.run_once(cause).await?;
         report.conditions.extend(self.schedule.note(&report, Instant::now()));
         report.conditions.extend(self.wakeups.conditions());
-        report.date_conditions(self.outputs.passes.borrow().as_ref().map(|before| &*before.pass));
+        report.date_conditions(self.outputs.reports.borrow().as_ref().map(|before| &*before.report));
         self.wakeups.note_written(&report);
         self.plan(&report);
         self.publish(report);
@@ -84,7 +84,7 @@ impl ReconcileLoop {
     }
 
     /// Plans the next reconcile, and the next look at hints.
-    fn plan(&mut self, report: &Pass) {
+    fn plan(&mut self, report: &ReconcileReport) {
         let now = Instant::now();
         self.schedule.plan(report, self.wakeups.settings().resync, now, chance());
         let (due, again) = {
@@ -99,13 +99,13 @@ impl ReconcileLoop {
         self.schedule.attention = again.into_iter().chain(hints).min().map(|wait| now + wait);
     }
 
-    fn publish(&self, report: Pass) {
-        let Outputs { metrics, duties, passes } = &self.outputs;
-        metrics.passed(&report);
+    fn publish(&self, report: ReconcileReport) {
+        let Outputs { metrics, duties, reports } = &self.outputs;
+        metrics.reconciled(&report);
         duties.freed(&report.freed);
         let report = Arc::new(report);
-        let finished = Finished { at: std::time::Instant::now(), pass: report.clone() };
-        let before = passes.send_replace(Some(finished)).map(|finished| finished.pass);
+        let completed = CompletedReconcile { at: std::time::Instant::now(), report: report.clone() };
+        let before = reports.send_replace(Some(completed)).map(|completed| completed.report);
         transitions::log(before.as_deref(), &report);
     }
 
@@ -138,7 +138,7 @@ impl ReconcileLoop {
         }
     }
 
-    async fn run_once(&self, cause: Cause) -> io::Result<Pass> {
+    async fn run_once(&self, cause: Cause) -> io::Result<ReconcileReport> {
         let facts = self.wakeups.facts.clone();
         self.on_thread(move |reconciler| reconciler.reconcile(&facts, cause)).await
     }

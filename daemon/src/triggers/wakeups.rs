@@ -13,14 +13,14 @@ use super::kernel_events::{Concern, KernelWatch, NftWatch};
 use super::schedule::Schedule;
 use crate::lifecycle::reload::{self, Configuration};
 use crate::report::condition::Condition;
-use crate::report::reconcile_report::{Cause, Pass};
+use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::settings::Settings;
 use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
 use crate::sources::subscription::Subscription;
 
 /// Asks for a preview: the report of a reconcile that changed nothing.
-pub type PreviewRequest = oneshot::Sender<Pass>;
+pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
 
 /// What other tasks tell the loop, and what it tells them.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Wakeups {
     }
 
     /// Notes the files that a reconcile wrote.
-    pub(super) fn note_written(&mut self, report: &Pass) {
+    pub(super) fn note_written(&mut self, report: &ReconcileReport) {
         if let Some(files) = self.files.source() {
             files.written(report);
         }

@@ -254,7 +254,7 @@ impl Node {
 
     /// How many passes ran for a cause.
     pub(crate) fn passes(&self, cause: &str) -> u32 {
-        let wanted = format!("oke_node_agent_reconcile_passes_total{{cause=\"{cause}\"");
+        let wanted = format!("oke_node_agent_reconciles_total{{cause=\"{cause}\"");
         let (_, metrics) = self.get("/metrics");
         let counts = metrics.lines().filter(|line| line.starts_with(&wanted));
         counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum()

@@ -148,7 +148,7 @@ impl Worker {
 
     /// Counts, and logs what begins to fail or ends failing. Says whether it went well.
     fn settled(&mut self, what: &'static str, addresses: usize, outcome: Result<(), String>) -> bool {
-        self.metrics.aftercare(what, outcome.is_ok(), addresses);
+        self.metrics.followed_up(what, outcome.is_ok(), addresses);
         match outcome {
             Ok(()) => {
                 if self.failing.remove(what) {
