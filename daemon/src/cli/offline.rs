@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use backoff::Backoff;
 use imds::{Imds, Policy};
 use ipam::BootId;
-use patience::Backoff;
 
 use crate::decide::usage::Usage;
 use crate::reconcile::Reconciler;

@@ -64,7 +64,7 @@ pub fn pools(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printou
 /// If they cannot be read.
 pub fn attachments(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
     let answer = answer(settings, "/attachments", || offline::attachments(settings))?;
-    print(&answer, format, Exit::Fine, table::attachments)
+    print(&answer, format, Exit::Fine, |page, all| table::attachments(page, all))
 }
 
 /// `plan`.

@@ -81,7 +81,7 @@ pub(super) fn pools(page: &mut Page, usage: &Usage) {
 }
 
 /// A line for each, then the problems.
-pub(super) fn attachments(page: &mut Page, all: &Vec<Attachment>) {
+pub(super) fn attachments(page: &mut Page, all: &[Attachment]) {
     if all.is_empty() {
         page.line("No pod has an address of this node's pools.");
         return;
