@@ -32,7 +32,7 @@ use crate::cli::exit::Exit;
 use crate::cli::show;
 use crate::cni_records;
 use crate::cni_records::follow_up;
-use crate::cni_records::follow_up::Duties;
+use crate::cni_records::follow_up::FollowUps;
 use crate::cni_records::{Intake, Recent};
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
@@ -166,7 +166,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let metadata = Imds::new(&settings.imds_base_url, Policy::default()).context("setting up the metadata client")?;
     let (npns, watcher) = NpnSource::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
-    let duties = Arc::new(Duties::default());
+    let duties = Arc::new(FollowUps::default());
     let channels = Channels {
         configurations: configurations.clone(),
         facts: worlds,
@@ -176,7 +176,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         links_changed: plugged.clone(),
         npn_changed: published.clone(),
     };
-    let outputs = Outputs { metrics: metrics.clone(), duties: duties.clone(), reports: passes_in };
+    let outputs = Outputs { metrics: metrics.clone(), follow_ups: duties.clone(), reports: passes_in };
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent, recorded));
     let recorder = Recorder {
         configurations: configurations.clone(),

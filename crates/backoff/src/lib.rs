@@ -1,8 +1,8 @@
-//! The wait before a retry: it doubles up to a cap, with jitter. Every retry loop uses it. Chance is a parameter, so that tests
-//! are deterministic; [`chance`] is its source.
+//! The wait before a retry, which doubles up to a cap, with jitter; and a rate limit. Every retry loop uses it. Time and chance
+//! are parameters, so that tests are deterministic; [`chance`] is the source of chance.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Delays that double from `first` to `cap`. Jitter shortens each by up to half, so that clients that failed at the same time
 /// do not retry at the same time.
@@ -21,6 +21,40 @@ impl Backoff {
         let doublings = attempt.saturating_sub(1).min(31);
         let longest = self.first.saturating_mul(1 << doublings).min(self.cap);
         longest.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+/// A rate limit: some at once, then a steady rate.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    burst: f64,
+    per_second: f64,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl TokenBucket {
+    /// A full bucket of `burst` tokens, refilled with so many per second.
+    #[must_use]
+    pub const fn new(burst: f64, per_second: f64, now: Instant) -> Self {
+        Self { burst, per_second, tokens: burst, filled: now }
+    }
+
+    /// Whether there is a token.
+    pub fn has_token(&mut self, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(self.filled).as_secs_f64();
+        self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst);
+        self.filled = now;
+        self.tokens >= 1.0
+    }
+
+    /// Takes a token, if there is one.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let has_token = self.has_token(now);
+        if has_token {
+            self.tokens -= 1.0;
+        }
+        has_token
     }
 }
 
@@ -47,6 +81,14 @@ mod tests {
         assert_eq!(delays(1.0), [100, 200, 400, 500, 500, 500]);
         assert_eq!(delays(0.0), [50, 100, 200, 250, 250, 250]);
         assert_eq!(backoff.delay(0, 7.0), backoff.delay(1, 1.0));
+    }
+
+    #[test]
+    fn bucket_allows_a_burst_then_the_rate() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::new(3.0, 0.5, start);
+        let mut taken = |second| (0..10).filter(|_| bucket.take(start + Duration::from_secs(second))).count();
+        assert_eq!([0, 1, 2, 6, 1000].map(&mut taken), [3, 0, 1, 2, 3]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::schedule::Schedule;
 use super::wakeups::{Wake, Wakeups};
-use crate::cni_records::follow_up::Duties;
+use crate::cni_records::follow_up::FollowUps;
 use crate::reconcile::pods::SETTLED;
 use crate::reconcile::{Attention, Reconciler};
 use crate::report::metrics::Metrics;
@@ -25,8 +25,8 @@ pub use super::wakeups::{Channels, PreviewRequest};
 pub struct Outputs {
     /// Where reconciles are counted.
     pub metrics: Arc<Metrics>,
-    /// Told of addresses that a reconcile freed.
-    pub duties: Arc<Duties>,
+    /// Gets the addresses that a reconcile freed.
+    pub follow_ups: Arc<FollowUps>,
     /// Where reports are published.
     pub reports: watch::Sender<Option<CompletedReconcile>>,
 }
@@ -100,9 +100,9 @@ impl ReconcileLoop {
     }
 
     fn publish(&self, report: ReconcileReport) {
-        let Outputs { metrics, duties, reports } = &self.outputs;
+        let Outputs { metrics, follow_ups, reports } = &self.outputs;
         metrics.reconciled(&report);
-        duties.freed(&report.freed);
+        follow_ups.freed(&report.freed);
         let report = Arc::new(report);
         let completed = CompletedReconcile { at: std::time::Instant::now(), report: report.clone() };
         let before = reports.send_replace(Some(completed)).map(|completed| completed.report);
