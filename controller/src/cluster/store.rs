@@ -99,18 +99,18 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
     follow(watched, read, readable, |news| {
         let mut all = store.attachments_mut();
         let instances = match news {
-            News::All(objects) => {
+            EventContent::All(objects) => {
                 let (objects, unreadable): (Vec<_>, Vec<_>) = objects.into_iter().partition(Result::is_ok);
                 let instances = all.replace(objects.into_iter().flatten().collect());
                 unreadable.into_iter().filter_map(Result::err).for_each(|name| all.cannot_read(name));
                 instances
             }
-            News::One(Ok(object)) => all.apply(object),
-            News::One(Err(name)) => {
+            EventContent::One(Ok(object)) => all.apply(object),
+            EventContent::One(Err(name)) => {
                 all.cannot_read(name);
                 BTreeSet::new()
             }
-            News::Gone(name) => all.delete(&name),
+            EventContent::Gone(name) => all.delete(&name),
         };
         drop(all);
         store.changed.notify_one();
@@ -129,9 +129,9 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
         let mut all = store.nodes_mut();
         let before = all.changes();
         let instances = match news {
-            News::All(objects) => all.replace(objects),
-            News::One(object) => all.apply(object),
-            News::Gone(name) => all.delete(&name),
+            EventContent::All(objects) => all.replace(objects),
+            EventContent::One(object) => all.apply(object),
+            EventContent::Gone(name) => all.delete(&name),
         };
         // A heartbeat is no news.
         if all.changes() != before {
@@ -154,9 +154,9 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
         |news| {
             let mut all = store.profiles_mut();
             match news {
-                News::All(objects) => all.replace(objects),
-                News::One(object) => all.apply(object),
-                News::Gone(name) => all.delete(&name),
+                EventContent::All(objects) => all.replace(objects),
+                EventContent::One(object) => all.apply(object),
+                EventContent::Gone(name) => all.delete(&name),
             }
             drop(all);
             store.changed.notify_one();
@@ -166,7 +166,7 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
 }
 
 /// What a watch tells.
-enum News<V> {
+enum EventContent<V> {
     /// These are all there are.
     All(Vec<V>),
     /// One is new or changed.
@@ -191,7 +191,7 @@ async fn follow<K, V>(
     watched: Watched<'_, K>,
     read: watch::Sender<bool>,
     keep: impl Fn(K) -> V,
-    mut take: impl FnMut(News<V>),
+    mut take: impl FnMut(EventContent<V>),
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
@@ -216,11 +216,11 @@ async fn follow<K, V>(
             }
             Event::InitApply(object) => listed.get_or_insert_default().push(keep(object)),
             Event::InitDone => {
-                take(News::All(listed.take().unwrap_or_default()));
+                take(EventContent::All(listed.take().unwrap_or_default()));
                 malloc::trim();
             }
-            Event::Apply(object) => take(News::One(keep(object))),
-            Event::Delete(object) => take(News::Gone(object.name_any())),
+            Event::Apply(object) => take(EventContent::One(keep(object))),
+            Event::Delete(object) => take(EventContent::Gone(object.name_any())),
         }
         if listed.is_none() {
             watches.is_current(what);

@@ -11,7 +11,7 @@ use kube::{Client, Resource};
 use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::cluster::events::{Events, Level, News};
+use crate::cluster::events::{EventContent, Events, Level};
 use crate::cluster::store::Store;
 use crate::profile::apply::{apply, write_status};
 use crate::profile::decide::{Decided, Look, Memory};
@@ -107,7 +107,7 @@ impl Profiles {
             match written {
                 Ok(()) => {
                     let news = memory.changes.note(&told.profile, status);
-                    news.map(|news| self.events.tell(news));
+                    news.map(|news| self.events.report(news));
                 }
                 Err(error) => tracing::warn!(event = "profile.status", profile, error = chain(&error)),
             }
@@ -128,7 +128,7 @@ impl Profiles {
                 _ => format!("{failure}; {waiting} more wait until one is taken"),
             };
             if memory.quiet.is_over(profile.unwrap_or_default(), failure.code(), Instant::now()) {
-                self.events.tell(News {
+                self.events.report(EventContent {
                     regarding: told.profile.object_ref(&()),
                     level: Level::Warning,
                     reason: "StampingFailed",

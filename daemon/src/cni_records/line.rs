@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use patience::TokenBucket;
+use backoff::TokenBucket;
 use telemetry::VerbRecord;
 
 /// Lines at once: the ADDs of a full node, twice, and their DELs.

@@ -20,7 +20,7 @@ const DATA: [&str; 7] = [
     "tables.json",
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
-    vcn::TOLD_FILE,
+    vcn::REPORTED_CONDITIONS_FILE,
     kernel_settings::FILE,
     drop_ins::FILE,
 ];

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::attachment::observe::forgotten::is_about;
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
-use crate::cluster::events::{Level, News};
+use crate::cluster::events::{EventContent, Level};
 
 /// The news: a reason that was not said before.
 #[must_use]
@@ -16,13 +16,13 @@ pub fn of(
     regarding: ObjectReference,
     before: Option<&VnicAttachmentStatus>,
     verdict: &AttachmentStatus,
-) -> Option<News> {
+) -> Option<EventContent> {
     let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
     let conditions = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
     if find(conditions, ConditionType::Ready).is_some_and(|before| before.reason == said.reason.as_str()) {
         return None;
     }
-    Some(News {
+    Some(EventContent {
         regarding,
         level: level(said.reason),
         reason: said.reason.as_str(),

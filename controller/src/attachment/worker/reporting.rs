@@ -77,7 +77,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             tracing::warn!(event = "instance.forgotten", object = object.name_any(), why);
             self.metrics.forgotten();
         }
-        self.events.tell(news);
+        self.events.report(news);
     }
 
     /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, the day of what is

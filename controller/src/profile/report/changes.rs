@@ -7,7 +7,7 @@ use api::condition::find;
 use api::{Condition, ConditionType, ProfileReason, Reason as _, VnicProfile, VnicProfileStatus};
 use kube::{Resource, ResourceExt};
 
-use crate::cluster::events::{Level, News};
+use crate::cluster::events::{EventContent, Level};
 
 /// The reasons that were written last, by profile and uid: the watch tells of a write only later.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Changes(BTreeMap<(String, Option<String>), String>);
 
 impl Changes {
     /// Notes what was written of a profile as it was read. What is to be told of it, if it is another reason than before.
-    pub fn note(&mut self, profile: &VnicProfile, status: &VnicProfileStatus) -> Option<News> {
+    pub fn note(&mut self, profile: &VnicProfile, status: &VnicProfileStatus) -> Option<EventContent> {
         let ready = ready(status)?;
         let was = profile.status.as_ref().and_then(self::ready).map(|before| before.reason.clone());
         let last = self.0.insert((profile.name_any(), profile.uid()), ready.reason.clone());
@@ -32,7 +32,7 @@ impl Changes {
             // What somebody just did, or what passes.
             ProfileReason::NoNodes | ProfileReason::Progressing | ProfileReason::Paused => return None,
         };
-        Some(News {
+        Some(EventContent {
             regarding: profile.object_ref(&()),
             level,
             reason: reason.as_str(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::events::{Events, Level, News};
+use crate::cluster::events::{EventContent, Events, Level};
 use crate::cluster::store::NodeView;
 use crate::profile::select::selection::NodeProblem;
 
@@ -44,7 +44,7 @@ impl Problems {
         let nodes: BTreeMap<&str, &NodeView> = nodes.iter().map(|node| (node.name.as_str(), node.as_ref())).collect();
         for ((node, reason, note), standing) in untold {
             let Some(node) = nodes.get(node.as_str()) else { continue };
-            let news = News {
+            let news = EventContent {
                 regarding: node.reference(),
                 level: Level::Warning,
                 reason,
@@ -52,7 +52,7 @@ impl Problems {
                 note: note.clone(),
             };
             // The others would find no room either.
-            if !events.tell(news) {
+            if !events.report(news) {
                 break;
             }
             *standing = Standing::Told;
