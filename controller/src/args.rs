@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use resident::args::{ConfigArgs, LogLevel, Output};
 use resident::command_line::CONFIG_FILE;
-use resident::config::keys::{AT_START, Keys};
+use resident::config::keys::Keys;
 use vcn::Ocid;
 
 /// Runs in a cluster, two replicas of which one works: attaches VNICs to instances through the OCI API as VnicAttachments
@@ -82,8 +82,7 @@ pub enum Principal {
     ApiKey,
 }
 
-/// Everything that can be set. What is a DIR, FILE, URL or ADDRESS is taken at the start, as is who the controller is; the
-/// rest while it runs.
+/// Everything that can be set.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "controller-options")]
 pub struct Options {
@@ -94,22 +93,22 @@ pub struct Options {
     #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
     /// The namespace of the lease; the pod's own, from the downward API
-    #[arg(long, global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_name = "NAME")]
     pub namespace: String,
     /// What this process is called in the lease and in events: the pod's name, from the downward API
     /// [default: host name and a number]
-    #[arg(long, global = true, env = "POD_NAME", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
     pub identity: Option<String>,
     /// The name of the lease
-    #[arg(long, global = true, env = "LEASE_NAME", default_value = "oke-node-controller", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "LEASE_NAME", default_value = "oke-node-controller", value_name = "NAME")]
     pub lease_name: String,
     /// How long the lease is good without being renewed, in whole seconds: so long nobody works after the one that does was
     /// killed
-    #[arg(long, global = true, env = "LEASE_SECONDS", default_value_t = 15, value_parser = whole_seconds, value_name = "SECONDS", help_heading = AT_START)]
+    #[arg(long, global = true, env = "LEASE_SECONDS", default_value_t = 15, value_parser = whole_seconds, value_name = "SECONDS")]
     pub lease_seconds: u16,
     /// What the cluster is called in the tags of VNICs; the uid of the namespace kube-system when nothing is said. With
     /// another name all VNICs are tagged anew, and those whose VnicAttachments are gone are not told of any more
-    #[arg(long, global = true, env = "CLUSTER_ID", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "CLUSTER_ID", value_name = "NAME")]
     pub cluster_id: Option<String>,
     /// Who the controller is towards the OCI API
     #[arg(
@@ -118,22 +117,22 @@ pub struct Options {
         env = "OCI_PRINCIPAL",
         value_enum,
         default_value = "workload-identity",
-        value_name = "WHO", help_heading = AT_START
+        value_name = "WHO"
     )]
     pub principal: Principal,
     /// With api-key: a file in the format of ~/.oci/config, and below, which of its profiles
     #[arg(long, global = true, env = "OCI_CONFIG_FILE", default_value = "~/.oci/config", value_name = "FILE")]
     pub oci_config_file: PathBuf,
     /// With api-key: the profile of that file
-    #[arg(long, global = true, env = "OCI_PROFILE", default_value = "DEFAULT", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "OCI_PROFILE", default_value = "DEFAULT", value_name = "NAME")]
     pub oci_profile: String,
     /// The region, as a name (eu-frankfurt-1) or key (fra); that of the API key's file, or of the instance, when nothing is
     /// said
-    #[arg(long, global = true, env = "OCI_REGION", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "OCI_REGION", value_name = "NAME")]
     pub region: Option<String>,
     /// The domain of the realm (oraclecloud8.com); the one that the region is known to be in, or else the instance's, when nothing
     /// is said
-    #[arg(long, global = true, env = "OCI_REALM_DOMAIN", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "OCI_REALM_DOMAIN", value_name = "NAME")]
     pub realm_domain: Option<String>,
     /// The core services' endpoint, where it does not follow from the region
     #[arg(long, global = true, env = "OCI_ENDPOINT", value_name = "URL")]
@@ -148,10 +147,10 @@ pub struct Options {
     #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = oci::METADATA_URL, value_name = "URL")]
     pub metadata_url: String,
     /// The most requests per second to the OCI API; it finds out itself how far it must stay below
-    #[arg(long, global = true, env = "OCI_REQUESTS_PER_SECOND", default_value_t = 20.0, value_name = "NUMBER", help_heading = AT_START)]
+    #[arg(long, global = true, env = "OCI_REQUESTS_PER_SECOND", default_value_t = 20.0, value_name = "NUMBER")]
     pub requests_per_second: f64,
     /// The most instances that are worked on at once
-    #[arg(long, global = true, env = "WORKERS", default_value_t = 32, value_name = "NUMBER", help_heading = AT_START)]
+    #[arg(long, global = true, env = "WORKERS", default_value_t = 32, value_name = "NUMBER")]
     pub workers: u16,
     /// How often each instance is looked at when nothing seems to happen, in seconds: so long a VNIC that somebody else
     /// detached may go unnoticed. Where that would take more than half of the requests, looks are rarer, and whole
@@ -166,6 +165,10 @@ pub struct Options {
     /// it, that looking at it would take more than a third of the requests
     #[arg(long, global = true, env = "RETRY_MOST_SECONDS", default_value_t = 120.0, value_name = "SECONDS")]
     pub retry_most_seconds: f64,
+    /// How long the controller waits at most, by chance, before it restarts in place with a changed configuration file, in
+    /// seconds
+    #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]
+    pub reload_jitter_seconds: u16,
 }
 
 /// A lease in Kubernetes knows no others.

@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use oci::Oci;
-use resident::reload::Configuration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use vcn::Ocid;
@@ -44,8 +43,8 @@ pub struct Leader {
     pub identity: String,
     /// What it shows.
     pub status_server: Arc<StatusServer>,
-    /// The configuration, as it changes.
-    pub configurations: watch::Receiver<Configuration<Settings>>,
+    /// The settings.
+    pub settings: Settings,
 }
 
 /// Works until the lease is lost.
@@ -53,10 +52,9 @@ pub struct Leader {
 /// # Errors
 /// When a task ended, which none does.
 pub async fn run(leader: Leader) -> anyhow::Result<()> {
-    let Leader { client, cloud, identity, status_server, configurations } = leader;
-    let settings = configurations.borrow().settings.clone();
+    let Leader { client, cloud, identity, status_server, settings } = leader;
     let metrics = status_server.metrics.clone();
-    let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
+    let mark = Mark::new(cluster_id(&client, settings.cluster_id).await);
     let patient = client::patient(&client, metrics.clone(), READING);
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
@@ -76,7 +74,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         mark,
         events,
         metrics: metrics.clone(),
-        configurations,
+        pace: settings.pace,
         budget: budget.clone(),
     };
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));

@@ -16,11 +16,10 @@ use backoff::Backoff;
 use clap::FromArgMatches as _;
 use oci::Oci;
 use resident::config::explain;
-use resident::reload::{Configuration, Live, Trouble};
+use resident::reload::Live;
 use resident::{command_line, logging, reload, server};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::args::{self, Args, Command, DEFAULT_CONFIG};
@@ -72,12 +71,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(if right { Exit::Fine } else { Exit::Usage });
     }
-    let read = layers.read(&keys);
-    let values = read.values.clone();
-    match read.settings::<Settings>(&keys) {
-        Ok(settings) => match command {
+    match Live::<Settings>::start(keys, layers) {
+        Ok((settings, live)) => match command {
             Command::Plan(asked) => in_runtime(plan_command::run(settings, asked)).map(|()| Exit::Fine),
-            _ => in_runtime(controller(Live::new(layers, values, settings))),
+            _ => match in_runtime(controller(settings, live))? {
+                Some(exit) => Ok(exit),
+                None => Err(reload::restart()).context("executing the controller again"),
+            },
         },
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("oke-node-controller: {problem}"));
@@ -118,10 +118,12 @@ enum Ended {
     Misconfigured(anyhow::Error),
     /// A part of it ended, which none does.
     Broken(anyhow::Error),
+    /// Its configuration file changed.
+    Reconfigured,
 }
 
-async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
-    let settings = live.current().settings.clone();
+/// Works until it is told to end; `None` when its configuration file changed.
+async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<Option<Exit>> {
     logging::start(settings.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -129,7 +131,6 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
     let port = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
-    let (configurations_in, configurations) = watch::channel(live.current().clone());
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
     let client = client::connect().await?;
     // Not the patient one: its pauses may outlast the lease.
@@ -150,7 +151,8 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
         lease.acquire(|| status_server.set_role(Role::Standby)).await;
         status_server.set_role(Role::Reading);
         tracing::info!(event = "lease.acquired");
-        let leader = Leader { client, cloud, identity, status_server: status_server.clone(), configurations };
+        let leader =
+            Leader { client, cloud, identity, status_server: status_server.clone(), settings: settings.clone() };
         tokio::select! {
             lost = lease.keep() => Ended::Lost(lost.context("the lease is lost")),
             ended = leader::run(leader) => Ended::Broken(match ended {
@@ -160,34 +162,35 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
         }
     };
     let metrics = status_server.metrics.clone();
-    let reloading = reload::run(live, |read: &Configuration<Settings>| {
-        metrics.configuration_read(!matches!(read.trouble, Some(Trouble::Invalid(_))));
-        if let Some(Trouble::Invalid(message) | Trouble::RestartNeeded(message)) = &read.trouble {
-            tracing::warn!(event = "config.trouble", message);
+    let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
+        metrics.configuration_invalid(trouble.is_some());
+        if let Some(message) = trouble {
+            tracing::warn!(event = "config.invalid", message);
         }
-        logging::set(read.settings.log_level);
-        configurations_in.send_replace(read.clone());
     });
     let ended = tokio::select! {
         _ = term.recv() => None,
         _ = int.recv() => None,
         ended = work => Some(ended),
-        () = reloading => Some(Ended::Broken(anyhow::anyhow!("the configuration's task ended"))),
+        () = reload => Some(Ended::Reconfigured),
         () = server::serve_port(port, status_server.clone()) => Some(Ended::Broken(anyhow::anyhow!("the port's server ended"))),
     };
     match ended {
         Some(Ended::Lost(error)) => return Err(error),
         Some(Ended::Misconfigured(error)) => {
             eprintln!("oke-node-controller: {}", logging::chain(error.as_ref()));
-            return Ok(Exit::Usage);
+            return Ok(Some(Exit::Usage));
         }
+        // The lease stays its own: its name stays the pod's, and by that it goes on at once.
+        Some(Ended::Reconfigured) if settings.lease.identity.is_some() => return Ok(None),
         _ => {}
     }
     tracing::info!(event = "controller.stopping");
     lease.release().await;
     match ended {
         Some(Ended::Broken(error)) => Err(error),
-        _ => Ok(Exit::Fine),
+        Some(Ended::Reconfigured) => Ok(None),
+        _ => Ok(Some(Exit::Fine)),
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The least that is logged.
     pub log_level: Level,
+    /// The most that a changed configuration file waits.
+    pub reload_jitter: Duration,
     /// The lease.
     pub lease: LeaseSettings,
     /// What the cluster is called in tags, where it was said.
@@ -179,6 +181,7 @@ impl Settings {
         Ok(Self {
             listen: options.listen,
             log_level: options.log_level.into(),
+            reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
             lease,
             cluster_id,
             oci,

@@ -112,7 +112,7 @@ pub enum Permission {
     Deny,
 }
 
-/// Everything that can be set. What is a DIR, FILE, URL or ADDRESS is taken at the start, the rest while the agent runs.
+/// Everything that can be set.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "agent-options")]
 pub struct Options {
@@ -202,6 +202,10 @@ pub struct Options {
     /// The least that is logged
     #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
+    /// How long the agent waits at most, by chance, before it restarts in place with a changed configuration file, in
+    /// seconds: the agents of a cluster do not restart together
+    #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]
+    pub reload_jitter_seconds: u16,
     /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
     #[arg(long, global = true, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
     pub node_label: Option<String>,

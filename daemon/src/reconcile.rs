@@ -36,10 +36,8 @@ use tokio::sync::Notify;
 
 use crate::decide::devices::Devices;
 use crate::lifecycle::directories::Directories;
-use crate::lifecycle::reload::Configuration;
 use crate::reconcile::host::Host;
 use crate::reconcile::interference::Interference;
-use crate::report::condition::Condition;
 use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::settings::Settings;
 use crate::sources::node_facts::NodeFacts;
@@ -54,8 +52,6 @@ use stage::{Stage, StageReport};
 #[derive(Debug)]
 pub struct Reconciler {
     settings: Arc<Settings>,
-    /// What is wrong with the configuration.
-    misconfigured: Vec<Condition>,
     /// Those it works in, as they were at the start.
     directories: Directories,
     boot: BootId,
@@ -104,18 +100,9 @@ impl Reconciler {
             devices: Devices::default(),
             created: Instant::now(),
             answered,
-            misconfigured: Vec::new(),
             directories: Directories::of(&settings),
             settings,
         })
-    }
-
-    /// Uses another configuration from the next reconcile on. Paths stay as they were.
-    pub fn adopt(&mut self, configuration: Configuration) {
-        let Configuration { settings, conditions } = configuration;
-        self.interference.allow_drop_ins(settings.may_write_drop_ins);
-        self.settings = settings;
-        self.misconfigured = conditions;
     }
 
     /// Notified when a plugin has answered which versions it speaks, or a router whether it is there: another reconcile would

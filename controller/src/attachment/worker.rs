@@ -16,8 +16,6 @@ use api::{AttachmentReason, VnicAttachment};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use oci::{Budget, Cloud, CloudView};
-use resident::reload::Configuration;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use vcn::Ocid;
 
@@ -38,7 +36,7 @@ use crate::attachment::state::retry_state::ReadTimes;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::report::metrics::Metrics;
-use crate::settings::Settings;
+use crate::settings::Pace;
 use crate::work::{Longest, Next, Pause, Retries, Worker};
 
 /// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
@@ -62,7 +60,7 @@ pub struct AttachmentWorker<C, O> {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// How fast.
-    pub configurations: watch::Receiver<Configuration<Settings>>,
+    pub pace: Pace,
     /// What the cloud takes.
     pub budget: Budget,
     /// What many instances share.
@@ -91,7 +89,7 @@ pub struct WorkerContext {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// How fast.
-    pub configurations: watch::Receiver<Configuration<Settings>>,
+    pub pace: Pace,
     /// What the cloud takes: the client's own.
     pub budget: Budget,
 }
@@ -100,7 +98,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     /// One that remembers nothing yet.
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: WorkerContext) -> Self {
-        let WorkerContext { store, mark, events, metrics, configurations, budget } = surroundings;
+        let WorkerContext { store, mark, events, metrics, pace, budget } = surroundings;
         let (cache, memories, waiting, compartments, strays, listings) = Default::default();
         Self {
             cloud,
@@ -109,7 +107,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             mark,
             events,
             metrics,
-            configurations,
+            pace,
             budget,
             cache,
             memories,
@@ -121,7 +119,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     }
 
     async fn look(&self, instance: &Ocid, memory: &mut InstanceMemory) -> Next {
-        let pace = self.configurations.borrow().settings.pace;
+        let pace = self.pace;
         let mut objects = self.store.attachments().of(instance);
         let mut planned = Plan::default();
         let mut outcome = Outcome::default();
@@ -220,8 +218,8 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
                 known.insert(compartment.clone());
             }
         }
-        let proof = self.configurations.borrow().settings.pace.poll * PROOF;
-        let EventContent { took, setbacks } =
+        let proof = self.pace.poll * PROOF;
+        let News { took, setbacks } =
             memory.note(objects, &observed, ReadTimes { asked, now: Instant::now(), proof });
         took.into_iter().for_each(|took| self.metrics.attached(took));
         for (object, kind) in setbacks.into_iter().filter_map(|(object, setback)| Some((object, setback.kind()?))) {
@@ -238,7 +236,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         memory: &mut InstanceMemory,
         asked: Instant,
     ) -> Plan {
-        let pace = self.configurations.borrow().settings.pace;
+        let pace = self.pace;
         let unreadable = self.store.attachments().unreadable().clone();
         let (mark, proof) = (&self.mark, pace.poll * PROOF);
         let clock = Clock { now: Timestamp::now(), resync: pace.resync };

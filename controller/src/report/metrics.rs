@@ -70,7 +70,7 @@ pub struct Metrics {
     profile_nodes: Family<ProfileNodes, Gauge>,
     node_problems: Family<Problem, Gauge>,
     events_lost: Counter,
-    configurations: Family<Outcome, Counter>,
+    configuration_invalid: Gauge,
     now: OnceLock<Box<dyn Fn() -> Now + Send + Sync>>,
     /// A scrape clears and sets what another one reads.
     scrape: Mutex<()>,
@@ -110,7 +110,10 @@ impl Default for Metrics {
              (failed)"),
             node_problems: all.family("node_problems", "Problems with Nodes' requests for VNICs, by the reason of their events"),
             events_lost: all.metric("events_lost", "Events that were dropped: queue full, or refused by the API server"),
-            configurations: all.family("configuration_readings", "Changes of the configuration file, adopted (ok) or invalid (error)"),
+            configuration_invalid: all.metric(
+                "configuration_invalid",
+                "1 while the configuration file is invalid and the last valid configuration is used",
+            ),
             now: OnceLock::new(),
             scrape: Mutex::default(),
             registry: all,
@@ -249,9 +252,9 @@ impl Metrics {
         self.looks.get()
     }
 
-    /// Counts a configuration that was read anew.
-    pub fn configuration_read(&self, right: bool) {
-        self.configurations.get_or_create(&Outcome { result: result_word(right) }).inc();
+    /// Notes whether the configuration file is invalid.
+    pub fn configuration_invalid(&self, is_invalid: bool) {
+        self.configuration_invalid.set(i64::from(is_invalid));
     }
 
     /// Sets the gauges and writes everything in Prometheus' text format.

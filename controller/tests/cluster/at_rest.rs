@@ -1,33 +1,41 @@
-//! While nothing changes, nothing is written.
+//! A changed configuration, and none: while nothing changes, nothing is written.
 
 use sandbox::{ApiFault, Operation};
 use serde_json::json;
 
+use crate::leases::spec;
 use crate::scene::{Scene, wait_for};
 
 #[tokio::test]
-async fn a_wrong_configuration_leaves_the_last_good_one() {
+async fn valid_change_restarts_the_leader_in_place_with_its_lease() {
     let mut scene = Scene::new().await;
     let file = scene.folder.path().join("controller.conf");
     std::fs::write(&file, "LOG_LEVEL=info\n").unwrap();
     scene.environment.insert("CONFIG_FILE".to_owned(), file.display().to_string());
+    // Longer than any test: who waits for the lease to run out never leads.
+    scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let mut one = scene.controller("one");
     wait_for("it leads", async || one.leads()).await;
-    let read = |result: &str| {
-        let line = format!("oke_node_controller_configuration_readings_total{{result=\"{result}\"}}");
-        one.metric(&line).unwrap_or_default()
-    };
+    let two = scene.controller_with("two", &[("RELOAD_JITTER_SECONDS", "3600".to_owned())]);
+    wait_for("the other stands by", async || two.get("/readyz").is_some()).await;
+    let before = spec(&scene).await;
+
     std::fs::write(&file, "LOG_LEVEL=loud\nPOLL_SECOND=1\n").unwrap();
-    wait_for("it was refused", async || read("error") >= 1.0).await;
+    wait_for("it is reported", async || one.metric("oke_node_controller_configuration_invalid ") == Some(1.0)).await;
+    assert!(one.log().contains("POLL_SECOND is no key; did you mean POLL_SECONDS?"), "{}", one.log());
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
     assert!(!one.log().contains(r#""level":"DEBUG""#), "{}", one.log());
+
     std::fs::write(&file, "LOG_LEVEL=debug\n").unwrap();
-    wait_for("it was taken over", async || read("ok") >= 1.0).await;
+    let times = |event: &str| one.log().matches(&format!(r#""event":"{event}""#)).count();
+    wait_for("it leads again", async || times("controller.started") == 2 && one.leads()).await;
     scene.cloud.inject(ApiFault::refuse(503, "ServiceUnavailable").of(Operation::GetInstance));
     wait_for("it logs more", async || one.log().contains(r#""level":"DEBUG""#)).await;
-    assert!(one.log().contains("POLL_SECOND is no key; did you mean POLL_SECONDS?"), "{}", one.log());
-    assert_eq!(one.ended(), None);
+    assert_eq!((times("config.accepted"), times("config.restarting"), times("controller.stopping")), (1, 1, 0));
+    let after = spec(&scene).await;
+    assert_eq!((&after.holder_identity, after.lease_transitions), (&before.holder_identity, before.lease_transitions));
+    assert_eq!((after.acquire_time, one.ended()), (before.acquire_time, None));
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ fn leases(scene: &Scene) -> Api<Lease> {
     Api::namespaced(scene.client.clone(), "oke-node-manager")
 }
 
-async fn spec(scene: &Scene) -> LeaseSpec {
+pub(crate) async fn spec(scene: &Scene) -> LeaseSpec {
     leases(scene).get("oke-node-controller").await.unwrap().spec.unwrap()
 }
 

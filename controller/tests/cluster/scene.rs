@@ -91,6 +91,7 @@ impl Scene {
             ("POLL_SECONDS", "0.1".to_owned()),
             ("RESYNC_SECONDS", "1".to_owned()),
             ("RETRY_MOST_SECONDS", "1".to_owned()),
+            ("RELOAD_JITTER_SECONDS", "0".to_owned()),
         ];
         let mut all: BTreeMap<String, String> = said.map(|(key, value)| (key.to_owned(), value)).into();
         all.extend(self.environment.clone());

@@ -8,7 +8,7 @@ use tracing::Level;
 /// What to say of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct ConfigArgs {
-    /// Every key with its default, unit and meaning, and whether a new value needs a restart
+    /// Every key with its default, unit and meaning
     #[arg(long, conflicts_with = "check")]
     pub explain: bool,
     /// Whether a file is right, by itself

@@ -89,7 +89,7 @@ impl Reconciler {
     /// Reads the kernel and computes what the host's network must be.
     pub(super) fn context<'a>(&mut self, settings: &'a Settings, facts: &'a NodeFacts, cause: Cause) -> Context<'a> {
         let is_preview = cause == Cause::Preview;
-        let mut so_far = StageReport::of_conditions(self.misconfigured.iter().cloned());
+        let mut so_far = StageReport::default();
         if !is_preview {
             so_far.conditions.extend(create_directories(settings));
         }

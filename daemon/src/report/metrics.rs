@@ -51,7 +51,6 @@ pub struct Metrics {
     pools: Family<PoolState, FloatGauge>,
     conditions: Family<ConditionLabels, FloatGauge>,
     ready: Gauge,
-    configurations: Family<Outcome, Counter>,
     events: Family<Outcome, Counter>,
 }
 
@@ -105,10 +104,6 @@ impl Default for Metrics {
             pools: all.family("pool_addresses", "Addresses for pods, by VNIC, family and state"),
             conditions: all.family("condition", "1 while the condition is raised"),
             ready: all.metric("ready", "1 while the agent is ready: new pods can start, or the node is full"),
-            configurations: all.family(
-                "configuration_readings",
-                "Changes of the configuration file, adopted (ok) or invalid (error)",
-            ),
             events: all.family(
                 "kubernetes_events",
                 "Kubernetes Events about the Node: written (ok), failed and retried (error), or dropped because the state \
@@ -197,11 +192,6 @@ impl Metrics {
     /// Counts removed connections.
     pub fn connections_forgotten(&self, connections: usize) {
         self.connections_forgotten.inc_by(connections as u64);
-    }
-
-    /// Counts a change of the configuration file.
-    pub fn configuration_read(&self, is_valid: bool) {
-        self.configurations.get_or_create(&Outcome { result: result_word(is_valid) }).inc();
     }
 
     /// Counts an attempt to write a Kubernetes Event.

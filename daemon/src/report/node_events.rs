@@ -22,7 +22,6 @@ use resident::logging::chain;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::lifecycle::reload::{self, Configuration};
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::CompletedReconcile;
 use crate::settings::Settings;
@@ -33,8 +32,8 @@ use resident::api_server::client;
 /// The task.
 #[derive(Debug)]
 pub struct Recorder {
-    /// The settings.
-    pub configurations: watch::Receiver<Configuration>,
+    /// Whether Events are written, and in whose name.
+    pub settings: Arc<Settings>,
     /// The conditions.
     pub reports: watch::Receiver<Option<CompletedReconcile>>,
     /// Where Events are counted.
@@ -61,32 +60,21 @@ const PACE: Duration = Duration::from_secs(1);
 const RETRY: Backoff = Backoff { first: Duration::from_secs(4), cap: Duration::from_secs(300) };
 
 impl Recorder {
-    /// Writes Events while the settings allow it.
+    /// Writes Events until no reports come any more.
     pub async fn run(mut self) {
-        let mut last = None;
-        loop {
-            let settings = self.configurations.borrow_and_update().settings.clone();
-            match names(&settings, self.in_cluster) {
-                Ok(names) => {
-                    last = None;
-                    self.report(&names).await;
-                }
-                Err(why) => {
-                    if last.replace(why) != Some(why) {
-                        tracing::info!(event = "kubernetes_events.off", "{why}");
-                    }
-                    reload::changed(&mut self.configurations).await;
-                }
+        match names(&self.settings, self.in_cluster) {
+            Ok(names) => self.report(&names).await,
+            Err(why) => {
+                tracing::info!(event = "kubernetes_events.off", "{why}");
+                std::future::pending().await
             }
         }
     }
 
-    /// Writes Events until other settings apply.
     async fn report(&mut self, names: &Names) {
-        let settings = self.configurations.borrow().settings.clone();
-        let file = ReportedFile::new(&settings.data_dir);
+        let file = ReportedFile::new(&self.settings.data_dir);
         let mut plan = Plan::new(read(&file, &names.node), Instant::now());
-        let (mut hold, mut failures, mut not_before) = (self.hold(&settings), 0, Instant::now());
+        let (hold, mut failures, mut not_before) = (self.hold(), 0, Instant::now());
         loop {
             let last = self.reports.borrow_and_update().clone();
             if let Some(CompletedReconcile { report, .. }) = last {
@@ -104,15 +92,11 @@ impl Recorder {
                 continue;
             }
             let next = plan.next(hold, now).map(|next| next.max(not_before));
+            // Both branches are cancel-safe: a timer, and a flag that `borrow_and_update` clears.
             tokio::select! {
                 () = sleep_until(next.unwrap_or(now)), if next.is_some() => {}
-                () = reload::changed(&mut self.reports) => {}
-                () = reload::changed(&mut self.configurations) => {
-                    let settings = self.configurations.borrow_and_update().settings.clone();
-                    if self::names(&settings, self.in_cluster).as_ref() != Ok(names) {
-                        return;
-                    }
-                    hold = self.hold(&settings);
+                changed = self.reports.changed() => if changed.is_err() {
+                    return;
                 }
             }
         }
@@ -149,8 +133,8 @@ impl Recorder {
         }
     }
 
-    fn hold(&self, settings: &Settings) -> Duration {
-        settings.resync.min(HOLD).mul_f64(1.0 + (self.chance)())
+    fn hold(&self) -> Duration {
+        self.settings.resync.min(HOLD).mul_f64(1.0 + (self.chance)())
     }
 }
 

@@ -123,8 +123,6 @@ reasons! {
         "Restart the pod of its DaemonSet on this node, so that it writes the binary. If it was uninstalled, remove its entry from 05-vcn-native.conflist; the agent changes only its own entries.";
     ConfigurationInvalid: "The configuration file was changed and is invalid, or it is gone. The agent uses the last valid one.",
         "The message lists every problem; check a correction with `oke-node-agent config --check FILE`. If the file is gone, restore it, or restart the agent to use the defaults.";
-    RestartNeeded: "A key that is read only at the start was changed; all other changes are in effect.",
-        "Restart the agent: delete its pod, or roll the DaemonSet. Pods keep their network.";
 }
 
 impl Reason {

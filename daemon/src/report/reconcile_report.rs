@@ -64,8 +64,6 @@ pub enum Cause {
     Kernel,
     /// A file that the agent writes, or that it depends on, changed.
     Files,
-    /// The configuration changed.
-    Settings,
     /// A client asked for a plan. Nothing is changed.
     Preview,
 }
@@ -177,7 +175,6 @@ impl Cause {
             Self::Sources => "sources",
             Self::Kernel => "kernel",
             Self::Files => "files",
-            Self::Settings => "settings",
             Self::Preview => "preview",
         }
     }

@@ -13,7 +13,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cni_records::Recent;
 use crate::decide::usage::Usage;
-use crate::lifecycle::reload::Configuration;
 use crate::report::attachments;
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
@@ -39,8 +38,8 @@ pub struct Board {
     pub started: Instant,
     /// Where kernel settings are mounted.
     pub sysctl_root: PathBuf,
-    /// The settings, for the resync interval.
-    pub configurations: watch::Receiver<Configuration>,
+    /// The resync interval.
+    pub resync: Duration,
     /// The last plugin runs.
     pub recent: Arc<Recent>,
     /// The metrics.
@@ -82,7 +81,7 @@ impl Board {
     /// The process lives and its loop runs. No outside failure makes it unhealthy: a restart would not repair that.
     fn health(&self, now: Instant) -> Answer {
         let last = self.reports.borrow().as_ref().map_or(self.started, |completed| completed.at);
-        match stuck(last, now, self.configurations.borrow().settings.resync) {
+        match stuck(last, now, self.resync) {
             Some(waited) => Answer::text(500, &format!("no reconcile has finished for {} s\n", waited.as_secs())),
             None => Answer::text(200, "ok\n"),
         }

@@ -125,10 +125,6 @@ impl ReconcileLoop {
                         return Ok(Some(Cause::Kernel));
                     }
                 }
-                Wake::Configuration(configuration) => {
-                    self.reconciler().adopt(configuration);
-                    return Ok(Some(Cause::Settings));
-                }
                 Wake::Preview(request) => {
                     let report = self.run_once(Cause::Preview).await?;
                     // The client may have gone.

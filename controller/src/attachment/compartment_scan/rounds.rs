@@ -20,7 +20,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         let (mut before, mut strays, mut trouble) =
             (CompartmentScan::default(), OrphanedVnics::default(), FailedLists::default());
         loop {
-            let resync = self.configurations.borrow().settings.pace.resync;
+            let resync = self.pace.resync;
             sleep(resync.mul_f64(0.9 + chance() / 10.0)).await;
             let compartments = self.compartments.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let swept = scan(&self.cloud, &compartments, &before, &mut trouble).await;

@@ -25,7 +25,7 @@ use crate::work::Pause;
 
 /// What a list shows that was not known.
 #[derive(Debug, Default)]
-pub(in crate::attachment) struct EventContent {
+pub(in crate::attachment) struct News {
     /// How long attaching took for those that are attached now.
     pub(in crate::attachment) took: Vec<Duration>,
     /// Attempts that failed, by the object's name.
@@ -75,7 +75,7 @@ impl InstanceMemory {
         all: &[Arc<VnicAttachment>],
         observed: &Observed,
         times: ReadTimes,
-    ) -> EventContent {
+    ) -> News {
         let uids: HashSet<Uid> = all.iter().filter_map(|object| object.uid()).collect();
         self.objects.retain(|uid, _| uids.contains(uid));
         let listed: HashSet<&Ocid> = observed.attachments.iter().map(|seen| &seen.attachment.id).collect();
@@ -83,7 +83,7 @@ impl InstanceMemory {
         let is_foreign = |seen: &&Seen| seen.owner == Owner::Foreign && seen.state() == AttachmentState::Attached;
         let foreign = observed.attachments.iter().filter(is_foreign);
         self.foreign.extend(foreign.map(|seen| seen.attachment.id.clone()));
-        let mut news = EventContent::default();
+        let mut news = News::default();
         for object in all {
             let uid = object.uid().unwrap_or_default();
             let own: Vec<&Seen> = observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect();

@@ -7,7 +7,7 @@ use oci::{FreeformTags, InstanceState};
 
 use super::scene::Scene;
 use crate::attachment::sample::{attachment, instance};
-use crate::work::{Next, Worker as _};
+use crate::work::Next;
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_or_changed_while_nothing_changes() {
@@ -350,49 +350,4 @@ async fn a_second_vnic_with_an_objects_tags_is_told_left_alone_and_goes_with_it(
     scene.delete("a");
     scene.settle().await;
     assert_eq!((scene.live().len(), scene.exists("a")), (0, false));
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_key_that_is_taken_over_at_once_takes_effect() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    for key in crate::args::keys().iter().filter(|key| key.is_hot()) {
-        let seconds = async || match key.name() {
-            "RESYNC_SECONDS" => scene.worker.between_looks(),
-            "POLL_SECONDS" => match scene.look().await {
-                Next::Soon(pause) => pause,
-                next => panic!("{next:?}"),
-            },
-            "RETRY_MOST_SECONDS" => scene.worker.retries().pauses.cap,
-            other => panic!("nobody has shown that {other} takes effect"),
-        };
-        if key.name() == "LOG_LEVEL" {
-            // A process shows it: tests/cluster/at_rest.rs.
-            continue;
-        }
-        assert_ne!(seconds().await, Duration::from_secs(17));
-        scene.configure(&[&key.flag(), "17"]);
-        assert_eq!(seconds().await, Duration::from_secs(17), "{}", key.name());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_vnic_that_is_listed_and_not_to_be_seen_once_is_as_it_was_and_twice_is_told() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
-    let before = scene.status("a");
-    let unseen = || scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
-    unseen();
-    assert!(matches!(scene.look().await, Next::Soon(_)), "a second look comes soon");
-    assert_eq!(scene.status("a"), before);
-    scene.settle().await;
-    assert_eq!(scene.status("a"), before);
-    unseen();
-    unseen();
-    scene.look().await;
-    scene.look().await;
-    assert_eq!(scene.told("a"), ["False Attaching", "False Attaching"]);
-    scene.settle().await;
-    assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
 }

@@ -8,9 +8,7 @@ use api::condition::{ConditionType, find};
 use api::{VnicAttachment, VnicAttachmentStatus};
 use clap::Parser;
 use oci::{AttachmentState, Budget, CloudView, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
-use resident::reload::Configuration;
 use sandbox::FakeCloud;
-use tokio::sync::watch;
 use vcn::{Family, Ocid};
 
 use super::objects::{FakeObjects, delete, next};
@@ -31,7 +29,6 @@ pub(super) struct Scene {
     pub(super) objects: FakeObjects,
     pub(super) worker: AttachmentWorker<FakeCloud, FakeObjects>,
     pub(super) metrics: Arc<Metrics>,
-    configurations: watch::Sender<Configuration<Settings>>,
 }
 
 pub(super) const CLUSTER: &str = "cluster-1";
@@ -94,9 +91,8 @@ impl Scene {
             pod_network: Arc::new(Mutex::new((PodNetwork::Absent, 0))),
         };
         let metrics = Arc::new(Metrics::default());
-        let (configurations, read) = watch::channel(configuration(&[]));
-        let worker = worker(&cloud, &objects, &store, &metrics, (read, CLUSTER));
-        Self { cloud, store, objects, worker, metrics, configurations }
+        let worker = worker(&cloud, &objects, &store, &metrics, CLUSTER);
+        Self { cloud, store, objects, worker, metrics }
     }
 
     /// One more instance, in another compartment.
@@ -124,13 +120,7 @@ impl Scene {
 
     /// The same, and the cluster is called this from then on.
     pub(super) fn restart_as(&mut self, cluster: &str) {
-        let read = self.configurations.subscribe();
-        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics, (read, cluster));
-    }
-
-    /// Another configuration is taken over.
-    pub(super) fn configure(&self, arguments: &[&str]) {
-        self.configurations.send_replace(configuration(arguments));
+        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics, cluster);
     }
 
     pub(super) fn wants(&self, name: &str) {
@@ -224,17 +214,12 @@ impl Scene {
     }
 }
 
-fn configuration(arguments: &[&str]) -> Configuration<Settings> {
-    let line = ["oke-node-controller"].iter().chain(arguments);
-    Configuration::new(Arc::new(Settings::new(Args::try_parse_from(line).unwrap().options).unwrap()))
-}
-
 fn worker(
     cloud: &FakeCloud,
     objects: &FakeObjects,
     store: &Arc<Store>,
     metrics: &Arc<Metrics>,
-    (configurations, cluster): (watch::Receiver<Configuration<Settings>>, &str),
+    cluster: &str,
 ) -> AttachmentWorker<FakeCloud, FakeObjects> {
     let (events, _) = Events::new(Arc::default());
     let surroundings = WorkerContext {
@@ -242,7 +227,7 @@ fn worker(
         mark: Mark::new(cluster),
         events,
         metrics: metrics.clone(),
-        configurations,
+        pace: Settings::new(Args::parse_from(["oke-node-controller"]).options).unwrap().pace,
         budget: Budget::default(),
     };
     AttachmentWorker::new(cloud.clone(), objects.clone(), surroundings)

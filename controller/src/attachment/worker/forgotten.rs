@@ -55,7 +55,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         evidence.subnet = true;
         let mut compartments = self.compartments.lock().unwrap_or_else(PoisonError::into_inner).clone();
         compartments.insert(subnet.compartment_id.clone());
-        let resync = self.configurations.borrow().settings.pace.resync;
+        let resync = self.pace.resync;
         let listed = self.listings.whole(&self.cloud, &compartments, resync).await?;
         let Some(listed) = listed else { return Ok(evidence) };
         evidence.compartments = Some(compartments.len());

@@ -23,7 +23,7 @@ const FIRST_HELD: Duration = Duration::from_secs(15);
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// The pauses between two attempts at what failed, or came to nothing.
     pub(super) fn pauses(&self) -> Backoff {
-        let cap = self.configurations.borrow().settings.pace.retry_most;
+        let cap = self.pace.retry_most;
         Backoff { first: FIRST_RETRY.min(cap), cap }
     }
 
@@ -36,13 +36,13 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// The pause between two looks at what is in order.
     #[must_use]
     pub fn between_looks(&self) -> Duration {
-        let resync = self.configurations.borrow().settings.pace.resync;
+        let resync = self.pace.resync;
         pace::between_looks(resync, self.store.attachments().load(), self.budget.standing().usual)
     }
 
     /// The pause until an instance of which something is on its way is looked at again.
     pub(super) fn between_polls(&self, instance: &Ocid) -> Duration {
-        let poll = self.configurations.borrow().settings.pace.poll;
+        let poll = self.pace.poll;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(instance.clone());
         pace::between_polls(poll, waiting.len(), self.budget.standing().usual)
@@ -50,7 +50,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 
     /// How far off the next looks may be, by what the cloud takes now.
     pub(super) fn longest_pauses(&self) -> Longest {
-        let poll = self.configurations.borrow().settings.pace.poll;
+        let poll = self.pace.poll;
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
         let soon = pace::between_polls(poll, waiting, self.budget.standing().usual);
         Longest { regular: self.between_looks(), soon }

@@ -20,8 +20,6 @@ pub struct Explained {
     values: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     default: Option<String>,
-    /// Whether a new value is taken over without a restart.
-    hot: bool,
     meaning: String,
 }
 
@@ -79,7 +77,6 @@ pub fn explained(keys: &Keys) -> Vec<Explained> {
         unit: key.unit(),
         values: key.values(),
         default: key.default(),
-        hot: key.is_hot(),
         meaning: key.meaning(),
     };
     keys.iter().map(explained).collect()
@@ -101,11 +98,11 @@ pub fn text(keys: &Keys) -> String {
     let mut text = String::from(
         "Said by flags, by the environment, or in the configuration file as KEY=value, the strongest first.\n",
     );
-    for Explained { key, flag, unit, values, default, hot, meaning } in explained(keys) {
+    for Explained { key, flag, unit, values, default, meaning } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") };
         let _ = writeln!(text, "\n{key}={unit}    {flag}");
         let default = default.unwrap_or_else(|| "none".to_owned());
-        let _ = writeln!(text, "    default: {default}; {}", taken(hot));
+        let _ = writeln!(text, "    default: {default}");
         for line in folded(&meaning) {
             let _ = writeln!(text, "    {line}");
         }
@@ -129,12 +126,11 @@ pub fn set_text(keys: &Keys, values: &Values) -> String {
 /// Every key, for docs/configuration.md.
 #[must_use]
 pub fn markdown(keys: &Keys) -> String {
-    let mut text = String::from("| key and flag | value, default | new value | meaning |\n|---|---|---|---|\n");
-    for Explained { key, flag, unit, values, default, hot, meaning } in explained(keys) {
+    let mut text = String::from("| key and flag | value, default | meaning |\n|---|---|---|\n");
+    for Explained { key, flag, unit, values, default, meaning } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") }.replace('|', " \\| ");
         let default = default.map_or_else(|| "–".to_owned(), |default| format!("`{default}`"));
-        let taken = if hot { "at once" } else { "restart" };
-        let _ = writeln!(text, "| `{key}`<br>`{flag}` | {unit}<br>{default} | {taken} | {meaning} |");
+        let _ = writeln!(text, "| `{key}`<br>`{flag}` | {unit}<br>{default} | {meaning} |");
     }
     text
 }
@@ -148,21 +144,16 @@ pub fn commented(program: &str, keys: &Keys) -> String {
          # To set a key, remove the # in front of it. Flags and the environment of the manifest outrank this file.\n\
          # Check a file before you roll it out: {program} config --check FILE\n"
     );
-    for Explained { key, unit, values, default, hot, meaning, .. } in explained(keys) {
+    for Explained { key, unit, values, default, meaning, .. } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") };
         let first = meaning.split_once(". ").map_or(meaning.as_str(), |(first, _)| first);
-        let reading = if hot { "a change applies at once" } else { "read at the start" };
         let _ = writeln!(text);
-        for line in folded(&format!("{first} ({unit}; {reading})")) {
+        for line in folded(&format!("{first} ({unit})")) {
             let _ = writeln!(text, "# {line}");
         }
         let _ = writeln!(text, "#{key}={}", default.unwrap_or_default());
     }
     text
-}
-
-const fn taken(hot: bool) -> &'static str {
-    if hot { "a new value is taken over at once" } else { "a new value needs a restart" }
 }
 
 fn in_json(value: &impl Serialize) -> Result<String, serde_json::Error> {

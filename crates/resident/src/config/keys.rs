@@ -8,12 +8,6 @@ use clap::{Arg, ArgAction};
 
 use super::{Place, Problem, Said};
 
-/// What says where something is, and is taken at the start: these kinds of values.
-const PLACES: [&str; 4] = ["DIR", "FILE", "URL", "ADDRESS"];
-
-/// The heading of other options that are taken at the start.
-pub const AT_START: &str = "Taken over at the start only";
-
 /// Every key.
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Key>);
@@ -134,12 +128,6 @@ impl Key {
     pub fn meaning(&self) -> String {
         let help = self.arg.get_long_help().or_else(|| self.arg.get_help()).map(ToString::to_string);
         help.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
-    }
-
-    /// Whether a new value is taken over while the agent runs. Where things are, it learns at its start.
-    #[must_use]
-    pub fn is_hot(&self) -> bool {
-        !PLACES.contains(&self.unit().as_str()) && self.arg.get_help_heading() != Some(AT_START)
     }
 
     /// As one argument.
