@@ -1,8 +1,8 @@
-//! Wiring: which tasks there are and what they share.
+//! Wiring: which tasks exist and what they share.
 //!
 //! ```text
 //!   run ─▶ server (health, metrics), configuration ─▶ OCI client ─▶ lease ─▶ lead: watches ─▶ store ─▶ queue ─▶ workers
-//!                                                                    └─ lost: the process ends at once
+//!                                                                    └─ lost: the process exits at once
 //! ```
 
 use std::ffi::OsString;
@@ -33,22 +33,22 @@ use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
 use backoff::chance;
 
-/// The first pause between attempts to set the OCI client up.
+/// The first backoff between attempts to set the OCI client up.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// How it ended, for scripts.
+/// The exit status, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Fine.
+    /// Success.
     Fine = 0,
-    /// Called or configured wrongly.
+    /// Wrong command line or configuration.
     Usage = 2,
 }
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 ///
 /// # Errors
-/// When it cannot be done, or the lease was lost.
+/// When it fails, or the Lease was lost.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
     let keys = args::keys();
     let arguments = arguments.into_iter().collect();
@@ -96,7 +96,7 @@ impl From<Exit> for ExitCode {
 }
 
 fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    // The second call of a process fails, which is as good.
+    // The second call of a process fails, which is harmless.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     malloc::one_for_all();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -105,18 +105,18 @@ fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
         .build()
         .context("starting the runtime")?;
     let result = runtime.block_on(work);
-    // Whatever is in flight is found again by whoever comes next; waiting would only outlast the lease.
+    // The next leader finds requests in flight again; waiting for them would outlast the Lease.
     runtime.shutdown_background();
     result
 }
 
-/// Why the controller ends by itself.
-enum Ended {
-    /// Another one may work from now on.
+/// Why the controller exits by itself.
+enum ExitCause {
+    /// Another replica may lead from now on.
     Lost(anyhow::Error),
-    /// It cannot begin as it is configured.
+    /// The configuration can never work.
     Misconfigured(anyhow::Error),
-    /// A part of it ended, which none does.
+    /// A task ended that should not.
     Broken(anyhow::Error),
     /// Its configuration file changed.
     Reconfigured,
@@ -133,7 +133,7 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
         .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
     let client = client::connect().await?;
-    // Not the patient one: its pauses may outlast the lease.
+    // Not the client that retries: its backoff may outlast the Lease.
     let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
     tracing::info!(
         event = "controller.started",
@@ -143,10 +143,10 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
         lease = format!("{}/{}", settings.lease.namespace, settings.lease.name),
     );
     let work = async {
-        // Before the lease: who could do nothing with it leaves it to others.
+        // Before the Lease: a replica without a client leaves the Lease to others.
         let cloud = match connected(&settings, &status_server, chance).await {
             Ok(cloud) => cloud,
-            Err(error) => return Ended::Misconfigured(error),
+            Err(error) => return ExitCause::Misconfigured(error),
         };
         lease.acquire(|| status_server.set_role(Role::Standby)).await;
         status_server.set_role(Role::Reading);
@@ -154,8 +154,8 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
         let leader =
             Leader { client, cloud, identity, status_server: status_server.clone(), settings: settings.clone() };
         tokio::select! {
-            lost = lease.keep() => Ended::Lost(lost.context("the lease is lost")),
-            ended = leader::run(leader) => Ended::Broken(match ended {
+            lost = lease.keep() => ExitCause::Lost(lost.context("the Lease is lost")),
+            ended = leader::run(leader) => ExitCause::Broken(match ended {
                 Ok(()) => anyhow::anyhow!("the work ended"),
                 Err(error) => error,
             }),
@@ -172,32 +172,32 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
         _ = term.recv() => None,
         _ = int.recv() => None,
         ended = work => Some(ended),
-        () = reload => Some(Ended::Reconfigured),
-        () = server::serve_port(port, status_server.clone()) => Some(Ended::Broken(anyhow::anyhow!("the port's server ended"))),
+        () = reload => Some(ExitCause::Reconfigured),
+        () = server::serve_port(port, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the port's server ended"))),
     };
     match ended {
-        Some(Ended::Lost(error)) => return Err(error),
-        Some(Ended::Misconfigured(error)) => {
+        Some(ExitCause::Lost(error)) => return Err(error),
+        Some(ExitCause::Misconfigured(error)) => {
             eprintln!("oke-node-controller: {}", logging::chain(error.as_ref()));
             return Ok(Some(Exit::Usage));
         }
         // The lease stays its own: its name stays the pod's, and by that it goes on at once.
-        Some(Ended::Reconfigured) if settings.lease.identity.is_some() => return Ok(None),
+        Some(ExitCause::Reconfigured) if settings.lease.identity.is_some() => return Ok(None),
         _ => {}
     }
     tracing::info!(event = "controller.stopping");
     lease.release().await;
     match ended {
-        Some(Ended::Broken(error)) => Err(error),
-        Some(Ended::Reconfigured) => Ok(None),
+        Some(ExitCause::Broken(error)) => Err(error),
+        Some(ExitCause::Reconfigured) => Ok(None),
         _ => Ok(Some(Exit::Fine)),
     }
 }
 
-/// The client of the OCI API, asked for until what it takes is to be had.
+/// The client of the OCI API; retries until one can be built.
 ///
 /// # Errors
-/// When what is configured makes none.
+/// When the configuration can never give one.
 async fn connected(settings: &Settings, status_server: &StatusServer, chance: fn() -> f64) -> anyhow::Result<Oci> {
     let retry = Backoff { first: FIRST_RETRY.min(settings.pace.retry_most), cap: settings.pace.retry_most };
     let mut failures = 0_u32;

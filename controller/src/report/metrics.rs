@@ -25,22 +25,22 @@ const ATTACH_SECONDS: [f64; 9] = [2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0
 /// A reconcile of an instance makes a handful of calls.
 const RECONCILE_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
-/// How many objects there are, by whether they are ready (`True`, `False`, `Unknown`) and why.
+/// How many objects there are, by readiness (`True`, `False`, `Unknown`) and reason.
 pub type Census = BTreeMap<(String, String), u64>;
 
-/// What is known only when somebody asks.
-pub struct Now {
+/// Values that are read at each scrape.
+pub struct Snapshot {
     /// The queue.
     pub depth: Depth,
     /// The objects.
     pub census: Census,
-    /// The budget of requests.
+    /// The request budget.
     pub budget: Standing,
     /// For how long each watch has been behind.
     pub watches: Vec<(&'static str, Duration)>,
 }
 
-/// Everything that is counted.
+/// All metrics.
 pub struct Metrics {
     registry: MetricRegistry,
     leads: Gauge,
@@ -71,7 +71,7 @@ pub struct Metrics {
     node_problems: Family<Problem, Gauge>,
     events_lost: Counter,
     configuration_invalid: Gauge,
-    now: OnceLock<Box<dyn Fn() -> Now + Send + Sync>>,
+    now: OnceLock<Box<dyn Fn() -> Snapshot + Send + Sync>>,
     /// A scrape clears and sets what another one reads.
     scrape: Mutex<()>,
 }
@@ -81,10 +81,10 @@ impl Default for Metrics {
         let mut all = MetricRegistry::new("oke_node_controller", env!("CARGO_PKG_VERSION"));
         Self {
             leads: all.metric("leads", "1 if this replica is the leader"),
-            connected: all.metric("oci_client", "1 if the OCI client is set up; without it the replica does not ask for the lease"),
+            connected: all.metric("oci_client", "1 if the OCI client is set up; without it the replica does not request the Lease"),
             watches: all.family("watch_behind_seconds", "Seconds for which a watch of the leader has been behind the API server: first list incomplete, or failing"),
-            calls: all.family("oci_calls", "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer; not sent: unsent, the budget had no \
-             room, and login, nobody could log in)"),
+            calls: all.family("oci_calls", "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer; not sent: unsent, because the budget was used up, \
+             and login, because the login failed)"),
             call_seconds: all.histograms("oci_call_seconds", "Duration of an attempt in seconds, without waiting for the budget", || Histogram::new(CALL_SECONDS)),
             budget: all.metric("oci_budget", "Requests per second that the controller currently allows itself"),
             paused: all.metric("oci_paused_seconds", "Seconds until the next request to the OCI API is allowed"),
@@ -99,15 +99,14 @@ impl Default for Metrics {
             pass_seconds: all.histogram("pass_seconds", "Duration of a reconcile in seconds", RECONCILE_SECONDS),
             steps: all.family("steps", "Steps applied in OCI, by kind and result"),
             writes: all.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result"),
-            refusals: all.metric("kubernetes_refusals", "Requests that the Kubernetes API had no time for (429, 503, 504), each attempt: they are made again; the lease's, the events' \
-             and the one for the cluster's name are not among them"),
+            refusals: all.metric("kubernetes_refusals", "Attempts that the Kubernetes API had no time for (429, 503, 504), and that are retried; without those for the Lease, \
+             Events and the cluster's name"),
             abandoned: all.metric("abandoned_attachments", "VnicAttachments created from a VnicProfile that no longer exists: they stay unchanged"),
-            unclaimed: all.metric("unclaimed_vnics", "VNICs with this cluster's tags whose VnicAttachment is not there or has another, in compartments that have some"),
+            unclaimed: all.metric("unclaimed_vnics", "Orphaned VNICs: with this cluster's tags, and without a VnicAttachment or in addition to its VNIC"),
             unlisted: all.metric("unlisted_compartments", "Compartments that could not be listed last time: missing or orphaned VNICs there go unnoticed"),
             looks: all.metric("profile_looks", "Reconciles of all VnicProfiles"),
             look_seconds: all.histogram("profile_look_seconds", "Duration of planning for all VnicProfiles in seconds", RECONCILE_SECONDS),
-            profile_nodes: all.family("profile_nodes", "Nodes of a VnicProfile: all (matched), and of those with all VNICs attached or ready, or with something to see to \
-             (failed)"),
+            profile_nodes: all.family("profile_nodes", "Nodes of a VnicProfile: all (matched), with all VNICs attached or ready, or with a problem (failed)"),
             node_problems: all.family("node_problems", "Problems with Nodes' requests for VNICs, by the reason of their events"),
             events_lost: all.metric("events_lost", "Events that were dropped: queue full, or refused by the API server"),
             configuration_invalid: all.metric(
@@ -128,64 +127,64 @@ impl Metrics {
         self.registry.descriptions()
     }
 
-    /// Who tells how things are now. The first one stays.
-    pub fn ask(&self, now: impl Fn() -> Now + Send + Sync + 'static) {
+    /// The source of the values at a scrape. The first one stays.
+    pub fn ask(&self, now: impl Fn() -> Snapshot + Send + Sync + 'static) {
         let _ = self.now.set(Box::new(now));
     }
 
-    /// Notes whether this process has the lease.
+    /// Records whether this process is the leader.
     pub fn leads(&self, leads: bool) {
         self.leads.set(i64::from(leads));
     }
 
-    /// Notes whether the OCI client is set up.
+    /// Records whether the OCI client is set up.
     pub fn connected(&self, connected: bool) {
         self.connected.set(i64::from(connected));
     }
 
-    /// Counts a look at an instance.
+    /// Counts a reconcile of an instance.
     pub fn passed(&self, result: &'static str, took: Duration) {
         self.passes.get_or_create(&Outcome { result }).inc();
         self.pass_seconds.observe(took.as_secs_f64());
     }
 
-    /// Counts a step in the cloud.
+    /// Counts a step in OCI.
     pub fn stepped(&self, kind: &'static str, done: bool) {
         self.steps.get_or_create(&Step { kind, result: result_word(done) }).inc();
     }
 
-    /// Counts a write to the API server, an event too.
+    /// Counts a write to the API server, including Events.
     pub fn wrote(&self, kind: &'static str, done: bool) {
         self.writes.get_or_create(&Step { kind, result: result_word(done) }).inc();
     }
 
-    /// The API server had no time for a request.
+    /// Counts a request that the API server had no time for.
     pub fn refused(&self) {
         self.refusals.inc();
     }
 
-    /// How often it had none.
+    /// How many there were.
     #[cfg(test)]
     pub(crate) fn refusals(&self) -> u64 {
         self.refusals.get()
     }
 
-    /// A VNIC that was asked for is there.
+    /// Records the time until a requested VNIC was attached.
     pub fn attached(&self, took: Duration) {
         self.attach_seconds.observe(took.as_secs_f64());
     }
 
-    /// The cloud took an attach or a detach, and did not carry it out.
+    /// Counts an attach or detach that OCI accepted and did not carry out.
     pub fn undone(&self, kind: &'static str) {
         self.undone.get_or_create(&labels::Kind { kind }).inc();
     }
 
-    /// An object's instance was taken for terminated.
+    /// Counts an object whose instance counts as terminated.
     pub fn forgotten(&self) {
         self.forgotten.inc();
     }
 
-    /// How often that was so.
+    /// How many there were.
     #[cfg(test)]
     pub(crate) fn forgotten_so_far(&self) -> u64 {
         self.forgotten.get()
@@ -201,17 +200,17 @@ impl Metrics {
         self.unclaimed.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Notes how many compartments could not be listed.
+    /// Sets the number of compartments that could not be listed.
     pub fn unlisted(&self, count: usize) {
         self.unlisted.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Notes how many VnicAttachments were made from VnicProfiles that are not there.
+    /// Sets the number of VnicAttachments whose VnicProfile is missing.
     pub fn abandoned(&self, count: usize) {
         self.abandoned.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Counts a look at the VnicProfiles: how many nodes of each are how far, and what is wrong on nodes, by its word.
+    /// Records a reconcile of the VnicProfiles: the progress of each profile's nodes, and the problems of nodes by reason.
     pub fn looked<'a>(
         &self,
         profiles: impl Iterator<Item = (&'a str, ProfileSummary)>,
@@ -220,7 +219,7 @@ impl Metrics {
     ) {
         self.looks.inc();
         self.look_seconds.observe(took.as_secs_f64());
-        // What is gone must not be told for ever.
+        // A deleted profile must not stay in the metrics.
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
         self.profile_nodes.clear();
         for (profile, ProfileSummary { matched, attached, ready, failed }) in profiles {
@@ -235,18 +234,18 @@ impl Metrics {
         }
     }
 
-    /// Counts an event that could not be written.
+    /// Counts an Event that could not be written.
     pub fn lost_event(&self) {
         self.events_lost.inc();
     }
 
-    /// How many events could not be written.
+    /// How many Events could not be written.
     #[must_use]
     pub fn events_lost(&self) -> u64 {
         self.events_lost.get()
     }
 
-    /// How many looks at the VnicProfiles there were.
+    /// How many reconciles of the VnicProfiles there were.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.looks.get()
@@ -261,7 +260,7 @@ impl Metrics {
     #[must_use]
     pub fn text(&self) -> String {
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Now { depth, census, budget, watches }) = self.now.get().map(|now| now()) {
+        if let Some(Snapshot { depth, census, budget, watches }) = self.now.get().map(|now| now()) {
             let Depth { due, working, later, failing, waited } = depth;
             for (state, count) in [("due", due), ("working", working), ("later", later), ("failing", failing)] {
                 self.queue.get_or_create(&Queue { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -310,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_that_is_gone_is_told_no_more() {
+    fn a_deleted_profile_leaves_the_metrics() {
         let metrics = Metrics::default();
         let sum = ProfileSummary { matched: 3, attached: 2, ready: 1, failed: 0 };
         metrics.looked(
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_objects_are_told() {
+    fn calls_and_objects_are_counted() {
         let metrics = Metrics::default();
         let attempt =
             Attempt { operation: "AttachVnic", status: Some(429), failure: None, took: Duration::from_millis(30) };
@@ -335,7 +334,7 @@ mod tests {
         for failure in [Kind::Unavailable, Kind::Throttled, Kind::Login] {
             metrics.attempted(Attempt { status: None, failure: Some(failure), ..attempt });
         }
-        metrics.ask(|| Now {
+        metrics.ask(|| Snapshot {
             depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
             census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
             budget: Standing { rate: 20.0, usual: 20.0, paused: Duration::ZERO },

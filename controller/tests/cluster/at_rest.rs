@@ -39,9 +39,9 @@ async fn valid_change_restarts_the_leader_in_place_with_its_lease() {
 }
 
 #[tokio::test]
-async fn looks_at_what_is_in_order_write_nothing() {
+async fn reconciles_in_sync_write_nothing() {
     let mut scene = Scene::with(3, 8, sandbox::OciSettings::default()).await;
-    // The lease is the one thing that is written for ever, and hardly ever here.
+    // Only the Lease is written, and rarely in this test.
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let one = scene.controller("one");
     for number in 0..6 {
@@ -56,16 +56,16 @@ async fn looks_at_what_is_in_order_write_nothing() {
         let versions = all.iter().map(|object| object.metadata.resource_version.clone());
         versions.collect::<Vec<_>>()
     };
-    // The API server's side of a write is seen before it is counted: all are counted when each was found to be in order. Those
-    // that were ready long before the last one may have been, many times, so it counts from here.
+    // The API server sees a write before it is counted: all are counted when each object was found in sync. Early ones may
+    // have been reconciled many times, so the count starts here.
     let ready = looks();
-    wait_for("each was looked at", async || looks() >= ready + 12.0).await;
-    // Events are told a little later.
+    wait_for("each was reconciled", async || looks() >= ready + 12.0).await;
+    // Events follow a little later.
     let writes = || {
         let line = |kind| format!(r#"oke_node_controller_kubernetes_writes_total{{kind="{kind}",result="ok"}}"#);
         ["status", "finalizer"].map(|kind| one.metric(&line(kind)))
     };
     let (before, written, seen) = (versions().await, writes(), looks());
-    wait_for("each was looked at several times more", async || looks() >= seen + 12.0).await;
+    wait_for("each was reconciled several times more", async || looks() >= seen + 12.0).await;
     assert_eq!((versions().await, writes()), (before, written));
 }

@@ -61,7 +61,7 @@ pub fn run<P: Plugin>(
     let mut document = Vec::new();
     let answer = match Call::read(env) {
         Ok(Call::About) => {
-            // Whoever reads this is a person; there is nothing to do about a closed stderr.
+            // A person reads this; a closed stderr does not matter.
             let _ = writeln!(stderr, "{}\nCNI protocol versions supported: {}", P::ABOUT, Version::list());
             return Exit::Success;
         }

@@ -145,7 +145,7 @@ fn config_tells_what_is_set_and_checks_files() {
     assert_eq!(line("DATA_DIR="), "DATA_DIR=/var/lib/vcn-native default");
 
     let (status, said) = ask(&["config", "--check", file]);
-    assert_eq!((status, said), (0, format!("{file}: in order, 1 key(s)\n")));
+    assert_eq!((status, said), (0, format!("{file}: valid, 1 key(s)\n")));
     node.deliver(2, "LOG_LEVEL=debug\nLISTEN=here\nLISTN=\n");
     let (status, said) = ask(&["config", "--check", file]);
     assert_eq!(status, 2);

@@ -18,9 +18,9 @@ use crate::{manifests_folder, wait_for};
 
 const NAMESPACE: &str = "oke-node-manager";
 const NO_USE: &str = "one must be allowed to \"use\" vnicprofiles";
-const KUBELET: &str = "a kubelet must not change it";
-const OWN_POD: &str = "an agent writes nothing but annotations of its own Pod and events about its own Node";
-const ONLY_OURS: &str = "annotations that begin with oke.oraclecloud.com/agent- and nothing else";
+const KUBELET: &str = "a kubelet must not change the annotation";
+const OWN_POD: &str = "an agent may only write annotations of its own Pod and Events about its own Node";
+const ONLY_OURS: &str = "annotations of its Pod that begin with oke.oraclecloud.com/agent-";
 const UNBOUND: &str = "an agent's token must be bound to its pod and node";
 
 /// The server with our definitions and policies, once these are enforced, and an agent's account that was granted

@@ -1,5 +1,5 @@
-//! From the planned status of an object to the status that is written: what was written before stays where it still holds, so
-//! that nothing is written while nothing changes. Messages stand on Ready alone, and only where the reason needs one.
+//! The written status of an object, from the planned one. Earlier values stay while they are valid, so that nothing is
+//! written while nothing changes. Only Ready has a message, and only if the reason needs one.
 
 use api::AttachmentReason as Reason;
 use api::condition::{Condition, ConditionType, MESSAGE_MAX, cut, find, set, stored};
@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
 
-/// The fewest bytes of a message that stand before the request id.
+/// The least space for a message before the request id.
 const WORDS_LEAST: usize = 24;
 /// Precedes the request id of a refused request, at the end of its message.
 const REQUEST: &str = " [opc-request-id ";

@@ -1,4 +1,4 @@
-//! A cloud in memory, objects in the store, and a worker.
+//! An in-memory OCI, objects in the store, and a worker.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -69,7 +69,7 @@ pub(super) fn pods(block: &str, id: Ocid) -> Subnet {
 }
 
 impl Scene {
-    /// One instance, number 1, that may have `most` VNICs, its primary one included.
+    /// One instance, number 1, with at most `most` VNICs, including its primary one.
     pub(super) fn with(most: usize) -> Self {
         let cloud = FakeCloud::new();
         for id in [subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap()] {
@@ -118,7 +118,7 @@ impl Scene {
         self.restart_as(CLUSTER);
     }
 
-    /// The same, and the cluster is called this from then on.
+    /// The same, and the cluster has this name from then on.
     pub(super) fn restart_as(&mut self, cluster: &str) {
         self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics, cluster);
     }
@@ -144,12 +144,12 @@ impl Scene {
         self.store.attachments().get(name).is_some()
     }
 
-    /// One look.
+    /// One reconcile.
     pub(super) async fn look(&self) -> Next {
         self.worker.work(instance(1)).await
     }
 
-    /// Looks, with the cloud settling in between, until nothing is to come any more.
+    /// Reconciles, with OCI settling in between, until nothing is pending.
     pub(super) async fn settle(&self) {
         for _ in 0..30 {
             let next = self.look().await;
@@ -180,7 +180,7 @@ impl Scene {
         find(&status.conditions, ConditionType::Ready).map(|told| told.message.clone()).unwrap_or_default()
     }
 
-    /// What was asked of the cloud that changes something.
+    /// The calls that change something in OCI.
     pub(super) fn calls(&self) -> Vec<&'static str> {
         let all = self.cloud.calls().into_iter().map(|(operation, _)| operation);
         all.filter(|operation| !operation.starts_with("Get") && !operation.starts_with("List")).collect()
@@ -190,7 +190,7 @@ impl Scene {
         self.cloud.calls().iter().filter(|(made, _)| *made == operation).count()
     }
 
-    /// Secondary attachments that are there or on their way.
+    /// Secondary attachments that exist or are in progress.
     pub(super) fn live(&self) -> Vec<Listed> {
         let all = self.cloud.attachments().into_iter();
         all.filter(|it| it.lifecycle_state.counts() && it.display_name.is_some()).collect()
@@ -203,7 +203,7 @@ impl Scene {
         self.cloud.vnic(live[0].vnic_id.as_ref().unwrap()).await.unwrap().value
     }
 
-    /// How many IPv4 addresses the VNIC has beside its own.
+    /// How many IPv4 addresses the VNIC has in addition to its own.
     pub(super) async fn addresses_beside(&self) -> usize {
         let all = self.cloud.addresses(&self.vnic().await.id, Family::Ipv4).await.unwrap();
         all.iter().filter(|address| !address.is_primary).count()

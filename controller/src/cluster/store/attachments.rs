@@ -10,17 +10,17 @@ use vcn::Ocid;
 use crate::attachment::worker::pace::Load;
 use crate::report::metrics::Census;
 
-/// All that are known.
+/// All known objects.
 #[derive(Debug, Default)]
 pub struct Attachments {
     objects: HashMap<String, Arc<VnicAttachment>>,
     names: BTreeMap<Ocid, BTreeSet<String>>,
-    /// Those that a later version wrote and this one cannot read.
+    /// Those of a later version that this one cannot read.
     unreadable: BTreeSet<String>,
 }
 
-/// What is believed of an object: its instance and its VNIC.
-pub type Believed = (Ocid, Ocid);
+/// What an object states: its instance and its VNIC.
+pub type StatedVnic = (Ocid, Ocid);
 
 impl Attachments {
     /// Those of an instance, by name.
@@ -36,38 +36,38 @@ impl Attachments {
         self.objects.get(name)
     }
 
-    /// All of them, in no order.
+    /// All of them, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<VnicAttachment>> {
         self.objects.values()
     }
 
-    /// The names of those that are there and cannot be read: nobody may write over them.
+    /// The names of unreadable objects: they must not be overwritten.
     #[must_use]
     pub const fn unreadable(&self) -> &BTreeSet<String> {
         &self.unreadable
     }
 
-    /// One is there that cannot be read. If it could be before, that is what is known of it.
+    /// An unreadable object exists. If it was readable before, that content stays.
     pub fn cannot_read(&mut self, name: String) {
         self.unreadable.insert(name);
     }
 
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn load(&self) -> Load {
         Load { instances: self.names.len(), objects: self.objects.len() }
     }
 
-    /// What their statuses say of VNICs: instance and VNIC.
+    /// Instance and VNIC in their statuses.
     #[must_use]
-    pub fn believed(&self) -> Vec<Believed> {
+    pub fn believed(&self) -> Vec<StatedVnic> {
         let vnic = |object: &Arc<VnicAttachment>| {
             Some((object.spec.instance_id.clone(), object.status.as_ref()?.vnic_id.clone()?))
         };
         self.objects.values().filter_map(vnic).collect()
     }
 
-    /// The VNICs in a subnet that their statuses name, in no order.
+    /// The VNICs of a subnet in their statuses, unordered.
     #[must_use]
     pub fn vnics_in(&self, subnet: &Ocid) -> Vec<Ocid> {
         let there = self.objects.values().filter(|object| object.spec.vnic.subnet_id == *subnet);
@@ -79,7 +79,7 @@ impl Attachments {
         self.names.keys()
     }
 
-    /// One is new or changed. Returns the instances that this is about.
+    /// A new or changed object. Returns the affected instances.
     pub fn apply(&mut self, object: VnicAttachment) -> BTreeSet<Ocid> {
         let (name, instance) = (object.name_any(), object.spec.instance_id.clone());
         self.unreadable.remove(&name);
@@ -87,12 +87,12 @@ impl Attachments {
         let mut touched = BTreeSet::new();
         match before {
             Some(before) if *before == object => return touched,
-            // Made anew under the same name.
+            // Created again under the same name.
             Some(before) if before.spec.instance_id != instance => {
                 touched = self.delete(&name);
                 touched.insert(instance.clone());
             }
-            // Our own writes come back by the watch: a status is no reason to look again.
+            // The watch returns our own writes: a status is no reason to reconcile.
             Some(before) if same_but_for_status(&before, &object) => {}
             _ => {
                 touched.insert(instance.clone());
@@ -103,7 +103,7 @@ impl Attachments {
         touched
     }
 
-    /// One is gone.
+    /// An object is gone.
     pub fn delete(&mut self, name: &str) -> BTreeSet<Ocid> {
         self.unreadable.remove(name);
         let Some(object) = self.objects.remove(name) else { return BTreeSet::new() };
@@ -117,7 +117,7 @@ impl Attachments {
         BTreeSet::from([instance])
     }
 
-    /// These are all there are. Every instance that has some is touched: much may have been missed.
+    /// The complete list. Every instance with objects is touched, because changes may have been missed.
     pub fn replace(&mut self, all: Vec<VnicAttachment>) -> BTreeSet<Ocid> {
         let mut touched: BTreeSet<Ocid> = self.names.keys().cloned().collect();
         *self = Self::default();
@@ -127,7 +127,7 @@ impl Attachments {
         touched
     }
 
-    /// How many there are, by their condition Ready.
+    /// Their number, by their condition Ready.
     #[must_use]
     pub fn census(&self) -> Census {
         let mut census = Census::new();
@@ -144,13 +144,13 @@ impl Attachments {
     }
 }
 
-/// Whether nothing is another but what we write ourselves: the status, our finalizer, and the version that goes with them.
+/// Whether only our own writes differ: the status, our finalizer, and the version.
 fn same_but_for_status(one: &VnicAttachment, other: &VnicAttachment) -> bool {
     let (a, b) = (&one.metadata, &other.metadata);
     one.spec == other.spec
         && (&a.uid, a.generation, &a.deletion_timestamp) == (&b.uid, b.generation, &b.deletion_timestamp)
         && a.labels == b.labels
-        // That ours came is our own doing.
+        // We added our finalizer ourselves.
         && (!has_finalizer(one) || has_finalizer(other))
 }
 
@@ -164,11 +164,11 @@ mod tests {
     use crate::attachment::sample::{attachment, instance};
 
     #[test]
-    fn objects_are_found_by_instance_and_news_name_it() {
+    fn objects_are_found_by_instance() {
         let mut all = Attachments::default();
         assert_eq!(all.apply(attachment("a", 1)), BTreeSet::from([instance(1)]));
         assert_eq!(all.apply(attachment("b", 1)), BTreeSet::from([instance(1)]));
-        assert_eq!(all.apply(attachment("b", 1)), BTreeSet::new(), "nothing is another");
+        assert_eq!(all.apply(attachment("b", 1)), BTreeSet::new(), "nothing changed");
         let names: Vec<String> = all.of(&instance(1)).iter().map(|object| object.name_any()).collect();
         assert_eq!(names, ["a", "b"]);
         assert_eq!(all.delete("a"), BTreeSet::from([instance(1)]));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn made_anew_for_another_instance_touches_both() {
+    fn an_object_recreated_for_another_instance_touches_both() {
         let mut all = Attachments::default();
         all.apply(attachment("a", 1));
         assert_eq!(all.apply(attachment("a", 2)), BTreeSet::from([instance(1), instance(2)]));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_read_is_known_by_name_until_it_can_or_is_gone() {
+    fn an_unreadable_object_is_known_by_name() {
         let mut all = Attachments::default();
         let names = |all: &Attachments| all.unreadable().iter().cloned().collect::<Vec<_>>();
         all.apply(attachment("a", 1));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_our_own_is_no_news() {
+    fn our_own_status_write_touches_nothing() {
         let mut all = Attachments::default();
         all.apply(attachment("a", 1));
         let mut with_status = attachment("a", 1);
@@ -210,11 +210,11 @@ mod tests {
         let mut kept = with_status.clone();
         kept.metadata.finalizers = Some(vec![VNIC_FINALIZER.to_owned()]);
         assert_eq!(all.apply(kept), BTreeSet::new(), "nor is our finalizer");
-        assert_eq!(all.apply(with_status), BTreeSet::from([instance(1)]), "that somebody took it off is");
+        assert_eq!(all.apply(with_status), BTreeSet::from([instance(1)]), "its removal by another program does");
     }
 
     #[test]
-    fn a_new_list_forgets_what_is_not_in_it() {
+    fn a_new_list_forgets_missing_objects() {
         let mut all = Attachments::default();
         all.apply(attachment("a", 1));
         assert_eq!(all.replace(vec![attachment("b", 2)]), BTreeSet::from([instance(1), instance(2)]));

@@ -15,8 +15,7 @@ use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, Runti
 /// The specification's key of the attachments that GC must keep, and the one libcni wrote first.
 const VALID_ATTACHMENTS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
 
-/// A document is held as a tree, of which each part takes up to a hundred times the two bytes it may have been written
-/// in. Braces, brackets, commas and colons bound their number; a list of 50,000 attachments for GC stays below.
+/// A document is held as a tree, and each of its parts can need a hundred times the two bytes of its text. Braces, brackets, commas and colons bound their number; a list of 50,000 attachments for GC stays below.
 const PARTS_LIMIT: usize = 1 << 18;
 
 /// The protocol's part of a network configuration.
@@ -34,7 +33,7 @@ pub struct Config {
     pub runtime_config: RuntimeConfig,
     /// prevResult: what the chain has done so far (ADD), or had done in the end (CHECK, DEL).
     pub prev_result: Option<PrevResult>,
-    /// disableGC: somebody shares our state with another runtime.
+    /// disableGC: another runtime shares our state.
     pub disable_gc: bool,
     /// Optional fields that were wrong and have been passed over, because a DEL or GC must go on. Worth a line in the log.
     pub passed_over: Vec<Error>,
@@ -78,8 +77,8 @@ impl Config {
         field::string("cniVersion", document.get("cniVersion"))?.unwrap_or_default().parse()
     }
 
-    /// The protocol's part of `document`, as `verb` needs it. What cleans up passes over optional fields that are wrong: the
-    /// configuration may have changed since ADD. But GC that may be disabled must not be taken for one that is not.
+    /// The protocol's part of `document`, as `verb` needs it. Verbs that clean up ignore wrong optional fields, because the
+    /// configuration may have changed since ADD. A wrong `disableGC` is an error, because a disabled GC must not run.
     pub(crate) fn read(document: Value, verb: Verb) -> Result<Self, Error> {
         let may_be_wrong = matches!(verb, Verb::Del | Verb::Gc);
         let version = Self::version_of(&document)?;
@@ -171,7 +170,7 @@ impl Config {
                         Err(field::wrong_type(&format!("{path}.{name}"), found.unwrap_or(&Value::Null), "a string"))
                     }
                 };
-                // Identifiers that ADD refuses belong to no attachment of ours.
+                // ADD refuses such identifiers, so no attachment has them.
                 if let (Ok(container_id), Ok(ifname)) = (part("containerID")?.parse(), part("ifname")?.parse()) {
                     valid.insert(AttachmentKey { network: self.name.clone(), container_id, ifname });
                 }

@@ -30,10 +30,10 @@ impl Environment for BTreeMap<String, OsString> {
     }
 }
 
-/// What the environment asks for. Who can be missing where the specification allows it is an `Option`, nobody else is.
+/// The call in the environment. Only what the specification leaves optional is an `Option`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// No CNI_COMMAND: somebody typed the program's name to see what it is.
+    /// No CNI_COMMAND: a person started the program to see what it is.
     About,
     Version,
     Add(Target, ContainerNetns),
@@ -52,7 +52,7 @@ pub(crate) struct Target {
 }
 
 impl Call {
-    /// Reads the call. CNI_PATH is not asked for: nothing of ours starts another plugin.
+    /// Reads the call. CNI_PATH is ignored, because our plugins start no other plugin.
     pub(crate) fn read(env: &dyn Environment) -> Result<Self, Error> {
         let Some(command) = env.var("CNI_COMMAND").filter(|command| !command.is_empty()) else {
             return Ok(Self::About);

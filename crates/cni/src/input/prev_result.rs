@@ -1,5 +1,5 @@
-//! `prevResult`: what the chain has done so far. It is kept as the document it is and edited in place, so that nothing
-//! of it is lost on the way, whoever wrote it; reading it passes over what it cannot understand.
+//! `prevResult`: what the chain has done so far. It is kept as a document and edited in place, so that fields of other
+//! plugins survive; reading ignores unknown fields.
 
 use std::net::IpAddr;
 

@@ -28,7 +28,10 @@ pub(crate) fn note_answered() {
     ANSWERED.store(true, Ordering::Relaxed);
 }
 
-#[expect(clippy::exit, reason = "nobody is left to return to; abort would make a core dump instead of an exit status")]
+#[expect(
+    clippy::exit,
+    reason = "no caller is left to return to; abort would make a core dump instead of an exit status"
+)]
 fn answer_and_exit(panic: &std::panic::PanicHookInfo<'_>) -> ! {
     let what = panic.payload_as_str().unwrap_or("a panic without a message");
     let location = panic.location().map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A call that never became a request: what can be read of it nevertheless, for whoever keeps a log.
+//! A call that never became a request: its readable parts, for a log.
 
 use serde_json::Value;
 use vcn::IfName;

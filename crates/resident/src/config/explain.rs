@@ -1,5 +1,4 @@
-//! The keys and what is set, in words, as JSON, as the table of docs/configuration.md, and as a configuration file to begin
-//! with.
+//! Keys and settings as text, as JSON, as the table of docs/configuration.md, and as a commented configuration file.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,7 @@ use super::keys::{Key, Keys};
 use super::{Configured, Layers, Values, read_file};
 use crate::args::{ConfigArgs, Format};
 
-/// A key as it is told.
+/// A key as it is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
@@ -23,18 +22,18 @@ pub struct Explained {
     meaning: String,
 }
 
-/// What is set.
+/// A setting.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Set {
     key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// Who said so.
+    /// Its source.
     by: String,
 }
 
-/// What `config` says, and whether all is in order.
+/// The output of `config`, and whether the configuration is valid.
 ///
 /// # Errors
 /// When it cannot be written as JSON.
@@ -55,17 +54,17 @@ pub fn tell<S: Configured>(
     let values = read.values.clone();
     let problems = read.settings::<S>(keys).map(drop).err().unwrap_or_default();
     let right = problems.is_empty();
-    let told = match &asked.check {
+    let text = match &asked.check {
         _ if json && !right => in_json(&serde_json::json!({ "problems": problems }))?,
         _ if json => in_json(&serde_json::json!({ "problems": [], "set": set(keys, &values) }))?,
         _ if !right => {
             let lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
             format!("{lines}\n{} problem(s)\n", problems.len())
         }
-        Some(file) => format!("{}: in order, {} key(s)\n", file.display(), values.len()),
+        Some(file) => format!("{}: valid, {} key(s)\n", file.display(), values.len()),
         None => set_text(keys, &values),
     };
-    Ok((told, right))
+    Ok((text, right))
 }
 
 /// Every key.
@@ -96,7 +95,7 @@ pub fn set(keys: &Keys, values: &Values) -> Vec<Set> {
 #[must_use]
 pub fn text(keys: &Keys) -> String {
     let mut text = String::from(
-        "Said by flags, by the environment, or in the configuration file as KEY=value, the strongest first.\n",
+        "Set by flags, the environment, or KEY=value in the configuration file, in this order of precedence.\n",
     );
     for Explained { key, flag, unit, values, default, meaning } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") };
@@ -110,7 +109,7 @@ pub fn text(keys: &Keys) -> String {
     text
 }
 
-/// What is set, for people.
+/// The settings, for people.
 #[must_use]
 pub fn set_text(keys: &Keys, values: &Values) -> String {
     let set = set(keys, values);

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::{OWN_POD, admin, agent_on, assert_refused, server};
 
 const OWN_NODE: &str = "an agent's event is about its own Node";
-const OWN_NAME: &str = "an agent writes Events in the name of its own Pod only";
-const NO_OTHER: &str = "an agent's event names no other object";
-const BOUNDED: &str = "an agent's event is called like its Node with .agent-00 to .agent-99 behind";
+const OWN_NAME: &str = "an agent's Event must be reported in the name of its own Pod";
+const NO_OTHER: &str = "an agent's Event must not name another object";
+const BOUNDED: &str = "an agent's Event must be named after its Node with the suffix .agent-00 to .agent-99";
 
 /// As the agent of this pod on this node writes it.
 pub(super) fn event(node: &str, pod: &str) -> Value {
@@ -129,7 +129,7 @@ async fn events_of_an_agent_are_bounded_in_number_and_size() {
         };
         let mut large = event("small-1", &pod);
         large["metadata"]["managedFields"] = (0..managers).map(manager).collect();
-        assert_refused(create(&agent, &large).await, "an agent's event claims no managed fields");
+        assert_refused(create(&agent, &large).await, "an agent's Event must not set managed fields");
     }
     let most = json!("x".repeat(1024));
     let mut large = event("small-1", &pod);
