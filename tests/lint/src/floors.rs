@@ -21,6 +21,7 @@ const FLOORS: &[(&str, u8)] = &[
     // Decisions: pure planning, thin appliers.
     ("crates/datapath", 2),
     ("crates/ipam", 2),
+    ("crates/health", 2),
     // Programs.
     ("plugins/vcn-native", 3),
     ("plugins/vnic-attach", 3),
