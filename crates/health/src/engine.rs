@@ -58,6 +58,15 @@ struct Overrides {
     due: Instant,
 }
 
+/// A run that begins.
+struct Run {
+    task: usize,
+    kind: Kind,
+    collector: Box<dyn Collector>,
+    host: Host,
+    done: Sender<Done>,
+}
+
 /// A run that ended.
 struct Done {
     task: usize,
@@ -115,8 +124,9 @@ impl Engine {
 
     /// Waits until something ends or is due.
     pub fn wait(&mut self, now: Instant) {
-        let next =
-            self.tasks.iter().filter(|task| !task.overdue).map(|task| task.due).chain([self.overrides.due]).min();
+        let has_room = self.running().count() < MOST;
+        let waits = |task: &&Task| if task.collector.is_none() { !task.overdue } else { has_room || self.is_stuck() };
+        let next = self.tasks.iter().filter(waits).map(|task| task.due).chain([self.overrides.due]).min();
         let until = next.map_or(RULES_EVERY, |due| due.saturating_duration_since(now));
         // It cannot be disconnected: the engine holds a sender.
         self.received = self.done.recv_timeout(until).ok();
@@ -128,43 +138,49 @@ impl Engine {
         Report { signals: self.judge.states() }
     }
 
+    fn running(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().filter(|task| task.collector.is_none())
+    }
+
+    /// Whether no run will make room for another one soon.
+    fn is_stuck(&self) -> bool {
+        self.running().filter(|task| task.overdue).count() >= MOST
+    }
+
+    /// Starts a collector that is due, or gives up waiting for one. Whether that is a result.
     fn attend(&mut self, number: usize, now: Now) -> bool {
-        let running = self.tasks.iter().filter(|task| task.collector.is_none());
-        let hanging: Vec<&str> = running.map(|task| task.kind.name).collect();
-        let is_full = hanging.len() >= MOST;
-        let Some(task) = self.tasks.get_mut(number).filter(|task| task.due <= now.instant) else {
+        let names: Vec<&str> = self.running().map(|task| task.kind.name).collect();
+        let hanging = self.is_stuck().then(|| names.join(", "));
+        let is_full = names.len() >= MOST;
+        let host = Host { now: now.instant, ..self.host.clone() };
+        let Some(task) = self.tasks.get_mut(number).filter(|task| task.due <= now.instant && !task.overdue) else {
             return false;
         };
-        let gap = match task.collector.take() {
-            None if task.overdue => return false,
-            None => {
+        let (kind, next) = (task.kind, now.instant + task.kind.every);
+        let gap = match (task.collector.take(), hanging) {
+            (None, _) => {
                 task.overdue = true;
-                Gap::unknown(format!("the collector {} has not returned for {} s", task.kind.name, DEADLINE.as_secs()))
+                Gap::unknown(format!("the collector {} has not returned for {} s", kind.name, DEADLINE.as_secs()))
             }
-            Some(collector) if is_full => {
+            (Some(collector), Some(hanging)) => {
+                (task.collector, task.due) = (Some(collector), next);
+                Gap::unknown(format!("not measured: other collectors hang ({hanging})"))
+            }
+            (Some(collector), None) if is_full => {
                 task.collector = Some(collector);
-                task.due = now.instant + task.kind.every;
-                Gap::unknown(format!("not measured: other collectors hang ({})", hanging.join(", ")))
+                return false;
             }
-            Some(collector) => match start(
-                number,
-                task.kind,
-                collector,
-                Host { now: now.instant, ..self.host.clone() },
-                self.done_in.clone(),
-            ) {
-                Ok(()) => {
-                    task.due = now.instant + DEADLINE;
-                    return false;
+            (Some(collector), None) => {
+                task.due = now.instant + DEADLINE;
+                match start(Run { task: number, kind, collector, host, done: self.done_in.clone() }) {
+                    Ok(()) => return false,
+                    Err(error) => {
+                        (task.collector, task.due) = (Some((kind.make)()), next);
+                        Gap::unknown(format!("start a thread: {error}"))
+                    }
                 }
-                Err(error) => {
-                    task.collector = Some((task.kind.make)());
-                    task.due = now.instant + task.kind.every;
-                    Gap::unknown(format!("start a thread: {error}"))
-                }
-            },
+            }
         };
-        let kind = task.kind;
         self.record(&kind, kind.gap(&gap), now);
         true
     }
@@ -217,17 +233,13 @@ impl Engine {
     }
 }
 
-fn start(
-    task: usize,
-    kind: Kind,
-    mut collector: Box<dyn Collector>,
-    host: Host,
-    done: Sender<Done>,
-) -> std::io::Result<()> {
-    let run = move || {
+fn start(run: Run) -> std::io::Result<()> {
+    let name = format!("health {}", run.kind.name);
+    let work = move || {
+        let Run { task, kind, mut collector, host, done } = run;
         let readings = kind.run(collector.as_mut(), &host);
         // The engine may be gone.
         let _ = done.send(Done { task, collector, readings });
     };
-    thread::Builder::new().name(format!("health {}", kind.name)).stack_size(STACK).spawn(run).map(drop)
+    thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
 }
