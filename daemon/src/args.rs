@@ -19,9 +19,9 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The configuration file: lines of KEY=value with the variables below as keys. A file named here must exist
-    #[arg(long = "config", global = true, env = CONFIG_FILE, default_value = DEFAULT_CONFIG)]
+    #[arg(long, global = true, env = CONFIG_FILE, default_value = DEFAULT_CONFIG)]
     #[arg(value_name = "FILE")]
-    pub config: PathBuf,
+    pub config_file: PathBuf,
     /// All settings.
     #[command(flatten)]
     pub options: Options,
@@ -124,7 +124,7 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// The instance metadata service, with its version; without IPv4: http://[fd00:c1::a9fe:a9fe]/opc/v2
     #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = imds::DEFAULT_BASE_URL, value_name = "URL")]
-    pub imds_base_url: String,
+    pub oci_metadata_base_url: String,
     /// A file with this node's NativePodNetwork as JSON, instead of the API server's; a missing file means that there is none
     /// yet [default: the API server if a service account's token is mounted, else nativepodnetwork.json in the data
     /// directory]
@@ -203,7 +203,7 @@ pub struct Options {
     pub reload_jitter_seconds: u16,
     /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
     #[arg(long, global = true, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
-    pub node_label: Option<String>,
+    pub signal_node_label: Option<String>,
     /// The DaemonSet kube-system/vcn-native-ip-cni; unknown: the API server is queried
     #[arg(
         long,
@@ -213,7 +213,7 @@ pub struct Options {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub oke_daemonset: Seen,
+    pub signal_oke_daemonset: Seen,
     /// The DaemonSet kube-system/kube-flannel-ds
     #[arg(
         long,
@@ -223,7 +223,7 @@ pub struct Options {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub flannel_daemonset: Seen,
+    pub signal_flannel_daemonset: Seen,
     /// Options of the installer.
     #[command(flatten)]
     pub installer: installer::Options,

@@ -171,7 +171,7 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = cni_records::listen(&settings.state_dir)?;
-    let metadata = Imds::new(&settings.imds_base_url, Policy::default()).context("setting up the metadata client")?;
+    let metadata = Imds::new(&settings.metadata_url, Policy::default()).context("setting up the metadata client")?;
     let (npns, watcher) = NpnSource::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let duties = Arc::new(FollowUps::default());

@@ -26,7 +26,7 @@ pub struct Settings {
     /// State that outlives a boot.
     pub data_dir: PathBuf,
     /// The metadata service.
-    pub imds_base_url: String,
+    pub metadata_url: String,
     /// The file that the NativePodNetwork is read from, where one was named.
     pub npn_file: Option<PathBuf>,
     /// The agent's own pod, where that is known.
@@ -138,8 +138,8 @@ impl Settings {
                 return Err(SettingsError::Relative { option, path: path.clone() });
             }
         }
-        let url = &options.imds_base_url;
-        let is_none = |source| SettingsError::Metadata { option: "--imds-base-url", source: Box::new(source) };
+        let url = &options.oci_metadata_base_url;
+        let is_none = |source| SettingsError::Metadata { option: "--oci-metadata-base-url", source: Box::new(source) };
         imds::Imds::check(url).map_err(is_none)?;
         let installer = installer::Settings::new(options.installer)?.keeping(&options.state_dir, &options.data_dir)?;
         Ok(Self {
@@ -150,7 +150,7 @@ impl Settings {
             uninstall_when_deleted: options.uninstall_when_deleted == Permission::Allow,
             state_dir: options.state_dir,
             data_dir: options.data_dir,
-            imds_base_url: options.imds_base_url,
+            metadata_url: options.oci_metadata_base_url,
             sysctl_root: options.sysctl_root,
             listen: options.listen,
             pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
@@ -167,9 +167,9 @@ impl Settings {
             log_level: options.log_level.into(),
             reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
             signals: Signals {
-                node_label: options.node_label,
-                oke_daemonset: options.oke_daemonset,
-                flannel_daemonset: options.flannel_daemonset,
+                node_label: options.signal_node_label,
+                oke_daemonset: options.signal_oke_daemonset,
+                flannel_daemonset: options.signal_flannel_daemonset,
                 ..Signals::default()
             },
             installer,
@@ -248,8 +248,8 @@ mod tests {
             (["--bm-port-0", "a name"], "--bm-port-0"),
             (["--resync-seconds", "0"], "--resync-seconds"),
             (["--resync-seconds", "NaN"], "--resync-seconds"),
-            (["--imds-base-url", "nonsense"], "--imds-base-url"),
-            (["--imds-base-url", "https://169.254.169.254/opc/v2"], "--imds-base-url"),
+            (["--oci-metadata-base-url", "nonsense"], "--oci-metadata-base-url"),
+            (["--oci-metadata-base-url", "https://169.254.169.254/opc/v2"], "--oci-metadata-base-url"),
         ] {
             let message = read(&arguments).unwrap_err().to_string();
             assert!(message.contains(option), "{message}");

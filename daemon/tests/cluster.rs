@@ -345,7 +345,7 @@ fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
     agent.stop();
     assert_eq!(installed(), [0, 0]);
 
-    let mut agent = cluster.node.agent(&["--oke-daemonset", "absent"]);
+    let mut agent = cluster.node.agent(&["--signal-oke-daemonset", "absent"]);
     cluster.node.wait_ready(&mut agent);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "who knows better says so");
     agent.stop();

@@ -18,7 +18,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A binary to install is missing in the source directory.
-    #[error("reading {}: set --source-dir to the directory that holds the plugin binaries", path.display())]
+    #[error("reading {}: set --cni-source-dir to the directory that holds the plugin binaries", path.display())]
     Source {
         path: PathBuf,
         #[source]

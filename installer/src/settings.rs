@@ -60,17 +60,17 @@ pub enum SettingsError {
     #[error("{option} is {path}, which is not an absolute path", path = .path.display())]
     Relative { option: &'static str, path: PathBuf },
     /// Binaries would be installed over themselves.
-    #[error("--source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
+    #[error("--cni-source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
     SameDirectory(PathBuf),
     /// The list of plugins is invalid.
-    #[error("--chain is {text:?}")]
+    #[error("--cni-chain is {text:?}")]
     Chain {
         text: String,
         #[source]
         source: PluginListError,
     },
     /// It is not the name of a list of plugins in the directory.
-    #[error("--chain-into is {0:?}: name a file of --cni-conf-dir that ends in .conflist and is not ours")]
+    #[error("--cni-chain-into is {0:?}: name a file of --cni-conf-dir that ends in .conflist and is not ours")]
     ChainInto(String),
     /// IPv6 does not work with this MTU.
     #[error("--pod-mtu is {0}: IPv6 needs at least {MIN_MTU}")]
@@ -83,24 +83,24 @@ impl Settings {
     /// # Errors
     /// When a directory is not an absolute path, source and target are the same, or a value makes no sense.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
-        let Directories { cni_bin_dir, cni_conf_dir, source_dir } = options.directories;
+        let Directories { cni_bin_dir, cni_conf_dir, cni_source_dir: source_dir } = options.directories;
         let ForeignPodSources { cni_cache_dir, oke_state_dir } = options.foreign_pods;
         for (option, path) in [
             ("--cni-bin-dir", &cni_bin_dir),
             ("--cni-conf-dir", &cni_conf_dir),
             ("--cni-cache-dir", &cni_cache_dir),
             ("--oke-state-dir", &oke_state_dir),
-            ("--source-dir", &source_dir),
+            ("--cni-source-dir", &source_dir),
         ] {
             absolute(option, path)?;
         }
         if same(&source_dir, &cni_bin_dir) {
             return Err(SettingsError::SameDirectory(source_dir));
         }
-        let chain = PluginEntry::list(&options.chain);
-        let chain = chain.map_err(|source| SettingsError::Chain { text: options.chain.clone(), source })?;
+        let chain = PluginEntry::list(&options.cni_chain);
+        let chain = chain.map_err(|source| SettingsError::Chain { text: options.cni_chain.clone(), source })?;
         // A manifest that leaves a value empty means "not set".
-        let chain_into = options.chain_into.filter(|name| !name.is_empty());
+        let chain_into = options.cni_chain_into.filter(|name| !name.is_empty());
         if let Some(name) = chain_into.as_ref().filter(|name| !is_foreign_list(name)) {
             return Err(SettingsError::ChainInto(name.clone()));
         }
@@ -109,7 +109,7 @@ impl Settings {
         }
         Ok(Self {
             pod_network: options.pod_network,
-            takeover: options.takeover,
+            takeover: options.cni_takeover,
             chain,
             pod_mtu: options.pod_mtu.map(Mtu),
             chain_into,

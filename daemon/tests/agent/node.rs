@@ -109,7 +109,7 @@ impl Node {
     /// The options of every agent here, less those that `more` says otherwise.
     pub(crate) fn options(&self, more: &[&str]) -> Vec<String> {
         [
-            ("--imds-base-url", self.metadata.base_url()),
+            ("--oci-metadata-base-url", self.metadata.base_url()),
             ("--listen", PORT.into()),
             ("--resync-seconds", "1".into()),
             ("--detach-grace-seconds", "1".into()),

@@ -61,7 +61,7 @@ fn unused_configuration_of_an_oke_vnic_is_removed_and_its_link_stays() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    let mut agent = node.agent(&["--node-label", "false"]);
+    let mut agent = node.agent(&["--signal-node-label", "false"]);
     node.wait_ready(&mut agent);
     wait_for("what is made", || node.rules(Family::Ipv4) == ["1537 10.0.33.7/32 all 1000"], || agent.log());
     agent.stop();
@@ -69,7 +69,7 @@ fn unused_configuration_of_an_oke_vnic_is_removed_and_its_link_stays() {
 
     // Nobody has said yet whose it is: it stays as it is found.
     node.publish("BACKOFF", &[]);
-    let mut agent = node.agent(&["--node-label", "true"]);
+    let mut agent = node.agent(&["--signal-node-label", "true"]);
     node.wait_ready(&mut agent);
     node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), ["1537 10.0.33.7/32 all 1000"]);

@@ -87,7 +87,7 @@ fn agent_is_ready_and_changes_no_cni_file_on_flannel() {
     let node = node_with_storage();
     let flannel = node.path("net.d/10-flannel.conflist");
     std::fs::write(&flannel, FLANNEL).unwrap();
-    let mut agent = node.agent(&["--node-label", "false"]);
+    let mut agent = node.agent(&["--signal-node-label", "false"]);
     node.wait_ready(&mut agent);
     left_alone(&node);
     assert!(node.pools().is_null());
@@ -147,7 +147,7 @@ fn our_pod_network_is_maintained_in_doubt() {
     node.wait_ready(&mut agent);
     agent.stop();
     let rules = node.rules(Family::Ipv4);
-    let mut agent = node.agent(&["--node-label", "yes"]);
+    let mut agent = node.agent(&["--signal-node-label", "yes"]);
     node.wait_ready(&mut agent);
     node.delete_rule(Family::Ipv4, 1537);
     wait_for("the rule", || node.rules(Family::Ipv4) == rules, || agent.log());
@@ -174,7 +174,7 @@ fn doubt_is_not_reported_as_handover() {
     node.wait_ready(&mut agent);
     agent.stop();
     fs::remove_file(node.path("lib/installer.json")).unwrap();
-    let mut agent = node.agent(&["--node-label", "yes"]);
+    let mut agent = node.agent(&["--signal-node-label", "yes"]);
     node.wait_ready(&mut agent);
     wait_for("its condition", || node.conditions() == ["LeftInPlace"], || agent.log());
     let said = node.get("/readyz").1;
@@ -192,7 +192,7 @@ fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
     for file in fs::read_dir(node.path("run")).unwrap().map(|entry| entry.unwrap().path()) {
         if file.is_dir() { fs::remove_dir_all(file).unwrap() } else { fs::remove_file(file).unwrap() }
     }
-    let mut agent = node.agent(&["--node-label", "false"]);
+    let mut agent = node.agent(&["--signal-node-label", "false"]);
     wait_for("its condition", || is_left(&node), || format!("{:?}\n{}", node.conditions(), agent.log()));
     let (code, said) = node.get("/readyz");
     assert!(code == 503 && said.contains("there is no configuration of another pod network"), "{said}");

@@ -8,7 +8,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use crate::{PodNetwork, Signals};
 
 const EXAMPLES: &str = "Examples:
-  oke-cni-installer --dry-run --node-label true --usable    what would be done on a node of a VCN-native cluster
+  oke-cni-installer --dry-run --signal-node-label true --cni-usable    what would be done on a node of a VCN-native cluster
   oke-cni-installer uninstall --dry-run                     what would be taken off this node, or why not now";
 
 /// State across reboots.
@@ -35,9 +35,9 @@ pub struct Args {
     pub keeping: Keeping,
     /// A pod could get an address now: write the configuration, too
     #[arg(long, env = "CNI_USABLE", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
-    pub usable: bool,
+    pub cni_usable: bool,
     /// Print what would be done and do nothing
-    #[arg(long, env = "CNI_DRY_RUN", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub dry_run: bool,
     // Last, because its heading stays until another one comes.
     /// Signals about the cluster's pod network.
@@ -103,18 +103,18 @@ pub struct Options {
     /// Install although OKE's own vcn-native-ip-cni is present. It assigns the same addresses, so a takeover waits until no pod
     /// of it runs on the node
     #[arg(long, env = "CNI_TAKEOVER", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
-    pub takeover: bool,
+    pub cni_takeover: bool,
     /// The plugins chained after ours, in order, each if its binary exists: portmap, bandwidth, tuning, vnic-attach; or a JSON
     /// array of names and whole entries, ["portmap", {"type": "tuning", "sysctl": {…}}]
     #[arg(long, env = "CNI_CHAIN", default_value = "portmap", value_name = "LIST")]
-    pub chain: String,
+    pub cni_chain: String,
     /// The largest MTU of a pod's link; by default the VNIC's
     #[arg(long, env = "POD_MTU", value_name = "BYTES")]
     pub pod_mtu: Option<u32>,
     /// With another pod network: chain vnic-attach into this configuration (10-flannel.conflist). Without the option it is
     /// removed again
     #[arg(long, env = "CNI_CHAIN_INTO", value_name = "FILE")]
-    pub chain_into: Option<String>,
+    pub cni_chain_into: Option<String>,
     /// Where things are.
     #[command(flatten)]
     pub directories: Directories,
@@ -134,7 +134,7 @@ pub struct Directories {
     pub cni_conf_dir: PathBuf,
     /// The directory with the plugin binaries to install
     #[arg(long, env = "CNI_SOURCE_DIR", default_value = "/usr/libexec/vcn-native", value_name = "DIR")]
-    pub source_dir: PathBuf,
+    pub cni_source_dir: PathBuf,
 }
 
 /// Where pods of OKE's own CNI show, as seen from here.
@@ -154,10 +154,10 @@ impl Options {
     pub fn at(directories: Directories) -> Self {
         Self {
             pod_network: PodNetwork::Auto,
-            takeover: false,
-            chain: String::new(),
+            cni_takeover: false,
+            cni_chain: String::new(),
             pod_mtu: None,
-            chain_into: None,
+            cni_chain_into: None,
             directories,
             foreign_pods: ForeignPodSources {
                 cni_cache_dir: CNI_CACHE_DIR.into(),

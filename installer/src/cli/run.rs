@@ -49,7 +49,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run_install(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { options, signals, keeping, usable, dry_run: dry, .. } = args;
+    let Args { options, signals, keeping, cni_usable: usable, dry_run: dry, .. } = args;
     let settings = settings(options, &keeping)?;
     let act = if dry { dry_run } else { reconcile };
     print(&act(&settings, &signals, usable, &mut VersionCache::default()))

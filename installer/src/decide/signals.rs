@@ -23,22 +23,46 @@ pub(crate) const OKE_CONFLIST: &str = "10-oci.conflist";
 #[command(next_help_heading = "Signals, the strongest first")]
 pub struct Signals {
     /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
-    #[arg(long, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
+    #[arg(long = "signal-node-label", env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
     pub node_label: Option<String>,
     /// The value of oke-native-pod-networking in the instance's metadata
-    #[arg(long, env = "SIGNAL_INSTANCE_METADATA", value_name = "true|false")]
+    #[arg(long = "signal-instance-metadata", env = "SIGNAL_INSTANCE_METADATA", value_name = "true|false")]
     pub instance_metadata: Option<String>,
     /// The NativePodNetwork named after this instance
-    #[arg(long, env = "SIGNAL_NATIVE_POD_NETWORK", value_enum, default_value = "unknown", value_name = "SEEN")]
+    #[arg(
+        long = "signal-native-pod-network",
+        env = "SIGNAL_NATIVE_POD_NETWORK",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
     pub native_pod_network: Seen,
     /// The DaemonSet kube-system/vcn-native-ip-cni
-    #[arg(long, env = "SIGNAL_OKE_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
+    #[arg(
+        long = "signal-oke-daemonset",
+        env = "SIGNAL_OKE_DAEMONSET",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
     pub oke_daemonset: Seen,
     /// The DaemonSet kube-system/kube-flannel-ds
-    #[arg(long, env = "SIGNAL_FLANNEL_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
+    #[arg(
+        long = "signal-flannel-daemonset",
+        env = "SIGNAL_FLANNEL_DAEMONSET",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
     pub flannel_daemonset: Seen,
     /// VNICs of the NativePodNetwork with applicationResources: they prevent a takeover
-    #[arg(long, env = "SIGNAL_APPLICATION_RESOURCES", value_enum, default_value = "unknown", value_name = "SEEN")]
+    #[arg(
+        long = "signal-application-resources",
+        env = "SIGNAL_APPLICATION_RESOURCES",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
     pub application_resources: Seen,
 }
 

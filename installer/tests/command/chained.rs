@@ -10,7 +10,7 @@ const FLANNEL: &str = "{\n  \"name\": \"cbr0\",\n  \"cniVersion\": \"0.3.1\",\n 
                        \"isDefaultGateway\": true,\n        \"mtu\": 12345678901234567890\n      }\n    },\n    {\n      \
                        \"type\": \"portmap\",\n      \"capabilities\": {\n        \"portMappings\": true\n      }\n    }\n  \
                        ]\n}\n";
-const CHAIN: [&str; 2] = ["--node-label=false", "--chain-into=10-flannel.conflist"];
+const CHAIN: [&str; 2] = ["--signal-node-label=false", "--cni-chain-into=10-flannel.conflist"];
 
 fn node(text: &str) -> Node {
     let node = Node::new();
@@ -43,11 +43,11 @@ fn plugin_is_chained_last_and_taken_out_to_the_byte() {
         let (_, again) = node.run(&CHAIN);
         assert!(!again.contains("did: "), "{again}");
 
-        let (code, printed) = node.run(&["--node-label=false"]);
+        let (code, printed) = node.run(&["--signal-node-label=false"]);
         assert_eq!(code, 0, "{printed}");
         assert!(printed.contains("did: take vnic-attach out of "), "{printed}");
         assert_eq!(conflist(&node), text);
-        let (_, again) = node.run(&["--node-label=false"]);
+        let (_, again) = node.run(&["--signal-node-label=false"]);
         assert!(!again.contains("did: "), "{again}");
     }
 }
@@ -58,7 +58,7 @@ fn changes_of_other_programs_stay_when_it_is_taken_out() {
     node.run(&CHAIN);
     let more = conflist(&node).replace("\"hairpinMode\": true", "\"hairpinMode\": false");
     fs::write(node.path("net.d/10-flannel.conflist"), more.replace("\"name\"", "\"x\": 1, \"name\"")).unwrap();
-    node.run(&["--node-label=false"]);
+    node.run(&["--signal-node-label=false"]);
     let expected = FLANNEL.replace("\"hairpinMode\": true", "\"hairpinMode\": false");
     let expected = expected.replace("\"name\"", "\"x\": 1, \"name\"");
     let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
@@ -111,7 +111,8 @@ fn nothing_is_chained_without_binary_file_or_version() {
 fn plugin_leaves_the_chain_when_the_pod_network_becomes_ours() {
     let node = node(FLANNEL);
     node.run(&CHAIN);
-    let (code, printed) = node.run(&["--node-label=true", "--usable", "--chain-into=10-flannel.conflist"]);
+    let (code, printed) =
+        node.run(&["--signal-node-label=true", "--cni-usable", "--cni-chain-into=10-flannel.conflist"]);
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("[not-chained]") && printed.contains("did: take vnic-attach out of "), "{printed}");
     assert_eq!(conflist(&node), FLANNEL);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::node::{Node, PORTMAP, mode};
 use crate::uninstall::kernel::Host;
 
-const ARGUMENTS: [&str; 4] = ["--node-label", "true", "--usable", "--chain=portmap"];
+const ARGUMENTS: [&str; 4] = ["--signal-node-label", "true", "--cni-usable", "--cni-chain=portmap"];
 
 /// One system call of the program's main thread: the `nth` of that name.
 #[derive(Clone, Debug)]
@@ -38,7 +38,8 @@ fn before() -> Node {
         node.executable(&format!("bin/{name}"), PORTMAP);
     }
     node.executable("source/vcn-native", &plugin('o'));
-    let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain=bandwidth", "--pod-mtu", "1500"]);
+    let (code, text) =
+        node.run(&["--signal-node-label", "true", "--cni-usable", "--cni-chain=bandwidth", "--pod-mtu", "1500"]);
     assert_eq!(code, 0, "{text}");
     assert_eq!(configuration(&node), document(&json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()])));
     node.executable("source/vcn-native", &plugin('n'));
@@ -275,7 +276,7 @@ fn uninstall_after_a_failed_replacement_keeps_the_foreign_file() {
 /// A node that got another network, with a link to our configuration.
 fn linked() -> Node {
     let node = Node::new();
-    let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain="]);
+    let (code, text) = node.run(&["--signal-node-label", "true", "--cni-usable", "--cni-chain="]);
     assert_eq!(code, 0, "{text}");
     fs::rename(node.conflist(), node.path("net.d/real")).unwrap();
     symlink("real", node.conflist()).unwrap();

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use crate::node::{INSTALL, Node, PLUGIN};
 use crate::uninstall::kernel::Host;
 
-const ANOTHER: [&str; 2] = ["--node-label", "false"];
+const ANOTHER: [&str; 2] = ["--signal-node-label", "false"];
 const NONE: [&str; 2] = ["--pod-network", "none"];
 const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
 const THEIRS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
@@ -15,7 +15,7 @@ const THEIRS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
 /// A node that was ours, without pods.
 fn ours() -> Node {
     let node = Node::new();
-    let (code, text) = node.run(&[&INSTALL[..], &["--chain="]].concat());
+    let (code, text) = node.run(&[&INSTALL[..], &["--cni-chain="]].concat());
     assert_eq!(code, 0, "{text}");
     node
 }
@@ -50,7 +50,7 @@ fn left(reason: &str) -> (Option<String>, bool) {
 }
 
 fn refused_next_to_okes_daemonset(node: &Node) {
-    let (_, text) = node.run(&[&INSTALL[..], &["--oke-daemonset", "present"]].concat());
+    let (_, text) = node.run(&[&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat());
     assert!(text.contains("leave alone (oke-daemonset)"), "it is not recorded as ours: {text}");
 }
 
@@ -68,7 +68,7 @@ fn it_goes_when_another_configuration_is_there() {
     assert_eq!(reported(&node, &ANOTHER), (None, false));
     refused_next_to_okes_daemonset(&node);
     fs::remove_file(node.path("net.d/10-flannel.conflist")).unwrap();
-    assert!(reported(&node, &[&INSTALL[..], &["--chain="]].concat()).1, "and it comes again");
+    assert!(reported(&node, &[&INSTALL[..], &["--cni-chain="]].concat()).1, "and it comes again");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn record_of_a_removed_configuration_goes_once_another_network_is_meant() {
         assert_eq!(reported(&node, &ANOTHER), (Some(forgotten), theirs));
         assert_eq!(reported(&node, &ANOTHER), (None, theirs));
         refused_next_to_okes_daemonset(&node);
-        let (code, text) = node.run(&[&INSTALL[..], &["--chain="]].concat());
+        let (code, text) = node.run(&[&INSTALL[..], &["--cni-chain="]].concat());
         assert!(code == 0 && !text.contains("it was removed"), "{text}");
     }
 }
@@ -123,14 +123,14 @@ fn failure_to_remove_it_is_reported_as_left_behind() {
 fn silence_and_doubt_remove_nothing() {
     let node = ours_and_flannel();
     let unsure = left("no signal says for sure that the pod network is another");
-    let doubts = [["--node-label", "perhaps"], ["--native-pod-network", "present"]];
+    let doubts = [["--signal-node-label", "perhaps"], ["--signal-native-pod-network", "present"]];
     assert_eq!(reported(&node, &[]), unsure);
     doubts.iter().for_each(|doubt| assert_eq!(reported(&node, doubt), (None, true), "ours is kept up: {doubt:?}"));
     let record = fs::read(node.path("lib/installer.json")).unwrap();
     fs::remove_file(node.path("lib/installer.json")).unwrap();
     doubts.iter().for_each(|doubt| assert_eq!(reported(&node, doubt), unsure, "{doubt:?}"));
     fs::write(node.path("lib/installer.json"), record).unwrap();
-    assert!(!reported(&node, &["--native-pod-network", "absent"]).1, "that is an answer");
+    assert!(!reported(&node, &["--signal-native-pod-network", "absent"]).1, "that is an answer");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn it_stays_while_a_pod_uses_it() {
 fn file_that_came_with_an_image_goes_and_another_programs_stays() {
     let node = ours_and_flannel();
     fs::remove_dir_all(node.path("lib")).unwrap();
-    let absent = ["--native-pod-network", "absent"];
+    let absent = ["--signal-native-pod-network", "absent"];
     assert!(!reported(&node, &absent).1);
     assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), PLUGIN);
     fs::write(node.conflist(), THEIRS).unwrap();

@@ -49,7 +49,7 @@ fn appended_plugin_stays_when_our_settings_change() {
     assert_eq!(kinds(&node), ["vcn-native", "istio-cni"]);
     node.executable("bin/portmap", PORTMAP);
     node.executable("bin/bandwidth", PORTMAP);
-    node.run(&[&INSTALL[..], &["--chain=portmap,bandwidth", "--pod-mtu=1500"]].concat());
+    node.run(&[&INSTALL[..], &["--cni-chain=portmap,bandwidth", "--pod-mtu=1500"]].concat());
     assert_eq!(kinds(&node), ["vcn-native", "portmap", "bandwidth", "istio-cni"]);
     assert_eq!(read(&node)["plugins"][0]["mtu"], 1500);
     node.run(&INSTALL);
@@ -220,7 +220,7 @@ fn plugins_that_hang_are_left_out() {
         node.executable(&format!("bin/{name}"), "#!/bin/sh\nread line <${0%/*}/pipe\n");
     }
     mkfifo(&node.path("bin/pipe"), Mode::S_IRWXU).unwrap();
-    let (code, text) = node.run(&[&INSTALL[..], &["--chain=portmap,bandwidth"]].concat());
+    let (code, text) = node.run(&[&INSTALL[..], &["--cni-chain=portmap,bandwidth"]].concat());
     assert_eq!(code, 0, "{text}");
     assert_eq!(text.matches("no answer within 2s [plugin-unanswered]").count(), 2, "{text}");
     assert_eq!(kinds(&node), ["vcn-native"]);

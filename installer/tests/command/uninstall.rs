@@ -147,7 +147,7 @@ fn files_from_before_us_come_back_to_the_byte() {
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     node.executable("source/vnic-attach", PLUGIN);
     let before = node.snapshot();
-    let chain = ["--node-label", "false", "--chain-into", "10-flannel.conflist"];
+    let chain = ["--signal-node-label", "false", "--cni-chain-into", "10-flannel.conflist"];
     assert_eq!(node.run(&chain).0, 0);
     assert_eq!(node.run(&INSTALL).0, 0);
     assert_eq!(node.run(&[&chain[2..], &["--pod-network", "none"]].concat()).0, 0);
@@ -167,7 +167,7 @@ fn chained_plugin_is_taken_out_although_the_record_is_lost() {
     let node = Node::new();
     node.executable("source/vnic-attach", PLUGIN);
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
-    node.run(&["--node-label", "false", "--chain-into", "10-flannel.conflist"]);
+    node.run(&["--signal-node-label", "false", "--cni-chain-into", "10-flannel.conflist"]);
     assert_ne!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), FLANNEL);
     fs::write(node.path("lib/installer.json"), "{").unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);

@@ -19,7 +19,7 @@ const LASTS: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn settings(chain: &str) -> Settings {
-    let arguments = ["installer", "--pod-network", "vcn-native", "--chain", chain];
+    let arguments = ["installer", "--pod-network", "vcn-native", "--cni-chain", chain];
     let Args { options, keeping, .. } = Args::try_parse_from(arguments).unwrap();
     Settings::new(options).unwrap().keeping(&keeping.state_dir, &keeping.data_dir).unwrap()
 }

@@ -160,7 +160,7 @@ mod tests {
         for drop_in in all() {
             let name = drop_in.path.replace('/', "_");
             let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/drop-ins").join(&name);
-            if std::env::var_os("BLESS").is_some() {
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
                 fs::write(&golden, &drop_in.text).unwrap();
             }
             assert_eq!(fs::read_to_string(&golden).unwrap_or_default(), drop_in.text, "{name}");

@@ -6,7 +6,7 @@ use super::kernel::Host;
 use crate::node::Node;
 
 const THEIRS: &str = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
-const INSTALL: [&str; 3] = ["--node-label", "true", "--usable"];
+const INSTALL: [&str; 3] = ["--signal-node-label", "true", "--cni-usable"];
 
 #[test]
 fn damaged_or_unreadable_record_costs_nothing_that_was_there_before() {
