@@ -22,7 +22,7 @@ pub struct Allocations {
     pub allocations: Vec<Allocation>,
     /// The others: of them nothing is known but what they hold. Where all records were read ([`crate::Store::update`]), these
     /// are those whose record is missing.
-    pub(crate) others: Vec<Held>,
+    pub(crate) others: Vec<IndexEntry>,
     /// Addresses freed in this boot, oldest first: they cool down, and are reused in this order.
     pub freed: Vec<Freed>,
     /// Set when the record was made anew from the kernel: what is not in it may have been a pod's until then.
@@ -108,7 +108,7 @@ pub struct Freed {
 
 /// What the index knows of an allocation: as much as the choice of an address for somebody else needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct IndexEntry {
     /// The name of its record.
     pub(crate) name: String,
     pub(crate) addresses: Vec<IpAddr>,
@@ -189,7 +189,7 @@ impl Allocations {
 
     /// Frees what an entry without record holds.
     pub(crate) fn release_unrecorded(&mut self, name: &str, now: BootTime) {
-        let entries: Vec<Held> = self.others.extract_if(.., |held| held.name == name).collect();
+        let entries: Vec<IndexEntry> = self.others.extract_if(.., |held| held.name == name).collect();
         entries.iter().for_each(|held| self.cool(&held.addresses, now));
     }
 

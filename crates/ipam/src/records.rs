@@ -120,7 +120,7 @@ impl Records {
     }
 
     /// Makes a record last; whether there was a tentative one.
-    pub(crate) fn settle(&self, name: &str) -> Result<bool, Error> {
+    pub(crate) fn reconcile_with_kernel(&self, name: &str) -> Result<bool, Error> {
         self.rename(name, TENTATIVE, LASTING)
     }
 

@@ -2,12 +2,12 @@
 
 mod attachment;
 mod lock;
-mod mend;
-mod settle;
+mod reconcile;
+mod repair;
 mod write;
 
 pub use attachment::AttachmentLock;
-pub use settle::Routed;
+pub use reconcile::Routed;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use cni::AttachmentKey;
 use serde::de::Error as _;
 
-use crate::allocations::Held;
+use crate::allocations::IndexEntry;
 use crate::file;
 use crate::records::{Records, name_of};
 use crate::{Allocation, Allocations, BootId, Error, Freed};
@@ -186,7 +186,7 @@ impl Store {
     pub fn commit(&self, key: &AttachmentKey) -> Result<(), Error> {
         let _lock = self.lock()?;
         let name = name_of(key);
-        match self.records.settle(&name)? || self.records.lasts(&name) {
+        match self.records.reconcile_with_kernel(&name)? || self.records.lasts(&name) {
             true => Ok(()),
             false => Err(Error::NoAllocation(key.to_string())),
         }
@@ -194,7 +194,7 @@ impl Store {
 
     /// The allocations, with the records of those that are `wanted`. An entry that has none stays: whether a pod lives by
     /// its addresses the kernel knows alone.
-    fn open(&self, wanted: impl Fn(&Held) -> bool) -> Result<Opened, Error> {
+    fn open(&self, wanted: impl Fn(&IndexEntry) -> bool) -> Result<Opened, Error> {
         let (index, mut means) = match self.index()? {
             Some((index, means)) => (Some(index), means),
             None => (None, self.none()),
@@ -211,7 +211,7 @@ impl Store {
     }
 
     /// The record of an entry of the index; under the lock, so that they belong together.
-    fn record(&self, held: &Held) -> Result<Option<Allocation>, Error> {
+    fn record(&self, held: &IndexEntry) -> Result<Option<Allocation>, Error> {
         match self.records.read(&held.name)? {
             Some(record) if record.held() != held.addresses => {
                 let source = serde_json::Error::custom(format!("{INDEX} has other addresses"));

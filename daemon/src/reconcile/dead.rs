@@ -117,7 +117,7 @@ impl DeadPods {
         let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
         let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
         let pools = Pools::read(&self.state_dir, &self.boot).ok();
-        let restored = self.store.settle(&routed, pools.as_ref(), None, |link| places.has_link(link));
+        let restored = self.store.reconcile_with_kernel(&routed, pools.as_ref(), None, |link| places.has_link(link));
         if let Ok(count @ 1..) = restored {
             let text = format!("attachment add: the record of {count} running pod(s) was lost and was restored");
             report.changes.push(Changed::new("attachment", text));

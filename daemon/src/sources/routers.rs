@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use datapath::host::{HostVnic, Placement};
-use netlink::{Reach, Socket};
+use netlink::{Reachability, Socket};
 use vcn::{IfName, Ocid};
 
 /// The kernel asks three times, a second apart, after it has relied for five seconds on an earlier answer.
@@ -127,9 +127,9 @@ fn reach(socket: &mut Socket, link: &IfName, routers: &[IpAddr]) -> Option<bool>
     let mut failed = 0;
     for router in routers {
         match socket.reach(index, *router).ok()? {
-            Some(Reach::Confirmed) => return Some(true),
-            Some(Reach::Failed) => failed += 1,
-            Some(Reach::Open) | None => {}
+            Some(Reachability::Confirmed) => return Some(true),
+            Some(Reachability::Failed) => failed += 1,
+            Some(Reachability::Open) | None => {}
         }
     }
     (failed == routers.len()).then_some(false)

@@ -60,12 +60,12 @@ impl FileWatch {
             is_owed: false,
         };
         files.npn = files.read_npn();
-        files.settle();
+        files.reconcile_with_kernel();
         Ok(files)
     }
 
     /// Takes the files as they are for known, before a reconcile that looks at all of them. Watches those that are new.
-    pub fn settle(&mut self) {
+    pub fn reconcile_with_kernel(&mut self) {
         let npn_dir = self.npn_file.as_deref().and_then(Path::parent);
         let directories = self.directories.iter().map(PathBuf::as_path).chain(npn_dir);
         directories.chain([self.pools.as_path()]).for_each(|path| self.arm(path));

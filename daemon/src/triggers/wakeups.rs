@@ -89,7 +89,7 @@ impl Wakeups {
     /// Takes the files as they are for known, before a reconcile that looks at all of them.
     pub(super) fn settle_files(&mut self) {
         if let Some(files) = self.files.source() {
-            files.settle();
+            files.reconcile_with_kernel();
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
     for allocation in held.allocations.iter().filter(dead) {
         outcome = both(outcome, free(&allocation.key, dead, &node, report));
     }
-    both(outcome, node.end_strays(report))
+    both(outcome, node.remove_orphans(report))
 }
 
 fn both(outcome: Result<(), Error>, next: Result<(), Error>) -> Result<(), Error> {

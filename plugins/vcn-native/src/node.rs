@@ -86,18 +86,18 @@ impl<'a> Node<'a> {
     }
 
     /// Removes rules and proxies of ours that are about nobody's address: they would lead its next owner astray.
-    pub(crate) fn end_strays(&self, report: &mut Report) -> Result<(), Error> {
+    pub(crate) fn remove_orphans(&self, report: &mut Report) -> Result<(), Error> {
         let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
-        let strays = pod::strays(&mut places).map_err(|error| failure::of_datapath(&error))?;
-        if strays.is_empty() {
+        let orphans = pod::orphans(&mut places).map_err(|error| failure::of_datapath(&error))?;
+        if orphans.is_empty() {
             return Ok(());
         }
         // Read after the kernel: what an ADD has made was on record before.
         let held = self.store.held().map_err(|error| failure::of_ipam(&error))?;
         let mut resisted = None::<Error>;
-        for stray in strays.iter().filter(|it| !held.contains(&it.address)) {
-            match stray.end(&mut places, |address| self.store.held().is_ok_and(|held| held.contains(&address))) {
-                Ok(true) => report.note(format!("of no pod: {}", stray.step)),
+        for orphan in orphans.iter().filter(|it| !held.contains(&it.address)) {
+            match orphan.end(&mut places, |address| self.store.held().is_ok_and(|held| held.contains(&address))) {
+                Ok(true) => report.note(format!("of no pod: {}", orphan.step)),
                 Ok(false) => {}
                 Err(failure) => {
                     let first = || Error::new(code::LEFT_OVER, "something is left of a pod that is gone");
@@ -125,7 +125,7 @@ impl<'a> Node<'a> {
         }
         let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
         let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
-        match self.store.settle(&routed, pools, own, |link| places.has_link(link)) {
+        match self.store.reconcile_with_kernel(&routed, pools, own, |link| places.has_link(link)) {
             Ok(0) => {}
             Ok(count) => report.note(format!("the record of {count} running attachment(s) was lost and was made anew")),
             Err(error) => return Err(failure::of_ipam(&error)),

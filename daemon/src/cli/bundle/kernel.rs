@@ -13,7 +13,7 @@ use vcn::{Family, NFT_TABLE};
 use super::archive::Archive;
 
 /// The longest nft ruleset, in bytes. The text is held in memory; the agent's container has 64 MiB.
-const LONGEST: nft::Longest = nft::Longest { table: 1 << 20, all: 3 << 20 };
+const LONGEST: nft::TextLimits = nft::TextLimits { table: 1 << 20, all: 3 << 20 };
 
 /// Settings of each link, by family.
 const OF_LINKS: [(&str, &str); 2] = [

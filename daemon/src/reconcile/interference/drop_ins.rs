@@ -12,7 +12,7 @@ use installer::drop_ins::{
     MARK, NETWORK_MANAGER, NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, UNFINISHED, forget_drop_in, is_ours, note_drop_in,
     noted_drop_ins,
 };
-use ipam::{create, read_state};
+use ipam::{AtomicFile, read_state};
 use vcn::HOST_LINK_PREFIX;
 
 /// A file of ours for a network manager.
@@ -75,7 +75,7 @@ impl DropIn {
         read_state(&root.join(self.path)).is_ok_and(|text| text == self.text.as_bytes())
     }
 
-    /// Replaces the file as a whole. Its readers are not root, so everybody may read it.
+    /// Replaces the file as a whole. Its readers are not root, so every user may read it.
     fn write(&self, root: &Path, data_dir: &Path) -> anyhow::Result<()> {
         let path = root.join(self.path);
         let shown = path.display();
@@ -85,11 +85,9 @@ impl DropIn {
         note_drop_in(data_dir, self.path).context("recording the drop-in, which is therefore not written")?;
         let write = || {
             fs::create_dir_all(path.parent().unwrap_or(root))?;
-            let new = path.with_extension(UNFINISHED);
-            let mut file = create(&new, 0o644)?;
+            let mut file = AtomicFile::create_as(&path, path.with_extension(UNFINISHED), 0o644)?;
             file.write_all(self.text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
+            file.commit()
         };
         write().with_context(|| format!("writing {shown}"))
     }

@@ -1,6 +1,6 @@
-//! What the files cannot tell, the kernel does: which addresses pods live by. An ADD writes its record before it makes a
-//! route, and a DEL removes the route before the record. So a route to a pod without a record means that the record was lost,
-//! and an entry without a record and without a route that a run was killed.
+//! Reconciles the allocations with the kernel's routes to pods. An ADD writes its record before the route, and a DEL removes the
+//! route before the record. So a route without a record means that the record was lost; an index entry with neither means that a
+//! run was killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,40 +9,40 @@ use cni::AttachmentKey;
 use vcn::IfName;
 
 use super::{AttachmentLock, Store};
-use crate::allocations::Held;
+use crate::allocations::IndexEntry;
 use crate::records::name_of;
 use crate::{Allocations, BootTime, Error, Pools, Request};
 
-/// A route to a pod, as the kernel has it.
+/// A route to a pod in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routed {
     /// The address.
     pub address: IpAddr,
-    /// The host end of the pod's link, which it leads to.
+    /// The host end of the pod's link.
     pub link: IfName,
-    /// Whose link that is, as the link says: an attachment's key, as a rule.
+    /// The attachment in the link's alias, if there is one.
     pub identity: Option<String>,
 }
 
-/// A pod's link, the addresses routed to it, and what else is known of it.
+/// A pod's link and the addresses routed to it.
 struct Running<'a> {
     link: &'a IfName,
     key: Option<AttachmentKey>,
     addresses: Vec<IpAddr>,
-    /// It is being taken down at this moment.
+    /// A verb is taking it down now.
     going: bool,
 }
 
 impl Store {
-    /// Puts the allocations right by the routes there are to pods. On success every routed address is held, but for those of
-    /// pods that are `going`, which rest; what was held without a record and without a route rests, too. Answers how many
-    /// attachments have a record anew: those whose addresses the `pools` know. The others' addresses are held without one.
+    /// Afterwards every routed address is held, except those of pods that are `going`: these are in cooldown, and so are addresses
+    /// that were held without a record and a route. Returns how many attachments got a new record: those whose addresses the
+    /// `pools` contain. The other routed addresses are held without a record.
     ///
-    /// `own` is the attachment whose lock the caller has; `lives` asks whether a link is still there.
+    /// The caller holds the lock of `own`. `lives` tells whether a link still exists.
     ///
     /// # Errors
     /// As [`Self::update`]; those of the locks.
-    pub fn settle(
+    pub fn reconcile_with_kernel(
         &self,
         routed: &[Routed],
         pools: Option<&Pools>,
@@ -54,7 +54,7 @@ impl Store {
             .map(|(held, _)| held.allocations.into_iter().map(|it| it.key).collect())
             .unwrap_or_default();
         let mut running = running(routed);
-        // Whoever holds the lock of an attachment is making or removing it; till the end nobody shall begin to.
+        // A verb that holds an attachment's lock is making or removing it. The locks taken here keep verbs from starting.
         let mut locks: Vec<AttachmentLock> = Vec::new();
         for pod in &mut running {
             let Some(key) = pod.key.as_ref().filter(|key| Some(*key) != own && !known.contains(key)) else { continue };
@@ -66,26 +66,26 @@ impl Store {
         let now = BootTime::now()?;
         self.update(|held| {
             for pod in &mut running {
-                // Its record was there a moment ago: a DEL was faster.
+                // Its record existed a moment ago, so a DEL removed it.
                 pod.going |= pod.key.as_ref().is_some_and(|key| known.contains(key) && held.find(key).is_none());
             }
-            Ok(held.settle(&running, pools, now))
+            Ok(held.reconcile_with_kernel(&running, pools, now))
         })
     }
 }
 
 impl Allocations {
-    /// See [`Store::settle`]. Pure; all records have been read.
-    fn settle(&mut self, running: &[Running<'_>], pools: Option<&Pools>, now: BootTime) -> usize {
+    /// See [`Store::reconcile_with_kernel`]. Pure; all records have been read.
+    fn reconcile_with_kernel(&mut self, running: &[Running<'_>], pools: Option<&Pools>, now: BootTime) -> usize {
         let unrecorded = std::mem::take(&mut self.others);
         let listed = |address: &IpAddr| unrecorded.iter().any(|held| held.addresses.contains(address));
         let lost = running.iter().filter(|pod| !pod.going).flat_map(|pod| &pod.addresses);
         let lost = lost.filter(|address| !listed(address) && !self.in_use().any(|held| held == **address));
-        // The index was lost, or is an old one: what is not in it may have been somebody's until now.
+        // The index was lost or is old: another pod may have had an unlisted address until now.
         if lost.count() > 0 {
             self.anew = self.anew.max(Some(now));
         }
-        let mut taken_in = 0;
+        let mut adopted = 0;
         for pod in running.iter().filter(|pod| !pod.going) {
             let request = pod.key.clone().map(|key| {
                 let host_link = pod.link.clone();
@@ -94,10 +94,10 @@ impl Allocations {
             if let (Some(pools), Some(request)) = (pools, request)
                 && self.adopt(pools, request, &pod.addresses, now)
             {
-                taken_in += 1;
+                adopted += 1;
             }
         }
-        for Held { name, addresses } in unrecorded {
+        for IndexEntry { name, addresses } in unrecorded {
             let lives = |address: &IpAddr| running.iter().any(|pod| pod.addresses.contains(address));
             match addresses.iter().any(lives) {
                 true => self.hold(name, &addresses),
@@ -111,10 +111,10 @@ impl Allocations {
                 (false, _) => self.hold(pod.link.to_string(), &pod.addresses),
             }
         }
-        taken_in
+        adopted
     }
 
-    /// Holds addresses that nobody else does, without a record.
+    /// Holds addresses without a record, unless another attachment holds them.
     fn hold(&mut self, name: String, addresses: &[IpAddr]) {
         let free: Vec<IpAddr> =
             addresses.iter().copied().filter(|address| !self.in_use().any(|held| held == *address)).collect();
@@ -124,7 +124,7 @@ impl Allocations {
         self.freed.retain(|freed| !free.contains(&freed.address));
         match self.others.iter_mut().find(|held| held.name == name) {
             Some(held) => held.addresses.extend(free),
-            None => self.others.push(Held { name, addresses: free }),
+            None => self.others.push(IndexEntry { name, addresses: free }),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What was lost, damaged or left is put right, as far as the files themselves can tell; the rest the kernel knows.
+//! Repairs lost, damaged and leftover state from the files themselves. What the files cannot tell, the kernel's routes do:
+//! [`Store::reconcile_with_kernel`].
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,8 +14,8 @@ use crate::records::name_of;
 use crate::{Allocation, Allocations, BootTime, Error};
 
 impl Store {
-    /// Takes in the records that the index lacks. Answers whether it has entries without a record: a run was killed between
-    /// two writes, or a record was lost, and the kernel must say which ([`Self::settle`]).
+    /// Adds the records that the index lacks. Returns whether the index has entries without a record: a run was killed between
+    /// two writes, or a record was lost. The kernel shows which ([`Self::reconcile_with_kernel`]).
     ///
     /// # Errors
     /// As [`Self::update`].
@@ -22,18 +23,17 @@ impl Store {
         self.update(|held| Ok(!held.others.is_empty()))
     }
 
-    /// What records say of this boot, whatever becomes of the index; those that cannot be read are left out. Needs no lock.
+    /// The readable records of this boot, independent of the index. Needs no lock.
     ///
     /// # Errors
-    /// When it cannot be told which there are.
+    /// When the records cannot be listed.
     pub fn recorded(&self) -> Result<Vec<Allocation>, Error> {
         let names = self.records.names()?;
         Ok(names.iter().filter_map(|name| self.records.read(name).ok().flatten()).collect())
     }
 
-    /// Moves what is damaged out of the way, to `….damaged` beside it, and says where it is. What a record held stays held,
-    /// what a lost index held is missing, both until the kernel was asked ([`Self::settle`]); `None` where nothing is damaged
-    /// any more.
+    /// Renames a damaged file to `….damaged` and returns that path; `None` if nothing is damaged any more. Addresses of a damaged
+    /// record stay held and those of a lost index are missing, until [`Self::reconcile_with_kernel`].
     ///
     /// # Errors
     /// When it cannot be moved.
@@ -43,16 +43,19 @@ impl Store {
             Ok(Some((_, means))) => means,
             Ok(None) => {
                 let lost = self.none();
-                // What a damaged record held is then as little known as what a damaged index did.
-                if self.strays(&lost)?.iter().any(|name| matches!(self.stray(name, &lost), Err(Error::Damaged { .. })))
+                // The addresses of a damaged record are then unknown, as those of a damaged index are.
+                if self
+                    .unlisted(&lost)?
+                    .iter()
+                    .any(|name| matches!(self.read_unlisted(name, &lost), Err(Error::Damaged { .. })))
                 {
-                    self.stage_anew()?;
+                    self.stage_empty()?;
                     self.replace_index()?;
                 }
                 lost
             }
             Err(Error::Damaged { .. }) => {
-                self.stage_anew()?;
+                self.stage_empty()?;
                 let aside = set_aside(&self.index);
                 let aside = aside.map_err(|source| Error::Write { path: self.index.clone(), source })?;
                 self.replace_index()?;
@@ -66,18 +69,18 @@ impl Store {
                 aside = Some(self.records.set_aside(&held.name)?);
             }
         }
-        for name in self.strays(&means)? {
-            if matches!(self.stray(&name, &means), Err(Error::Damaged { .. })) {
+        for name in self.unlisted(&means)? {
+            if matches!(self.read_unlisted(&name, &means), Err(Error::Damaged { .. })) {
                 aside = Some(self.records.set_aside(&name)?);
             }
         }
         Ok(aside)
     }
 
-    /// Lets an attachment go whose network is gone while the index cannot be read, or there is no room to write it: its record
-    /// goes, and what it `had` stays taken until [`Self::settle`] or a rebuilt index lets it rest, from then on. Answers whether
-    /// that is sure, and changes nothing where it is not. A sound index must still hold all of it; a damaged one gives nothing
-    /// out, and made anew lets rest whatever it does not know. A lost one says nothing.
+    /// Removes the record of an attachment whose network is gone, when the index cannot be read or written. The addresses it `had`
+    /// stay held until [`Self::reconcile_with_kernel`] or a rebuilt index starts their cooldown. Returns whether that is certain, and
+    /// changes nothing otherwise: a sound index must still hold all of them; a damaged one hands out nothing, and a rebuilt one
+    /// starts the cooldown of every unlisted address. A lost index makes it uncertain.
     ///
     /// # Errors
     /// As [`Self::read`]; those of the record and of the lock.
@@ -99,19 +102,19 @@ impl Store {
         Ok(sure)
     }
 
-    /// Writes an index beside its place that knows of nobody, and that whatever it does not know was somebody's until now.
-    fn stage_anew(&self) -> Result<(), Error> {
+    /// Stages an empty index; every unlisted address starts in cooldown.
+    fn stage_empty(&self) -> Result<(), Error> {
         let means = Allocations { anew: Some(BootTime::now()?), ..self.none() };
         self.stage(&[], &Opened { index: None, records: Vec::new(), means }).map(drop)
     }
 
-    /// Takes in the records that the index lacks: it was lost, or is not what it was, for no verb leaves a record so. Answers
-    /// those that mean nothing.
+    /// Adds the records that the index lacks because it was lost or replaced: no verb leaves such a record. Returns the names of
+    /// those without a meaning.
     pub(super) fn restore(&self, opened: &mut Opened) -> Result<BTreeSet<String>, Error> {
         let mut void = BTreeSet::new();
         let lost = opened.index.is_none();
-        for name in self.strays(&opened.means)? {
-            match self.stray(&name, &opened.means)? {
+        for name in self.unlisted(&opened.means)? {
+            match self.read_unlisted(&name, &opened.means)? {
                 Some(record) => {
                     opened
                         .means
@@ -132,16 +135,16 @@ impl Store {
     }
 
     /// The names of the records that the index lacks.
-    fn strays(&self, means: &Allocations) -> Result<BTreeSet<String>, Error> {
-        let mut strays = self.records.names()?;
+    fn unlisted(&self, means: &Allocations) -> Result<BTreeSet<String>, Error> {
+        let mut unlisted = self.records.names()?;
         let others = means.others.iter().map(|held| held.name.clone());
         for known in means.allocations.iter().map(|known| name_of(&known.key)).chain(others) {
-            strays.remove(&known);
+            unlisted.remove(&known);
         }
-        Ok(strays)
+        Ok(unlisted)
     }
 
-    fn stray(&self, name: &str, means: &Allocations) -> Result<Option<Allocation>, Error> {
+    fn read_unlisted(&self, name: &str, means: &Allocations) -> Result<Option<Allocation>, Error> {
         match self.records.read(name)? {
             Some(record) if means.in_use().any(|address| record.held().contains(&address)) => {
                 let source = serde_json::Error::custom("another attachment has its addresses");

@@ -1,12 +1,12 @@
-//! Which chains of anybody's stop packets on their way through this host: firewalls that were made for machines without
-//! pods reject all that is forwarded. Told from the rules, without sending a packet.
+//! Finds the chains of all programs that stop forwarded packets: firewalls made for machines without pods reject everything
+//! that is forwarded. It reads the rules and sends no packet.
 //!
 //! ```text
 //!   base chains at the forward hook ─▶ their rules, in order, jumps followed ─▶ accepted │ stopped by …
 //! ```
 //!
-//! A rule that decides by more than the links a packet comes from and goes to is taken to let other packets pass: what is
-//! reported is stopped unless such a rule accepts it.
+//! Only rules that match on links alone are evaluated. A chain is reported if it stops the packet unless another rule, which
+//! matches on more, accepts it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -44,24 +44,24 @@ const NFT_META_IIFNAME: u32 = 6;
 const NFT_META_OIFNAME: u32 = 7;
 const HEADER_LEN: usize = 4;
 
-/// Rules that are kept of a table, each some 200 bytes: far more than there are about links anywhere.
+/// The most rules kept of a table, some 200 bytes each: far more than any table has about links.
 const MOST_RULES: usize = 20_000;
 
 /// Jumps within jumps; the kernel allows 16.
 const DEEPEST: u32 = 16;
 
-/// A packet's way through this host, by its links.
+/// The links by which a packet is forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct ForwardPath {
     /// The link it comes from.
     pub from: LinkMatch,
     /// The link it goes to.
     pub to: LinkMatch,
 }
 
-/// What stops packets.
+/// A base chain that stops packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Barrier {
+pub struct BlockingChain {
     /// `ip`, `ip6` or `inet`.
     pub family: &'static str,
     /// The table.
@@ -72,15 +72,15 @@ pub struct Barrier {
     pub how: &'static str,
 }
 
-impl fmt::Display for Barrier {
+impl fmt::Display for BlockingChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.family, self.table, self.chain)
     }
 }
 
-/// A rule's end.
+/// The verdict of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum End {
+enum Outcome {
     Accept,
     Stop(&'static str),
     Jump(String),
@@ -90,32 +90,32 @@ enum End {
     None,
 }
 
-/// A rule that asks for nothing but links, and decides something: what others do with a packet cannot be told by its links.
+/// A rule that matches on links alone and has a verdict.
 #[derive(Debug)]
 struct Rule {
-    asks: Vec<Asks>,
-    end: End,
+    conditions: Vec<LinkCondition>,
+    end: Outcome,
 }
 
-/// Which link a rule asks for.
+/// A rule's condition on a link.
 #[derive(Debug)]
-struct Asks {
-    /// Where a packet comes from; else where it goes to.
+struct LinkCondition {
+    /// The packet's incoming link; otherwise its outgoing one.
     from: bool,
-    /// Whether it is to be that link; else any but that.
+    /// Matches that link; otherwise any other.
     equal: bool,
     name: String,
-    /// Whether that is the whole name; else all that begin so.
+    /// `name` is the whole name; otherwise a prefix.
     whole: bool,
 }
 
-/// Whether a link is the one that is asked for.
+/// Whether a condition matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meets {
+enum MatchResult {
     Yes,
     No,
-    /// Some of those with its prefix are.
-    Perhaps,
+    /// For some of the links with the prefix.
+    Some,
 }
 
 /// The rules of a table by their chains.
@@ -129,16 +129,16 @@ struct Chain {
 }
 
 impl Socket {
-    /// The base chains that stop packets on any of some ways. Every rule is read once, whatever their number.
+    /// The base chains that stop packets on any of these paths. Each rule is read once.
     ///
     /// # Errors
     /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables; when there are more
-    /// rules about links than are looked at.
-    pub fn barriers(&mut self, ways: &[Way]) -> Result<Vec<Barrier>> {
-        self.all_barriers(ways).map_err(|cause| cause.during("read", "nft chains at the forward hook"))
+    /// rules about links than the limit.
+    pub fn blocking_chains(&mut self, paths: &[ForwardPath]) -> Result<Vec<BlockingChain>> {
+        self.find_blocking_chains(paths).map_err(|cause| cause.during("read", "nft chains at the forward hook"))
     }
 
-    fn all_barriers(&mut self, ways: &[Way]) -> Result<Vec<Barrier>, Cause> {
+    fn find_blocking_chains(&mut self, paths: &[ForwardPath]) -> Result<Vec<BlockingChain>, Cause> {
         let mut found = Vec::new();
         for (family, word) in [
             (NetfilterProtoFamily::Inet, "inet"),
@@ -155,21 +155,21 @@ impl Socket {
                 let rules = self.rules_about_links(family, table)?;
                 for (_, chain) in chains.iter().filter(|(of, _)| of == table) {
                     let Some(drops) = chain.base else { continue };
-                    let how = ways.iter().find_map(|way| match walk(&chain.name, &rules, way, DEEPEST) {
-                        End::Stop(how) => Some(how),
-                        End::Accept => None,
+                    let how = paths.iter().find_map(|path| match walk(&chain.name, &rules, path, DEEPEST) {
+                        Outcome::Stop(how) => Some(how),
+                        Outcome::Accept => None,
                         _ => drops.then_some("policy drop"),
                     });
                     let Some(how) = how else { continue };
-                    found.push(Barrier { family: word, table: table.clone(), chain: chain.name.clone(), how });
+                    found.push(BlockingChain { family: word, table: table.clone(), chain: chain.name.clone(), how });
                 }
             }
         }
         Ok(found)
     }
 
-    /// A table's rules that can be told by links alone. The others, and a table of services has tens of thousands, are read
-    /// and not kept.
+    /// The rules of a table that match on links alone. The others are read and not kept: a table of services has tens of
+    /// thousands.
     fn rules_about_links(&mut self, family: NetfilterProtoFamily, table: &str) -> Result<Rules, Cause> {
         let attributes = vec![RuleAttribute::Table(table.to_owned())];
         let (request, body) = message(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
@@ -192,42 +192,44 @@ impl Socket {
 }
 
 impl Rule {
-    /// Whether every packet on the way meets it. One that meets it perhaps only is taken to pass it.
-    fn takes(&self, way: &Way) -> bool {
-        self.asks.iter().all(|asks| asks.meets(way) == if asks.equal { Meets::Yes } else { Meets::No })
+    /// Whether every packet on the path matches.
+    fn matches_all(&self, path: &ForwardPath) -> bool {
+        self.conditions.iter().all(|condition| {
+            condition.matches(path) == if condition.equal { MatchResult::Yes } else { MatchResult::No }
+        })
     }
 }
 
-impl Asks {
-    /// Whether it is that link.
-    fn meets(&self, way: &Way) -> Meets {
+impl LinkCondition {
+    /// Whether the link has that name.
+    fn matches(&self, path: &ForwardPath) -> MatchResult {
         let Self { name: wanted, whole, .. } = self;
-        match if self.from { &way.from } else { &way.to } {
+        match if self.from { &path.from } else { &path.to } {
             LinkMatch::Exact(name) if *whole => is(name.as_str() == wanted),
             LinkMatch::Exact(name) => is(name.as_str().starts_with(wanted)),
-            LinkMatch::Prefix(prefix) if prefix.starts_with(wanted) && !whole => Meets::Yes,
-            LinkMatch::Prefix(prefix) if wanted.starts_with(prefix.as_str()) => Meets::Perhaps,
-            LinkMatch::Prefix(_) => Meets::No,
+            LinkMatch::Prefix(prefix) if prefix.starts_with(wanted) && !whole => MatchResult::Yes,
+            LinkMatch::Prefix(prefix) if wanted.starts_with(prefix.as_str()) => MatchResult::Some,
+            LinkMatch::Prefix(_) => MatchResult::No,
         }
     }
 }
 
-/// What becomes of a packet in a chain: `Accept`, `Stop` or, at its end, `None`.
-fn walk(chain: &str, rules: &Rules, way: &Way, depth: u32) -> End {
-    for rule in rules.get(chain).into_iter().flatten().filter(|rule| rule.takes(way)) {
+/// The verdict of a chain on a packet: `Accept`, `Stop` or, at its end, `None`.
+fn walk(chain: &str, rules: &Rules, path: &ForwardPath, depth: u32) -> Outcome {
+    for rule in rules.get(chain).into_iter().flatten().filter(|rule| rule.matches_all(path)) {
         match &rule.end {
-            End::Accept | End::Stop(_) => return rule.end.clone(),
-            End::Return => return End::None,
-            End::None => {}
-            End::Jump(to) | End::Goto(to) => {
-                let within = if depth == 0 { End::None } else { walk(to, rules, way, depth - 1) };
-                if within != End::None || matches!(rule.end, End::Goto(_)) {
+            Outcome::Accept | Outcome::Stop(_) => return rule.end.clone(),
+            Outcome::Return => return Outcome::None,
+            Outcome::None => {}
+            Outcome::Jump(to) | Outcome::Goto(to) => {
+                let within = if depth == 0 { Outcome::None } else { walk(to, rules, path, depth - 1) };
+                if within != Outcome::None || matches!(rule.end, Outcome::Goto(_)) {
                     return within;
                 }
             }
         }
     }
-    End::None
+    Outcome::None
 }
 
 fn chain(payload: &[u8]) -> Result<(String, Chain), Cause> {
@@ -247,22 +249,22 @@ fn chain(payload: &[u8]) -> Result<(String, Chain), Cause> {
     Ok((table, Chain { name, base: forward.then_some(drops) }))
 }
 
-/// Of which chain, and what it does; `None` where links are not all that it asks for, or where it decides nothing.
+/// A rule and its chain; `None` if it matches on more than links or has no verdict.
 fn rule(payload: &[u8]) -> Result<Option<(String, Rule)>, Cause> {
-    let (mut chain, mut told) = (String::new(), None);
+    let (mut chain, mut rule) = (String::new(), None);
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
             (NFTA_RULE_CHAIN, value) => chain = attributes::text_of(value),
-            (NFTA_RULE_EXPRESSIONS, value) => told = tell(value)?,
+            (NFTA_RULE_EXPRESSIONS, value) => rule = rule_of(value)?,
             _ => {}
         }
     }
-    Ok(told.map(|rule| (chain, rule)))
+    Ok(rule.map(|rule| (chain, rule)))
 }
 
-fn tell(expressions: &[u8]) -> Result<Option<Rule>, Cause> {
-    let (mut asks, mut end) = (Vec::new(), End::None);
-    // The link whose name was loaded last: where the packet comes from, or where it goes to.
+fn rule_of(expressions: &[u8]) -> Result<Option<Rule>, Cause> {
+    let (mut conditions, mut end) = (Vec::new(), Outcome::None);
+    // The link whose name was loaded last: `true` for the incoming one.
     let mut loaded = None;
     for expression in attributes::within(expressions) {
         let (_, expression) = expression?;
@@ -278,27 +280,27 @@ fn tell(expressions: &[u8]) -> Result<Option<Rule>, Cause> {
                 };
             }
             b"cmp" => match comparison(data, loaded)? {
-                Some(it) => asks.push(it),
+                Some(it) => conditions.push(it),
                 None => return Ok(None),
             },
             b"immediate" => end = verdict(data)?.unwrap_or(end),
-            b"reject" => end = End::Stop("reject"),
+            b"reject" => end = Outcome::Stop("reject"),
             // An extension of iptables.
             b"target" => {
                 let target = found(data, NFTA_TARGET_NAME)?.map(attributes::text_of).unwrap_or_default();
                 if target == "REJECT" {
-                    end = End::Stop("reject");
+                    end = Outcome::Stop("reject");
                 }
             }
             b"counter" | b"log" => {}
             _ => return Ok(None),
         }
     }
-    Ok((end != End::None).then_some(Rule { asks, end }))
+    Ok((end != Outcome::None).then_some(Rule { conditions, end }))
 }
 
 /// A link's name, equal or not; `None` for any other comparison. A whole name comes with its closing NUL.
-fn comparison(data: &[u8], loaded: Option<bool>) -> Result<Option<Asks>, Cause> {
+fn comparison(data: &[u8], loaded: Option<bool>) -> Result<Option<LinkCondition>, Cause> {
     let Some(from) = loaded else { return Ok(None) };
     let value = found(data, NFTA_CMP_DATA)?.map(|value| found(value, NFTA_DATA_VALUE)).transpose()?.flatten();
     let value = value.unwrap_or_default();
@@ -307,25 +309,25 @@ fn comparison(data: &[u8], loaded: Option<bool>) -> Result<Option<Asks>, Cause> 
         Some(1) => false,
         _ => return Ok(None),
     };
-    Ok(Some(Asks { from, equal, name: attributes::text_of(value), whole: value.contains(&0) }))
+    Ok(Some(LinkCondition { from, equal, name: attributes::text_of(value), whole: value.contains(&0) }))
 }
 
-const fn is(met: bool) -> Meets {
-    if met { Meets::Yes } else { Meets::No }
+const fn is(met: bool) -> MatchResult {
+    if met { MatchResult::Yes } else { MatchResult::No }
 }
 
-fn verdict(immediate: &[u8]) -> Result<Option<End>, Cause> {
+fn verdict(immediate: &[u8]) -> Result<Option<Outcome>, Cause> {
     let Some(data) = found(immediate, NFTA_IMMEDIATE_DATA)? else { return Ok(None) };
     let Some(verdict) = found(data, NFTA_DATA_VERDICT)? else { return Ok(None) };
     let code = found(verdict, NFTA_VERDICT_CODE)?.map(attributes::u32_be_of).transpose()?.unwrap_or_default();
     let to = found(verdict, NFTA_VERDICT_CHAIN)?.map(attributes::text_of).unwrap_or_default();
     Ok(Some(match i32::from_ne_bytes(code.to_ne_bytes()) {
-        0 => End::Stop("drop"),
-        1 => End::Accept,
-        -3 => End::Jump(to),
-        -4 => End::Goto(to),
-        -5 => End::Return,
-        _ => End::None,
+        0 => Outcome::Stop("drop"),
+        1 => Outcome::Accept,
+        -3 => Outcome::Jump(to),
+        -4 => Outcome::Goto(to),
+        -5 => Outcome::Return,
+        _ => Outcome::None,
     }))
 }
 

@@ -1,6 +1,5 @@
-//! What a pod's network rests on: its VNIC's link and table, the rule that leads to pods, and settings of the host. All
-//! of it is the agent's to make and to repair; CHECK looks at it, because a pod without it is as broken as one without its
-//! own route.
+//! What a pod's network depends on: its VNIC's link and table, the rule for the table of pods, and settings of the host. The agent
+//! creates and repairs it. CHECK verifies it, because a pod without it is as broken as one without its own route.
 
 use std::net::IpAddr;
 
@@ -14,18 +13,18 @@ use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, SysctlS
 
 /// The VNIC that carries one of a pod's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carrier {
+pub struct Uplink {
     /// Its link.
     pub link: IfName,
-    /// The Ethernet address that this must have, where it is known.
+    /// The Ethernet address of the link, if known.
     pub mac: Option<MacAddr>,
     /// Its table.
     pub table: TableId,
-    /// Its virtual router, which also says the family.
+    /// Its virtual router; its family is the uplink's.
     pub router: IpAddr,
 }
 
-impl Carrier {
+impl Uplink {
     pub(super) const fn family(&self) -> Family {
         Family::of(self.router)
     }
@@ -60,22 +59,22 @@ const RP_FILTER: &str = "rp_filter";
 
 /// What a pod whose host end is `pod_link` needs of the host.
 #[must_use]
-pub fn needed(carriers: &[Carrier], pod_link: &IfName) -> Vec<(Place, Object)> {
+pub fn needed(uplinks: &[Uplink], pod_link: &IfName) -> Vec<(Place, Object)> {
     let mut objects = Vec::new();
-    for carrier in carriers {
-        let Carrier { link, mac, table: _, router } = carrier;
-        let (family, name) = (carrier.family(), link.clone());
+    for uplink in uplinks {
+        let Uplink { link, mac, table: _, router } = uplink;
+        let (family, name) = (uplink.family(), link.clone());
         let link = LinkSpec { name, kind: LinkKind::Device, mac: *mac, mtu: None, up: true, alias: None };
         // Both families' may be one.
         let known = objects.contains(&Object::Link(link.clone()));
         objects.extend((!known).then_some(Object::Link(link)));
         objects.extend([
-            carrier.route(IpNetwork::from(*router), None),
-            carrier.route(everything(family), Some(*router)),
+            uplink.route(IpNetwork::from(*router), None),
+            uplink.route(everything(family), Some(*router)),
             to_pods(family),
         ]);
         objects.extend(of_the_agent(family));
-        objects.extend(carrier.settings(pod_link).into_iter().map(Object::Sysctl));
+        objects.extend(uplink.settings(pod_link).into_iter().map(Object::Sysctl));
     }
     objects.into_iter().map(|object| (Place::Host, object)).collect()
 }
@@ -85,14 +84,14 @@ pub fn needed(carriers: &[Carrier], pod_link: &IfName) -> Vec<(Place, Object)> {
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn observe_needed(
-    carriers: &[Carrier],
+    uplinks: &[Uplink],
     pod_link: &IfName,
     places: &mut Places,
 ) -> Result<Vec<(Place, Object)>, Error> {
     let mut found = Vec::new();
-    for carrier in carriers {
-        let Carrier { link: name, table, .. } = carrier;
-        let family = carrier.family();
+    for uplink in uplinks {
+        let Uplink { link: name, table, .. } = uplink;
+        let family = uplink.family();
         let link = match places.host.link(name) {
             Ok(link) => link,
             Err(error) if error.is_not_found() => continue,
@@ -106,10 +105,9 @@ pub fn observe_needed(
             .host
             .routes(&filter)
             .map_err(|source| Error::Observe { what: format!("{family} routes in table {table}"), source })?;
-        let asked = |route: &netlink::Route| {
-            route.destination == everything(family) || route.destination.ip() == carrier.router
-        };
-        found.extend(routes.into_iter().filter(asked).map(|route| carrier.route(route.destination, route.gateway)));
+        let asked =
+            |route: &netlink::Route| route.destination == everything(family) || route.destination.ip() == uplink.router;
+        found.extend(routes.into_iter().filter(asked).map(|route| uplink.route(route.destination, route.gateway)));
         let rules = places
             .host
             .rules(family)
@@ -124,18 +122,18 @@ pub fn observe_needed(
         };
         found.extend(rules.iter().any(leads_to_pods).then(|| to_pods(family)));
         found.extend(of_the_agent_there(family, &rules));
-        found.extend(carrier.settings(pod_link).into_iter().filter_map(|wanted| setting(wanted, places)));
+        found.extend(uplink.settings(pod_link).into_iter().filter_map(|wanted| setting(wanted, places)));
     }
     Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
 }
 
-/// Where an agent is at work: the way to the resolver, and that of answers to what came in by the primary VNIC.
+/// The agent's rules: the route to the resolver, and the return path of connections by the primary VNIC.
 fn of_the_agent(family: Family) -> [Object; 2] {
     [to_metadata(family), by_mark(family, PRIMARY_MARK, TableId::MAIN)]
 }
 
-/// Which of these there are. Only the agent makes them, and always both: on a host that has none of them there is no agent, and
-/// they count as there, for an ADD does without them.
+/// Which of the agent's rules exist. The agent always makes both. Without either there is no agent, and both count as present,
+/// because an ADD does not need them.
 fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
     let there_is =
         |wanted: &Object| rules.iter().any(|rule| rule.protocol == PROTOCOL && *wanted == Object::Rule(rule.into()));
@@ -151,7 +149,7 @@ fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {
     };
     let mut value = read(&wanted.key)?;
     if wanted.key.last().is_some_and(|name| name == RP_FILTER) {
-        // The higher of this and "all" holds, and only 1 is in the way of packets that come and go by different tables.
+        // The kernel uses the higher of this value and that of "all"; only 1 drops packets that come and go by different tables.
         let of_all = read(&["net", "ipv4", "conf", "all", RP_FILTER].map(str::to_owned))?;
         let strict = value.as_str().max(of_all.as_str()) == "1";
         value = if strict { "1".into() } else { wanted.value };

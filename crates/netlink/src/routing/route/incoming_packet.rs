@@ -14,7 +14,7 @@ use crate::wire::transport::Request;
 
 /// A packet that comes in by a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arriving {
+pub struct IncomingPacket {
     /// The link's index.
     pub by: u32,
     /// Its source.
@@ -23,7 +23,7 @@ pub struct Arriving {
     pub to: IpAddr,
 }
 
-impl Arriving {
+impl IncomingPacket {
     fn message(self) -> RouteMessage {
         let family = Family::of(self.to);
         let mut message = RouteMessage::default();
@@ -41,7 +41,7 @@ impl Arriving {
     }
 }
 
-impl fmt::Display for Arriving {
+impl fmt::Display for IncomingPacket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} from {} iif {}", self.to, self.from, self.by)
     }
@@ -55,7 +55,7 @@ impl Socket {
     /// Where the kernel would not send it on it mostly says so by an error number: `EINVAL` for a blackhole of IPv4 or a source that it
     /// does not believe, `EACCES` for a prohibition, `EHOSTUNREACH` or `ENETUNREACH` where there is no way. `is_not_found()` when
     /// there is no such link.
-    pub fn route_of(&mut self, packet: &Arriving) -> Result<Route> {
+    pub fn route_of(&mut self, packet: &IncomingPacket) -> Result<Route> {
         let decode = |payload: &[u8]| {
             let route = Route::read(&header(payload)?, payload)?;
             route.ok_or(Cause::Malformed("a route of no family that was asked for"))

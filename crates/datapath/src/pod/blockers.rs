@@ -1,4 +1,4 @@
-//! What keeps a pod's traffic away although all that it needs is there. None of it is ours to change, so it is told.
+//! What blocks a pod's traffic although all its objects are present. Other programs or the cloud caused it, so it is only reported.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ use crate::host::link_local;
 use crate::object::is_link_local;
 use crate::{Error, Place, Places};
 
-/// One such thing.
+/// One cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Obstacle {
-    /// Nothing is plugged into the VNIC's link.
+pub enum Blocker {
+    /// The VNIC's link has no carrier.
     NoCarrier(IfName),
-    /// A link asks for nobody's Ethernet address and answers nobody, in neither family.
+    /// ARP is off on a link: it neither resolves nor answers, in both families.
     Silent(Place, IfName),
-    /// The VNIC's link has no address from which the kernel could ask for its router; and the one that would be its own.
+    /// The VNIC's link has no link-local address to resolve its router from; and the address that it should have.
     NoLinkLocal(IfName, Option<IpNetwork>),
-    /// The host has the pod's address itself: what is for the pod goes no further.
+    /// The host has the pod's address itself, so packets to the pod end there.
     Taken(IpNetwork, IfName),
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoCarrier(link) => write!(f, "{link}, the link of the pod's VNIC, has no carrier"),
@@ -49,14 +49,15 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// Looks for them.
+/// Finds all blockers of a pod's network.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
-pub fn obstacles(network: &PodNetwork, places: &mut Places) -> Result<Vec<Obstacle>, Error> {
+pub fn blockers(network: &PodNetwork, places: &mut Places) -> Result<Vec<Blocker>, Error> {
     let mut vnics: Vec<&IfName> = network.addresses.iter().map(|pod| &pod.vnic_link).collect();
     vnics.dedup();
-    let asking = |link: &IfName| network.addresses.iter().any(|pod| pod.address.is_ipv6() && pod.vnic_link == *link);
+    let needs_router =
+        |link: &IfName| network.addresses.iter().any(|pod| pod.address.is_ipv6() && pod.vnic_link == *link);
     let during = |source| Error::Observe { what: "addresses".into(), source };
     let addresses = places.host.addresses(None).map_err(during)?;
     let ends = [(Place::Host, &network.ends.host), (Place::Pod, &network.ends.pod)];
@@ -64,14 +65,16 @@ pub fn obstacles(network: &PodNetwork, places: &mut Places) -> Result<Vec<Obstac
     for (place, name) in ends.into_iter().chain(vnics.iter().map(|vnic| (Place::Host, *vnic))) {
         let Some(socket) = places.socket(place) else { continue };
         match socket.link(name) {
-            // One that is down is named as that.
+            // A link that is down is reported elsewhere.
             Ok(link) if link.up && !link.running && vnics.contains(&name) => {
-                found.push(Obstacle::NoCarrier(name.clone()));
+                found.push(Blocker::NoCarrier(name.clone()));
             }
-            Ok(link) if !link.arp => found.push(Obstacle::Silent(place, name.clone())),
-            Ok(link) if link.up && place == Place::Host && asking(name) && !asks(link.index, &addresses) => {
+            Ok(link) if !link.arp => found.push(Blocker::Silent(place, name.clone())),
+            Ok(link)
+                if link.up && place == Place::Host && needs_router(name) && !can_resolve(link.index, &addresses) =>
+            {
                 let address = link.mac.map(link_local);
-                found.push(Obstacle::NoLinkLocal(name.clone(), address));
+                found.push(Blocker::NoLinkLocal(name.clone(), address));
             }
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
@@ -81,7 +84,7 @@ pub fn obstacles(network: &PodNetwork, places: &mut Places) -> Result<Vec<Obstac
     for held in addresses {
         if network.addresses.iter().any(|pod| pod.address == held.address.ip()) {
             match places.host.link_at(held.index) {
-                Ok(link) => found.push(Obstacle::Taken(held.address, link.name)),
+                Ok(link) => found.push(Blocker::Taken(held.address, link.name)),
                 Err(error) if error.is_not_found() => {}
                 Err(source) => return Err(during(source)),
             }
@@ -90,8 +93,8 @@ pub fn obstacles(network: &PodNetwork, places: &mut Places) -> Result<Vec<Obstac
     Ok(found)
 }
 
-/// Whether a link has an address that the kernel asks for others from, for what it forwards.
-fn asks(index: u32, addresses: &[Address]) -> bool {
-    let asks = |it: &Address| it.index == index && is_link_local(it.address) && !it.tentative && !it.dad_failed;
-    addresses.iter().any(asks)
+/// Whether a link has an address from which the kernel can resolve neighbours for forwarded packets.
+fn can_resolve(index: u32, addresses: &[Address]) -> bool {
+    let usable = |it: &Address| it.index == index && is_link_local(it.address) && !it.tentative && !it.dad_failed;
+    addresses.iter().any(usable)
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::condition::Reason;
+use crate::condition::reason::{AttachmentReason, ProfileReason};
 use crate::crd;
-use crate::reason::{AttachmentReason, ProfileReason};
 
 /// Compares the part of the document between its markers; writes it when UPDATE_DOCS is set.
 fn holds(part: &str, table: &str) {
