@@ -2,7 +2,7 @@
 
 mod chain;
 mod conflist;
-mod hosts;
+mod copy;
 mod leftover;
 mod note;
 mod step;
@@ -14,13 +14,13 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-pub(crate) use hosts::unchain;
+pub(crate) use copy::is_copy;
 pub use note::{Note, NoteKind, RuntimeUses};
 pub(crate) use step::{ConfChange, Purpose, Removing, Step};
 
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::{Record, RewriteLimiter, Urgency, WINDOW};
-use crate::{ConflistState, Decision, Error, Settings};
+use crate::{ConflistState, Decision, Error, Settings, VnicAttach};
 
 /// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;
@@ -54,8 +54,8 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Plans. After the steps the binaries are in place if the decision is to install, and so is the configuration if an address
-/// is `usable`. If another pod network is meant and no pod uses ours, our configuration is gone. Other programs'
-/// configurations contain our plugin only if a setting says so. Nothing else changes.
+/// is `usable`. If another pod network is meant and no pod uses ours, our configuration is gone. A copy
+/// of another network's configuration is there if a setting says so. Nothing else changes.
 pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan {
     let Facts { settings, observed, .. } = facts;
     let mut plan = Plan::default();
@@ -69,9 +69,6 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
         if plan.conflist != ConflistState::Waiting {
             plan.notes.extend(before_ours(observed));
         }
-        if let Some(file) = &settings.chain_into {
-            plan.notes.push(Note::not_chained(file, "this node's pod network is ours"));
-        }
     } else if decision.oke && !observed.conf_files.iter().any(ConfFile::may_give_a_network) {
         let directory = settings.cni_conf_dir.display();
         let message = format!(
@@ -83,7 +80,7 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
     if let Some(leftover) = &observed.leftover {
         plan.leftover(leftover, settings, (&observed.conf_files, decision));
     }
-    plan.hosts(facts, decision.install);
+    plan.copy(facts, settings.vnic_attach == VnicAttach::On && !decision.install);
     plan
 }
 

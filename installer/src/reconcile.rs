@@ -8,7 +8,7 @@ use crate::files::{InstallerLock, check_links};
 use crate::observed::{ConfFile, Observed, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::{Decision, Error, Report, Settings, Signals, VersionCache};
+use crate::{Decision, Error, Report, Settings, Signals, VersionCache, VnicAttach};
 
 /// Attempts if another program writes a configuration at the same moment.
 const ATTEMPTS: usize = 5;
@@ -76,7 +76,8 @@ fn once((settings, signals, usable): (&Settings, &Signals, bool), versions: &mut
     let install = report.decision.install;
     let mut file = RecordFile::new(&settings.data_dir);
     let removes = !install && files.iter().any(|file| file.name == vcn::CONFLIST_FILE);
-    let writes = install || removes || settings.chain_into.is_some() || file.exists();
+    let writes = install || removes || settings.vnic_attach == VnicAttach::On || file.exists();
+    let writes = writes || settings.copied_conflist().exists();
     let directories = settings.written_directories();
     let lock = if writes {
         for path in &directories {

@@ -20,6 +20,7 @@ use vcn::{
 use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
 
 mod blockers;
+mod extra;
 mod observed;
 mod orphans;
 mod owners;
@@ -27,6 +28,9 @@ mod route_check;
 mod uplink;
 
 pub use blockers::{Blocker, blockers};
+pub use extra::{
+    Device, ExtraNetwork, ExtraRoute, give_back, observe_extra, observe_inside, own_ways, taken_routes, used_names,
+};
 pub(crate) use observed::{heeds_routers, rule_of_a_pod};
 pub use observed::{misleading, observe, recorded};
 pub use orphans::{Orphan, orphans};

@@ -16,12 +16,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cni::AttachmentKey;
+use cni::{AttachmentKey, ContainerId};
 use serde::de::Error as _;
 
 use crate::allocations::IndexEntry;
 use crate::file;
-use crate::records::{Records, name_of};
+use crate::records::{Records, name_of, shown};
 use crate::{Allocation, Allocations, BootId, Error, Freed};
 
 const INDEX: &str = "allocations.json";
@@ -123,6 +123,23 @@ impl Store {
     /// As [`Self::read`].
     pub fn find(&self, key: &AttachmentKey) -> Result<Option<Allocation>, Error> {
         Ok(self.records.read(&name_of(key))?.filter(|record| record.key == *key))
+    }
+
+    /// All that one container holds of one network by its records, whichever its links. Needs no lock, no index, and nothing of
+    /// the others.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    pub fn of_container(&self, network: &str, container: &ContainerId) -> Result<Vec<Allocation>, Error> {
+        let shown = shown(container);
+        let mut found = Vec::new();
+        for name in self.records.names()? {
+            if name.strip_prefix(shown).is_some_and(|rest| rest.starts_with('-')) {
+                found.extend(self.records.read(&name)?);
+            }
+        }
+        found.retain(|it| it.key.network.as_str() == network && it.key.container_id == *container);
+        Ok(found)
     }
 
     /// Changes the allocations under the lock; what is written is what changed, and only when `change` succeeds.

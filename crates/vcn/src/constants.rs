@@ -15,6 +15,13 @@ pub const TABLE_BASE: u32 = 1000;
 /// of one for each, keeps the list short that the kernel goes through for every packet.
 pub const PODS_TABLE: TableId = TableId(TABLE_BASE - 1);
 
+/// In a pod with extra interfaces: the routes that its other interfaces had before. An extra interface's own table has the
+/// number of its VNIC's.
+pub const POD_OWN_TABLE: TableId = TableId(TABLE_BASE - 2);
+
+/// A VNIC's link that a pod had gets this and its Ethernet address as its name where another link has taken its own.
+pub const RETURNED_LINK_PREFIX: &str = "vn";
+
 /// Host ends of pod links are named by this prefix and a hash; Calico's and Cilium's generic-veth modes match on it,
 /// and so does our nft table.
 pub const HOST_LINK_PREFIX: &str = "vcn";
@@ -53,8 +60,19 @@ pub const fn vnic_mark(table: TableId) -> Option<Mark> {
 /// The CNI network name. It keys allocations and the runtime's caches, so it never changes.
 pub const NETWORK_NAME: &str = "vcn-native";
 
+/// The network name in the keys of `vnic-attach`'s allocations, whatever the network is called that it is chained to: GC of
+/// that network does not know them.
+pub const VNIC_ATTACH_NETWORK: &str = "vnic-attach";
+
+/// The pod annotation that lists the extra interfaces a pod wants.
+pub const INTERFACES_ANNOTATION: &str = "oke.oraclecloud.com/interfaces";
+
 /// Our CNI configuration. It sorts before OKE's `10-oci.conflist` and Cilium's `05-cilium` comes before it.
 pub const CONFLIST_FILE: &str = "05-vcn-native.conflist";
+
+/// Our copy of another pod network's configuration, with `vnic-attach` behind its plugins. It sorts before every file that a
+/// network is known to write; Multus's `00-multus.conf` comes before it.
+pub const COPIED_CONFLIST_FILE: &str = "00-vnic-attach.conflist";
 
 /// The NativePodNetwork as the agent last saw it at the API server, in the directory that outlives a boot.
 pub const NPN_COPY_FILE: &str = "nativepodnetwork-seen.json";
@@ -95,6 +113,9 @@ impl RulePriorities {
     pub const FROM_POD: Priority = Priority(1536);
     /// From a VNIC's own address → its table.
     pub const FROM_VNIC: Priority = Priority(1537);
+
+    /// In a pod, from an address of its other interfaces → [`POD_OWN_TABLE`]. Those of `vnic-attach` have [`Self::FROM_POD`].
+    pub const IN_POD_OWN: Priority = Priority(1537);
 }
 
 #[cfg(test)]

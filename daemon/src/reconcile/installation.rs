@@ -214,11 +214,7 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
             (left_behind(another, used)?, Reason::RuntimeConfigurationLeft)
         }
         NoteKind::NoneThere => (Condition::blocking, Reason::RuntimeConfigurationMissing),
-        NoteKind::PluginLeftOut
-        | NoteKind::PluginUnsure
-        | NoteKind::Extended
-        | NoteKind::NotChained
-        | NoteKind::StillChained => return None,
+        NoteKind::PluginLeftOut | NoteKind::PluginUnsure | NoteKind::Extended | NoteKind::NotChained => return None,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{PodNetwork, Signals};
 
@@ -111,16 +111,28 @@ pub struct Options {
     /// The largest MTU of a pod's link; by default the VNIC's
     #[arg(long, env = "POD_MTU", value_name = "BYTES")]
     pub pod_mtu: Option<u32>,
-    /// With another pod network: chain vnic-attach into this configuration (10-flannel.conflist). Without the option it is
-    /// removed again
-    #[arg(long, env = "CNI_CHAIN_INTO", value_name = "FILE")]
-    pub cni_chain_into: Option<String>,
+    /// Extra interfaces for pods that request them (vnic-attach): in our own configuration (auto), on another pod network as
+    /// well, by a copy of its configuration that sorts first (on), or nowhere (off)
+    #[arg(long, env = "VNIC_ATTACH", value_enum, default_value = "auto", value_name = "WHERE")]
+    pub vnic_attach: VnicAttach,
     /// Where things are.
     #[command(flatten)]
     pub directories: Directories,
     /// Where pods of OKE's own CNI show.
     #[command(flatten)]
     pub foreign_pods: ForeignPodSources,
+}
+
+/// Where pods may have extra interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum VnicAttach {
+    /// On our own pod network
+    #[default]
+    Auto,
+    /// On any
+    On,
+    /// Nowhere
+    Off,
 }
 
 /// Where things are, as seen from here.
@@ -157,7 +169,7 @@ impl Options {
             cni_takeover: false,
             cni_chain: String::new(),
             pod_mtu: None,
-            cni_chain_into: None,
+            vnic_attach: VnicAttach::Auto,
             directories,
             foreign_pods: ForeignPodSources {
                 cni_cache_dir: CNI_CACHE_DIR.into(),

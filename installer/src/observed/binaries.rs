@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::{ConfFile, ConfText, Contents};
 use crate::files::Digest;
-use crate::settings::{MAIN, OURS, VNIC_ATTACH};
+use crate::settings::{MAIN, OURS, PluginEntry, VNIC_ATTACH};
 use crate::versions::Answer;
-use crate::{Error, Settings, VersionCache};
+use crate::{Error, Settings, VersionCache, VnicAttach};
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +60,7 @@ pub(crate) enum AddedBy {
 
 /// Our binaries that belong on the node.
 pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Error>> {
-    let listed = settings.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH);
-    let attach = if install { listed } else { settings.chain_into.is_some() };
+    let attach = if install { settings.has_vnic_attach() } else { settings.vnic_attach == VnicAttach::On };
     // An older image does not have it; the plugin is then left out of the chain.
     let attach = attach && settings.source_dir.join(VNIC_ATTACH).exists();
     let names = [(MAIN, install), (VNIC_ATTACH, attach)].into_iter().filter(|(_, wanted)| *wanted);
@@ -70,7 +69,12 @@ pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Err
 
 /// The plugins of our chain with their answers.
 pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    let listed = settings.chain.iter().map(|entry| (entry.kind().to_owned(), AddedBy::Settings));
+    // Unless it is listed by name, it is in the chain where the image has it.
+    let listed = |entry: &&PluginEntry| {
+        entry.kind() != VNIC_ATTACH || settings.lists_vnic_attach() || settings.source_dir.join(VNIC_ATTACH).exists()
+    };
+    let behind = settings.behind();
+    let listed = behind.iter().filter(listed).map(|entry| (entry.kind().to_owned(), AddedBy::Settings));
     let mut members: Vec<(String, AddedBy)> = [(MAIN.to_owned(), AddedBy::Us)].into_iter().chain(listed).collect();
     if let Some(Contents::Plugins(found)) = conflist.map(|conflist| Contents::parse(&conflist.contents)) {
         for kind in found {
@@ -114,7 +118,7 @@ fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The answer of the plugin that is chained into other programs' configurations.
+/// The answer of the plugin that is chained to another network.
 pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Answer {
     versions.answers(&[path(settings, VNIC_ATTACH)]).pop().unwrap_or(Answer::Missing)
 }

@@ -166,7 +166,8 @@ pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
         let is_directory = entry.file_type().map_err(failed)?.is_dir();
         // The runtime loads a name that is not UTF-8, too.
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !is_directory && ENDS.iter().any(|end| name.ends_with(end)) {
+        // Our copy says nothing of its own.
+        if !is_directory && name != vcn::COPIED_CONFLIST_FILE && ENDS.iter().any(|end| name.ends_with(end)) {
             let found = ConfAt::read(&entry.path());
             let contents = match (&found, found.unread()) {
                 (ConfAt::File(found), _) => Contents::of_file(&name, &found.contents),

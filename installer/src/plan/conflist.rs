@@ -10,7 +10,7 @@ use crate::settings::{MAIN, OURS};
 use crate::{ConflistState, Error};
 
 /// Readable by root alone, as the CIS benchmark asks; the runtime is root. A mode that was changed since stays.
-const MODE: u32 = 0o600;
+pub(super) const MODE: u32 = 0o600;
 
 pub(super) const PLUGINS: &str = "plugins";
 

@@ -45,10 +45,8 @@ pub enum NoteKind {
     UnreadBefore,
     /// Other programs added plugins to our configuration; they stay.
     Extended,
-    /// Our plugin is not chained into the configuration that the setting names.
+    /// `vnic-attach` is not chained to the pod network, although the setting says so.
     NotChained,
-    /// Our plugin cannot be taken out of a configuration that cannot be read.
-    StillChained,
     /// OKE's own CNI serves the node, and no configuration gives pods a network.
     NoneThere,
     /// Our configuration is on a node where nothing is to be installed, and stays for now.
@@ -97,11 +95,8 @@ impl Note {
     }
 
     pub(super) fn not_chained(file: &str, reason: &str) -> Self {
-        Self::new(NoteKind::NotChained, file, format!("our plugin is not chained into {file}: {reason}"))
-    }
-
-    pub(super) fn still_chained(file: &str, reason: &str) -> Self {
-        Self::new(NoteKind::StillChained, file, format!("our plugin cannot be taken out of {file}: {reason}"))
+        let message = format!("no pod gets extra interfaces by vnic-attach, {file} is not written: {reason}");
+        Self::new(NoteKind::NotChained, file, message)
     }
 
     pub(super) fn sorts_before(file: &ConfFile, uses: RuntimeUses, missing: &[String]) -> Self {
@@ -160,7 +155,6 @@ impl Note {
             NoteKind::UnreadBefore => "unread-before",
             NoteKind::Extended => "extended",
             NoteKind::NotChained => "not-chained",
-            NoteKind::StillChained => "still-chained",
             NoteKind::NoneThere => "none-there",
             NoteKind::LeftBehind { .. } => "left-behind",
         }

@@ -25,7 +25,9 @@ pub(crate) enum Step {
     ChangeConf(Box<ConfChange>),
     /// Remove our configuration from a node whose pod network is another; what was there before it comes back.
     RemoveConflist(Box<Removing>),
-    /// Delete a configuration from the record: ours is gone, or our plugin is no longer in another program's.
+    /// Remove our copy of another network's configuration.
+    RemoveCopy { path: PathBuf, found: Vec<u8> },
+    /// Delete a configuration from the record: it is gone.
     Forget { path: PathBuf },
 }
 
@@ -71,10 +73,8 @@ pub(crate) struct Removing {
 pub(crate) enum Purpose {
     /// It is ours.
     Ours,
-    /// Our plugin is chained into another program's.
-    Chain,
-    /// Our plugin is taken out of another program's.
-    Unchain,
+    /// It is our copy of another network's.
+    Copy,
 }
 
 impl fmt::Display for Step {
@@ -94,8 +94,7 @@ impl fmt::Display for Step {
                 let target = target.display();
                 match purpose {
                     Purpose::Ours => write!(f, "{} {target}", verb(found.is_some() || link.is_some()))?,
-                    Purpose::Chain => write!(f, "chain {VNIC_ATTACH} into {target}")?,
-                    Purpose::Unchain => write!(f, "take {VNIC_ATTACH} out of {target}")?,
+                    Purpose::Copy => write!(f, "write {target} with {VNIC_ATTACH}")?,
                 }
                 if let Some(link) = link {
                     write!(f, " in place of a link to {}", link.display())?;
@@ -106,6 +105,7 @@ impl fmt::Display for Step {
                 let Removing { path, decided_by, .. } = removing.as_ref();
                 write!(f, "remove {}: the pod network is another ({decided_by})", path.display())
             }
+            Self::RemoveCopy { path, .. } => write!(f, "remove {}", path.display()),
             Self::Forget { path } => {
                 let name = path.file_name().map(Path::new).unwrap_or(path).display();
                 write!(f, "delete {name} from the record")

@@ -71,13 +71,6 @@ impl Backup {
         copy(target, file, mode, Some(self.owner))
     }
 
-    /// The copied contents; `None` of a link.
-    pub(crate) fn contents(&self) -> Option<Vec<u8>> {
-        let mut contents = Vec::new();
-        open_file(&self.path).ok()?.read_to_end(&mut contents).ok()?;
-        Some(contents)
-    }
-
     /// Removes the copy.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         remove(&self.path)

@@ -4,28 +4,20 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::files::{Digest, remove, write_if};
-use crate::observed::{ChainHost, ConfAt, ConfFile, chained, conf_files, is_ours, stale_in};
-use crate::plan::{ConfChange, Step, unchain};
+use crate::files::{Digest, remove};
+use crate::observed::{ConfAt, ConfFile, conf_files, is_ours, stale_in};
+use crate::plan::is_copy;
 use crate::record::Record;
 use crate::record::backup::Backup;
 use crate::settings::OURS;
 use crate::{Error, Removal, Settings};
 
-/// Our configuration goes, whatever other programs added to it: without our plugin they have no interface to work on. Of
-/// another program's only our entry goes.
+/// Our configurations go, whatever other programs added to them: without our plugin they have no interface to work on.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
-    for name in chained(settings, record) {
-        let host = ChainHost::read(settings, name);
-        match unchain(&host) {
-            Ok(step @ Step::ChangeConf(_)) => {
-                let text = step.to_string();
-                let Step::ChangeConf(change) = step else { continue };
-                removal.step(text, || rewrite(&change));
-            }
-            Ok(_) => {}
-            Err(reason) => removal.failures.push(Error::InTheWay { path: host.path, reason }),
-        }
+    let copy = settings.copied_conflist();
+    let recorded = record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
+    if ConfAt::settled(&copy).file().is_some_and(|found| recorded || is_copy(found)) {
+        removal.step(format!("remove {}", copy.display()), || remove(&copy));
     }
     let known = record.configurations.get(vcn::CONFLIST_FILE);
     let path = settings.conflist();
@@ -58,16 +50,6 @@ pub(super) fn another_network(settings: &Settings) -> Option<String> {
 /// Whether pods surely get a network by a configuration that is not ours.
 pub(super) fn has_network(settings: &Settings) -> bool {
     conf_files(&settings.cni_conf_dir).unwrap_or_default().iter().any(ConfFile::gives_another_network)
-}
-
-/// Writes another program's configuration, unless that program changed it since it was read.
-fn rewrite(change: &ConfChange) -> Result<(), Error> {
-    let ConfChange { target, contents, mode, found, .. } = change;
-    let check = || match ConfAt::read(target).file() {
-        Some(now) if Some(&now.contents) == found.as_ref() => Ok(()),
-        _ => Err(Error::Raced { target: target.clone() }),
-    };
-    write_if(target, contents, *mode, &check)
 }
 
 /// Binaries go if they are what we installed.

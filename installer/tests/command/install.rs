@@ -136,7 +136,7 @@ fn usage_errors_exit_64_and_help_exits_0() {
         &["--cni-bin-dir", "relative/path"],
         &["--cni-bin-dir", "/usr/libexec/vcn-native"],
         &["--cni-chain", "portmapp"],
-        &["--cni-chain-into", "../x.conflist"],
+        &["--vnic-attach", "maybe"],
         &["--pod-mtu", "1000"],
         &["--data-dir", "lib"],
         &["extra"],

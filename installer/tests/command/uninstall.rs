@@ -147,11 +147,11 @@ fn files_from_before_us_come_back_to_the_byte() {
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     node.executable("source/vnic-attach", PLUGIN);
     let before = node.snapshot();
-    let chain = ["--signal-node-label", "false", "--cni-chain-into", "10-flannel.conflist"];
+    let chain = ["--signal-node-label", "false", "--vnic-attach", "on"];
     assert_eq!(node.run(&chain).0, 0);
     assert_eq!(node.run(&INSTALL).0, 0);
     assert_eq!(node.run(&[&chain[2..], &["--pod-network", "none"]].concat()).0, 0);
-    assert!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap().contains("vnic-attach"));
+    assert!(fs::read_to_string(node.path("net.d/00-vnic-attach.conflist")).unwrap().contains("flannel"));
     node.executable("source/vcn-native", PORTMAP);
     assert_eq!(node.run(&INSTALL).0, 0);
     let (code, text) = node.uninstall(&Host::new(), &[]);
@@ -163,12 +163,12 @@ fn files_from_before_us_come_back_to_the_byte() {
 }
 
 #[test]
-fn chained_plugin_is_taken_out_although_the_record_is_lost() {
+fn copied_configuration_goes_although_the_record_is_lost() {
     let node = Node::new();
     node.executable("source/vnic-attach", PLUGIN);
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
-    node.run(&["--signal-node-label", "false", "--cni-chain-into", "10-flannel.conflist"]);
-    assert_ne!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), FLANNEL);
+    node.run(&["--signal-node-label", "false", "--vnic-attach", "on"]);
+    assert!(node.path("net.d/00-vnic-attach.conflist").exists());
     fs::write(node.path("lib/installer.json"), "{").unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use attachment::{Node, Report, code, failure};
 use cni::{CheckRequest, Error, Interface, Success};
 use datapath::pod::{PodNetwork, Uplink};
 use datapath::{Change, NeighbourSpec, Object, Place, Places, Step, plan, pod};
@@ -16,13 +17,10 @@ use netlink::{Netns, NetnsId};
 use vcn::{Family, IfName, Mtu};
 
 use crate::conf::Conf;
-use crate::failure::{self, code};
-use crate::node::{self, Node};
-use crate::report::Report;
 
 pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result<(), Error> {
-    let mut places = node::enter(&request.netns)?;
-    let node = Node::open(&request.conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
+    let mut places = attachment::enter(&request.netns)?;
+    let node = Node::open().map_err(|error| failure::of_ipam(&error))?;
     let allocation = node.store.find(&request.key).map_err(|error| failure::of_ipam(&error))?.ok_or_else(|| {
         Error::new(code::NOT_ALLOCATED, format!("{} holds no address; delete and add the pod", request.key))
     })?;
@@ -33,9 +31,9 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     let answered = request.prev_result.read();
     let mut differences = contradictions(request, places.pod_id(), allocation, &answered);
     differences.extend(vanished(allocation, &pools));
-    let network = node::network(node::ends(&request.key), allocation, Some(&pools), &request.conf);
+    let network = attachment::network(attachment::ends(&request.key), allocation, Some(&pools), request.conf.mtu);
     let uplinks = uplinks(allocation, &pools);
-    let mut observed = node::observe(&request.key, Some(allocation), &mut places)?;
+    let mut observed = attachment::observe(&request.key, Some(allocation), &mut places)?;
     observed.extend(
         pod::observe_needed(&uplinks, &network.ends.host, &mut places).map_err(|error| failure::of_datapath(&error))?,
     );

@@ -283,7 +283,9 @@ fn the_image_has_what_the_manifests_start_and_the_installer_copies() {
         .split(']')
         .next()
         .unwrap();
-    assert!(files.contains(&format!("{plugins}/vcn-native")), "{plugins}");
+    for plugin in ["vcn-native", "vnic-attach"] {
+        assert!(files.contains(&format!("{plugins}/{plugin}")), "{plugins}/{plugin}");
+    }
 }
 
 /// One name for one thing in every program: the key, and the flag is the key in lower case.

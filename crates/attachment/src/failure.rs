@@ -30,7 +30,7 @@ pub mod code {
 }
 
 /// An address-management failure during ADD or CHECK.
-pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
+pub fn of_ipam(error: &ipam::Error) -> Error {
     let (code, next) = match error {
         ipam::Error::NoPools { .. } => (
             ErrorCode::TRY_AGAIN_LATER,
@@ -72,7 +72,7 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
 }
 
 /// A failure to build or look at the network.
-pub(crate) fn of_datapath(error: &datapath::Error) -> Error {
+pub fn of_datapath(error: &datapath::Error) -> Error {
     let (code, next) = match error {
         datapath::Error::Apply { step, .. }
             if error.is_already_exists()
@@ -112,13 +112,13 @@ pub(crate) fn of_datapath(error: &datapath::Error) -> Error {
 }
 
 /// The pod's namespace cannot be opened or entered.
-pub(crate) fn of_netns(path: &Path, error: &netlink::Error) -> Error {
+pub fn of_netns(path: &Path, error: &netlink::Error) -> Error {
     let msg = format!("cannot use network namespace {}; the runtime must create it before ADD", path.display());
     Error::new(ErrorCode::INVALID_NETNS, msg).caused_by(error)
 }
 
 /// The host's own netlink socket cannot be had.
-pub(crate) fn of_host(error: &netlink::Error) -> Error {
+pub fn of_host(error: &netlink::Error) -> Error {
     Error::new(code::UNOBSERVABLE, "cannot talk to the kernel's network configuration; CNI plugins run as root")
         .caused_by(error)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ipam::Assigned;
 use netlink::{Announcer, Socket, conntrack};
 
-use crate::conf::SYSCTL_ROOT;
+use crate::node::SYSCTL_ROOT;
 
 /// How long a verb deletes conntrack entries: enough for hundreds of thousands. One pod can have made millions, and the
 /// runtime waits. The rest is not recorded as forgotten, so the agent or the next ADD of the address continues.
@@ -19,7 +19,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// The work that follows a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FollowUp {
+pub enum FollowUp {
     /// Gratuitous ARP or an unsolicited neighbour advertisement for each address, on its VNIC's link.
     Announce,
     /// Delete the connections of freed addresses, or they would reach the next owner.
@@ -28,7 +28,7 @@ pub(crate) enum FollowUp {
 
 impl FollowUp {
     /// Does the work and returns what went wrong. The verb does not fail for it.
-    pub(crate) fn perform(self, assigned: &[Assigned], addresses: &[IpAddr]) -> Option<String> {
+    pub fn perform(self, assigned: &[Assigned], addresses: &[IpAddr]) -> Option<String> {
         match self {
             Self::Announce => {
                 let error = announce(assigned).err()?;
@@ -52,7 +52,8 @@ fn announce(addresses: &[Assigned]) -> netlink::Result<()> {
 
 /// How many connections of some addresses were deleted.
 #[derive(Debug)]
-pub(crate) enum Forgotten {
+pub enum Forgotten {
+    /// All of them.
     All,
     /// The time limit was reached.
     Some,
@@ -61,7 +62,8 @@ pub(crate) enum Forgotten {
 }
 
 impl Forgotten {
-    pub(crate) fn problem(&self) -> Option<String> {
+    /// What to report of it.
+    pub fn problem(&self) -> Option<String> {
         let why = match self {
             Self::All => return None,
             Self::Some => format!("there are more connections than can be forgotten in {} s", TIME_LIMIT.as_secs()),
@@ -72,7 +74,7 @@ impl Forgotten {
 }
 
 /// Deletes the connections of these addresses, including those that NAT translates to or from them.
-pub(crate) fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> Forgotten {
+pub fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> Forgotten {
     forget_within(TIME_LIMIT, addresses)
 }
 

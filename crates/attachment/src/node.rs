@@ -1,7 +1,7 @@
 //! The node-local state behind every verb: which boot, which allocations, and what they mean for the network.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cni::{AttachmentKey, ContainerNetns, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
@@ -10,26 +10,41 @@ use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
 use netlink::Netns;
 use vcn::Mtu;
 
-use crate::conf::{Conf, SYSCTL_ROOT};
 use crate::failure::{self, code};
 use crate::report::Report;
+use crate::state_dir::state_dir;
+
+/// Where the kernel's settings are, from a plugin's point of view.
+pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
 
 /// The node's state files, in this boot.
-pub(crate) struct Node<'a> {
-    pub(crate) store: Store,
-    pub(crate) now: BootTime,
+#[derive(Debug)]
+pub struct Node {
+    /// Who holds what.
+    pub store: Store,
+    /// When the verb began.
+    pub now: BootTime,
+    /// Where the files are.
+    pub state_dir: PathBuf,
     boot: BootId,
-    state_dir: &'a Path,
 }
 
-impl<'a> Node<'a> {
-    pub(crate) fn open(state_dir: &'a Path) -> Result<Self, ipam::Error> {
-        let boot = BootId::current()?;
-        Ok(Self { store: Store::new(state_dir, boot.clone()), now: BootTime::now()?, boot, state_dir })
+impl Node {
+    /// Those of this process's state directory.
+    ///
+    /// # Errors
+    /// When the kernel does not tell which boot this is.
+    pub fn open() -> Result<Self, ipam::Error> {
+        let (boot, state_dir) = (BootId::current()?, state_dir());
+        Ok(Self { store: Store::new(&state_dir, boot.clone()), now: BootTime::now()?, state_dir, boot })
     }
 
-    pub(crate) fn pools(&self) -> Result<Pools, ipam::Error> {
-        Pools::read(self.state_dir, &self.boot)
+    /// What the agent offers.
+    ///
+    /// # Errors
+    /// As [`Pools::read`].
+    pub fn pools(&self) -> Result<Pools, ipam::Error> {
+        Pools::read(&self.state_dir, &self.boot)
     }
 
     /// Frees what an attachment holds, and what it `had` though the index does not say so; whoever calls this holds the
@@ -38,7 +53,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// The files' own troubles.
-    pub(crate) fn release(
+    pub fn release(
         &self,
         key: &AttachmentKey,
         had: &[IpAddr],
@@ -77,7 +92,7 @@ impl<'a> Node<'a> {
     /// Frees what killed runs hold without a record, and gives pods that live without one theirs again. The kernel is asked
     /// only where there is anything without a record, or what there is cannot be read. `own` is the attachment whose lock the
     /// caller holds.
-    pub(crate) fn sweep(&self, own: Option<&AttachmentKey>, report: &mut Report) -> Result<(), Error> {
+    pub fn sweep(&self, own: Option<&AttachmentKey>, report: &mut Report) -> Result<(), Error> {
         match self.store.sweep() {
             Ok(false) => Ok(()),
             Ok(true) | Err(ipam::Error::Damaged { .. }) => self.rebuild_record(self.pools().ok().as_ref(), own, report),
@@ -86,7 +101,7 @@ impl<'a> Node<'a> {
     }
 
     /// Removes rules and proxies of ours that are about nobody's address: they would lead its next owner astray.
-    pub(crate) fn remove_orphans(&self, report: &mut Report) -> Result<(), Error> {
+    pub fn remove_orphans(&self, report: &mut Report) -> Result<(), Error> {
         let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
         let orphans = pod::orphans(&mut places).map_err(|error| failure::of_datapath(&error))?;
         if orphans.is_empty() {
@@ -112,7 +127,7 @@ impl<'a> Node<'a> {
     /// addresses. What cannot be known any more is how long freed addresses have rested. Without pools nobody knows whose
     /// VNIC an address is on: it is then held without a record, until somebody comes who has pools.
     /// `own` is the attachment whose lock the caller holds.
-    pub(crate) fn rebuild_record(
+    pub fn rebuild_record(
         &self,
         pools: Option<&Pools>,
         own: Option<&AttachmentKey>,
@@ -135,7 +150,7 @@ impl<'a> Node<'a> {
 }
 
 /// The host's namespace and a pod's, if that is not the host's too.
-pub(crate) fn enter(netns: &ContainerNetns) -> Result<Places, Error> {
+pub fn enter(netns: &ContainerNetns) -> Result<Places, Error> {
     let pod = Netns::open(netns.path()).map_err(|error| failure::of_netns(netns.path(), &error))?;
     let places = Places::host(Path::new(SYSCTL_ROOT)).and_then(|host| host.with_pod(pod));
     let places = places.map_err(|error| failure::of_host(&error))?;
@@ -144,13 +159,13 @@ pub(crate) fn enter(netns: &ContainerNetns) -> Result<Places, Error> {
 }
 
 /// The link ends of an attachment.
-pub(crate) fn ends(key: &AttachmentKey) -> LinkEnds {
+pub fn ends(key: &AttachmentKey) -> LinkEnds {
     LinkEnds::of(&key.to_string(), key.ifname.clone())
 }
 
 /// What an allocation's network must be. Without pools, where the record says no MTU (an older version's), it is a guess;
 /// nobody who takes a network down asks for it.
-pub(crate) fn network(ends: LinkEnds, allocation: &Allocation, pools: Option<&Pools>, conf: &Conf) -> PodNetwork {
+pub fn network(ends: LinkEnds, allocation: &Allocation, pools: Option<&Pools>, limit: Option<Mtu>) -> PodNetwork {
     // A VNIC's link may have been renamed since ADD, and its proxies go with it.
     let link = |assigned: &ipam::Assigned| {
         let vnics = pools.into_iter().flat_map(|pools| &pools.vnics);
@@ -166,13 +181,13 @@ pub(crate) fn network(ends: LinkEnds, allocation: &Allocation, pools: Option<&Po
     let vnic_mtu = pools.iter().flat_map(|pools| &pools.vnics).find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu);
     PodNetwork {
         ends,
-        mtu: allocation.mtu.unwrap_or_else(|| conf.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
+        mtu: allocation.mtu.unwrap_or_else(|| limit.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
         addresses: allocation.addresses.iter().map(address).collect(),
     }
 }
 
 /// Everything there is of an attachment's network, by its record, if there is one, and by its link.
-pub(crate) fn observe(
+pub fn observe(
     key: &AttachmentKey,
     allocation: Option<&Allocation>,
     places: &mut Places,

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use cni::{AttachmentKey, Error, GcRequest};
+use cni::{AttachmentKey, Error};
 use ipam::Allocation;
 
-use crate::conf::Conf;
 use crate::failure;
 use crate::node::Node;
 use crate::report::Report;
@@ -14,25 +13,21 @@ use crate::take_down::take_down;
 /// An attachment this young may belong to an ADD that the runtime has not recorded yet.
 const SPARED: Duration = Duration::from_secs(30);
 
-pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) -> Result<(), Error> {
-    if request.config.disable_gc {
-        return Ok(());
-    }
-    let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
+/// Ends all attachments that are dead; goes on after a failure.
+///
+/// # Errors
+/// All failures, in one.
+pub fn gc(node: &Node, is_dead: impl Fn(&Allocation) -> bool, report: &mut Report) -> Result<(), Error> {
     // What a killed run freed by half has no record, and so no attachment that the runtime could call dead.
     let mut outcome = node.sweep(None, report);
     let (held, unreadable) = node.store.read_sound().map_err(|error| failure::of_ipam(&error))?;
     if let Some(error) = unreadable {
         outcome = both(outcome, Err(failure::of_ipam(&error)));
     }
-    let dead = |held: &&Allocation| {
-        held.key.network == request.config.name
-            && request.valid.as_ref().is_some_and(|valid| !valid.contains(&held.key))
-            && node.now.since(held.since) >= SPARED
-    };
+    let dead = |held: &&Allocation| is_dead(held) && node.now.since(held.since) >= SPARED;
     // One that resists must not keep the others.
     for allocation in held.allocations.iter().filter(dead) {
-        outcome = both(outcome, free(&allocation.key, dead, &node, report));
+        outcome = both(outcome, free(&allocation.key, dead, node, report));
     }
     both(outcome, node.remove_orphans(report))
 }
@@ -48,7 +43,7 @@ fn both(outcome: Result<(), Error>, next: Result<(), Error>) -> Result<(), Error
 fn free(
     key: &AttachmentKey,
     dead: impl Fn(&&Allocation) -> bool,
-    node: &Node<'_>,
+    node: &Node,
     report: &mut Report,
 ) -> Result<(), Error> {
     let wrap = |error| failure::of_ipam(&error);

@@ -9,15 +9,27 @@ use telemetry::{Phases, Sink, VerbRecord};
 
 use crate::follow_up::FollowUp;
 
-pub(crate) struct Report {
+/// The program that reports.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// What is reported of one run.
+#[derive(Debug)]
+pub struct Report {
     record: VerbRecord,
     phases: Phases,
     assigned: Vec<Assigned>,
 }
 
 impl Report {
-    pub(crate) fn of_attachment(verb: &str, key: &AttachmentKey, args: &Args, trace: &TraceContext) -> Self {
-        let mut report = Self::of_network(verb, &key.network, trace);
+    /// Of a call about one attachment.
+    pub fn of_attachment(program: Program, verb: &str, key: &AttachmentKey, args: &Args, trace: &TraceContext) -> Self {
+        let mut report = Self::of_network(program, verb, &key.network, trace);
         report.record.container_id = key.container_id.to_string();
         report.record.ifname = key.ifname.to_string();
         report.record.pod_namespace.clone_from(&args.pod_namespace);
@@ -25,16 +37,17 @@ impl Report {
         report
     }
 
-    pub(crate) fn of_network(verb: &str, network: &NetworkName, trace: &TraceContext) -> Self {
-        let mut report = Self::begin(verb, trace);
+    /// Of a call about a network.
+    pub fn of_network(program: Program, verb: &str, network: &NetworkName, trace: &TraceContext) -> Self {
+        let mut report = Self::begin(program, verb, trace);
         report.record.network = network.to_string();
         report
     }
 
-    /// A call that was refused, with what is known of its attachment.
-    pub(crate) fn of_refusal(refusal: &Refusal<'_>) -> Self {
+    /// Of a call that was refused, as far as it is known whom it was about.
+    pub fn of_refusal(program: Program, refusal: &Refusal<'_>) -> Self {
         let text = |part: Option<String>| part.unwrap_or_default();
-        let mut report = Self::begin(refusal.verb.map_or("unknown", Verb::as_str), &refusal.trace);
+        let mut report = Self::begin(program, refusal.verb.map_or("unknown", Verb::as_str), &refusal.trace);
         report.record.network = text(refusal.network.as_ref().map(ToString::to_string));
         report.record.container_id = text(refusal.container_id.as_ref().map(ToString::to_string));
         report.record.ifname = text(refusal.ifname.as_ref().map(ToString::to_string));
@@ -43,47 +56,51 @@ impl Report {
         report
     }
 
-    fn begin(verb: &str, trace: &TraceContext) -> Self {
-        let mut record = VerbRecord::begin("vcn-native", env!("CARGO_PKG_VERSION"), verb);
+    fn begin(program: Program, verb: &str, trace: &TraceContext) -> Self {
+        let mut record = VerbRecord::begin(program.name, program.version, verb);
         if let Some(parent) = trace.parent() {
             record.continue_trace(parent.trace_id, parent.span_id);
         }
         Self { record, phases: Phases::start(), assigned: Vec::new() }
     }
 
-    pub(crate) fn mark(&mut self, phase: &'static str) {
+    /// Ends a phase.
+    pub fn mark(&mut self, phase: &'static str) {
         self.phases.mark(phase);
     }
 
-    pub(crate) fn addresses(&mut self, assigned: &[Assigned]) {
+    /// Addresses that the attachment has, or had.
+    pub fn addresses(&mut self, assigned: &[Assigned]) {
         self.record.addresses.extend(assigned.iter().map(|assigned| assigned.address));
         self.assigned.extend_from_slice(assigned);
     }
 
     /// Addresses of the attachment that no record describes.
-    pub(crate) fn found(&mut self, addresses: &[IpAddr]) {
+    pub fn found(&mut self, addresses: &[IpAddr]) {
         self.record.addresses.extend(addresses);
     }
 
     /// Drops the addresses so far: ADD tries others.
-    pub(crate) fn no_addresses(&mut self) {
+    pub fn no_addresses(&mut self) {
         self.record.addresses.clear();
         self.assigned.clear();
     }
 
-    pub(crate) fn note(&mut self, text: String) {
+    /// Something to tell that is no failure.
+    pub fn note(&mut self, text: String) {
         if !self.record.message.is_empty() {
             self.record.message.push_str("; ");
         }
         self.record.message.push_str(&text);
     }
 
-    pub(crate) fn note_some(&mut self, text: Option<String>) {
+    /// The same, if there is anything.
+    pub fn note_some(&mut self, text: Option<String>) {
         text.into_iter().for_each(|text| self.note(text));
     }
 
     /// Hands the record over; the agent then does `follow_up`. If no agent takes the record, `follow_up` is done here.
-    pub(crate) fn send(mut self, state_dir: &Path, error: Option<&Error>, follow_up: Option<FollowUp>) {
+    pub fn send(mut self, state_dir: &Path, error: Option<&Error>, follow_up: Option<FollowUp>) {
         if let Some(error) = error {
             self.record.code = error.code.0;
             self.note(error.to_string());
