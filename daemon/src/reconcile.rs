@@ -162,7 +162,7 @@ impl Reconciler {
         self.missing_links.hold_back(&mut conditions, |vnic| !facts.is_missing(vnic), moment);
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
         conditions.dedup();
-        Pass {
+        let mut pass = Pass {
             cause,
             unix_millis: millis(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()),
             micros: millis(begun.elapsed().as_micros()),
@@ -173,7 +173,9 @@ impl Reconciler {
             machine: (!facts.vnics().is_empty()).then(|| vcn::MachineKind::of(facts.vnics())),
             usable,
             pod_network,
-        }
+        };
+        pass.note_pending();
+        pass
     }
 
     /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile, and when to ask again.

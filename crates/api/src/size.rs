@@ -34,6 +34,17 @@ pub(crate) fn profile() -> String {
     unless_unchanged(&format!("self.spec.attachments.all(t, {names} + {instance} + {spec} <= {NAME_AND_SPEC})"))
 }
 
+/// The most IPv4 addresses of a VNIC that pods share: all of them are in its status, in 18 bytes each.
+const SHARED_ADDRESSES: u8 = 32;
+
+/// A template's rule.
+pub(crate) fn shared() -> String {
+    format!(
+        "self.purpose != 'Attach' || (has(self.mode) && self.mode == 'Exclusive') || !has(self.ipv4Count) || \
+         self.ipv4Count <= {SHARED_ADDRESSES}"
+    )
+}
+
 /// An object from before a rule was as strict can still be deleted, and tell how it stands.
 fn unless_unchanged(rule: &str) -> String {
     format!("oldSelf.hasValue() && oldSelf.value().spec == self.spec || {rule}")
@@ -42,6 +53,7 @@ fn unless_unchanged(rule: &str) -> String {
 /// The bytes of a template's fields as JSON, each with its name, quotes and comma.
 fn template(of: &str) -> String {
     let scalars = [
+        ("mode", 19),
         ("nicIndex", 13),
         ("ipv4Count", 16),
         ("ipv6Count", 16),

@@ -25,9 +25,9 @@ pub use linux::{IfName, IfNameError, Mark, Mtu, Priority, TableId, VlanTag, Vlan
 pub use mac::{MacAddr, MacAddrError};
 pub use ocid::{Ocid, OcidError};
 pub use owned::{
-    CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, MARK_MASK, METADATA_ADDRESS, METADATA_ADDRESS_V6, NETWORK_NAME,
-    NFT_TABLE, NPN_COPY_FILE, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities,
-    STATE_DIR, TABLE_BASE, TOLD_FILE, VNICS_COPY_FILE, vnic_mark,
+    ATTACHMENTS_COPY_FILE, CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, MARK_MASK, METADATA_ADDRESS,
+    METADATA_ADDRESS_V6, NETWORK_NAME, NFT_TABLE, NPN_COPY_FILE, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE,
+    PRIMARY_MARK, PROTOCOL, RulePriorities, STATE_DIR, TABLE_BASE, TOLD_FILE, VNICS_COPY_FILE, vnic_mark,
 };
 pub use printable::printable;
 pub use vnic::{AttachMode, Purpose, SubnetAddressing, Vnic};

@@ -62,6 +62,9 @@ pub const NPN_COPY_FILE: &str = "nativepodnetwork-seen.json";
 /// The secondary VNICs as the agent last knew them, in the directory that outlives a boot.
 pub const VNICS_COPY_FILE: &str = "vnics-seen.json";
 
+/// The VnicAttachments of the node as the agent last saw them, in the directory that outlives a boot.
+pub const ATTACHMENTS_COPY_FILE: &str = "vnicattachments-seen.json";
+
 /// What the agent told by events of Kubernetes and is not over, in the directory that outlives a boot.
 pub const TOLD_FILE: &str = "told.json";
 
@@ -95,6 +98,8 @@ impl RulePriorities {
     pub const FROM_POD: Priority = Priority(1536);
     /// From a VNIC's own address → its table.
     pub const FROM_VNIC: Priority = Priority(1537);
+    /// To a network that the host reaches through a VNIC → the VNIC's table.
+    pub const TO_NETWORK: Priority = Priority(1538);
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ use crate::report::status::{AgentState, Status};
 use crate::settings::Settings;
 use crate::sources::machine_copy;
 use crate::sources::node_facts::NodeFacts;
-use crate::sources::npn::NpnSource;
 use crate::sources::poller;
+use crate::sources::poller::ClusterSources;
 
 /// A person waits for it.
 const POLICY: Policy = Policy {
@@ -171,8 +171,8 @@ pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(NodeFacts, Pa
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let metadata = Imds::new(&settings.imds_base_url, POLICY).context("setting up the metadata client")?;
     let mut world = machine_copy::recalled(settings);
-    let npns = NpnSource::at_hand(settings);
-    runtime.block_on(poller::ask(&mut world, &metadata, &npns, settings, &Metrics::default()));
+    let cluster = ClusterSources::at_hand(settings);
+    runtime.block_on(poller::ask(&mut world, &metadata, &cluster, settings, &Metrics::default()));
     let mut reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let pass = reconciler.reconcile(&world, Cause::Preview);
     Ok((world, pass))

@@ -66,6 +66,10 @@ advice! {
         "Add a VNIC without applicationResources to `secondaryVnics` of the node pool and replace the node. To use application resources, leave the node to OKE's own CNI: set POD_NETWORK to `none`.";
     HostNetworkFailed: "The kernel refused part of the host's network.",
         "The message names the command and the kernel's answer. `oke-node-agent plan` shows what is still to be done; it is tried again with growing pauses. Missing capabilities (NET_ADMIN) and a read-only SYSCTL_ROOT are the usual causes.";
+    HostNetworkDrifted: "The host's network differs from what is desired, and HOST_NETWORKING is `report`: the agent changes nothing. Pods get no new addresses of a VNIC that differs.",
+        "`oke-node-agent plan` shows what differs. To have the agent configure it, set HOST_NETWORKING to `configure`.";
+    VnicAttachmentsUnreadable: "The VnicAttachments of this node are there and cannot be read, or the API server has not answered for five minutes. What was known before is used.",
+        "The message has the API server's words. Forbidden: apply the ClusterRole of manifests/base/daemonset.yaml. An object that cannot be read was written by a later version: update the agent.";
     PodTableShared: "Somebody else has routes in table 999, which leads to pods and is asked for every packet of the host. Routes to more than one address are passed over; one to a single address holds for all packets. Where one refuses packets to more than one address (blackhole, unreachable, prohibit), which cannot be passed over, no rule leads to that table, so that the host keeps its network: this node's pods cannot be reached, and the node is not ready.",
         "`ip route show table 999` and `ip -6 route show table 999`: ours have `proto 157`. Give the program that made the others (a VPN, a script) another table; ours are 999, and 1000 and above.";
     KernelLacksNft: "The kernel has no nf_tables for family inet: pods cannot reach 169.254.169.254 (DNS, time, metadata) from secondary VNICs.",

@@ -65,6 +65,10 @@ pub enum Reason {
     ApplicationResourcesOnly,
     /// The kernel refused part of the host's network.
     HostNetworkFailed,
+    /// The host's network differs from what is desired, and the configuration says to report that only.
+    HostNetworkDrifted,
+    /// The VnicAttachments of this node could not be read.
+    VnicAttachmentsUnreadable,
     /// Somebody else has routes in the table that leads to pods.
     PodTableShared,
     /// The kernel has no nf_tables for family inet.

@@ -58,6 +58,7 @@ pub struct Metrics {
     conditions: Number<ConditionOf>,
     ready: Gauge,
     events: Family<Told, Counter>,
+    vnic_reports: Family<Told, Counter>,
 }
 
 impl Default for Metrics {
@@ -85,6 +86,7 @@ impl Default for Metrics {
             conditions: Family::default(),
             ready: Gauge::default(),
             events: Family::default(),
+            vnic_reports: Family::default(),
             configurations: Family::default(),
             registry: Registry::default(),
             described: Vec::new(),
@@ -147,6 +149,11 @@ impl Default for Metrics {
             "Events about the Node: written (ok), not written and tried again (error), never told, for they were over before \
              they could be or there were too many (dropped)",
             &metrics.events,
+        );
+        book.family(
+            "vnic_reports",
+            "Writes of `status.node` of this node's VnicAttachments: written (ok), not written and retried (error)",
+            &metrics.vnic_reports,
         );
         let Book { registry, described, .. } = book;
         Self { registry, described, ..metrics }
@@ -245,6 +252,12 @@ impl Metrics {
     pub fn event_told(&self, written: bool) {
         let result = if written { "ok" } else { "error" };
         self.events.get_or_create(&Told { result }).inc();
+    }
+
+    /// Counts a report of a VNIC.
+    pub fn vnic_reported(&self, written: bool) {
+        let result = if written { "ok" } else { "error" };
+        self.vnic_reports.get_or_create(&Told { result }).inc();
     }
 
     /// Counts changes that no event told of.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use vcn::{IfName, MacAddr, MachineKind, Ocid, TableId};
+use vcn::{IfName, MacAddr, MachineKind, Ocid, Purpose, TableId};
 
 use crate::report::condition::{Condition, Reason};
 
@@ -104,6 +104,18 @@ pub struct VnicState {
     /// Why nothing is done to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_alone: Option<LeftAlone>,
+    /// What its VnicAttachment calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What its VnicAttachment requests it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<Purpose>,
+    /// The generation of the VnicAttachment that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// Whether it is set up as requested; `None` while that is not known or may change in a moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configured: Option<bool>,
     /// Why it is not in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Reason>,
@@ -117,6 +129,10 @@ pub enum LeftAlone {
     AnotherNetwork,
     /// It may be: nobody has said yet.
     Undecided,
+    /// It is for one pod, and no pod has it.
+    ForOnePod,
+    /// A pod has it.
+    InPod,
 }
 
 /// Whose pod network this is and what the installer did about it.
@@ -141,6 +157,18 @@ impl Pass {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.conditions.iter().any(|condition| condition.blocks() && !condition.reason.leaves_ready())
+    }
+
+    /// Notes which VNICs may be set up in a moment: no condition says that their links are missing.
+    pub fn note_pending(&mut self) {
+        let (vnics, conditions) = (&mut self.vnics, &self.conditions);
+        let is_reported = |vnic: &VnicState| {
+            let about = |it: &Condition| it.subject.as_deref() == Some(vnic.id.as_str());
+            conditions.iter().any(|it| it.reason == Reason::LinkMissing && about(it))
+        };
+        for vnic in vnics.iter_mut().filter(|vnic| vnic.trouble == Some(Reason::LinkMissing)) {
+            vnic.configured = vnic.configured.filter(|_| is_reported(vnic));
+        }
     }
 
     /// Whether something failed that may well work soon.

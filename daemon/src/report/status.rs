@@ -93,7 +93,15 @@ impl Status {
                     None => "none".into(),
                     Some(npn) => npn.state.to_string(),
                 }),
-            ],
+            ]
+            .into_iter()
+            // Most nodes have no VNIC that needs them.
+            .chain(
+                (world.attachments.value.is_some() || world.attachments.error.is_some()).then(|| {
+                    source("vnic-attachments", &world.attachments, now, |all| format!("{} VNIC(s)", all.len()))
+                }),
+            )
+            .collect(),
             pass: pass.cloned(),
         }
     }

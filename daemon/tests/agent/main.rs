@@ -36,6 +36,7 @@ mod records;
 mod refused;
 mod reloaded;
 mod remembered;
+mod requested;
 mod router_advertisements;
 mod running;
 mod socket;

@@ -34,6 +34,8 @@ pub struct Facts {
     pub vnic_id: Option<Ocid>,
     /// Its own addresses.
     pub own_addresses: Vec<IpAddr>,
+    /// The IPv4 addresses beside its own, if pods share it.
+    pub pod_addresses: Vec<IpAddr>,
     /// How many it has beside its own.
     pub ipv4_count: Option<u32>,
     /// How many it has beside its own.

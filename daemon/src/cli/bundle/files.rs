@@ -15,8 +15,15 @@ use super::archive::{Archive, LONGEST};
 use crate::settings::Settings;
 
 /// Our files in the data directory. Not `installer.json` and `before/`: both quote other programs' configurations.
-const DATA: [&str; 6] =
-    [vcn::NPN_COPY_FILE, vcn::VNICS_COPY_FILE, vcn::TOLD_FILE, "tables.json", "sysctls.json", "drop-ins.json"];
+const DATA: [&str; 7] = [
+    vcn::ATTACHMENTS_COPY_FILE,
+    vcn::NPN_COPY_FILE,
+    vcn::VNICS_COPY_FILE,
+    vcn::TOLD_FILE,
+    "tables.json",
+    "sysctls.json",
+    "drop-ins.json",
+];
 
 /// Our files in the state directory; next to them a folder with a record for each attachment.
 const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "verbs.log.1"];

@@ -45,7 +45,8 @@ pub(super) fn status(status: &Status) -> String {
     }
     if let Some(pass) = &status.pass {
         text.push('\n');
-        text.push_str(&columns(&["VNIC", "MAC", "LINK", "TABLE", "ADDRESSES", "STATE"], pass.vnics.iter().map(vnic)));
+        let head = ["VNIC", "FOR", "MAC", "LINK", "TABLE", "ADDRESSES", "STATE"];
+        text.push_str(&columns(&head, pass.vnics.iter().map(vnic)));
     }
     if !status.conditions.is_empty() {
         text.push('\n');
@@ -65,11 +66,7 @@ pub(super) fn status(status: &Status) -> String {
 /// `pools` for people.
 pub(super) fn pools(usage: &Usage) -> String {
     let rows = usage.pools.iter().map(|pool| {
-        let purpose = match pool.purpose {
-            Purpose::Pods => "pods",
-            Purpose::Host => "host",
-            Purpose::Attach => "attach",
-        };
+        let purpose = word(pool.purpose);
         let counts = [pool.total, pool.in_use, pool.cooling, pool.free].map(|count| match count {
             u64::MAX => "endless".into(),
             count => count.to_string(),
@@ -125,10 +122,28 @@ pub(super) fn plan(pass: &Pass) -> String {
     text
 }
 
+/// What a VNIC is for, and the name that its VnicAttachment gives it.
+pub(super) fn requested_for(vnic: &VnicState) -> Option<String> {
+    Some(format!("{} {}", word(vnic.purpose?), vnic.name.as_ref()?))
+}
+
+const fn word(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Pods => "pods",
+        Purpose::Host => "host",
+        Purpose::Attach => "attach",
+    }
+}
+
 fn vnic(vnic: &VnicState) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let addresses: Vec<String> = vnic.addresses.iter().map(ToString::to_string).collect();
     let state = match vnic {
+        VnicState { trouble: None, left_alone: Some(LeftAlone::InPod), .. } => "in a pod".into(),
+        VnicState { trouble: None, left_alone: Some(LeftAlone::ForOnePod), .. } => "in order, for one pod".into(),
+        VnicState { trouble: Some(reason), left_alone: Some(LeftAlone::InPod | LeftAlone::ForOnePod), .. } => {
+            reason.to_string()
+        }
         VnicState { trouble: Some(reason), left_alone: Some(_), .. } => format!("left alone: {reason}"),
         VnicState { trouble: Some(reason), .. } => reason.to_string(),
         VnicState { primary: true, .. } => "primary, the operating system's".into(),
@@ -141,6 +156,7 @@ fn vnic(vnic: &VnicState) -> Vec<String> {
     };
     vec![
         vnic.id.to_string(),
+        or_dash(requested_for(vnic)),
         vnic.mac.to_string(),
         or_dash(vnic.link.as_ref().map(ToString::to_string)),
         or_dash(vnic.table.map(|table| table.to_string())),
@@ -203,6 +219,10 @@ mod tests {
             addresses: Vec::new(),
             application_resources: vec![foul.into()],
             left_alone: None,
+            name: Some("storage".into()),
+            purpose: Some(Purpose::Host),
+            generation: None,
+            configured: None,
             trouble: None,
         };
         let pass = Pass {

@@ -30,6 +30,9 @@ struct Because {
     reason: Reason,
     #[serde(skip_serializing_if = "Option::is_none")]
     subject: Option<String>,
+    /// Purpose and name of the VNIC that it is about, if a VnicAttachment requests it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vnic: Option<String>,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     for_seconds: Option<u64>,
@@ -42,7 +45,8 @@ impl Why {
             let mut conditions: Vec<&Condition> =
                 status.conditions.iter().filter(|condition| condition.severity == severity).collect();
             conditions.sort_by_key(|condition| condition.since_unix_millis.unwrap_or(u64::MAX));
-            conditions.into_iter().map(|condition| because(condition, now)).collect()
+            let of = |condition: &Condition| because(condition, requested_for(status, condition), now);
+            conditions.into_iter().map(of).collect()
         };
         let blocking: Vec<Because> = of(Severity::Blocking);
         let ready = status.ready && blocking.is_empty();
@@ -70,11 +74,18 @@ pub(super) fn text(why: &Why) -> String {
     text
 }
 
-fn because(condition: &Condition, now: SystemTime) -> Because {
+fn requested_for(status: &Status, condition: &Condition) -> Option<String> {
+    let mut vnics = status.pass.iter().flat_map(|pass| &pass.vnics);
+    let vnic = vnics.find(|vnic| condition.subject.as_deref() == Some(vnic.id.as_str()))?;
+    super::table::requested_for(vnic)
+}
+
+fn because(condition: &Condition, vnic: Option<String>, now: SystemTime) -> Because {
     let then = condition.since_unix_millis.map(|since| UNIX_EPOCH + Duration::from_millis(since));
     Because {
         reason: condition.reason,
         subject: condition.subject.clone(),
+        vnic,
         message: condition.message.clone(),
         for_seconds: then.map(|then| now.duration_since(then).unwrap_or_default().as_secs()),
         to_do: condition.reason.to_do(),
@@ -82,8 +93,9 @@ fn because(condition: &Condition, now: SystemTime) -> Because {
 }
 
 fn said(because: &Because) -> String {
-    let Because { reason, subject, message, for_seconds, to_do } = because;
-    let subject = subject.as_ref().map(|subject| format!(" ({})", printable(subject))).unwrap_or_default();
+    let Because { reason, subject, vnic, message, for_seconds, to_do } = because;
+    let vnic = vnic.as_ref().map(|vnic| format!(", {}", printable(vnic))).unwrap_or_default();
+    let subject = subject.as_ref().map(|subject| format!(" ({}{vnic})", printable(subject))).unwrap_or_default();
     let since = for_seconds.map(|seconds| format!(", for {}", age(seconds))).unwrap_or_default();
     format!("{reason}{subject}{since}\n   {}\n   Do: {to_do}", printable(message))
 }
