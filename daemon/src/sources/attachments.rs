@@ -40,8 +40,11 @@ pub enum AttachmentSource {
 /// Whether VnicAttachments matter to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It has a VNIC that one may describe.
-    Some,
+    /// It has a VNIC that one may describe. The first answer is waited for as long as this.
+    Some {
+        /// How long.
+        within: Duration,
+    },
     /// It has none.
     None,
 }
@@ -70,9 +73,9 @@ impl AttachmentSource {
                 watch.stop();
                 *known = KnownAttachments::default();
             }
-            (Self::ApiServer(watch), Need::Some) => *known = watch.current(instance).await,
+            (Self::ApiServer(watch), Need::Some { within }) => *known = watch.current(instance, within).await,
             (Self::Cache(_), Need::None) => *known = KnownAttachments::default(),
-            (Self::Cache(copy), Need::Some) => match read_copy(copy, instance) {
+            (Self::Cache(copy), Need::Some { .. }) => match read_copy(copy, instance) {
                 Ok(Some((attachments, age))) => known.recall(attachments, age, None, Instant::now()),
                 Ok(None) => *known = KnownAttachments::default(),
                 Err(error) => known.fail(chain(&error), Instant::now()),

@@ -255,9 +255,11 @@ pub async fn ask<M: Metadata>(
 /// Asks for the VnicAttachments, which are found by the instance, if there is a VNIC that one may describe.
 async fn ask_attachments(facts: &mut NodeFacts, attachments: &AttachmentSource) {
     let is_named = |id: &Ocid| npn_vnic(facts.npn(), id).is_some();
+    // A server that is silent to one question is silent to the next one, and the facts are awaited.
+    let within = if facts.npn.error.is_none() { FIRST_ANSWER } else { Duration::ZERO };
     let need = match facts.vnics().iter().skip(1).all(|vnic| is_named(&vnic.id)) {
         true => Need::None,
-        false => Need::Some,
+        false => Need::Some { within },
     };
     if let Some(instance) = &facts.instance.value {
         attachments.refresh(&instance.id, need, &mut facts.attachments).await;

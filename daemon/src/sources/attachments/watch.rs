@@ -16,7 +16,6 @@ use vcn::Ocid;
 use super::{KnownAttachments, read_copy};
 use crate::sources::backoff::{chance, jittered};
 use crate::sources::cached_copy::CachedCopy;
-use crate::sources::npn::FIRST_ANSWER;
 use crate::sources::object_watch::{LogEvents, ObjectWatch, Observer, WatchEnd};
 
 /// How old the last answer may be before a lost watch is an error.
@@ -66,15 +65,15 @@ impl AttachmentWatch {
         (Self { instance, state, copy }, watcher)
     }
 
-    /// What is known now; the first call after a pause waits a moment for an answer.
-    pub(super) async fn current(&self, instance: &Ocid) -> KnownAttachments {
+    /// What is known now; without a cached copy the first answer is waited for.
+    pub(super) async fn current(&self, instance: &Ocid, within: Duration) -> KnownAttachments {
         if self.instance.borrow().as_ref() != Some(instance) {
             self.state.send_replace(WatchState { known: self.recalled(instance), ..WatchState::default() });
             self.instance.send_replace(Some(instance.clone()));
         }
         let mut state = self.state.subscribe();
         let is_known = |state: &WatchState| state.is_answered || !state.known.is_unasked();
-        let _ = tokio::time::timeout(FIRST_ANSWER, state.wait_for(is_known)).await;
+        let _ = tokio::time::timeout(within, state.wait_for(is_known)).await;
         let state = state.borrow().clone();
         state.current(Instant::now())
     }
