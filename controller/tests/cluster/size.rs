@@ -1,5 +1,5 @@
-//! What custom resources take in etcd, everything counted, written by the controller's own writers: at most 2 KB for a
-//! VnicAttachment that a profile made, 2.6 KB for a user's own, whatever the definitions let through.
+//! What custom resources take in etcd, everything counted, written by the controller's own writers and the agent: at most
+//! 2.1 KB for a VnicAttachment that a profile made, 2.7 KB for a user's own, 0.6 KB more where pods share the VNIC, whatever the definitions let through.
 
 mod made;
 mod profiles;

@@ -40,7 +40,7 @@ pub use names::{
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
 pub use reason::{AttachmentReason, ProfileReason};
-pub use size::{MOST as OBJECT_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
+pub use size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
 pub use vnic_attachment::{NodeReport, VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
 pub use vnic_name::{VnicName, VnicNameError};
 pub use vnic_profile::{ProfileSummary, VnicProfile, VnicProfileSpec, VnicProfileStatus};

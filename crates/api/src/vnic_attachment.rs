@@ -100,7 +100,7 @@ pub struct NodeReport {
     pub configured: bool,
     /// The agent's word for why it is not, as in `oke-node-agent status`; absent if it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(schema_with = "schema::text::<64>")]
+    #[schemars(schema_with = "schema::text::<32>")]
     pub reason: String,
     /// How many pods have the VNIC or an address of it by name; 0 if absent.
     #[serde(default, skip_serializing_if = "is_zero")]
