@@ -45,7 +45,7 @@ const FIELD_MANAGER: &str = "oke-node-agent";
 /// The task.
 #[derive(Debug)]
 pub struct VnicReporter {
-    /// Where the allocations are, and which Node this is.
+    /// Where the allocations are.
     pub configurations: watch::Receiver<Configuration>,
     /// The VnicAttachments.
     pub facts: watch::Receiver<NodeFacts>,
@@ -102,7 +102,6 @@ impl VnicReporter {
         let of = |attachment: &VnicAttachment| {
             let known = attachment.metadata.uid.as_ref().and_then(|uid| written.get(uid));
             plan::due(attachment, &pass, &pods, known, Instant::now())
-                .filter(|report| settings.node_name.as_ref().is_none_or(|name| *name == report.node_name))
         };
         attachments.iter().filter_map(of).collect()
     }

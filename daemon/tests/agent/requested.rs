@@ -206,3 +206,75 @@ fn report_mode_changes_nothing_and_off_does_not_look() {
         );
     }
 }
+
+/// Works with `ip` where the other ends of the node's links are.
+fn fabric_ip(node: &Node, arguments: &str) {
+    let words: Vec<&str> = arguments.split(' ').collect();
+    let output = node.inside_fabric(|| Command::new("ip").args(words).output().unwrap());
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The Ethernet address from which the fabric got the VNIC's last packet.
+fn sender(node: &Node, link: &str) -> String {
+    let shown = || Command::new("ip").args(["neigh", "show", "to", "10.0.34.7", "dev", link]).output().unwrap().stdout;
+    String::from_utf8(node.inside_fabric(shown)).unwrap()
+}
+
+/// Bare metal: the VNIC `storage` on a tag of port 0, and an untagged one on port 1, whose link has another address.
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn requested_vnics_of_bare_metal_use_their_tags_and_ports() {
+    let node = Node::new();
+    node.plug("eth1", 99);
+    let on = |mut vnic: Value, port: u8, tag: u16| {
+        (vnic["nicIndex"], vnic["vlanTag"]) = (json!(port), json!(tag));
+        vnic
+    };
+    let list = |tag| vec![on(vnic("primary", 10), 0, 0), on(vnic("storage", 34), 0, tag), on(vnic("other", 35), 1, 0)];
+    let routes = json!([{ "destination": "172.16.0.0/12" }]);
+    request(&node, json!({ "purpose": "Host", "mtu": 1500, "routes": routes }), json!({}));
+    let settings = node.settings(&["--pod-network", "none"]);
+    let mut reconciler = node.reconciler(&settings);
+    let mut pass = |tag, cause| node.pass(&mut reconciler, &node.world(list(tag), &settings), cause);
+    let first = pass(7, Cause::Start);
+    let refused = first.conditions.iter().find(|it| it.subject.as_deref() == Some("ocid1.vnic.oc1.iad.other")).unwrap();
+    assert!(refused.message.contains("name it with BM_PORT_1"), "the port is not guessed: {refused}");
+    assert_eq!(storage(&first).configured, Some(true), "{:#?}", first.conditions);
+    fabric_ip(&node, "link set lo up");
+    fabric_ip(&node, "link set ens3 mtu 9000 up");
+    fabric_ip(&node, "addr add 172.16.0.1/32 dev lo");
+    // The second time OCI gave the VNIC another tag.
+    for tag in [7, 9] {
+        let link = format!("v{tag}");
+        fabric_ip(&node, &format!("link add link ens3 name {link} type vlan id {tag}"));
+        fabric_ip(&node, &format!("addr add 10.0.34.1/24 dev {link}"));
+        fabric_ip(&node, &format!("link set {link} up"));
+        std::thread::sleep(settings.detach_grace);
+        let pass = pass(tag, Cause::Timer);
+        assert_eq!(storage(&pass).link.as_ref().map(ToString::to_string), Some(format!("nic0.{tag}")));
+        assert!(answers(&node, "172.16.0.1", 1500) && !answers(&node, "172.16.0.1", 1501), "tag {tag}");
+        assert!(sender(&node, &link).contains("lladdr 02:00:17:00:00:22"), "{}", sender(&node, &link));
+        assert_eq!(node.on(|socket| socket.link(&name("ens3")).unwrap().mtu), Mtu::VCN, "others are on the port");
+        fabric_ip(&node, &format!("link del {link}"));
+    }
+    // The untagged one, by the name of its port.
+    let settings = node.settings(&["--pod-network", "none", "--bm-port-1", "eth1"]);
+    let mut reconciler = node.reconciler(&settings);
+    let pass = node.pass(&mut reconciler, &node.world(list(9), &settings), Cause::Start);
+    let other = pass.vnics.iter().find(|vnic| vnic.id.unique_id() == "other").unwrap();
+    assert_eq!((other.link.as_ref().map(ToString::to_string).as_deref(), other.trouble), (Some("eth1"), None));
+    assert_eq!(storage(&pass).link.as_ref().map(ToString::to_string).as_deref(), Some("nic0.9"), "both ports at once");
+
+    // For one pod: the plugin makes the VLAN link, none is on the host.
+    request(&node, json!({ "purpose": "Attach", "mode": "Exclusive" }), json!({}));
+    node.pass(&mut reconciler, &node.world(list(9), &settings), Cause::Sources);
+    std::thread::sleep(settings.detach_grace);
+    node.pass(&mut reconciler, &node.world(list(9), &settings), Cause::Timer);
+    let pools = node.pools();
+    let offer = pools["vnics"].as_array().unwrap().iter().find(|entry| entry["attach"] != Value::Null).unwrap();
+    assert_eq!(
+        (&offer["link"], &offer["attach"]["vlan"], &offer["linkHasMac"]),
+        (&json!("ens3"), &json!(9), &Value::Null)
+    );
+    assert!(node.on(|socket| socket.links().unwrap().iter().all(|link| link.vlan.is_none())));
+}

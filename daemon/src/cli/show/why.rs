@@ -122,6 +122,25 @@ mod tests {
     }
 
     #[test]
+    fn condition_of_a_requested_vnic_names_it() {
+        let id = "ocid1.vnic.oc1.iad.storage";
+        let vnic = serde_json::json!({ "id": id, "mac": "02:00:17:00:00:0c", "primary": false, "addresses": [],
+            "name": "storage", "purpose": "attach" });
+        let pass = serde_json::json!({ "cause": "timer", "unixMillis": 0, "micros": 0, "changes": [], "conditions": [],
+            "vnics": [vnic], "usable": true });
+        let status = Status {
+            agent: AgentState { running: true, version: "1".into(), uptime_seconds: Some(1) },
+            ready: true,
+            conditions: vec![Condition::degraded(Reason::LinkMissing, "no link").about(id)],
+            instance: None,
+            sources: Vec::new(),
+            pass: serde_json::from_value(pass).unwrap(),
+        };
+        let text = text(&Why::of(&status, UNIX_EPOCH));
+        assert!(text.contains("LinkMissing (ocid1.vnic.oc1.iad.storage, attach storage)"), "{text}");
+    }
+
+    #[test]
     fn what_blocks_comes_first_and_of_it_what_came_first() {
         let at =
             |condition: Condition, seconds: u64| Condition { since_unix_millis: Some(seconds * 1000), ..condition };

@@ -32,8 +32,6 @@ pub(super) struct Report {
     /// The VnicAttachment's name.
     pub(super) object: String,
     pub(super) uid: String,
-    /// The Node that it is about.
-    pub(super) node_name: String,
     pub(super) node: NodeReport,
 }
 
@@ -46,7 +44,8 @@ pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
     now: Instant,
 ) -> Option<Report> {
     let status = attachment.status.as_ref()?;
-    let (vnic_id, node_name) = (status.vnic_id.as_ref()?, status.node_name.clone()?);
+    // Without the Node's name the API server refuses reports.
+    let vnic_id = status.vnic_id.as_ref().filter(|_| status.node_name.is_some())?;
     let recent = written.filter(|written| now.duration_since(written.at) < SEEN_WITHIN);
     let known = recent.map(|written| &written.report).or(status.node.as_ref());
     let state = pass.vnics.iter().find(|vnic| vnic.id == *vnic_id);
@@ -73,7 +72,7 @@ pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
         }
         _ => true,
     };
-    is_due.then(|| Report { object: attachment.name_any(), uid: attachment.uid().unwrap_or_default(), node_name, node })
+    is_due.then(|| Report { object: attachment.name_any(), uid: attachment.uid().unwrap_or_default(), node })
 }
 
 /// `None` while it is not known how the VNIC is.
