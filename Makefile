@@ -1,7 +1,7 @@
-# The menu. `make` alone explains it; CONTRIBUTING.md says how work goes here.
+# `make` prints the targets; CONTRIBUTING.md explains the workflow.
 
 BIN          := .build/bin
-# Largest plugin we ship: it is loaded once per pod, so its size is start-up time.
+# The largest allowed plugin: it is loaded once per pod, so its size costs start-up time.
 PLUGIN_BYTES := 2097152
 SOAK_ROUNDS  ?= 10
 # The build that `make upgrade` starts from: a commit, or a release's tag.
@@ -10,10 +10,10 @@ UPGRADE_FROM ?= HEAD~1
 INPUTS       ?= 10000000
 TARGETS      ?=
 BENCH        ?= cargo run --release --package tests --bin pod-path-bench -- --agent $(BIN)/oke-node-agent
-# What the bench holds against the plugin: linked as ordinary programs are, and as the plugin is.
+# Programs that the bench compares with the plugin.
 YARDSTICKS   := bare-floor empty-main
 
-# Of the image: amd64 or arm64; the machine's when nothing is said.
+# The image's architecture: amd64 or arm64; by default the machine's.
 ARCH         ?=
 
 PLUGINS      := vcn-native
@@ -24,21 +24,21 @@ STATIC        = .ci/cargo-static
 STATIC_BUILD  = $(STATIC) $(HOST)
 BUILT         = $(or $(CARGO_TARGET_DIR),target)
 RELEASE       = $(BUILT)/$(HOST)/release
-# Plugins start once per pod, which musl does in half the time; glibc where setup could not have it (decision 0014).
+# Plugins start once per pod, which musl does in half the time; glibc if musl is not available (decision 0014).
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak machine fuzz lint words fmt
 
-help: ## Show this menu
+help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install what is missing on this machine (packages.txt); needs root only for that
+setup: ## Install missing packages (packages.txt), as root; otherwise list them
 	@.ci/setup
 
 build: plugins programs ## Build the release binaries, static, into .build/bin
 
-# On their own: built together with the agent, its features of shared crates would end up in the plugins.
+# Separately, because cargo would unite features of shared crates with those of the agent.
 plugins: setup
 	$(STATIC) $(PLUGIN_TARGET) $(addprefix --package ,$(PLUGINS))
 	@install -D --target-directory=$(BIN) $(addprefix $(BUILT)/$(PLUGIN_TARGET)/release/,$(PLUGINS))
@@ -52,56 +52,56 @@ programs: setup
 image: setup ## Write the image to .build/image, reproducibly, with SBOM and checksums; ARCH=amd64 or arm64
 	@image/build $(ARCH)
 
-image-test: setup ## Check the image's assembly, and run the plugin of arm64 under qemu-user
+image-test: setup ## Check the image's assembly, and run the arm64 plugin under qemu-user
 	@image/test
 
-demo: build ## Show pods and VNICs on request on an emulated VCN; KEEP=1 leaves it running
+demo: build ## Show pods and requested VNICs on an emulated VCN; KEEP=1 leaves it running
 	@$(BIN)/oke-sandbox demo --bin-dir $(BIN) $(if $(KEEP),--keep)
 
-demo-down: ## Take away what KEEP=1 left
+demo-down: ## Remove a demo that KEEP=1 left running
 	@$(BIN)/oke-sandbox down
 
-cluster: build image ## Bring up Kubernetes on an emulated VCN: kubelets with containerd and CRI-O (docs/testing-cluster.md)
+cluster: build image ## Start Kubernetes on an emulated VCN: kubelets with containerd and CRI-O (docs/testing-cluster.md)
 	@tests/cluster/up
 
-cluster-down: ## Take down what `make cluster` brought up
+cluster-down: ## Stop the cluster of `make cluster`
 	@tests/cluster/down
 
-e2e: build image ## Judge the image and the manifests on such a cluster, case by case
+e2e: build image ## Test the image and the manifests on such a cluster
 	@CLUSTER=$(CURDIR)/.build/e2e-cluster tests/cluster/e2e
 
 conformance: build image ## Run Kubernetes's own specs of [sig-network] [Conformance] on such a cluster
 	@CLUSTER=$(CURDIR)/.build/conformance-cluster tests/cluster/e2e nodes_turn_ready_by_kubectl_apply \
 	    a_missing_native_pod_network_is_reported kubernetes_network_specs_pass
 
-upgrade: build image ## Upgrade and downgrade such a cluster between UPGRADE_FROM's build (HEAD~1) and this one, while pods come and go
+upgrade: build image ## Upgrade and downgrade such a cluster between UPGRADE_FROM's build (HEAD~1) and this one, while pods start and stop
 	@CLUSTER=$(CURDIR)/.build/upgrade-cluster EARLIER=$$(tests/cluster/earlier $(UPGRADE_FROM)) tests/cluster/e2e \
 	    nodes_turn_ready_by_kubectl_apply a_missing_native_pod_network_is_reported a_pod_comes_and_goes pods_reach_pods_on_both_nodes \
 	    no_pod_fails_through_an_upgrade_and_a_downgrade
 
-bench-cluster: build image ## Race pod start on real kubelets against ptp and host-local
+bench-cluster: build image ## Compare pod start on real kubelets with ptp and host-local
 	@CLUSTER=$(CURDIR)/.build/bench-cluster tests/cluster/bench
 
-check: setup ## Run what needs neither API server, guest, image nor cluster: units, and tests on this kernel; minutes
+check: setup ## Run unit tests and tests on this kernel, in minutes; needs no API server, guest, image or cluster
 	@.ci/test check
 
 test: setup ## Run all tests, tier by tier
 	@.ci/test
 
-bench: setup build ## Race the pod path against the reference plugins
+bench: setup build ## Compare the pod path with the reference plugins
 	$(STATIC_BUILD) --package yardsticks
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(YARDSTICKS))
 	$(STATIC) $(PLUGIN_TARGET) --package yardsticks
 	@install -D --target-directory=$(BIN)/as-plugin $(BUILT)/$(PLUGIN_TARGET)/release/bare-floor
 	$(BENCH)
 
-# On paper: a cloud that answers, and a real API server with 10,000 nodes and a profile for them (SCALE=n for fewer).
+# A minimal OCI, and a real API server with 10,000 nodes and a profile for them (SCALE=n for fewer).
 scale: setup ## Check the controller with 20,000 VnicAttachments: memory, watches, writes at rest
 	$(STATIC_BUILD) --bin oke-node-controller
 	CONTROLLER=$(abspath $(RELEASE))/oke-node-controller cargo test --package oke-node-controller --test cluster -- \
 	    --ignored --nocapture scale
 
-# SOAK=1: tests that take a sample of their cases (every system call that may fail or be the last) take all of them.
+# SOAK=1: tests that sample their cases (such as failing system calls) run all of them.
 soak: setup ## Run all tests SOAK_ROUNDS times (10), then e2e, upgrade, conformance, machine and fuzz, stopping at the first failure
 	@for round in $$(seq $(SOAK_ROUNDS)); do \
 	    echo "==== round $$round of $(SOAK_ROUNDS)"; \
@@ -114,21 +114,21 @@ soak: setup ## Run all tests SOAK_ROUNDS times (10), then e2e, upgrade, conforma
 	@$(MAKE) --no-print-directory machine
 	@$(MAKE) --no-print-directory fuzz
 
-# One kernel with nf_tables, IPVS and VLANs: what runs here and in the guest by halves, and what needs all three.
-machine: setup ## Run the tests of return paths, and of a node without IPv6, on a kernel of Debian's, under qemu
+# One kernel with nf_tables, IPVS and VLANs, for tests that need all three.
+machine: setup ## Run the tests of return paths, and of a node without IPv6, on a Debian kernel under qemu
 	cargo build --package oke-node-agent --package installer --package vcn-native --package sandbox --bins
 	CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package tests --no-fail-fast --test node -- --include-ignored return_paths::
 	QEMU_APPEND=ipv6.disable=1 CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package oke-node-agent --test agent -- --ignored on_a_kernel_without_ipv6
 
-fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGETS="route rule" for some
+fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARGETS="route rule" for some
 	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)
 
-lint: setup ## Check format, clippy, scripts and the house rules
+lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
 	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
-	@# Not isolated: it asks cargo, which may need the network.
+	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings
 

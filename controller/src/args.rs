@@ -1,5 +1,5 @@
-//! The command line, as typed, and with it the list of all that can be set: every option that names a variable is a key of
-//! the environment and of the configuration file, too (see [`resident::config`]).
+//! The command line as typed, and the list of all settings: each option with a variable is also a key of the environment and
+//! of the configuration file (see [`resident::config`]).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,22 +7,22 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use resident::args::{ConfigArgs, LogLevel, Output};
 use resident::command_line::CONFIG_FILE;
-use resident::config::keys::{AT_START, Keys};
+use resident::config::keys::Keys;
 use vcn::Ocid;
 
-/// Runs in a cluster, two replicas of which one works: attaches VNICs to instances through the OCI API as VnicAttachments
-/// ask for them, and keeps them as asked.
+/// Attaches VNICs to instances through the OCI API as VnicAttachments request them, and keeps them in sync. Two replicas
+/// run in a cluster; the leader works.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "oke-node-controller", version, after_help = AFTER)]
 pub struct Args {
-    /// What to do; `run` when nothing is said
+    /// The command; `run` by default
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The configuration: lines of KEY=value, the keys being the variables below. One that is asked for must be there
+    /// The configuration file: lines of KEY=value with the variables below as keys. A file named here must exist
     #[arg(long = "config", global = true, env = CONFIG_FILE, default_value = DEFAULT_CONFIG)]
     #[arg(value_name = "FILE")]
     pub config: PathBuf,
-    /// Everything that can be set.
+    /// All settings.
     #[command(flatten)]
     pub options: Options,
 }
@@ -31,47 +31,47 @@ pub struct Args {
 pub const DEFAULT_CONFIG: &str = "/etc/oke-node-controller/controller.conf";
 
 const AFTER: &str = "\
-Flags outrank the environment, the environment outranks the file. `oke-node-controller config --explain` says more of each
-key. The API server is found as kubectl finds it: KUBECONFIG, ~/.kube/config, or the pod's service account.
+Flags outrank the environment, the environment outranks the file. `oke-node-controller config --explain` describes each
+key. The API server is found as by kubectl: KUBECONFIG, ~/.kube/config, or the pod's service account.
 
-Exit status: 0 told to stop; 1 failed, or the lease was lost; 2 called or configured wrongly.";
+Exit status: 0 stopped by a signal; 1 failed, or the Lease was lost; 2 wrong command line or configuration.";
 
-/// What to do.
+/// The commands.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Command {
-    /// Stay: wait for the lease, then do the work
+    /// Run: wait for the Lease, then work
     Run,
-    /// Say what is set, and by whom
+    /// Print the settings and their sources
     #[command(after_help = "\
-Exit status: 0 in order, 2 not.
+Exit status: 0 valid, 2 invalid.
 
 Examples:
   oke-node-controller config --explain                     every key: default, unit, meaning
-  oke-node-controller config --check controller.conf       before it is rolled out: everything that is wrong with it")]
+  oke-node-controller config --check controller.conf       all errors of a file, before a rollout")]
     Config(ConfigArgs),
-    /// Say what would be done now, and change nothing
+    /// Print what would be done now, and change nothing
     #[command(after_help = "\
 Examples:
   oke-node-controller plan                                 everything; some seconds per hundred instances
-  oke-node-controller plan --node 10.0.0.2                 of the cloud, only what is about this Node's instance")]
+  oke-node-controller plan --node 10.0.0.2                 in OCI, only this Node's instance")]
     Plan(PlanArgs),
 }
 
-/// What to plan for, and how to say it.
+/// What to plan, and the output format.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct PlanArgs {
-    /// Ask the cloud about this Node's instance, and no other; may be given several times
+    /// Query OCI about this Node's instance only; may be repeated
     #[arg(long, value_name = "NAME")]
     pub node: Vec<String>,
-    /// Ask the cloud about this instance, and no other; may be given several times
+    /// Query OCI about this instance only; may be repeated
     #[arg(long, value_name = "OCID")]
     pub instance: Vec<Ocid>,
-    /// How.
+    /// The output format.
     #[command(flatten)]
     pub output: Output,
 }
 
-/// Who the controller is towards the OCI API.
+/// How the controller logs in to the OCI API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Principal {
     /// The service account of its pod (enhanced clusters).
@@ -82,93 +82,92 @@ pub enum Principal {
     ApiKey,
 }
 
-/// Everything that can be set. What is a DIR, FILE, URL or ADDRESS is taken at the start, as is who the controller is; the
-/// rest while it runs.
+/// All settings.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "controller-options")]
 pub struct Options {
     /// Where /healthz, /readyz and /metrics are served
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9809", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// The least that is logged
+    /// The lowest level that is logged
     #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
-    /// The namespace of the lease; the pod's own, from the downward API
-    #[arg(long, global = true, env = "POD_NAMESPACE", default_value = "kube-system", value_name = "NAME", help_heading = AT_START)]
+    /// The namespace of the Lease: the pod's own, from the downward API
+    #[arg(long, global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_name = "NAME")]
     pub namespace: String,
-    /// What this process is called in the lease and in events: the pod's name, from the downward API
+    /// The name of this process in the Lease and in Events: the pod's name, from the downward API
     /// [default: host name and a number]
-    #[arg(long, global = true, env = "POD_NAME", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
     pub identity: Option<String>,
-    /// The name of the lease
-    #[arg(long, global = true, env = "LEASE_NAME", default_value = "oke-node-controller", value_name = "NAME", help_heading = AT_START)]
+    /// The name of the Lease
+    #[arg(long, global = true, env = "LEASE_NAME", default_value = "oke-node-controller", value_name = "NAME")]
     pub lease_name: String,
-    /// How long the lease is good without being renewed, in whole seconds: so long nobody works after the one that does was
+    /// The time that the Lease stays valid without renewal, in whole seconds. For that long there is no leader after one was
     /// killed
-    #[arg(long, global = true, env = "LEASE_SECONDS", default_value_t = 15, value_parser = whole_seconds, value_name = "SECONDS", help_heading = AT_START)]
+    #[arg(long, global = true, env = "LEASE_SECONDS", default_value_t = 15, value_parser = whole_seconds, value_name = "SECONDS")]
     pub lease_seconds: u16,
-    /// What the cluster is called in the tags of VNICs; the uid of the namespace kube-system when nothing is said. With
-    /// another name all VNICs are tagged anew, and those whose VnicAttachments are gone are not told of any more
-    #[arg(long, global = true, env = "CLUSTER_ID", value_name = "NAME", help_heading = AT_START)]
+    /// The cluster's name in the tags of VNICs; by default the uid of the namespace kube-system. After a change all VNICs are
+    /// tagged again, and orphaned VNICs with the old name are no longer reported
+    #[arg(long, global = true, env = "CLUSTER_ID", value_name = "NAME")]
     pub cluster_id: Option<String>,
-    /// Who the controller is towards the OCI API
+    /// How the controller logs in to the OCI API
     #[arg(
         long,
         global = true,
         env = "OCI_PRINCIPAL",
         value_enum,
         default_value = "workload-identity",
-        value_name = "WHO", help_heading = AT_START
+        value_name = "WHO"
     )]
     pub principal: Principal,
-    /// With api-key: a file in the format of ~/.oci/config, and below, which of its profiles
+    /// With api-key: a file in the format of ~/.oci/config
     #[arg(long, global = true, env = "OCI_CONFIG_FILE", default_value = "~/.oci/config", value_name = "FILE")]
     pub oci_config_file: PathBuf,
     /// With api-key: the profile of that file
-    #[arg(long, global = true, env = "OCI_PROFILE", default_value = "DEFAULT", value_name = "NAME", help_heading = AT_START)]
+    #[arg(long, global = true, env = "OCI_PROFILE", default_value = "DEFAULT", value_name = "NAME")]
     pub oci_profile: String,
-    /// The region, as a name (eu-frankfurt-1) or key (fra); that of the API key's file, or of the instance, when nothing is
-    /// said
-    #[arg(long, global = true, env = "OCI_REGION", value_name = "NAME", help_heading = AT_START)]
+    /// The region, as a name (eu-frankfurt-1) or key (fra); by default that of the API key's file, or of the instance
+    #[arg(long, global = true, env = "OCI_REGION", value_name = "NAME")]
     pub region: Option<String>,
-    /// The domain of the realm (oraclecloud8.com); the one that the region is known to be in, or else the instance's, when nothing
-    /// is said
-    #[arg(long, global = true, env = "OCI_REALM_DOMAIN", value_name = "NAME", help_heading = AT_START)]
+    /// The domain of the realm (oraclecloud8.com); by default that of the region if it is known, else of the instance
+    #[arg(long, global = true, env = "OCI_REALM_DOMAIN", value_name = "NAME")]
     pub realm_domain: Option<String>,
-    /// The core services' endpoint, where it does not follow from the region
+    /// The endpoint of the core services, if it does not follow from the region
     #[arg(long, global = true, env = "OCI_ENDPOINT", value_name = "URL")]
     pub endpoint: Option<String>,
-    /// The federation service's endpoint, where it does not follow from the region
+    /// The endpoint of the federation service, if it does not follow from the region
     #[arg(long, global = true, env = "OCI_AUTH_ENDPOINT", value_name = "URL")]
     pub auth_endpoint: Option<String>,
-    /// A PEM bundle of the only authorities that are believed for OCI; the public ones when nothing is said
+    /// A PEM bundle of the certificate authorities trusted for OCI; by default the public ones
     #[arg(long, global = true, env = "OCI_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// The instance metadata service, its version included: tells the region, and the instance principal's certificate
+    /// The instance metadata service, with its version: the source of region and instance principal's certificate
     #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = oci::METADATA_URL, value_name = "URL")]
     pub metadata_url: String,
-    /// The most requests per second to the OCI API; it finds out itself how far it must stay below
-    #[arg(long, global = true, env = "OCI_REQUESTS_PER_SECOND", default_value_t = 20.0, value_name = "NUMBER", help_heading = AT_START)]
+    /// The most requests per second to the OCI API; the controller lowers its rate itself when OCI throttles it
+    #[arg(long, global = true, env = "OCI_REQUESTS_PER_SECOND", default_value_t = 20.0, value_name = "NUMBER")]
     pub requests_per_second: f64,
-    /// The most instances that are worked on at once
-    #[arg(long, global = true, env = "WORKERS", default_value_t = 32, value_name = "NUMBER", help_heading = AT_START)]
+    /// The most instances that are handled at once
+    #[arg(long, global = true, env = "WORKERS", default_value_t = 32, value_name = "NUMBER")]
     pub workers: u16,
-    /// How often each instance is looked at when nothing seems to happen, in seconds: so long a VNIC that somebody else
-    /// detached may go unnoticed. Where that would take more than half of the requests, looks are rarer, and whole
-    /// compartments are listed this often
+    /// Seconds between two reconciles of an idle instance. For that long, a VNIC detached by another program can go unnoticed.
+    /// If these would take more than half of the requests, they are less frequent, and whole compartments are listed instead
     #[arg(long, global = true, env = "RESYNC_SECONDS", default_value_t = 300.0, value_name = "SECONDS")]
     pub resync_seconds: f64,
-    /// How soon an instance is looked at again while a VNIC of it is being attached or detached, in seconds; less often
-    /// where so many wait that this would take more than half of the requests
+    /// Seconds between two polls of an instance while a VNIC is being attached or detached. Polls are less frequent if they
+    /// would take more than half of the requests
     #[arg(long, global = true, env = "POLL_SECONDS", default_value_t = 3.0, value_name = "SECONDS")]
     pub poll_seconds: f64,
-    /// The longest pause between two attempts at what fails, in seconds; longer where so much fails, or waits for others to mend
-    /// it, that looking at it would take more than a third of the requests
+    /// The longest backoff between two retries, in seconds. It is longer if retries would take more than a third of the requests
     #[arg(long, global = true, env = "RETRY_MOST_SECONDS", default_value_t = 120.0, value_name = "SECONDS")]
     pub retry_most_seconds: f64,
+    /// How long the controller waits at most, by chance, before it restarts in place with a changed configuration file, in
+    /// seconds
+    #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]
+    pub reload_jitter_seconds: u16,
 }
 
-/// A lease in Kubernetes knows no others.
+/// A Lease in Kubernetes has whole seconds only.
 fn whole_seconds(text: &str) -> Result<u16, &'static str> {
     text.parse().map_err(|_| "expected a whole number of seconds")
 }
@@ -183,9 +182,9 @@ pub fn keys() -> Keys {
 mod tests {
     use super::keys;
 
-    /// A manifest may be a release ahead of its image, or behind it.
+    /// A manifest may be one release ahead of its image or behind it.
     #[test]
-    fn no_key_is_a_slip_of_another_that_was_released_before_it() {
+    fn no_key_resembles_a_key_of_an_earlier_release() {
         assert_eq!(keys().alike(), [("", ""); 0]);
     }
 }

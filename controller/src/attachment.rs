@@ -1,14 +1,14 @@
-//! VnicAttachments and what OCI has for them, instance by instance.
+//! VnicAttachments and their VNICs in OCI, instance by instance.
 //!
 //! ```text
 //!   cluster::store ─▶ objects ─┐
 //!   OCI ─▶ observe ────────────┼─▶ plan (pure): steps, statuses ─▶ apply ─▶ OCI, finalizers
-//!   OKE ─▶ pod network ────────┤                        └────────▶ report ─▶ status, events
+//!   OKE ─▶ pod network ────────┤                        └────────▶ report ─▶ status, Events
 //!   state (may be lost) ───────┘           worker drives one instance through this; compartment_scan finds what is missing
 //! ```
 //!
-//! A VNIC is ours by its marks (`mark`), never by what a status says. Before a VNIC is attached, the instance's attachments are
-//! listed; the finalizer is added first and removed last; a repeated request carries the same token.
+//! The marks of a VNIC (`mark`) make it our VNIC, not a status that names it. Before a VNIC is attached, the instance's attachments
+//! are listed. The finalizer is added first and removed last; a repeated request carries the same token.
 
 pub mod apply;
 pub mod compartment_scan;

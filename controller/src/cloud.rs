@@ -1,4 +1,4 @@
-//! The OCI client that the settings describe.
+//! Builds the OCI client from the settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use oci::{
 use crate::args::Principal;
 use crate::settings::OciSettings;
 
-/// A reconciler that gets an error shows it and comes back by itself, so a call does not hold a worker for long.
+/// A failed reconcile is reported and retried, so a call need not hold a worker for long.
 const POLICY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Why there is no client.
 #[derive(Debug)]
 pub enum NoClient {
-    /// The login, the region or an authority makes no sense: whoever tries again comes to the same.
+    /// The login, the region or an authority is not valid: a retry cannot help.
     Misconfigured(anyhow::Error),
-    /// What it takes is not to be had now.
+    /// Something that it needs is not available now.
     NotYet(anyhow::Error),
 }
 
 impl NoClient {
-    /// What is wrong.
+    /// The error.
     #[must_use]
     pub fn into_error(self) -> anyhow::Error {
         match self {
@@ -34,10 +34,10 @@ impl NoClient {
     }
 }
 
-/// Makes the client.
+/// Builds the client.
 ///
 /// # Errors
-/// When what it takes is wrong, or not to be had.
+/// When its parts are not valid, or not available.
 pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Result<Oci, NoClient> {
     let (login, region, trust) = login(settings).map_err(NoClient::Misconfigured)?;
     let endpoints = endpoints(settings, region, &trust).await?;
@@ -46,7 +46,7 @@ pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Res
     Oci::new(&endpoints, login, options).map_err(|error| NoClient::Misconfigured(error.into()))
 }
 
-/// Who the controller is, in which region, where that was said, and whom it believes. Reads files, and asks nobody.
+/// The login, region and trusted authorities. Reads files and sends no request.
 fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<RegionName>, Trust)> {
     let trust = match &settings.ca_file {
         Some(file) => {
@@ -78,7 +78,7 @@ fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<RegionName>, T
     Ok((login, region, trust))
 }
 
-/// As said; else of the region.
+/// The configured endpoint, else that of the region.
 async fn endpoints(settings: &OciSettings, named: Option<RegionName>, trust: &Trust) -> Result<Endpoints, NoClient> {
     let mut endpoints = match &settings.endpoint {
         Some(core) => Endpoints { core: core.clone(), auth: core.clone() },
@@ -90,8 +90,8 @@ async fn endpoints(settings: &OciSettings, named: Option<RegionName>, trust: &Tr
     Ok(endpoints)
 }
 
-/// The region as named, in the realm that was said, or that it is known to be in. What is missing is as the metadata service
-/// says of this instance: whom one realm lets in is nobody in another.
+/// The configured region, in the configured or known realm. Missing parts come from the metadata service: a login of one
+/// realm is unknown in another.
 async fn region(settings: &OciSettings, named: Option<RegionName>, trust: &Trust) -> Result<Region, NoClient> {
     let realm = settings.realm.clone().or_else(|| named.as_ref()?.realm());
     let missing = match (named.clone(), realm.clone()) {
@@ -137,7 +137,7 @@ mod tests {
         let settings = Settings::new(Args::parse_from(line).options).unwrap().oci;
         tokio::select! {
             endpoints = endpoints(&settings, settings.region.clone(), &Trust::Public) => endpoints.unwrap().core.to_string(),
-            () = metadata(listener) => unreachable!("it serves for ever"),
+            () = metadata(listener) => unreachable!("it never returns"),
         }
     }
 

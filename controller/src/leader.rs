@@ -1,4 +1,4 @@
-//! What the leader does: watches, and the workers that they wake.
+//! The leader's work: watches, and the workers that they wake.
 
 pub mod lease;
 
@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use oci::Oci;
-use resident::reload::Configuration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use vcn::Ocid;
@@ -22,41 +21,40 @@ use crate::cluster::client::{self, READING};
 use crate::cluster::events::Events;
 use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::profile::run::{GRACE, Profiles, ROUND};
-use crate::report::metrics::Now;
+use crate::report::metrics::Snapshot;
 use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
 use crate::work::{self, Work};
-use patience::chance;
+use backoff::chance;
 
-/// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
+/// The namespace whose uid identifies the cluster, by convention: it cannot be deleted.
 pub(crate) const SYSTEM: &str = "kube-system";
-/// For the API server to answer one question.
+/// The deadline of one request to the API server.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// What the leader needs.
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct Leader {
-    /// The API server; what is refused is told at once.
+    /// The API server, through a client without retries.
     pub client: Client,
-    /// The cloud.
+    /// The OCI API.
     pub cloud: Oci,
-    /// What this process is called.
+    /// This process's name.
     pub identity: String,
-    /// What it shows.
+    /// What it reports.
     pub status_server: Arc<StatusServer>,
-    /// The configuration, as it changes.
-    pub configurations: watch::Receiver<Configuration<Settings>>,
+    /// The settings.
+    pub settings: Settings,
 }
 
-/// Works until the lease is lost.
+/// Works until the Lease is lost.
 ///
 /// # Errors
-/// When a task ended, which none does.
+/// When a task ended that should not.
 pub async fn run(leader: Leader) -> anyhow::Result<()> {
-    let Leader { client, cloud, identity, status_server, configurations } = leader;
-    let settings = configurations.borrow().settings.clone();
+    let Leader { client, cloud, identity, status_server, settings } = leader;
     let metrics = status_server.metrics.clone();
-    let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
+    let mark = Mark::new(cluster_id(&client, settings.cluster_id).await);
     let patient = client::patient(&client, metrics.clone(), READING);
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
@@ -76,14 +74,14 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         mark,
         events,
         metrics: metrics.clone(),
-        configurations,
+        pace: settings.pace,
         budget: budget.clone(),
     };
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, surroundings));
     metrics.ask({
         let (work, store, watches) = (work.clone(), store.clone(), status_server.watches.clone());
-        move || Now {
+        move || Snapshot {
             depth: work.depth(),
             census: store.attachments().census(),
             budget: budget.standing(),
@@ -96,7 +94,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let watched = worker.clone();
     let working = async {
         for known in [&mut attachments, &mut nodes, &mut profiles] {
-            known.wait_for(|known| *known).await.context("reading what there is to do")?;
+            known.wait_for(|known| *known).await.context("reading the objects to reconcile")?;
         }
         status_server.set_role(Role::Working);
         tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
@@ -114,14 +112,14 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         () = follow_attachments(patient.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
         () = follow_nodes(patient.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),
         () = follow_profiles(patient, store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
-        // It asks again by itself, and counts each attempt.
+        // It retries by itself, and counts each attempt.
         () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
         ended = working => ended,
     }
 }
 
-/// What the cluster is called in tags: as configured, or the uid of kube-system. Asked for until there is an answer, by a
-/// client that tells at once what is refused: its pauses would outlast ours.
+/// The cluster's name in tags: as configured, or the uid of kube-system. Retries until there is an answer, through a client
+/// without its own backoff.
 pub async fn cluster_id(client: &Client, configured: Option<String>) -> String {
     if let Some(id) = configured {
         return id;

@@ -1,14 +1,14 @@
-//! The controller manager: attaches the VNICs that custom resources and node annotations ask for.
+//! The controller: attaches the VNICs that custom resources and node annotations request.
 //!
 //! ```text
 //!   VnicAttachment ─┐ watches
 //!   VnicProfile ────┼─▶ cluster::store ─▶ profile: VnicAttachments from templates
 //!   Node ───────────┘        └─▶ work (queue) ─▶ attachment: observe ─▶ plan (pure) ─▶ apply ─▶ report     per instance
-//!   leader: one of several replicas does this; a replica that loses the lease ends
+//!   leader: one of several replicas does this; a replica that loses the Lease exits
 //! ```
 //!
-//! It may be killed anywhere: the next process finds in OCI what this one did, by the names and tags that it gave. The status of an
-//! object is written for people and is no input, except for facts that nothing else records any more.
+//! It can be killed anywhere: the next leader finds its work in OCI by names and tags. An object's status is written for
+//! people and is not an input, except for facts that nothing else records.
 
 pub mod args;
 pub mod attachment;

@@ -1,4 +1,4 @@
-//! Entry point: run, say what went wrong.
+//! Entry point: runs, prints the error chain, exits.
 
 use std::process::ExitCode;
 

@@ -23,8 +23,8 @@ pub fn one_for_all() {
 #[cfg(not(target_env = "gnu"))]
 pub const fn one_for_all() {}
 
-/// Gives back to the system what is free in the heap. To be called after a list was read: the pages of its answers are in
-/// between what was kept of them, and the C library would hold them for ever.
+/// Returns free heap memory to the system. Call it after a list was read: the pages of its answers lie between the kept parts,
+/// and the C library would hold them forever.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the C library's, and there is no safe name for it")]
 pub fn trim() {

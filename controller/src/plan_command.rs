@@ -1,5 +1,5 @@
-//! `oke-node-controller plan`: what the controller would do now, as it would log it. Changes nothing: what reads the API
-//! server here can only list, what reads the cloud is a [`oci::CloudView`].
+//! `oke-node-controller plan`: prints what the controller would do now. It cannot change anything: its client of the API
+//! server only lists, and OCI is read through [`oci::CloudView`].
 
 mod cloud;
 mod future;
@@ -20,7 +20,7 @@ use crate::args::PlanArgs;
 use crate::attachment::mark::Mark;
 use crate::cloud::{NoClient, connect};
 use crate::cluster::client;
-use crate::profile::plan::removal::Unwanted;
+use crate::profile::plan::removal::{Grace, UnwantedObjects};
 use crate::profile::plan::step::Step;
 use crate::profile::plan::{Plan, plan};
 use crate::profile::run::GRACE;
@@ -28,24 +28,24 @@ use crate::profile::select::observed::Observed;
 use crate::profile::select::selection::{Selections, select};
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
-use cloud::Seen;
+use cloud::CloudPlan;
 use future::Objects;
 use reader::Reader;
-use report::Report;
+use report::{PlannedSteps, Report};
 
-/// For all that is read from the API server, and for all from the cloud.
+/// For all reads from the API server, and for all from OCI.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// From the first refusal on, a page is asked for so long: less than all, so that a refusal that stays is told as it is.
+/// A refused page is retried for this long: less than the deadline, so that a lasting refusal is reported as it is.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Reads everything and says what would be done.
+/// Reads everything and prints the plan.
 ///
 /// # Errors
-/// When something cannot be read, or not in time. What could be is said all the same.
+/// When something cannot be read in time. The rest is printed all the same.
 pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
     let reader = Reader::new(&client::connect().await?, PATIENCE);
-    let store = timeout(DEADLINE, reader.all()).await.context("reading from the API server takes too long")??;
+    let store = timeout(DEADLINE, reader.all()).await.context("cannot read from the API server in time")??;
     let observed = Observed::of(&store);
     let guards = steps_of(&observed, |step| matches!(step, Step::Guard(_)));
     let observed = future::guarded(&observed);
@@ -59,17 +59,18 @@ pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
         objects.retain(|instance, _| chosen.contains(instance));
     }
     let cloud = match objects.is_empty() {
-        true => Ok(Seen::default()),
+        true => Ok(CloudPlan::default()),
         false => in_the_cloud(&settings, &reader, &objects).await,
     };
     let (cloud, problem) = match cloud {
-        Ok(Seen { lines, not_asked: 0 }) => (lines, None),
-        Ok(Seen { lines, not_asked }) => {
-            (lines, Some(anyhow!("{not_asked} instances were not asked within {DEADLINE:?}: choose some with --node")))
+        Ok(CloudPlan { lines, not_asked: 0 }) => (lines, None),
+        Ok(CloudPlan { lines, not_asked }) => {
+            (lines, Some(anyhow!("{not_asked} instances were not read within {DEADLINE:?}: choose some with --node")))
         }
         Err(problem) => (Vec::new(), Some(problem)),
     };
-    let report = Report::of((&steps, &plan.later, &paused), &plan.problems, cloud, problem.is_none());
+    let planned = PlannedSteps { now: &steps, later: &plan.later, when_not_paused: &paused };
+    let report = Report::of(planned, &plan.problems, cloud, problem.is_none());
     let text = match asked.output.output {
         Format::Table => report.to_string(),
         Format::Json => serde_json::to_string_pretty(&report).context("writing JSON")? + "\n",
@@ -79,19 +80,19 @@ pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
     problem.map_or(Ok(()), Err)
 }
 
-/// How long something was unwanted, this process cannot know: it says what is to come, and not when.
+/// This process cannot know for how long something was unwanted: it prints later steps without their time.
 fn now<'a>(observed: &'a Observed, selections: &'a Selections<'a>) -> Plan<'a> {
-    plan(observed, selections, (&Unwanted::default(), GRACE, Instant::now()))
+    plan(observed, selections, Grace { unwanted: &UnwantedObjects::default(), period: GRACE, now: Instant::now() })
 }
 
-/// Those steps of a plan that are chosen, and those that come later.
+/// The chosen steps of a plan, and those that come later.
 fn steps_of(observed: &Observed, is_chosen: impl Fn(&Step) -> bool) -> Vec<Step> {
     let selections = select(observed);
     let plan = now(observed, &selections);
     plan.steps.into_iter().chain(plan.later).filter(|step| is_chosen(step)).collect()
 }
 
-/// The instances that the cloud is to be asked about, where not all.
+/// The instances to query in OCI, if not all.
 fn chosen(asked: &PlanArgs, observed: &Observed) -> anyhow::Result<Option<BTreeSet<Ocid>>> {
     let mut chosen: BTreeSet<Ocid> = asked.instance.iter().cloned().collect();
     for name in &asked.node {
@@ -104,11 +105,11 @@ fn chosen(asked: &PlanArgs, observed: &Observed) -> anyhow::Result<Option<BTreeS
     Ok((!chosen.is_empty()).then_some(chosen))
 }
 
-async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -> anyhow::Result<Seen> {
+async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -> anyhow::Result<CloudPlan> {
     let mark = Mark::new(match &settings.cluster_id {
         Some(id) => id.clone(),
         None => reader.cluster().await?,
     });
     let oci = connect(&settings.oci, Arc::new(Metrics::default())).await.map_err(NoClient::into_error)?;
-    Ok(cloud::look((&oci, reader.pod_networks()), &mark, objects, Instant::now() + DEADLINE).await)
+    Ok(cloud::look(&oci, reader.pod_networks(), &mark, objects, Instant::now() + DEADLINE).await)
 }

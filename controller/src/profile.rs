@@ -1,9 +1,9 @@
-//! VnicProfiles: a VnicAttachment of each template for each node that a profile is for, by its selector or by the node's
-//! annotation. What the attachments then become in the cloud is not decided here.
+//! VnicProfiles: a VnicAttachment from each template for each selected node, by label selector or by the node's annotation.
+//! What happens to the attachments in OCI is decided elsewhere.
 //!
 //! ```text
 //!   VnicProfiles ─┐            select            claims, removal, rollout
-//!   Nodes ────────┼─▶ Observed ──────▶ Selections ──────▶ Plan ─▶ apply: VnicAttachments made, changed, deleted
+//!   Nodes ────────┼─▶ Observed ──────▶ Selections ──────▶ Plan ─▶ apply: VnicAttachments created, changed, deleted
 //!   VnicAttachments ┘                                       ├──▶ status of each profile
 //!                                                           └──▶ events on Nodes and profiles
 //! ```

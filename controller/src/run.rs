@@ -1,8 +1,8 @@
-//! Wiring: which tasks there are and what they share.
+//! Wiring: which tasks exist and what they share.
 //!
 //! ```text
 //!   run ─▶ server (health, metrics), configuration ─▶ OCI client ─▶ lease ─▶ lead: watches ─▶ store ─▶ queue ─▶ workers
-//!                                                                    └─ lost: the process ends at once
+//!                                                                    └─ lost: the process exits at once
 //! ```
 
 use std::ffi::OsString;
@@ -12,15 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use backoff::Backoff;
 use clap::FromArgMatches as _;
 use oci::Oci;
-use patience::Backoff;
 use resident::config::explain;
-use resident::reload::{Configuration, Live, Trouble};
+use resident::reload::Live;
 use resident::{command_line, logging, reload, server};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::args::{self, Args, Command, DEFAULT_CONFIG};
@@ -32,24 +31,24 @@ use crate::malloc;
 use crate::plan_command;
 use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
-use patience::chance;
+use backoff::chance;
 
-/// The first pause between attempts to set the OCI client up.
+/// The first backoff between attempts to set the OCI client up.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// How it ended, for scripts.
+/// The exit status, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Fine.
+    /// Success.
     Fine = 0,
-    /// Called or configured wrongly.
+    /// Wrong command line or configuration.
     Usage = 2,
 }
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 ///
 /// # Errors
-/// When it cannot be done, or the lease was lost.
+/// When it fails, or the Lease was lost.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
     let keys = args::keys();
     let arguments = arguments.into_iter().collect();
@@ -72,12 +71,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(if right { Exit::Fine } else { Exit::Usage });
     }
-    let read = layers.read(&keys);
-    let values = read.values.clone();
-    match read.settings::<Settings>(&keys) {
-        Ok(settings) => match command {
+    match Live::<Settings>::start(keys, layers) {
+        Ok((settings, live)) => match command {
             Command::Plan(asked) => in_runtime(plan_command::run(settings, asked)).map(|()| Exit::Fine),
-            _ => in_runtime(controller(Live::new(layers, values, settings))),
+            _ => match in_runtime(controller(settings, live))? {
+                Some(exit) => Ok(exit),
+                None => Err(reload::restart()).context("executing the controller again"),
+            },
         },
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("oke-node-controller: {problem}"));
@@ -96,7 +96,7 @@ impl From<Exit> for ExitCode {
 }
 
 fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    // The second call of a process fails, which is as good.
+    // The second call of a process fails, which is harmless.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     malloc::one_for_all();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -105,23 +105,25 @@ fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
         .build()
         .context("starting the runtime")?;
     let result = runtime.block_on(work);
-    // Whatever is in flight is found again by whoever comes next; waiting would only outlast the lease.
+    // The next leader finds requests in flight again; waiting for them would outlast the Lease.
     runtime.shutdown_background();
     result
 }
 
-/// Why the controller ends by itself.
-enum Ended {
-    /// Another one may work from now on.
+/// Why the controller exits by itself.
+enum ExitCause {
+    /// Another replica may lead from now on.
     Lost(anyhow::Error),
-    /// It cannot begin as it is configured.
+    /// The configuration can never work.
     Misconfigured(anyhow::Error),
-    /// A part of it ended, which none does.
+    /// A task ended that should not.
     Broken(anyhow::Error),
+    /// Its configuration file changed.
+    Reconfigured,
 }
 
-async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
-    let settings = live.current().settings.clone();
+/// Works until it is told to end; `None` when its configuration file changed.
+async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<Option<Exit>> {
     logging::start(settings.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -129,10 +131,9 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
     let port = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
-    let (configurations_in, configurations) = watch::channel(live.current().clone());
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
     let client = client::connect().await?;
-    // Not the patient one: its pauses may outlast the lease.
+    // Not the client that retries: its backoff may outlast the Lease.
     let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
     tracing::info!(
         event = "controller.started",
@@ -142,59 +143,61 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
         lease = format!("{}/{}", settings.lease.namespace, settings.lease.name),
     );
     let work = async {
-        // Before the lease: who could do nothing with it leaves it to others.
+        // Before the Lease: a replica without a client leaves the Lease to others.
         let cloud = match connected(&settings, &status_server, chance).await {
             Ok(cloud) => cloud,
-            Err(error) => return Ended::Misconfigured(error),
+            Err(error) => return ExitCause::Misconfigured(error),
         };
         lease.acquire(|| status_server.set_role(Role::Standby)).await;
         status_server.set_role(Role::Reading);
         tracing::info!(event = "lease.acquired");
-        let leader = Leader { client, cloud, identity, status_server: status_server.clone(), configurations };
+        let leader =
+            Leader { client, cloud, identity, status_server: status_server.clone(), settings: settings.clone() };
         tokio::select! {
-            lost = lease.keep() => Ended::Lost(lost.context("the lease is lost")),
-            ended = leader::run(leader) => Ended::Broken(match ended {
+            lost = lease.keep() => ExitCause::Lost(lost.context("the Lease is lost")),
+            ended = leader::run(leader) => ExitCause::Broken(match ended {
                 Ok(()) => anyhow::anyhow!("the work ended"),
                 Err(error) => error,
             }),
         }
     };
     let metrics = status_server.metrics.clone();
-    let reloading = reload::run(live, |read: &Configuration<Settings>| {
-        metrics.configuration_read(!matches!(read.trouble, Some(Trouble::Invalid(_))));
-        if let Some(Trouble::Invalid(message) | Trouble::RestartNeeded(message)) = &read.trouble {
-            tracing::warn!(event = "config.trouble", message);
+    let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
+        metrics.configuration_invalid(trouble.is_some());
+        if let Some(message) = trouble {
+            tracing::warn!(event = "config.invalid", message);
         }
-        logging::set(read.settings.log_level);
-        configurations_in.send_replace(read.clone());
     });
     let ended = tokio::select! {
         _ = term.recv() => None,
         _ = int.recv() => None,
         ended = work => Some(ended),
-        () = reloading => Some(Ended::Broken(anyhow::anyhow!("the configuration's task ended"))),
-        () = server::serve_port(port, status_server.clone()) => Some(Ended::Broken(anyhow::anyhow!("the port's server ended"))),
+        () = reload => Some(ExitCause::Reconfigured),
+        () = server::serve_port(port, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the port's server ended"))),
     };
     match ended {
-        Some(Ended::Lost(error)) => return Err(error),
-        Some(Ended::Misconfigured(error)) => {
+        Some(ExitCause::Lost(error)) => return Err(error),
+        Some(ExitCause::Misconfigured(error)) => {
             eprintln!("oke-node-controller: {}", logging::chain(error.as_ref()));
-            return Ok(Exit::Usage);
+            return Ok(Some(Exit::Usage));
         }
+        // The lease stays its own: its name stays the pod's, and by that it goes on at once.
+        Some(ExitCause::Reconfigured) if settings.lease.identity.is_some() => return Ok(None),
         _ => {}
     }
     tracing::info!(event = "controller.stopping");
     lease.release().await;
     match ended {
-        Some(Ended::Broken(error)) => Err(error),
-        _ => Ok(Exit::Fine),
+        Some(ExitCause::Broken(error)) => Err(error),
+        Some(ExitCause::Reconfigured) => Ok(None),
+        _ => Ok(Some(Exit::Fine)),
     }
 }
 
-/// The client of the OCI API, asked for until what it takes is to be had.
+/// The client of the OCI API; retries until one can be built.
 ///
 /// # Errors
-/// When what is configured makes none.
+/// When the configuration can never give one.
 async fn connected(settings: &Settings, status_server: &StatusServer, chance: fn() -> f64) -> anyhow::Result<Oci> {
     let retry = Backoff { first: FIRST_RETRY.min(settings.pace.retry_most), cap: settings.pace.retry_most };
     let mut failures = 0_u32;
@@ -213,7 +216,7 @@ async fn connected(settings: &Settings, status_server: &StatusServer, chance: fn
             }
         }
         failures = failures.saturating_add(1);
-        sleep(retry.pause(failures, chance())).await;
+        sleep(retry.delay(failures, chance())).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The settings, validated: the only configuration that the rest of the controller sees.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,54 +13,54 @@ use tracing::Level;
 
 use crate::args::{Options, Principal};
 
-/// Where things are and what the operator wants.
+/// All settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where health and metrics are served.
     pub listen: SocketAddr,
     /// The least that is logged.
     pub log_level: Level,
-    /// The lease.
+    /// The Lease.
     pub lease: LeaseSettings,
-    /// What the cluster is called in tags, where it was said.
+    /// The cluster's name in tags, if it was set.
     pub cluster_id: Option<String>,
     /// The OCI API.
     pub oci: OciSettings,
-    /// The most instances that are worked on at once.
+    /// The most instances that are handled at once.
     pub workers: usize,
-    /// How often and how soon things are looked at.
+    /// Intervals of reconciles and retries.
     pub pace: Pace,
 }
 
-/// Which lease, and for how long.
+/// Which Lease, and its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What this process is called, where it was said.
+    /// This process's name, if it was set.
     pub identity: Option<String>,
-    /// For how many seconds it is good without being renewed.
+    /// Seconds for which it is valid without renewal.
     pub seconds: u16,
 }
 
 /// How the OCI API is reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OciSettings {
-    /// Who the controller is.
+    /// The kind of login.
     pub principal: Principal,
     /// The API key's file and profile.
     pub config_file: (PathBuf, String),
-    /// The region, where it was said.
+    /// The region, if it was set.
     pub region: Option<RegionName>,
-    /// The realm, where it was said.
+    /// The realm, if it was set.
     pub realm: Option<RealmDomain>,
-    /// The core services, where it was said.
+    /// The endpoint of the core services, if it was set.
     pub endpoint: Option<Endpoint>,
-    /// The federation service, where it was said.
+    /// The endpoint of the federation service, if it was set.
     pub auth_endpoint: Option<Endpoint>,
-    /// Ownership certificates are believed; the public authorities' where nothing was said.
+    /// The trusted certificate authorities; the public ones by default.
     pub ca_file: Option<PathBuf>,
     /// The metadata service.
     pub metadata_url: MetadataUrl,
@@ -67,21 +68,21 @@ pub struct OciSettings {
     pub rates: Rates,
 }
 
-/// How often and how soon things are looked at.
+/// Intervals of reconciles and retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// When nothing seems to happen.
+    /// Without events.
     pub resync: Duration,
-    /// While something is on its way.
+    /// While something is in progress.
     pub poll: Duration,
-    /// The longest pause between attempts at what fails.
+    /// The longest backoff.
     pub retry_most: Duration,
 }
 
-/// Why the options make no settings.
+/// Why options are not valid settings.
 #[derive(Debug, Error)]
 pub enum SettingsError {
-    /// A duration that is none.
+    /// A duration that is not valid.
     #[error("{option} is {seconds}, which is not between {least} and {most} seconds")]
     Interval {
         /// The option.
@@ -93,16 +94,16 @@ pub enum SettingsError {
         /// The most.
         most: f64,
     },
-    /// A lease that ends before it can be renewed, or not while somebody waits.
+    /// A lease that would expire before its renewal, or last too long after a crash.
     #[error("--lease-seconds is {0}, which is not between 1 and 300")]
     Lease(u16),
-    /// A rate that is none.
+    /// A rate that is not valid.
     #[error("--requests-per-second is {0}, which is not between 0.5 and 1000")]
     Rate(f64),
-    /// Nobody would work.
+    /// No worker, or too many.
     #[error("--workers is {0}, which is not between 1 and 512")]
     Workers(u16),
-    /// A name that cannot be one.
+    /// A name that is not valid.
     #[error("{option} is {text:?}, which is not 1 to {most} letters, digits, '-', '.' or '_'")]
     Name {
         /// The option.
@@ -112,25 +113,25 @@ pub enum SettingsError {
         /// The most characters.
         most: usize,
     },
-    /// A URL that is none.
+    /// A URL that is not valid.
     #[error("{option} is {text:?}, which is not of the form {form}")]
     Url {
         /// The option.
         option: &'static str,
         /// Its value.
         text: String,
-        /// What it should look like.
+        /// The expected form.
         form: &'static str,
     },
-    /// A region that is none.
+    /// An unknown region.
     #[error("--region is {0:?}, which is neither a region's name (eu-frankfurt-1) nor a key that is known (fra)")]
     Region(String),
-    /// A realm that is none.
+    /// A domain that is not valid.
     #[error("--realm-domain is {0:?}, which is no domain (oraclecloud8.com)")]
     Realm(String),
 }
 
-/// The fewest requests per second: so that there is always an answer to learn from.
+/// The fewest requests per second: so that there is always an answer to adapt to.
 const LEAST_RATE: f64 = 0.5;
 /// A tag's value in OCI has up to 256 characters; uids have 36.
 const LONGEST_CLUSTER_ID: usize = 128;
@@ -139,10 +140,10 @@ const LONGEST_NAME: usize = 253;
 const HOST: &str = "https://host";
 
 impl Settings {
-    /// Checks options as typed.
+    /// Validates options.
     ///
     /// # Errors
-    /// When one makes no sense.
+    /// When one is not valid.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
         let Options { workers, requests_per_second: rate, .. } = options;
         if !(LEAST_RATE..=1000.0).contains(&rate) {
@@ -171,13 +172,14 @@ impl Settings {
             rates: Rates { most: rate, least: LEAST_RATE, burst: (rate / 4.0).max(1.0) },
         };
         let pace = Pace {
-            resync: interval("--resync-seconds", options.resync_seconds, (1.0, 86_400.0))?,
-            poll: interval("--poll-seconds", options.poll_seconds, (0.05, 60.0))?,
-            retry_most: interval("--retry-most-seconds", options.retry_most_seconds, (1.0, 3600.0))?,
+            resync: interval("--resync-seconds", options.resync_seconds, 1.0..=86_400.0)?,
+            poll: interval("--poll-seconds", options.poll_seconds, 0.05..=60.0)?,
+            retry_most: interval("--retry-most-seconds", options.retry_most_seconds, 1.0..=3600.0)?,
         };
         Ok(Self {
             listen: options.listen,
             log_level: options.log_level.into(),
+            reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
             lease,
             cluster_id,
             oci,
@@ -196,7 +198,7 @@ impl Configured for Settings {
     }
 }
 
-/// A manifest that leaves a value empty means "not set".
+/// An empty value in a manifest means "not set".
 fn said(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
@@ -226,10 +228,11 @@ fn lease(seconds: u16) -> Result<u16, SettingsError> {
     if (1..=300).contains(&seconds) { Ok(seconds) } else { Err(SettingsError::Lease(seconds)) }
 }
 
-fn interval(option: &'static str, seconds: f64, (least, most): (f64, f64)) -> Result<Duration, SettingsError> {
-    if (least..=most).contains(&seconds) {
+fn interval(option: &'static str, seconds: f64, bounds: RangeInclusive<f64>) -> Result<Duration, SettingsError> {
+    if bounds.contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
+        let (least, most) = bounds.into_inner();
         Err(SettingsError::Interval { option, seconds, least, most })
     }
 }

@@ -1,6 +1,7 @@
-//! The queue of instances: at most one worker per instance, a bounded number of workers, retries for ever with growing backoff.
-//! Requests of users go before rollouts, and both before regular reconciles and retries. Instances that have failed for a while are
-//! retried one by one, so far apart that most requests are left to the others. The queue is pure; [`run`] gives it the time.
+//! The queue of instances: at most one worker per instance, a bounded number of workers, retries forever with backoff.
+//! Requests of users go before rollouts, and both before regular reconciles and retries. Instances that have failed for a
+//! while are retried one by one, so far apart that most requests are left to the others. The queue is pure; [`run`] gives it
+//! the time.
 
 mod queue;
 
@@ -9,14 +10,14 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use patience::Backoff;
+use backoff::Backoff;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 pub use queue::{Depth, Lane, Queue};
 
-/// How often long pauses are compared with what is needed now, if nothing else happens.
+/// How often long backoffs are compared with the current need, if nothing else happens.
 const REVIEW: Duration = Duration::from_secs(30);
 
 /// When to reconcile a key again.
@@ -28,21 +29,21 @@ pub enum Next {
     Soon(Duration),
     /// It failed: after a growing backoff; after some failures it is queued with all that failed.
     Failed,
-    /// Out of sync, and a user has to act: after this pause, queued with all that failed.
+    /// Out of sync, and a person has to act: after this backoff, queued with all that failed.
     Stuck(Duration),
-    /// OCI did not carry out a request, or it waits for something that no watch reports: after at least this pause; after some
-    /// pauses it is queued with all that failed.
+    /// OCI did not carry out a request, or it waits for a change that no watch reports: after at least this backoff; after
+    /// some backoffs it is queued with all that failed.
     BackOff(Pause),
     /// No object is left.
     Gone,
 }
 
-/// A pause that grows each time.
+/// A backoff that grows each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// How much of it is left.
     pub left: Duration,
-    /// Its number in the row; 1 is the first.
+    /// Its number in the sequence; 1 is the first.
     pub number: u32,
 }
 
@@ -62,19 +63,19 @@ pub enum When {
 /// How failures are retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// The pauses between attempts at one key.
+    /// The backoff between attempts at one key.
     pub pauses: Backoff,
-    /// How far attempts at different keys are apart that have failed for a while.
+    /// The interval between attempts at different keys that have failed for a while.
     pub apart: Duration,
 }
 
-/// How far off what was done is, at most, as things are now: a pause that was reckoned while there was little room for requests
-/// is not waited for to its end when there is more.
+/// How far away the next reconcile should be now, at most. A key that was delayed because the budget was small comes earlier
+/// when the budget has grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Longest {
-    /// The next regular look.
+pub struct DelayLimits {
+    /// The next regular reconcile.
     pub regular: Duration,
-    /// The next look at what something is on its way of.
+    /// The next poll of something in progress.
     pub soon: Duration,
 }
 
@@ -83,9 +84,9 @@ pub trait Worker<K>: Send + Sync + 'static {
     /// How failures are retried from now on.
     fn retries(&self) -> Retries;
 
-    /// How far off what was done may be now. Where nothing is said, as far as it was put off.
-    fn longest(&self) -> Longest {
-        Longest { regular: Duration::MAX, soon: Duration::MAX }
+    /// The current limits of delays. `None`: as delayed.
+    fn longest(&self) -> DelayLimits {
+        DelayLimits { regular: Duration::MAX, soon: Duration::MAX }
     }
 
     /// Reconciles a key.
@@ -94,17 +95,16 @@ pub trait Worker<K>: Send + Sync + 'static {
 
 /// A queue that tasks share. Clones are the same queue.
 #[derive(Debug)]
-pub struct Work<K>(Arc<Shared<K>>);
+pub struct Work<K>(Arc<SharedQueue<K>>);
 
 #[derive(Debug)]
-struct Shared<K> {
+struct SharedQueue<K> {
     queue: Mutex<Queue<K>>,
     news: Notify,
 }
 
 impl Pause {
-    /// Until the first of two has ended, as early in its row as the earlier one: who begins to wait is not looked at in turn
-    /// because another has waited for long.
+    /// If one of two causes is replaced by a newer one, the older position in the queue stays.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { left: self.left.min(other.left), number: self.number.min(other.number) }
@@ -119,20 +119,20 @@ impl<K> Clone for Work<K> {
 
 impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Default for Work<K> {
     fn default() -> Self {
-        // As long as nobody works, nothing fails.
+        // Until a worker runs, nothing fails.
         let never = Backoff { first: Duration::ZERO, cap: Duration::ZERO };
         let queue = Queue::new(Retries { pauses: never, apart: Duration::ZERO });
-        Self(Arc::new(Shared { queue: Mutex::new(queue), news: Notify::new() }))
+        Self(Arc::new(SharedQueue { queue: Mutex::new(queue), news: Notify::new() }))
     }
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
-    /// Asks for a key to be looked at now.
+    /// Queues a key for an immediate reconcile.
     pub fn now(&self, key: K) {
         self.look_at(key, When::Now);
     }
 
-    /// Asks for a key to be looked at.
+    /// Queues a key.
     pub fn look_at(&self, key: K, when: When) {
         let now = Instant::now();
         let (lane, due) = match when {
@@ -145,19 +145,19 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
         self.0.news.notify_one();
     }
 
-    /// How much is waiting.
+    /// How many keys wait.
     #[must_use]
     pub fn depth(&self) -> Depth {
         self.queue().depth(Instant::now())
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<K>> {
-        // Every change is complete in itself, so a panic elsewhere leaves it usable.
+        // Each change is complete by itself, so a panic elsewhere leaves it usable.
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reconciles all keys, at most `workers` keys at once, for ever. `chance` gives numbers in 0.0–1.0.
+/// Reconciles all keys, at most `workers` keys at once; never returns. `chance` gives numbers in 0.0–1.0.
 pub async fn run<K, W>(work: Work<K>, worker: Arc<W>, workers: usize, chance: impl Fn() -> f64)
 where
     K: Clone + Debug + Eq + Hash + Ord + Send + 'static,
@@ -171,8 +171,8 @@ where
             let Some(key) = work.queue().take(Instant::now()) else { break };
             let worker = Arc::clone(&worker);
             tasks.spawn(async move {
-                // In a task of its own, so that a panic is one key's failure; in a set, which stops it when this is dropped:
-                // whoever lost or gave back the lease does nothing any more.
+                // In its own task, so that a panic fails only one key; in a set, which aborts it when this is dropped: a
+                // replica that lost or released the Lease does nothing more.
                 let mut inner = JoinSet::new();
                 inner.spawn({
                     let key = key.clone();

@@ -1,5 +1,5 @@
-//! The records that plugins send of their runs: counted, logged, and followed by what may come late. Nobody waits for us;
-//! what we cannot keep up with, or miss while we are down, the plugins write to a file, and we take it from there.
+//! The records of plugin runs: counted, logged, and followed by the work that a pod need not wait for. Plugins do not wait for the
+//! agent: while it is down or its socket full, they write records to a file, which the agent reads later.
 
 pub mod follow_up;
 mod line;
@@ -17,56 +17,53 @@ use telemetry::{ListenError, Listener, VerbRecord};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use crate::cni_records::follow_up::Duties;
+use crate::cni_records::follow_up::FollowUps;
 use crate::report::metrics::Metrics;
-use line::Lines;
+use line::RunLog;
 pub use recent::Recent;
 
-/// How long after a record it is looked whether others went to the file, because our queue (10 on a kernel as it comes)
-/// was full. Without records there is no look.
+/// When the file is read after a record: others may have gone there because the socket's queue was full (10 by default in the
+/// kernel). Without records it is not read.
 const AFTER_A_RECORD: Duration = Duration::from_secs(1);
 
-/// Where records go.
+/// Takes in records.
 #[derive(Debug)]
 pub struct Intake {
     state_dir: PathBuf,
     metrics: Arc<Metrics>,
-    duties: Arc<Duties>,
-    lines: Mutex<Lines>,
+    follow_ups: Arc<FollowUps>,
+    run_log: Mutex<RunLog>,
     recent: Arc<Recent>,
     recorded: Arc<Notify>,
-    unreadable: Trouble,
+    /// Whether the file could not be read the last time.
+    unreadable: AtomicBool,
 }
 
-/// Something that goes on for some time, and is told when it begins and when it ends.
-#[derive(Debug, Default)]
-struct Trouble(AtomicBool);
-
-/// How a record came.
+/// How a record arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// By the socket: the plugin leaves what may come late to us.
+enum Channel {
+    /// By the socket: the agent does the follow-up.
     Socket,
-    /// By the file: the plugin has done it itself.
+    /// By the file: the plugin did it.
     File,
 }
 
-/// Listens in the state directory.
+/// Creates the socket in the state directory.
 ///
 /// # Errors
-/// When the socket cannot be made.
+/// If that fails.
 pub fn listen(state_dir: &Path) -> Result<Listener, ListenError> {
     Listener::bind(state_dir)
 }
 
-/// Takes records in for ever.
+/// Takes in records.
 ///
 /// # Errors
-/// When the socket is broken.
+/// If the socket fails.
 pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
     let readable = Readable::new(listener.as_fd())?;
-    // At the start: what was written while nobody listened.
-    let mut look = Some(tokio::time::Instant::now());
+    // At the start: records from before.
+    let mut read_at = Some(tokio::time::Instant::now());
     loop {
         let received = readable.wait(|| match listener.recv() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -76,79 +73,67 @@ pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
         tokio::select! {
             received = received => match received? {
                 Some(record) => {
-                    intake.take_in(&record, Way::Socket);
-                    look.get_or_insert_with(|| tokio::time::Instant::now() + AFTER_A_RECORD);
+                    intake.take_in(&record, Channel::Socket);
+                    read_at.get_or_insert_with(|| tokio::time::Instant::now() + AFTER_A_RECORD);
                 }
-                None => intake.metrics.verb_record_refused(),
+                None => intake.metrics.record_refused(),
             },
-            () = sleep_until(look.unwrap_or_else(tokio::time::Instant::now)), if look.is_some() => {
+            () = sleep_until(read_at.unwrap_or_else(tokio::time::Instant::now)), if read_at.is_some() => {
                 let intake = intake.clone();
                 // Files of up to 2 MiB: not on the thread that answers health checks.
                 let again = tokio::task::spawn_blocking(move || intake.take_log()).await.unwrap_or(false);
-                look = again.then(|| tokio::time::Instant::now() + AFTER_A_RECORD);
+                read_at = again.then(|| tokio::time::Instant::now() + AFTER_A_RECORD);
             }
         }
     }
 }
 
 impl Intake {
-    /// Takes the file from `state_dir`; hands on to `metrics`, `duties` and `recent`, and notifies `recorded`.
+    /// Reads the file in `state_dir`; passes records to `metrics`, `follow_ups` and `recent`, and notifies `recorded`.
     #[must_use]
     pub fn new(
         state_dir: &Path,
         metrics: Arc<Metrics>,
-        duties: Arc<Duties>,
+        follow_ups: Arc<FollowUps>,
         recent: Arc<Recent>,
         recorded: Arc<Notify>,
     ) -> Self {
-        let (state_dir, lines) = (state_dir.to_owned(), Mutex::new(Lines::new(Instant::now())));
-        Self { state_dir, metrics, duties, lines, recent, recorded, unreadable: Trouble::default() }
+        let (state_dir, run_log) = (state_dir.to_owned(), Mutex::new(RunLog::new(Instant::now())));
+        Self { state_dir, metrics, follow_ups, run_log, recent, recorded, unreadable: AtomicBool::new(false) }
     }
 
-    fn take_in(&self, record: &VerbRecord, way: Way) {
+    fn take_in(&self, record: &VerbRecord, channel: Channel) {
         self.metrics.verb(record);
         self.recent.note(record);
         self.recorded.notify_one();
-        match way {
-            Way::Socket => self.duties.note(record),
-            Way::File => self.metrics.verb_record_late(),
+        match channel {
+            Channel::Socket => self.follow_ups.note(record),
+            Channel::File => self.metrics.record_late(),
         }
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if !lines.log(record, way == Way::File, Instant::now()) {
-            self.metrics.verb_line_dropped();
+        let mut run_log = self.run_log.lock().unwrap_or_else(PoisonError::into_inner);
+        if !run_log.log(record, channel == Channel::File, Instant::now()) {
+            self.metrics.line_dropped();
         }
     }
 
-    /// Takes in what plugins wrote to the file. Says whether it is worth another look.
+    /// Takes in the records in the file. Returns whether to read it again soon.
     fn take_log(&self) -> bool {
-        match telemetry::take_log(&self.state_dir, |record| self.take_in(&record, Way::File)) {
+        match telemetry::take_log(&self.state_dir, |record| self.take_in(&record, Channel::File)) {
             Ok(damaged) => {
-                if self.unreadable.ended() {
+                if self.unreadable.swap(false, Ordering::Relaxed) {
                     tracing::info!(event = "cni.log_readable");
                 }
-                (0..damaged).for_each(|_| self.metrics.verb_record_refused());
+                (0..damaged).for_each(|_| self.metrics.record_refused());
                 false
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
             Err(error) => {
-                if self.unreadable.began() {
-                    tracing::warn!(event = "cni.log_unreadable", %error, "reading what plugins logged");
+                if !self.unreadable.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(event = "cni.log_unreadable", %error, "records in the file are delayed");
                 }
                 false
             }
         }
-    }
-}
-
-impl Trouble {
-    /// Notes that it is there; says whether that is new.
-    fn began(&self) -> bool {
-        !self.0.swap(true, Ordering::Relaxed)
-    }
-
-    /// Notes that it is not there; says whether that is new.
-    fn ended(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -157,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_cannot_be_read_is_told_when_that_begins_and_when_it_ends() {
+    fn unreadable_log_is_reported_when_it_begins_and_ends() {
         let directory = tempfile::tempdir().unwrap();
         let log = telemetry::log_path(directory.path());
         let intake = Intake::new(directory.path(), Arc::default(), Arc::default(), Arc::default(), Arc::default());
@@ -169,7 +154,7 @@ mod tests {
                     let left = std::fs::read_dir(directory.path()).unwrap();
                     left.for_each(|it| std::fs::remove_dir(it.unwrap().path()).unwrap());
                 } else {
-                    // A directory is no file.
+                    // A directory in its place.
                     let _ = std::fs::create_dir(&log);
                 }
                 assert!(!intake.take_log());

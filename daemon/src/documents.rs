@@ -6,8 +6,8 @@ use resident::config::explain;
 use resident::metrics::markdown;
 
 use crate::args::keys;
-use crate::report::advice;
 use crate::report::metrics::Metrics;
+use crate::report::reason;
 use crate::settings::Settings;
 
 fn holds(document: &str, part: &str, table: &str) {
@@ -30,12 +30,12 @@ fn the_shipped_configmap_has_every_key_and_sets_none() {
 
 #[test]
 fn the_metrics_are_documented() {
-    holds("metrics.md", "metrics", &markdown(Metrics::default().described()));
+    holds("metrics.md", "metrics", &markdown(Metrics::default().descriptions()));
 }
 
 #[test]
 fn the_conditions_are_documented() {
-    holds("operator.md", "conditions", &advice::markdown());
+    holds("operator.md", "conditions", &reason::markdown());
 }
 
 #[test]

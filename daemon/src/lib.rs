@@ -8,9 +8,9 @@
 //!                                    ├─▶ triggers ─▶ decide ────┼─▶ running pods' host side; the end of dead ones
 //!   kernel events, file changes ─────┘                          ├─▶ interference: what else configures this host
 //!                                                               ├─▶ installer ──▶ CNI binaries, conflist
-//!                                                               └─▶ Pass ──▶ logs, metrics, readiness, status
+//!                                                               └─▶ ReconcileReport ──▶ logs, metrics, readiness, status
 //!   plugins' records ──▶ verbs ──▶ lines, metrics ──▶ aftercare (announcements, connections)
-//!   Pass ──▶ recorder ──▶ events of Kubernetes about the Node
+//!   ReconcileReport ──▶ recorder ──▶ events of Kubernetes about the Node
 //!   SIGTERM ──▶ departure: another of us comes, or the node becomes what it was before us
 //! ```
 //!

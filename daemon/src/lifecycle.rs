@@ -1,5 +1,4 @@
-//! What frames the agent's life: its directories, a changed configuration file, and the uninstall when it is deleted.
+//! What frames the agent's life: its directories, and the uninstall when it is deleted.
 
 pub mod departure;
 pub mod directories;
-pub mod reload;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   facts ─┐                    host_network ─▶ unlisted_vnics ─▶ pools ─▶ pods ─▶ dead ─▶ orphans
-//!   links ─┼─▶ Context ──▶       ─▶ interference ─▶ installation ─▶ pod_addresses ──▶ Pass
+//!   links ─┼─▶ Context ──▶       ─▶ interference ─▶ installation ─▶ pod_addresses ──▶ ReconcileReport
 //!   files ─┘   (desired)
 //! ```
 //!
@@ -36,26 +36,22 @@ use tokio::sync::Notify;
 
 use crate::decide::devices::Devices;
 use crate::lifecycle::directories::Directories;
-use crate::lifecycle::reload::Configuration;
 use crate::reconcile::host::Host;
 use crate::reconcile::interference::Interference;
-use crate::report::condition::Condition;
-use crate::report::reconcile_report::{Cause, Pass};
+use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::settings::Settings;
 use crate::sources::node_facts::NodeFacts;
 use crate::triggers::drift_hints::DriftHints;
 
 use missing_links::Moment;
 pub use pods::Attention;
-use slow::Slow;
+use slow::SlowStage;
 use stage::{Stage, StageReport};
 
 /// Brings the node in sync with the facts. There is one per node.
 #[derive(Debug)]
 pub struct Reconciler {
     settings: Arc<Settings>,
-    /// What is wrong with the configuration.
-    misconfigured: Vec<Condition>,
     /// Those it works in, as they were at the start.
     directories: Directories,
     boot: BootId,
@@ -70,8 +66,8 @@ pub struct Reconciler {
     unlisted_vnics: unlisted_vnics::UnlistedVnics,
     pools: pools::PoolsStage,
     pods: pods::RunningPods,
-    dead: Slow<dead::DeadPods>,
-    orphans: Slow<orphans::OrphanedObjects>,
+    dead: SlowStage<dead::DeadPods>,
+    orphans: SlowStage<orphans::OrphanedObjects>,
     interference: Interference,
     installation: installation::Installation,
     pod_addresses: pod_addresses::PodAddresses,
@@ -92,8 +88,8 @@ impl Reconciler {
             unlisted_vnics: unlisted_vnics::UnlistedVnics::new(move || by_router.notify_one()),
             pools: pools::PoolsStage::new(boot.clone()),
             pods: pods::RunningPods::new(state_dir, sysctl_root, boot.clone()),
-            dead: Slow::new(dead::DeadPods::new(state_dir, sysctl_root, boot.clone())),
-            orphans: Slow::new(orphans::OrphanedObjects::new(state_dir, sysctl_root, boot.clone())),
+            dead: SlowStage::new(dead::DeadPods::new(state_dir, sysctl_root, boot.clone())),
+            orphans: SlowStage::new(orphans::OrphanedObjects::new(state_dir, sysctl_root, boot.clone())),
             interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
             installation: installation::Installation::new(),
             pod_addresses: pod_addresses::PodAddresses::new(state_dir, boot.clone()),
@@ -104,18 +100,9 @@ impl Reconciler {
             devices: Devices::default(),
             created: Instant::now(),
             answered,
-            misconfigured: Vec::new(),
             directories: Directories::of(&settings),
             settings,
         })
-    }
-
-    /// Uses another configuration from the next reconcile on. Paths stay as they were.
-    pub fn adopt(&mut self, configuration: Configuration) {
-        let Configuration { settings, conditions } = configuration;
-        self.interference.allow_drop_ins(settings.may_write_drop_ins);
-        self.settings = settings;
-        self.misconfigured = conditions;
     }
 
     /// Notified when a plugin has answered which versions it speaks, or a router whether it is there: another reconcile would
@@ -133,7 +120,7 @@ impl Reconciler {
     }
 
     /// Brings the node in sync with the facts, as far as that can be done.
-    pub fn reconcile(&mut self, facts: &NodeFacts, cause: Cause) -> Pass {
+    pub fn reconcile(&mut self, facts: &NodeFacts, cause: Cause) -> ReconcileReport {
         let (begun, at) = (Instant::now(), SystemTime::now());
         let settings = self.settings.clone();
         let (facts, refused) = facts.admitted();
@@ -162,7 +149,7 @@ impl Reconciler {
         self.missing_links.hold_back(&mut conditions, |vnic| !facts.is_missing(vnic), moment);
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
         conditions.dedup();
-        let mut pass = Pass {
+        let mut report = ReconcileReport {
             cause,
             unix_millis: millis(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()),
             micros: millis(begun.elapsed().as_micros()),
@@ -174,8 +161,8 @@ impl Reconciler {
             usable,
             pod_network,
         };
-        pass.note_pending();
-        pass
+        report.note_pending();
+        report
     }
 
     /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile, and when to ask again.

@@ -1,12 +1,11 @@
 //! What the agent reports: one reconcile report feeds logs, metrics, readiness, Events and the subcommands.
 
-pub mod advice;
 pub mod attachments;
 pub mod condition;
-pub mod condition_times;
 pub mod metrics;
 pub mod node_events;
 pub(crate) mod port;
+pub mod reason;
 pub mod reconcile_report;
 pub mod status;
 pub mod status_server;

@@ -19,7 +19,7 @@ use imds::{Imds, Policy};
 use ipam::BootId;
 use resident::args::Output;
 use resident::reload::Live;
-use resident::{logging, server};
+use resident::{logging, reload, server};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -32,13 +32,12 @@ use crate::cli::exit::Exit;
 use crate::cli::show;
 use crate::cni_records;
 use crate::cni_records::follow_up;
-use crate::cni_records::follow_up::Duties;
+use crate::cni_records::follow_up::FollowUps;
 use crate::cni_records::{Intake, Recent};
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
-use crate::lifecycle::reload;
-use crate::lifecycle::reload::Configuration;
 use crate::reconcile::Reconciler;
+use crate::report::condition::{Condition, Reason};
 use crate::report::metrics::Metrics;
 use crate::report::node_events::Recorder;
 use crate::report::port;
@@ -80,11 +79,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     if let Command::Config(asked) = command {
         return tell(show::configuration(&layers, &asked)?);
     }
-    let read = layers.read(&keys);
     if command == Command::Run {
-        let values = read.values.clone();
-        return match read.settings(&keys) {
-            Ok(settings) => stay(Live::new(layers, values, settings)).map(|()| Exit::Fine),
+        return match Live::start(keys, layers) {
+            Ok((settings, live)) => stay(Arc::new(settings), live).map(|()| Exit::Fine),
             Err(problems) => {
                 problems.iter().for_each(|problem| eprintln!("oke-node-agent: {problem}"));
                 eprintln!("oke-node-agent: nothing was started; `oke-node-agent config --explain` tells every key");
@@ -93,8 +90,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         };
     }
     // An agent goes on with its last good configuration, so whoever asks it must not be stopped by the new one.
-    let settings =
-        Arc::new(read.settings_anyway(&keys).context("no settings, not even those of an empty configuration")?);
+    let settings = Arc::new(
+        layers.read(&keys).settings_anyway(&keys).context("no settings, not even those of an empty configuration")?,
+    );
     tell(match command {
         Command::Status(Output { output }) => show::status(&settings, output)?,
         Command::WhyNotReady(Output { output }) => show::why_not_ready(&settings, output)?,
@@ -112,8 +110,17 @@ fn tell((text, exit): (String, Exit)) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn stay(live: Live<Settings>) -> anyhow::Result<()> {
-    let settings = live.current().settings.clone();
+/// Why the agent ends.
+enum End {
+    /// It was told to; everything of ours stays on the node.
+    Stopped,
+    /// It was told to, and its DaemonSet was deleted.
+    Uninstalled,
+    /// Its configuration file changed.
+    Reconfigured,
+}
+
+fn stay(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<()> {
     logging::start(settings.log_level);
     for directory in [&settings.state_dir, &settings.data_dir] {
         directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
@@ -125,22 +132,23 @@ fn stay(live: Live<Settings>) -> anyhow::Result<()> {
         .thread_stack_size(1 << 20)
         .build()
         .context("starting the runtime")?;
-    let leaving = runtime.block_on(agent(live));
+    let end = runtime.block_on(agent(settings.clone(), live));
     let told = Instant::now();
     runtime.shutdown_timeout(FAREWELL);
     // It waits no longer than for the last of its threads.
     let ended = told.elapsed() < FAREWELL;
     drop(lock);
-    if let Some(settings) = leaving? {
-        departure::uninstall(&settings, ended);
+    match end? {
+        End::Stopped => {}
+        End::Uninstalled => departure::uninstall(&settings, ended),
+        End::Reconfigured => return Err(reload::restart()).context("executing the agent again"),
     }
     Ok(())
 }
 
-/// Until it is told to end; the settings are those to uninstall by, where that is what its end means.
-async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
-    let settings = live.current().settings.clone();
-    let (configurations_in, configurations) = watch::channel(Configuration::of(live.current(), live.file()));
+/// Works until it is told to end, or its configuration file changes.
+async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<End> {
+    let (configuration_in, configuration) = watch::channel(None);
     let recent = Arc::new(Recent::default());
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -156,11 +164,11 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         boot: boot.clone(),
         started: Instant::now(),
         sysctl_root: settings.sysctl_root.clone(),
-        configurations: configurations.clone(),
+        resync: settings.resync,
         recent: recent.clone(),
         metrics: metrics.clone(),
-        worlds: worlds.clone(),
-        passes: passes.clone(),
+        facts: worlds.clone(),
+        reports: passes.clone(),
         previews: previews_in,
     });
     let path = settings.socket();
@@ -170,9 +178,10 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let (npn, npn_watcher) = NpnSource::watched(&settings, published.clone());
     let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
-    let duties = Arc::new(Duties::default());
+    let duties = Arc::new(FollowUps::default());
     let channels = Channels {
-        configurations: configurations.clone(),
+        settings: settings.clone(),
+        configuration,
         facts: worlds,
         port,
         previews,
@@ -180,19 +189,19 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         links_changed: plugged.clone(),
         npn_changed: published.clone(),
     };
-    let outputs = Outputs { metrics: metrics.clone(), duties: duties.clone(), passes: passes_in };
+    let outputs = Outputs { metrics: metrics.clone(), follow_ups: duties.clone(), reports: passes_in };
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent, recorded));
     let recorder = Recorder {
-        configurations: configurations.clone(),
-        passes: passes.clone(),
+        settings: settings.clone(),
+        reports: passes.clone(),
         metrics: metrics.clone(),
         in_cluster: resident::api_server::in_cluster(),
         chance,
     };
     let vnic_reporter = VnicReporter {
-        configurations: configurations.clone(),
+        state_dir: settings.state_dir.clone(),
         facts: worlds_in.subscribe(),
-        passes: passes.clone(),
+        reports: passes.clone(),
         boot: boot.clone(),
         metrics: metrics.clone(),
     };
@@ -209,29 +218,33 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         native_pod_network = %npn,
     );
     let cluster = ClusterSources { npn, attachments };
-    let last = configurations.clone();
-    let terminated = tokio::select! {
-        _ = term.recv() => true,
-        _ = int.recv() => false,
+    let file = live.file().display().to_string();
+    let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
+        let invalid = |message| Condition::degraded(Reason::ConfigurationInvalid, message).about(&file);
+        configuration_in.send_replace(trouble.map(invalid));
+    });
+    // Cancel-safe: whatever wins ends the agent.
+    let end = tokio::select! {
+        // Whoever sits at a terminal has `uninstall`.
+        _ = int.recv() => End::Stopped,
+        _ = term.recv() => if departure::is_for_good(&settings).await { End::Uninstalled } else { End::Stopped },
+        () = reload => End::Reconfigured,
         () = recorder.run() => bail!("the task that tells events ended"),
         () = forever(npn_watcher.map(NpnWatcher::run)) => bail!("the watch of the NativePodNetwork ended"),
         () = forever(attachment_watcher.map(AttachmentWatcher::run)) => bail!("the watch of VnicAttachments ended"),
         () = vnic_reporter.run() => bail!("the task that reports VNICs ended"),
         () = oke_cni::run(oke_cni_in, published) => bail!("the watch of OKE's own CNI ended"),
-        () = poller::run(metadata, cluster, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
+        () = poller::run(metadata, cluster, &settings, metrics, outlets) => bail!("the sources' task ended"),
         ended = ReconcileLoop::run(reconciler, channels, outputs) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
-        ended = cni_records::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,
-        ended = follow_up::run(duties, worker) => ended.context("looking after addresses").map(|()| false)?,
-        () = reload::run(live, configurations_in, metrics) => bail!("the configuration's task ended"),
+        ended = cni_records::run(records, intake) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
+        ended = follow_up::run(duties, worker) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, board.clone(), chance, port_in) => bail!("the port's server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     };
     // Nothing is undone, unless we are not wanted any more: pods live on, and so do the host's routes.
     tracing::info!(event = "agent.stopping");
     let _ = std::fs::remove_file(path);
-    let settings = last.borrow().settings.clone();
-    // Whoever sits at a terminal has `uninstall`.
-    Ok((terminated && departure::is_for_good(&settings).await).then_some(settings))
+    Ok(end)
 }
 
 /// A watch of the API server, if it is watched.

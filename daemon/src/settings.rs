@@ -63,6 +63,8 @@ pub struct Settings {
     pub may_write_drop_ins: bool,
     /// The least that is logged.
     pub log_level: Level,
+    /// The most that a changed configuration file waits.
+    pub reload_jitter: Duration,
     /// What is known of the cluster's pod network from outside; metadata and NativePodNetwork are added at run time.
     pub signals: Signals,
     /// The installer's own.
@@ -168,6 +170,7 @@ impl Settings {
             host_root: options.host_root,
             may_write_drop_ins: options.host_drop_ins == Permission::Allow,
             log_level: options.log_level.into(),
+            reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
             signals: Signals {
                 node_label: options.node_label,
                 oke_daemonset: options.oke_daemonset,

@@ -59,10 +59,10 @@ impl Cluster {
         node.api_server.set(server.service()).unwrap();
         let cluster = Self { node, server };
         cluster.do_(async |server| {
-            let account = ServiceAccount::new("kube-system", "oke-node-agent");
+            let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
             server.create_account(&account).await.unwrap();
             let agent = server.token(&account, &Bound::Nothing).await.unwrap();
-            server.write_in_cluster(&agent, "kube-system", &cluster.node.path("secrets")).unwrap();
+            server.write_in_cluster(&agent, "oke-node-manager", &cluster.node.path("secrets")).unwrap();
         });
         cluster
     }
@@ -269,7 +269,7 @@ fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_mi
     cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
     let message = cluster.message("NativePodNetworkUnreadable");
     let forbidden =
-        "User \"system:serviceaccount:kube-system:oke-node-agent\" cannot list resource \"nativepodnetworks\"";
+        "User \"system:serviceaccount:oke-node-manager:oke-node-agent\" cannot list resource \"nativepodnetworks\"";
     assert!(message.contains(forbidden), "{message}");
     assert_eq!(message.matches("forbidden").count(), 1, "{message}");
     cluster.do_(async |server| server.apply(&manifest()).await.unwrap());

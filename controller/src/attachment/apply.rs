@@ -1,5 +1,5 @@
-//! Takes the steps of a plan, in order, and says what came of them. A step that fails stops those of its object that rest on it
-//! (`blocked_steps`); the others go on.
+//! Applies the steps of a plan, in order, and returns their results. A failed step stops those of its object that depend on
+//! it (`blocked_steps`); the others continue.
 
 mod blocked_steps;
 pub mod managed_fields;
@@ -22,59 +22,59 @@ use crate::attachment::report::attachment_status::StatusReason;
 use crate::report::metrics::Metrics;
 use blocked_steps::hinders;
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Steps that were taken.
+    /// Applied steps.
     pub done: Vec<Step>,
-    /// What failed first, by object: where the cloud refused something, that.
+    /// The first failure by object; OCI's refusal, if there is one.
     pub failed: BTreeMap<String, Failure>,
-    /// The attach or detach that was refused: a plan has one at most.
+    /// The refused attach or detach: a plan has at most one.
     pub refused: Option<Refusal>,
-    /// Objects that are no more.
+    /// Objects that no longer exist.
     pub gone: BTreeSet<String>,
-    /// Objects whose token of the VNIC the cloud refused.
+    /// Objects whose VNIC token OCI refused.
     pub spent: BTreeSet<String>,
-    /// Objects of which a token of an address was refused.
+    /// Objects with a refused address token.
     pub spent_addresses: BTreeSet<String>,
-    /// Objects that were refused several addresses at once.
+    /// Objects whose bulk request for addresses was refused.
     pub refused_bulks: BTreeSet<String>,
     /// Addresses whose release was answered 404.
     pub unreleased: BTreeSet<Ocid>,
 }
 
-/// An attach or detach that was refused, whatever for: the next turn is another's.
+/// A refused attach or detach: another object of the instance is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Ownership it was.
+    /// The object.
     pub object: String,
-    /// Why.
+    /// The refusal.
     pub said: StatusReason,
-    /// Whether the next turn may be had at once. It may not where the refused request may have been carried out, or where any
-    /// would be refused: an instance takes one at a time, and the next look tells whether it does.
+    /// Whether the next object may be tried at once. Not if the refused request may have been carried out, or if any would be
+    /// refused, because an instance takes one at a time: the next reconcile shows that.
     pub passes_on: bool,
 }
 
 /// Why an object's step failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The cloud refused.
+    /// OCI refused.
     Cloud(StatusReason),
-    /// The API server did. There is no telling of it in the object.
+    /// The API server refused, so the object cannot report it.
     Kubernetes,
-    /// What was known is old: look again. With what the cloud said.
+    /// The known state was stale: read again. With OCI's answer.
     Old(Option<StatusReason>),
 }
 
 impl Outcome {
-    /// Whether something was asked for that comes later.
+    /// Whether a request was accepted that takes effect later.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.done.iter().any(|step| step.action.comes_later())
     }
 
-    /// Whether looking again at once may lead further: something was done for good, or what was known of the cloud was old. An object
-    /// that is another than was known comes by the watch.
+    /// Whether another reconcile at once may help: something took effect, or OCI's known state was stale. A changed object
+    /// comes by the watch.
     #[must_use]
     pub fn leads_on(&self) -> bool {
         let only_old = self.failed.values().all(|failure| matches!(failure, Failure::Old(Some(_))));
@@ -82,33 +82,33 @@ impl Outcome {
     }
 }
 
-/// Who takes steps.
+/// Applies steps.
 #[derive(Debug)]
 pub struct Applier<'a, C, O> {
     /// The cloud.
     pub cloud: &'a C,
-    /// The objects.
+    /// The VnicAttachments.
     pub objects: &'a O,
-    /// What is counted.
+    /// The metrics.
     pub metrics: &'a Metrics,
-    /// Objects of which what was known was old the last time, and was read anew since.
+    /// Objects whose known state was stale at the last reconcile, and was read again since.
     pub stale: &'a BTreeSet<String>,
     /// Addresses whose release was answered 404, and that were listed since.
     pub unreleased: &'a BTreeSet<Ocid>,
 }
 
-enum Ended {
+enum StepOutcome {
     Done,
     Gone,
 }
 
-enum Problem {
+enum StepError {
     Cloud(oci::Error),
     Object(ObjectError),
 }
 
 impl<C: Cloud, O: Objects> Applier<'_, C, O> {
-    /// Takes the steps. `all` are the objects; those that a step changes are replaced.
+    /// Applies the steps. `all` are the objects; changed ones are replaced.
     pub async fn apply(&self, plan: &Plan, all: &mut [Arc<VnicAttachment>]) -> Outcome {
         let mut outcome = Outcome::default();
         let mut failures: Vec<(&Step, Failure)> = Vec::new();
@@ -122,11 +122,11 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
             let result = self.take(step, object).await;
             self.metrics.stepped(step.action.kind(), result.is_ok());
             match result {
-                Ok(Ended::Done) => {
+                Ok(StepOutcome::Done) => {
                     tracing::info!(event = "step.done", object = step.object, step = %step);
                     outcome.done.push(step.clone());
                 }
-                Ok(Ended::Gone) => drop(outcome.gone.insert(step.object.clone())),
+                Ok(StepOutcome::Gone) => drop(outcome.gone.insert(step.object.clone())),
                 Err(problem) => {
                     let failure = self.failed(step, problem, &mut outcome);
                     failures.push((step, failure));
@@ -140,9 +140,9 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
         outcome
     }
 
-    fn failed(&self, step: &Step, problem: Problem, outcome: &mut Outcome) -> Failure {
+    fn failed(&self, step: &Step, problem: StepError, outcome: &mut Outcome) -> Failure {
         match problem {
-            Problem::Cloud(error) => {
+            StepError::Cloud(error) => {
                 tracing::warn!(
                     event = "step.failed",
                     object = step.object,
@@ -152,13 +152,13 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                 );
                 let said = refusal::said(&error, Some(&step.action));
                 match error.kind() {
-                    // It was listed a moment ago: it is gone since, or not ours to release. The next list tells which.
+                    // It was listed a moment ago: it is gone since, or we may not release it. The next list shows which.
                     Kind::NotFoundOrForbidden if self.may_be_released(&step.action, outcome) => {
                         Failure::Old(Some(said))
                     }
-                    // Another token is the answer to nothing else: any other refusal leaves it open whether the request was
-                    // carried out, and with another token it might be carried out twice. So it might be here, for the same token
-                    // may have gone with what the spec was before; `InstanceMemory` waits until lists tell.
+                    // Only a refused token leads to another token: any other refusal leaves open whether the request was
+                    // carried out, and another token might repeat it. A refused token may also stand for an earlier spec;
+                    // `InstanceMemory` waits for lists to decide.
                     _ if refusal::is_of_token(&error) && matches!(step.action, Action::Attach(..)) => {
                         outcome.spent.insert(step.object.clone());
                         self.old(step, said, outcome)
@@ -169,7 +169,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                         Failure::Old(Some(said))
                     }
                     Kind::Conflict if is_about_an_address(&step.action) => Failure::Cloud(said),
-                    // Which right several at once take is written nowhere (docs/iam.md): it may be another than one at a time takes.
+                    // Bulk requests may need another permission than single ones; no document says which (docs/iam.md).
                     _ if matches!(step.action, Action::CreateAddresses(..)) && refusal::is_of_such_requests(&error) => {
                         outcome.refused_bulks.insert(step.object.clone());
                         Failure::Cloud(said)
@@ -181,15 +181,15 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     }
                 }
             }
-            Problem::Object(error) if error.is_conflict() => Failure::Old(None),
-            Problem::Object(error) => {
+            StepError::Object(error) if error.is_conflict() => Failure::Old(None),
+            StepError::Object(error) => {
                 tracing::warn!(event = "step.failed", object = step.object, step = %step, error = chain(&error));
                 Failure::Kubernetes
             }
         }
     }
 
-    /// What was known is old, once; then it is a refusal of the object's own.
+    /// The first time, the known state was stale; then it is a refusal of the object itself.
     fn old(&self, step: &Step, said: StatusReason, outcome: &mut Outcome) -> Failure {
         if !self.stale.contains(&step.object) {
             return Failure::Old(Some(said));
@@ -198,36 +198,36 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
         Failure::Cloud(said)
     }
 
-    /// Whether this released an address that may be gone: that was not answered 404 before.
+    /// Whether this released an address that may be gone: its release was not answered 404 before.
     fn may_be_released(&self, action: &Action, outcome: &mut Outcome) -> bool {
         let Action::DeleteAddress { id, .. } = action else { return false };
         outcome.unreleased.insert(id.clone());
         !self.unreleased.contains(id)
     }
 
-    async fn take(&self, step: &Step, object: &mut Arc<VnicAttachment>) -> Result<Ended, Problem> {
+    async fn take(&self, step: &Step, object: &mut Arc<VnicAttachment>) -> Result<StepOutcome, StepError> {
         let cloud = self.cloud;
         match &step.action {
             Action::AddFinalizer | Action::RemoveFinalizer => {
                 let wanted = step.action == Action::AddFinalizer;
                 let written = self.objects.set_finalizer(object, wanted).await;
                 self.metrics.wrote("finalizer", written.is_ok());
-                match written.map_err(Problem::Object)? {
+                match written.map_err(StepError::Object)? {
                     Some(new) if wanted => {
                         *object = Arc::new(new);
-                        return Ok(Ended::Done);
+                        return Ok(StepOutcome::Done);
                     }
-                    _ => return Ok(Ended::Gone),
+                    _ => return Ok(StepOutcome::Gone),
                 }
             }
             Action::Attach(wish, token) => {
-                let made = cloud.attach_vnic(wish, token).await.map_err(Problem::Cloud)?;
+                let made = cloud.attach_vnic(wish, token).await.map_err(StepError::Cloud)?;
                 tracing::info!(event = "vnic.asked", object = step.object, attachment = %made.value.id);
             }
-            Action::Detach(attachment) => cloud.detach_vnic(attachment, None).await.map_err(Problem::Cloud)?,
+            Action::Detach(attachment) => cloud.detach_vnic(attachment, None).await.map_err(StepError::Cloud)?,
             Action::Update(vnic, change) | Action::Disown(vnic, change) => {
                 let updated = cloud.update_vnic(&vnic.id, change, vnic.etag.as_ref()).await;
-                updated.map_err(Problem::Cloud)?;
+                updated.map_err(StepError::Cloud)?;
             }
             Action::CreateAddress(new, address) => {
                 let NewAddress { vnic, family, block, tags, token } = new;
@@ -238,7 +238,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     freeform_tags: tags.clone(),
                     ..CreateAddress::default()
                 };
-                cloud.create_address(*family, &wish, token).await.map_err(Problem::Cloud)?;
+                cloud.create_address(*family, &wish, token).await.map_err(StepError::Cloud)?;
             }
             Action::CreateAddresses(new, count) => {
                 let NewAddress { vnic, family, block, tags, token } = new;
@@ -246,24 +246,24 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     CreateAddress { ipv6_subnet_cidr: *block, freeform_tags: tags.clone(), ..CreateAddress::default() };
                 let items = (0..*count).map(|_| item.clone()).collect();
                 let wish = CreateAddresses { vnic_id: vnic.clone(), items };
-                cloud.create_addresses(*family, &wish, token).await.map_err(Problem::Cloud)?;
+                cloud.create_addresses(*family, &wish, token).await.map_err(StepError::Cloud)?;
             }
             Action::DeleteAddress { family, id, .. } => {
-                cloud.delete_address(*family, id).await.map_err(Problem::Cloud)?;
+                cloud.delete_address(*family, id).await.map_err(StepError::Cloud)?;
             }
         }
-        Ok(Ended::Done)
+        Ok(StepOutcome::Done)
     }
 }
 
-/// The instance's turn is another object's, at once or at the next look.
+/// Another object of the instance is next, at once or at the next reconcile.
 fn refused(step: &Step, said: &StatusReason, passes_on: bool, outcome: &mut Outcome) {
     if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
         outcome.refused = Some(Refusal { object: step.object.clone(), said: said.clone(), passes_on });
     }
 }
 
-/// Whether a conflict is about the address that was asked for by name: it is taken.
+/// Whether a conflict is about the requested address: it is in use.
 const fn is_about_an_address(action: &Action) -> bool {
     matches!(action, Action::CreateAddress(_, Some(_)))
 }

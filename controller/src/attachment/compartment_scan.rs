@@ -13,39 +13,39 @@ use oci::{AttachmentState, CloudView, VnicAttachment as Listed};
 use vcn::Ocid;
 
 use crate::attachment::mark::{Mark, Uid};
-use crate::cluster::store::Believed;
+use crate::cluster::store::StatedVnic;
 
 pub use failed_lists::FailedLists;
 pub use listings::Listings;
-pub use orphaned_vnics::OrphanedVnics;
+pub use orphaned_vnics::{ConsecutiveScans, OrphanedVnics};
 
-/// So many VNICs of each subnet are kept by it.
+/// How many VNICs of each subnet are kept.
 const FEW: usize = 5;
 
-/// The attachments that are there or on their way, by compartment.
+/// The attachments that exist or are in progress, by compartment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompartmentScan(BTreeMap<Ocid, Arc<Compartment>>);
 
-/// Those of one.
+/// Those of one compartment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Compartment {
     instances: HashSet<Ocid>,
     vnics: HashSet<Ocid>,
-    /// The first few of each subnet, by their OCIDs; of those whose subnet is not told, too.
+    /// The first few of each subnet, by their OCIDs; also of those without a subnet in the list.
     of_subnets: BTreeMap<Option<Ocid>, BTreeSet<Ocid>>,
-    /// Those that are attached and named for an object, of whatever cluster.
-    named: BTreeMap<Ocid, Named>,
+    /// Those that are attached and named for an object of any cluster.
+    named: BTreeMap<Ocid, NamedAttachment>,
 }
 
 /// An attachment that is named for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+struct NamedAttachment {
     uid: Uid,
     instance: Ocid,
     vnic: Ocid,
 }
 
-/// Lists the compartments. Of one that cannot be listed, what was known `before` stays: nothing of it is missing.
+/// Lists the compartments. If one cannot be listed, its earlier state (`before`) stays, so nothing of it counts as missing.
 pub async fn scan<C: CloudView>(
     cloud: &C,
     compartments: &BTreeSet<Ocid>,
@@ -65,7 +65,7 @@ pub async fn scan<C: CloudView>(
 }
 
 impl CompartmentScan {
-    /// Whether something of this is listed: of the instance, for the object, or the VNIC.
+    /// Whether something of this is listed: the instance, the object or the VNIC.
     pub(super) fn shows(&self, instance: &Ocid, uid: &str, vnic: Option<&Ocid>) -> bool {
         self.has(instance)
             || self.named().any(|(_, named)| named.uid == uid)
@@ -77,8 +77,8 @@ impl CompartmentScan {
         self.0.values().any(|compartment| compartment.vnics.contains(vnic))
     }
 
-    /// Some VNICs that are listed, always the same: a few of this subnet, then one of each other subnet (all of a subnet are in
-    /// its compartment) in the list of this compartment, then in others.
+    /// Some listed VNICs, always the same: a few of this subnet, then one of each other subnet (all VNICs of a subnet are in
+    /// its compartment) in this compartment's list, then in others.
     pub(super) fn some_vnics(&self, subnet: &Ocid, compartment: &Ocid, most: usize) -> Vec<Ocid> {
         let lists = || {
             let own = self.0.get(compartment);
@@ -89,7 +89,7 @@ impl CompartmentScan {
         let mut seen = BTreeSet::new();
         let others = lists().flat_map(|list| &list.of_subnets);
         let others = others.filter(|(subnet, _)| **subnet != here && (subnet.is_none() || seen.insert(*subnet)));
-        // Of those whose subnet is not told, each may be in another.
+        // Without a subnet in the list, each may be in another one.
         let others =
             others.flat_map(|(subnet, vnics)| vnics.iter().take(if subnet.is_some() { 1 } else { vnics.len() }));
         let mut some: Vec<Ocid> = same.take(most.div_ceil(2)).cloned().collect();
@@ -98,12 +98,12 @@ impl CompartmentScan {
         some
     }
 
-    /// The instances of VNICs that are believed in and not listed. An instance of which nothing is listed may be in a
-    /// compartment that is not known: it counts only if something of it was listed `before`.
+    /// The instances of expected VNICs that are not listed. An instance without any listed attachment may be in an unknown
+    /// compartment: it counts only if it was listed `before`.
     #[must_use]
-    pub fn missing(&self, believed: impl IntoIterator<Item = Believed>, before: &Self) -> BTreeSet<Ocid> {
+    pub fn missing(&self, believed: impl IntoIterator<Item = StatedVnic>, before: &Self) -> BTreeSet<Ocid> {
         let missing =
-            |(instance, vnic): &Believed| !self.has_vnic(vnic) && (self.has(instance) || before.has(instance));
+            |(instance, vnic): &StatedVnic| !self.has_vnic(vnic) && (self.has(instance) || before.has(instance));
         believed.into_iter().filter(missing).map(|(instance, _)| instance).collect()
     }
 
@@ -111,7 +111,7 @@ impl CompartmentScan {
         self.0.values().any(|compartment| compartment.instances.contains(instance))
     }
 
-    fn named(&self) -> impl Iterator<Item = (&Ocid, &Named)> {
+    fn named(&self) -> impl Iterator<Item = (&Ocid, &NamedAttachment)> {
         self.0.values().flat_map(|compartment| &compartment.named)
     }
 
@@ -128,7 +128,7 @@ impl Compartment {
             if let (Some(uid), Some(vnic)) = (uid, &attachment.vnic_id)
                 && attachment.lifecycle_state == AttachmentState::Attached
             {
-                let named = Named { uid, instance: attachment.instance_id.clone(), vnic: vnic.clone() };
+                let named = NamedAttachment { uid, instance: attachment.instance_id.clone(), vnic: vnic.clone() };
                 all.named.insert(attachment.id, named);
             }
             all.instances.insert(attachment.instance_id);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_any_more_is_missing_and_unknown_compartments_prove_nothing() {
+    fn a_vnic_is_missing_only_if_it_was_listed_before() {
         let swept = |all| {
             CompartmentScan([("ocid1.compartment.oc1..one".parse().unwrap(), Arc::new(Compartment::of(all)))].into())
         };

@@ -1,5 +1,5 @@
-//! How a VNIC is known to be ours: by two tags on it, or by the name of its attachment, which nobody can change: as long as
-//! it is being attached, when nobody may read its tags yet, and as long as the object of that name is there.
+//! Recognizes our VNICs: by two tags, or by the name of the attachment, which cannot be changed. The name counts while the
+//! VNIC is being attached, when its tags cannot be read yet, and while the object of that name exists.
 
 use api::{CLUSTER_TAG, NAME_TAG, RELEASED_TAG, TAG_PREFIX, UID_TAG};
 use oci::{FreeformTags, RetryToken};
@@ -10,29 +10,29 @@ pub struct Mark {
     cluster: String,
 }
 
-/// The uid of a VnicAttachment: whom a VNIC is for. Names come back, uids do not.
+/// The uid of a VnicAttachment: the owner of a VNIC. Names can return, uids cannot.
 pub type Uid = String;
 
 impl Mark {
-    /// Of the cluster that is called this.
+    /// The mark of the cluster with this name.
     #[must_use]
     pub fn new(cluster: impl Into<String>) -> Self {
         Self { cluster: cluster.into() }
     }
 
-    /// What the attachment of an object is called.
+    /// The name of an object's attachment.
     #[must_use]
     pub fn attachment_name(&self, uid: &str) -> String {
         format!("{TAG_PREFIX}{uid}")
     }
 
-    /// The object that an attachment is for, by its name.
+    /// The object of an attachment, by its name.
     #[must_use]
     pub fn named(name: Option<&str>) -> Option<Uid> {
         name?.strip_prefix(TAG_PREFIX).filter(|uid| !uid.is_empty()).map(str::to_owned)
     }
 
-    /// The tags of an object's VNIC, the user's among them.
+    /// The tags of an object's VNIC, including the user's.
     #[must_use]
     pub fn tags(&self, uid: &str, name: &str, users: &FreeformTags) -> FreeformTags {
         let own = [(CLUSTER_TAG, self.cluster.as_str()), (UID_TAG, uid), (NAME_TAG, name)];
@@ -40,37 +40,37 @@ impl Mark {
         users.clone().into_iter().chain(own).collect()
     }
 
-    /// The tags of what is left to whoever wants it: the same without ours, and one that says so.
+    /// The tags of a released VNIC: the same without the controller's, and one that marks the release.
     #[must_use]
     pub fn released(tags: &FreeformTags, uid: &str) -> FreeformTags {
         Self::others(tags).chain([(RELEASED_TAG.to_owned(), uid.to_owned())]).collect()
     }
 
-    /// Those tags that are not ours: the user's, and whoever else's.
+    /// Tags that the controller does not set.
     pub fn others(tags: &FreeformTags) -> impl Iterator<Item = (String, String)> {
         tags.iter().filter(|(key, _)| !key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()))
     }
 
-    /// Whether something with these tags was left to whoever wants it.
+    /// Whether a VNIC with these tags was released.
     #[must_use]
     pub fn is_released(tags: &FreeformTags) -> bool {
         tags.contains_key(RELEASED_TAG)
     }
 
-    /// Whether an address of an object's VNIC was made for the object, whatever the cluster was called then.
+    /// Whether an address of an object's VNIC was created for the object, under any cluster name.
     #[must_use]
     pub fn counts_for(tags: &FreeformTags, uid: &str) -> bool {
         tags.get(UID_TAG).is_some_and(|own| own == uid)
     }
 
-    /// The object that something with these tags is for; none unless both tags are right.
+    /// The object of a VNIC with these tags; `None` unless both tags match.
     #[must_use]
     pub fn owner(&self, tags: &FreeformTags) -> Option<Uid> {
         let ours = tags.get(CLUSTER_TAG).is_some_and(|cluster| *cluster == self.cluster);
         tags.get(UID_TAG).filter(|uid| ours && !uid.is_empty()).cloned()
     }
 
-    /// The token of an intention about an object: the same in every process.
+    /// The retry token of a request for an object: the same in every process.
     #[must_use]
     pub fn token(&self, what: &str, uid: &str, more: &[&str]) -> RetryToken {
         let parts: Vec<&str> = [what, &self.cluster, uid].into_iter().chain(more.iter().copied()).collect();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attachment_is_known_by_its_name() {
+    fn an_attachment_is_identified_by_its_name() {
         let mark = Mark::new("c1");
         assert_eq!(Mark::named(Some(&mark.attachment_name("u1"))).as_deref(), Some("u1"));
         assert_eq!(

@@ -1,4 +1,5 @@
-//! What is read before planning: OCI's view of an instance, the pod network of OKE, and the evidence that an instance is gone.
+//! Everything that is read before planning: OCI's state of an instance, OKE's pod network, and the evidence that an instance
+//! is gone.
 
 pub mod cache;
 pub mod forgotten;

@@ -1,9 +1,9 @@
-//! From what is wanted of an instance and what the cloud has, to steps and to what is to be said of each object. Pure.
+//! Plans steps and statuses from an instance's objects and OCI's state. Pure.
 //!
 //! ```text
-//!   objects ──┐    being deleted? ──▶ leaving: detach or disown, then let go        one attach or detach at a time
-//!             ├──▶ VNIC there?    ──▶ present: change, give and release addresses   per instance: others wait
-//!   observed ─┘    else           ──▶ wish: attach, as far as shape and slot allow
+//!   objects ──┐    being deleted? ──▶ leaving: detach or disown, then remove        one attach or detach at a time
+//!             ├──▶ VNIC there?    ──▶ present: change, add and release addresses    per instance: others wait
+//!   observed ─┘    else           ──▶ attach, if shape and slot allow
 //! ```
 
 mod attach_request;
@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use api::AttachmentReason as Reason;
 use api::{ConditionType, NAME_TAG, VnicAttachment};
+use backoff::Backoff;
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
-use patience::Backoff;
 use tokio::time::Instant;
 
 use crate::attachment::mark::{Mark, Uid};
-use crate::attachment::observe::forgotten::{self, Clock, Doubt};
+use crate::attachment::observe::forgotten::{self, Clock, EvidenceGap};
 use crate::attachment::observe::observed::{Machine, Observed, Owner, Seen, SeenVnic};
 use crate::attachment::plan::step::{Action, Step};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
@@ -36,17 +36,17 @@ use crate::work::Pause;
 use case::Case;
 use slot::Slot;
 
-/// After this time a token may be forgotten, and with it that it was used: the cloud keeps it for 24 hours, by its own clock.
+/// After this time OCI may have forgotten a token and its use: it keeps tokens for 24 hours, by its own clock.
 pub const TOKEN_LIFE: Duration = Duration::from_hours(12);
 
-/// What is wanted, and what is remembered of earlier looks.
+/// The requests, and what is remembered of earlier reconciles.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
     /// The objects of the instance.
     pub objects: &'a [Arc<VnicAttachment>],
-    /// Ownership VNICs are ours.
+    /// The mark of our VNICs.
     pub mark: &'a Mark,
-    /// The names of objects that a later version wrote and this one cannot read: VNICs of theirs are not nobody's.
+    /// Objects that a later version wrote and this one cannot read: their VNICs are not orphaned.
     pub unreadable: &'a BTreeSet<String>,
     /// The retry state, by object.
     pub retry_states: &'a HashMap<Uid, Box<RetryState>>,
@@ -54,37 +54,37 @@ pub struct Wanted<'a> {
     pub read_at: Instant,
     /// The backoff of repeated attempts.
     pub pauses: Backoff,
-    /// For how long a VNIC must have been missing from lists until it is certain that it is not being made: the cloud may
-    /// not list at once what it was asked for.
+    /// How long a VNIC must be missing from lists until it is certain that it is not being created: lists can lag behind
+    /// requests.
     pub proof: Duration,
-    /// When it is.
+    /// The current time.
     pub clock: Clock,
 }
 
-/// What is to be done and said.
+/// Steps and statuses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// In this order.
+    /// Steps, in this order.
     pub steps: Vec<Step>,
-    /// By the objects' names.
+    /// Statuses, by the objects' names.
     pub verdicts: BTreeMap<String, AttachmentStatus>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,
-    /// Whether the cloud does not show what should be there: it may in a moment, or when a policy comes.
+    /// Whether expected resources are invisible in OCI: they may appear, or a policy may be added.
     pub unseen: bool,
-    /// Whether objects wait for the attach or detach that is among the steps.
+    /// Whether objects wait for the attach or detach among the steps.
     pub queued: bool,
-    /// Those of them that were not refused in a turn of their own.
+    /// Those of them that were not refused in a reconcile of their own.
     pub in_line: BTreeSet<String>,
-    /// When the first of those that rest has rested enough: what they asked for came to nothing.
+    /// When the first backoff after a failed attempt ends.
     pub rests: Option<Pause>,
-    /// Whether a step would be among them, or not, by the instance's pod network, which was not asked for: ask, and plan anew.
+    /// Whether a step depends on the instance's pod network, which was not read: read it, and plan again.
     pub asks_pod_network: bool,
-    /// Whether something has to wait until that is another, which nobody tells of.
+    /// Whether something waits for a change of it that no watch reports.
     pub held: bool,
-    /// Objects whose VNICs are as asked, but maybe for their addresses.
+    /// Objects whose VNICs match the spec, addresses apart.
     pub as_asked: BTreeSet<String>,
-    /// VNICs with our tags whose objects are not there, or have another one.
+    /// VNICs with our tags whose objects are missing, or have another VNIC.
     pub unclaimed: Vec<Uid>,
 }
 
@@ -93,12 +93,12 @@ pub struct Plan {
 pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
     let mut plan = Plan { unclaimed: unclaimed(wanted, observed), ..Plan::default() };
     let mut cases: Vec<Case<'_>> = wanted.objects.iter().map(|object| Case::of(wanted, observed, object)).collect();
-    // The oldest first: who came first has its place.
+    // The oldest first: the first requester keeps its place.
     cases.sort_by(|a, b| a.age().cmp(&b.age()));
     let mut slot = Slot::of(observed);
     plan.waits = slot.taken_by.is_some();
-    // Who was refused, whatever for, or asked in vain goes last, those who were so longest ago before others: none keeps the rest
-    // waiting for ever. What leaves makes room.
+    // Refused and failed ones go last, the longest ago first, so that none blocks the rest forever. Deletions come first
+    // because they make room.
     let mut turns: Vec<&Case<'_>> = cases.iter().collect();
     turns.sort_by_key(|case| (case.state.refused.as_ref().map(|refused| refused.turn), !case.is_leaving()));
     for case in turns {
@@ -107,8 +107,7 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
             plan.verdicts.insert(case.name.clone(), verdict);
             continue;
         }
-        // Who has a VNIC keeps the name, else it is the oldest's: of those made in one second, the first in the alphabet is that,
-        // whoever was there first.
+        // The name belongs to the object with a VNIC, else to the oldest; within one second, to the first in the alphabet.
         let namesakes = cases.iter().filter(|other| other.has_name_of(case));
         let rival = namesakes.min_by_key(|other| other.claim()).filter(|other| other.uid != case.uid);
         let verdict = match rival {
@@ -139,7 +138,7 @@ fn stay(
         Machine::There { state, shape, most } => (*state, shape, *most),
     };
     if state == InstanceState::Terminating {
-        // Its VNICs go before it does: nobody took them away, and nothing is to be mended.
+        // Its VNICs go first: no other program detached them, and nothing needs repair.
         plan.waits = true;
         return case.as_told_or(Reason::InstanceBusy, "the instance is TERMINATING");
     }
@@ -153,12 +152,12 @@ fn stay(
         return match (live.state(), &live.vnic) {
             (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, plan),
             (AttachmentState::Attached, Some(vnic)) if !is_going => present::plan(case, (vnic, subnet), wanted, plan),
-            // One 404 for what is listed as attached is no reason to say anything new.
+            // One 404 for an attachment that is listed is no reason to report anything new.
             (AttachmentState::Attached, None) if case.state.unseen_looks < 2 && case.is_told_of(live) => {
                 plan.waits = true;
                 case.as_told()
             }
-            // It may be on its way out, as below.
+            // It may be going, as below.
             (AttachmentState::Detaching, _) | (AttachmentState::Attached, Some(_))
                 if state == InstanceState::Stopping && case.was_attached() =>
             {
@@ -172,13 +171,13 @@ fn stay(
         };
     }
     if state == InstanceState::Stopping && case.was_attached() {
-        // It may be on its way out, and could not be mended before it has stopped.
+        // It may be going, and can be repaired only when it has stopped.
         plan.waits = true;
         return case.as_told();
     }
     if case.is_missing() && (case.absent_for() < wanted.proof || case.is_unlisted) {
-        // A list that is behind is no reason to attach another, nor to say anything new. One that stays so is asked for ever
-        // more seldom.
+        // A stale list is no reason to attach another, or to report anything new. If it stays stale, it is read with growing
+        // backoff.
         plan.waits |= case.absent_for() < wanted.proof;
         plan.unseen = true;
         return case.as_told();
@@ -187,7 +186,7 @@ fn stay(
         && !case.is_listed_gone()
         && case.state.unlisted_for(wanted.read_at) < wanted.proof
     {
-        // Nor is it where people were told of none: the cloud would not take the request for one that it has carried out.
+        // Nor without a reported VNIC: OCI would refuse the token of a request that it has carried out.
         plan.waits = true;
         return case
             .as_told_or(Reason::Attaching, "OCI lists no VNIC for this object; waiting for proof that there is none");
@@ -223,7 +222,7 @@ fn stay(
         (hindered, _) => hindered,
     };
     let verdict = match (hindered, subnet) {
-        // First what happened, then what is in the way of mending it.
+        // First what happened, then what blocks the repair.
         (Some(_), _) if behind.is_some() && !case.is_told_of_detachment() => behind,
         (Some(said), _) => Some(said),
         (None, None) => {
@@ -244,7 +243,7 @@ fn stay(
             "the VNIC was detached outside the controller; it is being attached again",
         )
     } else if case.is_told(Reason::AttachFailed) && said.reason == Reason::Attaching {
-        // Until it is attached: else it would be written and taken back with each attempt.
+        // Until it is attached: otherwise it would be written and reverted with each attempt.
         FailedAttempt::Attach.said()
     } else {
         said
@@ -252,19 +251,19 @@ fn stay(
     AttachmentStatus { attached: said, ready: None, facts: Facts::default() }
 }
 
-/// The instance is no more. What a profile made goes when the Node is gone, too: as long as that is there, the profile would
-/// make it again (`profile/removal.rs`).
+/// The instance is gone. A profile's object is deleted when the Node is gone too: while the Node exists, the profile would
+/// create it again (`profile/removal.rs`).
 fn gone() -> AttachmentStatus {
     AttachmentStatus::without_vnic(Reason::NodeGone, "the instance is terminated, and its VNIC is gone")
 }
 
-/// The cloud answers 404 for the instance. Which VNIC it had stays written: it is asked for, too.
+/// OCI answers 404 for the instance. The status keeps the VNIC, because it is also read.
 fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> AttachmentStatus {
     if case.stays_gone() {
         return case.as_told();
     }
-    if case.forgotten() == Err(Doubt::NotLooked) && case.is_told(Reason::InstanceForgotten) {
-        // No answer speaks neither for its end nor against it.
+    if case.forgotten() == Err(EvidenceGap::NotLooked) && case.is_told(Reason::InstanceForgotten) {
+        // Without an answer there is no evidence either way.
         return case.as_told();
     }
     let (reason, message) = forgotten::said(case.told(ConditionType::Attached), case.forgotten(), wanted.clock);
@@ -272,8 +271,8 @@ fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> AttachmentStatus {
     AttachmentStatus { facts, ..AttachmentStatus::without_vnic(reason, message) }
 }
 
-/// Nobody here detaches what is to stay. Which VNIC it was stays written until it is gone: that another one is asked for needs
-/// proof.
+/// The controller detaches nothing that should stay. The status keeps the VNIC until it is gone, because another one is
+/// requested only with proof.
 fn being_detached(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
     let attached = if case.is_told_of(live) || case.is_told_of_detachment() {
         StatusReason::new(
@@ -283,7 +282,7 @@ fn being_detached(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
     } else if case.is_told(Reason::AttachFailed) {
         FailedAttempt::Attach.said()
     } else {
-        // It may be the cloud itself, which takes back what it could not attach.
+        // OCI itself may remove a VNIC that it could not attach.
         StatusReason::new(
             Reason::Detaching,
             "OCI is removing the VNIC before it was attached; a new one is attached when it is gone",
@@ -292,11 +291,10 @@ fn being_detached(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
     AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
 }
 
-/// It is attached, and the cloud is not done with the VNIC itself: nothing is asked for of it, and nobody is told
-/// that it is there who was not told before.
+/// The VNIC is still PROVISIONING: make no calls, and do not newly report Attached.
 fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> AttachmentStatus {
     plan.waits = true;
-    // A VNIC is named from its making on; one that is told as attached is not made anew, but changed.
+    // A VNIC is named from its creation on; one that was reported as attached is being changed, not created.
     if !(case.is_told_of(live) && case.is_told(Reason::Attached)) {
         return attaching(case, live);
     }
@@ -304,7 +302,7 @@ fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> AttachmentStatus
     if case.is_told_in_this_generation() {
         return told;
     }
-    // That it is as the spec was says nothing of what that is now.
+    // Ready refers to the previous generation.
     AttachmentStatus {
         ready: Some(StatusReason::new(Reason::ChangePending, "OCI has not finished the last change of the VNIC")),
         ..told
@@ -332,7 +330,7 @@ fn attaching(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
 
 fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {
     let mut claims: BTreeSet<Uid> = wanted.objects.iter().filter_map(|object| object.uid()).collect();
-    // The uids of those that cannot be read are not known, and the name of a VNIC's object not before the VNIC is seen.
+    // The uids of unreadable objects are unknown, and a VNIC's object name is unknown until the VNIC is visible.
     let may_be_unreadable =
         |seen: &Seen| match seen.vnic.as_ref().map(|vnic| vnic.vnic.value.freeform_tags.get(NAME_TAG)) {
             Some(name) => name.is_some_and(|name| wanted.unreadable.contains(name)),
@@ -357,7 +355,7 @@ impl Plan {
         self.rests = Some(self.rests.map_or(pause, |first| first.and(pause)));
     }
 
-    /// Whether there is nothing to be done for any of the objects, now or later.
+    /// Whether nothing is to be done for any of the objects, now or later.
     #[must_use]
     pub fn is_in_order(&self) -> bool {
         self.verdicts.values().all(|verdict| matches!(verdict.ready_reason(), Reason::Ready | Reason::NodeGone))

@@ -1,5 +1,5 @@
-//! What a failed call to the cloud means: whether it is an answer, and to people a reason and words that stay the same while
-//! nothing changes.
+//! The meaning of a failed OCI call: whether it is an answer, and a reason and message that do not change while the cause
+//! does not.
 
 use api::AttachmentReason as Reason;
 use oci::{Error, Kind, Refusal};
@@ -7,17 +7,17 @@ use oci::{Error, Kind, Refusal};
 use crate::attachment::plan::step::Action;
 use crate::attachment::report::attachment_status::StatusReason;
 
-/// Of a request's number, the part that we chose; the service appends as much again, twice.
+/// The part of a request id that we choose; the service appends twice as much.
 const REQUEST_ID: usize = 32;
 
-/// The sentence of a 404.
+/// The sentence of each 404.
 const NOT_FOUND: &str = "Authorization failed or requested resource not found";
 
-/// What requests that create something are answered where others are answered 404, with status 409: a policy is missing, or
-/// what is asked for is there.
+/// Requests that create something get status 409 with this code where others get 404: a policy is missing, or the resource
+/// is.
 const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
 
-/// A failure of reading or of a step.
+/// A failed read or step.
 #[must_use]
 pub fn said(error: &Error, action: Option<&Action>) -> StatusReason {
     let reason = match (error.kind(), action) {
@@ -26,7 +26,7 @@ pub fn said(error: &Error, action: Option<&Action>) -> StatusReason {
         (Kind::Limit, _) => Reason::LimitReached,
         (Kind::Invalid | Kind::Conflict, Some(Action::CreateAddress(_, Some(_)))) => Reason::AddressTaken,
         (Kind::Conflict, _) if error.code() == Some(NOT_AUTHORIZED) => Reason::NotAuthorizedOrNotFound,
-        // The spec is as good as it was: another of it went with the token.
+        // The spec is valid; the token belonged to another one.
         (Kind::Invalid, Some(Action::Attach(..))) if is_of_token(error) => Reason::InstanceBusy,
         (Kind::Busy | Kind::Conflict | Kind::Changed, _) => Reason::InstanceBusy,
         (Kind::NotFoundOrForbidden | Kind::RelatedNotFoundOrForbidden, _) => Reason::NotAuthorizedOrNotFound,
@@ -37,20 +37,20 @@ pub fn said(error: &Error, action: Option<&Action>) -> StatusReason {
     };
     let operation = error.operation().unwrap_or("the client");
     let message = match (error.refusal(), action) {
-        // The next call may find that the budget has no room, and the one after it another 429: nobody has news of that.
+        // The next call may exceed our own budget, and the one after it get another 429: one message for both.
         _ if reason == Reason::Throttled => return StatusReason::new(reason, reason_alone(reason)),
         (Some(refusal), Some(Action::CreateAddress(_, Some(address)))) => {
             format!("{operation} of {address}: {}", words(refusal))
         }
         (Some(refusal), _) => format!("{operation}: {}", words(refusal)),
-        // What is wrong with a login or a connection has numbers and times in it; the log has it all.
+        // Errors of logins and connections contain numbers and times; the log has them.
         (None, _) => reason_alone(reason).to_owned(),
     };
     let request_id = error.request_id().map(|id| id.chars().take(REQUEST_ID).collect());
     StatusReason { reason, message, request_id }
 }
 
-/// What was refused is told before that, so the sentence that every 404 has leaves its room to the rest.
+/// The refused operation comes first, so the sentence common to all 404 answers is left out.
 fn words(refusal: &Refusal) -> String {
     let Refusal { status, code, message, .. } = refusal;
     if message.trim_end_matches('.') == NOT_FOUND {
@@ -60,7 +60,7 @@ fn words(refusal: &Refusal) -> String {
     }
 }
 
-/// 404 is an answer: it is gone or not to be seen.
+/// 404 is an answer: gone or not visible.
 pub(super) fn visible<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(found) => Ok(Some(found)),
@@ -69,14 +69,14 @@ pub(super) fn visible<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Whether a refusal is about what one object asks for: others' requests to the same instance may well be granted.
+/// Whether a refusal concerns one object: other requests to the instance may succeed.
 #[must_use]
 pub const fn is_its_own(reason: Reason) -> bool {
     use Reason::{Forbidden, InvalidSpec, LimitReached, NotAuthorizedOrNotFound, SubnetFull};
     matches!(reason, LimitReached | SubnetFull | InvalidSpec | Forbidden | NotAuthorizedOrNotFound)
 }
 
-/// Whether nothing was said of what was asked: the cloud was busy, away, or did not let us in; or the API server was.
+/// Whether the answer was not about the request: OCI was busy, unavailable, or refused the login; or the API server was.
 #[must_use]
 pub const fn is_no_answer(reason: Reason) -> bool {
     matches!(
@@ -91,19 +91,19 @@ pub fn is_of_token(error: &Error) -> bool {
     error.refusal().is_some_and(Refusal::is_of_retry_token)
 }
 
-/// Whether such a request is refused for what it is: another one, for less, may be granted.
+/// Whether a bulk request is refused as such: single ones may succeed.
 #[must_use]
 pub fn is_of_such_requests(error: &Error) -> bool {
     match error.kind() {
         Kind::Limit | Kind::Invalid | Kind::Forbidden | Kind::NotFoundOrForbidden => true,
-        // The same as the last, in the words that requests get which create something.
+        // The same as the last, as create requests report it.
         Kind::Conflict => error.code() == Some(NOT_AUTHORIZED),
-        // An endpoint that does not have such requests.
+        // An endpoint without such requests.
         _ => matches!(error.status(), Some(405 | 501)),
     }
 }
 
-/// Whether the limit is the subnet's own size. There is no code for it; only the words tell.
+/// Whether the limit is the subnet's own size. There is no code for it, only a text.
 fn is_of_subnet(error: &Error) -> bool {
     let words = error.refusal().map(|refusal| refusal.message.to_lowercase()).unwrap_or_default();
     words.contains("subnet") && ["free", "available", "enough", "exhausted"].iter().any(|word| words.contains(word))
@@ -145,17 +145,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn our_own_budget_is_no_outage_and_says_the_same_as_the_clouds_429() {
+    async fn our_own_budget_reads_like_a_429() {
         let budget = said(&failed(Failure::Budget(Duration::from_secs(40))).await, None);
         assert_eq!(budget.reason, Reason::Throttled);
         assert!(budget.message.contains("budget") && !budget.message.contains("40"), "{}", budget.message);
         assert!(budget.message.len() <= api::condition::MESSAGE_MAX);
         let other = said(&failed(refusal(429, "TooManyRequests", "tenancy x")).await, None);
-        assert_eq!(other, budget, "one after the other, they are no news");
+        assert_eq!(other, budget, "one after the other, they change nothing");
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_not_the_apis_says_nothing_about_the_spec() {
+    async fn a_foreign_answer_does_not_blame_the_spec() {
         let html = || Failure::Unreadable { beginning: "<html>".to_owned(), source: "no JSON".into() };
         let (vnic, token) = ("ocid1.vnic.oc1.iad.v".parse().unwrap(), oci::RetryToken::derive(&["a"]));
         let new =
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_sentence_of_every_404_is_left_out_and_no_other() {
+    async fn only_the_common_404_sentence_is_left_out() {
         let sentence = "Authorization failed or requested resource not found.";
         let mut told = Vec::new();
         for message in [sentence, "Authorization failed or requested resource not found in the moon"] {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_subnet_is_no_limit_of_the_tenancys() {
+    async fn a_full_subnet_is_not_a_tenancy_limit() {
         let mut told = Vec::new();
         for (code, message) in [
             ("LimitExceeded", "subnet ocid1.subnet.oc1.iad.pods has no 1 free IPv4 addresses in a row"),

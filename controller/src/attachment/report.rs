@@ -1,4 +1,4 @@
-//! What users see: the planned status of an object, the status that is written, and the event when its reason changes.
+//! What users see: the planned status of an object, the written status, and the Event when its reason changes.
 
 pub mod attachment_status;
 pub mod event_diff;

@@ -10,12 +10,12 @@ pub(crate) fn instance(number: u32) -> Ocid {
     format!("ocid1.instance.oc1.iad.i{number}").parse().unwrap()
 }
 
-/// The subnet that objects ask for.
+/// The requested subnet.
 pub(crate) fn subnet() -> Ocid {
     "ocid1.subnet.oc1.iad.pods".parse().unwrap()
 }
 
-/// An object that asks for a VNIC of its own name.
+/// An object that requests a VNIC of its own name.
 pub(crate) fn attachment(name: &str, number: u32) -> VnicAttachment {
     let spec = json!({
         "instanceId": instance(number), "subnetId": subnet(), "name": name, "purpose": "Pods",

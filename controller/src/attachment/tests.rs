@@ -1,4 +1,4 @@
-//! VnicAttachments against a cloud in memory: the worker as it is, with objects that no API server keeps.
+//! VnicAttachments against an in-memory OCI: the real worker, with objects that no API server keeps.
 
 mod addresses;
 mod attaching;

@@ -1,4 +1,4 @@
-//! One look at one instance: read, plan, apply, again as long as that leads somewhere, then say how things are.
+//! One reconcile of one instance: read, plan, apply, again while that helps, then report.
 
 mod forgotten;
 pub mod pace;
@@ -16,8 +16,6 @@ use api::{AttachmentReason, VnicAttachment};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use oci::{Budget, Cloud, CloudView};
-use resident::reload::Configuration;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use vcn::Ocid;
 
@@ -27,80 +25,80 @@ use crate::attachment::compartment_scan::Listings;
 use crate::attachment::mark::{Mark, Uid};
 use crate::attachment::observe::cache::Cache;
 use crate::attachment::observe::forgotten::Clock;
-use crate::attachment::observe::observed::{Machine, Observed, Unread};
+use crate::attachment::observe::observed::{Machine, Observed, ReadError};
 use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::observe::read::{Question, leaving, read, told_addresses, told_vnics};
 use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::plan::{Plan, Wanted, plan};
 use crate::attachment::report::event_diff;
-use crate::attachment::state::instance_memory::{InstanceMemory, News};
+use crate::attachment::state::instance_memory::{EventContent, InstanceMemory};
 use crate::attachment::state::retry_state::ReadTimes;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::report::metrics::Metrics;
-use crate::settings::{Pace, Settings};
-use crate::work::{Longest, Next, Pause, Retries, Worker};
+use crate::settings::Pace;
+use crate::work::{DelayLimits, Next, Pause, Retries, Worker};
 
-/// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
-/// see that all is well.
+/// How often read, plan and apply are repeated in one reconcile: for finalizer and attach; for change and addresses; and once
+/// to verify.
 const ROUNDS: usize = 4;
-/// Looks that a VNIC must have been missing in before it is certain that none is being made, as pauses between two polls.
+/// How long a VNIC must be missing until it is certain that none is being created, in polls.
 const PROOF: u32 = 3;
 
-/// Looks after VnicAttachments.
+/// Reconciles VnicAttachments.
 pub struct AttachmentWorker<C, O> {
     /// The cloud.
     pub cloud: C,
-    /// The objects.
+    /// The VnicAttachments.
     pub objects: O,
-    /// What is known of Kubernetes.
+    /// The watched objects.
     pub store: Arc<Store>,
-    /// Ownership VNICs are ours.
+    /// The mark of our VNICs.
     pub mark: Mark,
-    /// Where news are told.
+    /// The Events.
     pub events: Events,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// How fast.
-    pub configurations: watch::Receiver<Configuration<Settings>>,
-    /// What the cloud takes.
+    /// The intervals.
+    pub pace: Pace,
+    /// OCI's request budget.
     pub budget: Budget,
-    /// What many instances share.
+    /// Data that many instances share.
     pub cache: Cache,
-    /// Boxed, as they are large: a table has more places than entries, and twice as many while it grows.
+    /// Boxed because they are large: a hash table has spare slots, and doubles when it grows.
     pub(super) memories: Mutex<HashMap<Ocid, Box<InstanceMemory>>>,
-    /// Instances of which something is on its way.
+    /// Instances with something in progress.
     waiting: Mutex<HashSet<Ocid>>,
-    /// Those that instances were seen in.
+    /// Compartments of instances.
     pub(super) compartments: Mutex<BTreeSet<Ocid>>,
-    /// How many VNICs of ours instances without objects have.
+    /// How many of our VNICs are on instances without objects.
     pub(super) strays: AtomicUsize,
-    /// Made where an instance is answered 404.
+    /// Lists that are requested when an instance is answered 404.
     listings: Listings,
 }
 
-/// What others hand to a worker.
+/// A worker's dependencies.
 #[derive(Clone, Debug)]
 pub struct WorkerContext {
-    /// What is known of Kubernetes.
+    /// The watched objects.
     pub store: Arc<Store>,
-    /// Ownership VNICs are ours.
+    /// The mark of our VNICs.
     pub mark: Mark,
-    /// Where news are told.
+    /// The Events.
     pub events: Events,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// How fast.
-    pub configurations: watch::Receiver<Configuration<Settings>>,
-    /// What the cloud takes: the client's own.
+    /// The intervals.
+    pub pace: Pace,
+    /// OCI's request budget: the client's own.
     pub budget: Budget,
 }
 
 impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
-    /// One that remembers nothing yet.
+    /// A worker that remembers nothing yet.
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: WorkerContext) -> Self {
-        let WorkerContext { store, mark, events, metrics, configurations, budget } = surroundings;
+        let WorkerContext { store, mark, events, metrics, pace, budget } = surroundings;
         let (cache, memories, waiting, compartments, strays, listings) = Default::default();
         Self {
             cloud,
@@ -109,7 +107,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             mark,
             events,
             metrics,
-            configurations,
+            pace,
             budget,
             cache,
             memories,
@@ -121,7 +119,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     }
 
     async fn look(&self, instance: &Ocid, memory: &mut InstanceMemory) -> Next {
-        let pace = self.configurations.borrow().settings.pace;
+        let pace = self.pace;
         let mut objects = self.store.attachments().of(instance);
         let mut planned = Plan::default();
         let mut outcome = Outcome::default();
@@ -140,14 +138,14 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             if observed.machine == Machine::NotSeen {
                 self.seek(&objects, memory).await;
             }
-            planned = self.plan(&objects, &observed, memory, (pace, asked));
+            planned = self.plan(&objects, &observed, memory, asked);
             if planned.asks_pod_network {
                 observed.pod_network = Some(self.ask_pod_network(instance, memory).await);
-                planned = self.plan(&objects, &observed, memory, (pace, asked));
+                planned = self.plan(&objects, &observed, memory, asked);
             }
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
-            // Ownership request was refused does not keep the next one waiting.
+            // A refused request does not block the next one.
             let passes_on = planned.queued && outcome.refused.as_ref().is_some_and(|refused| refused.passes_on);
             if !outcome.leads_on() && !passes_on {
                 break;
@@ -163,13 +161,13 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
                 Some(Failure::Cloud(said)) => {
                     event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
                 }
-                // A whole look did not help.
+                // A whole reconcile did not help.
                 Some(Failure::Old(Some(said))) if was_stale.contains(&object.name_any()) => {
                     event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
                 }
                 Some(Failure::Kubernetes | Failure::Old(_)) => continue,
-                None if self.is_left_unanswered(object, verdict, (is_silent_again, memory)) => continue,
-                None => reporting::in_line(object, verdict.clone(), (&planned, &outcome)),
+                None if self.is_left_unanswered(object, verdict, is_silent_again, memory) => continue,
+                None => reporting::in_line(object, verdict.clone(), &planned, &outcome),
             };
             failed |= !self.tell(object, &verdict, memory).await;
         }
@@ -186,21 +184,21 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         } else if planned.is_in_order() {
             Next::Settled(self.between_looks())
         } else {
-            // Others have to mend it, and however many instances are in order: it is not found out hours later.
+            // A person has to act, and the result should not be noticed hours later, however many instances there are.
             Next::Stuck(pace.resync)
         }
     }
 
-    /// What there is, and when it was asked for.
+    /// The state, and when it was requested.
     async fn read(
         &self,
         instance: &Ocid,
         objects: &[Arc<VnicAttachment>],
         memory: &mut InstanceMemory,
-    ) -> Result<(Observed, Instant), Unread> {
+    ) -> Result<(Observed, Instant), ReadError> {
         let asked = Instant::now();
         if objects.iter().all(|object| event_diff::was_seen_terminated(object.status.as_ref())) {
-            // It does not come back, and asking for ever would look as if a policy were missing.
+            // It does not come back, and further requests would look like a missing policy.
             return Ok((Observed::not_seen(), asked));
         }
         let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
@@ -220,8 +218,9 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
                 known.insert(compartment.clone());
             }
         }
-        let proof = self.configurations.borrow().settings.pace.poll * PROOF;
-        let News { took, setbacks } = memory.note(objects, &observed, ReadTimes { asked, now: Instant::now(), proof });
+        let proof = self.pace.poll * PROOF;
+        let News { took, setbacks } =
+            memory.note(objects, &observed, ReadTimes { asked, now: Instant::now(), proof });
         took.into_iter().for_each(|took| self.metrics.attached(took));
         for (object, kind) in setbacks.into_iter().filter_map(|(object, setback)| Some((object, setback.kind()?))) {
             tracing::warn!(event = "step.undone", object, kind, "OCI accepted a request and did not carry it out");
@@ -235,8 +234,9 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         objects: &[Arc<VnicAttachment>],
         observed: &Observed,
         memory: &mut InstanceMemory,
-        (pace, asked): (Pace, Instant),
+        asked: Instant,
     ) -> Plan {
+        let pace = self.pace;
         let unreadable = self.store.attachments().unreadable().clone();
         let (mark, proof) = (&self.mark, pace.poll * PROOF);
         let clock = Clock { now: Timestamp::now(), resync: pace.resync };
@@ -272,7 +272,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             objects.iter().find(|object| object.name_any() == name).and_then(|object| object.uid()).unwrap_or_default()
         };
         for step in &planned.steps {
-            // Before it is sent: how it ends may never be known.
+            // Before it is sent: its result may never be known.
             if let Action::Attach(..) = step.action {
                 memory.of(&uid(&step.object, objects)).asked(Instant::now());
             }
@@ -299,7 +299,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         }
         let attaches = planned.steps.iter().filter(|step| matches!(step.action, Action::Attach(..)));
         for step in attaches {
-            // What was not answered may have been carried out.
+            // An unanswered request may have been carried out.
             let refused = outcome.failed.get(&step.object);
             if matches!(refused, Some(Failure::Cloud(said)) if said.reason != AttachmentReason::OciUnavailable) {
                 memory.of(&uid(&step.object, objects)).declined();
@@ -349,7 +349,7 @@ impl<C: Cloud + CloudView + 'static, O: Objects + PodNetworks> Worker<Ocid> for 
         Retries { pauses: self.pauses(), apart: pace::between_retries(self.budget.standing().usual) }
     }
 
-    fn longest(&self) -> Longest {
+    fn longest(&self) -> DelayLimits {
         self.longest_pauses()
     }
 

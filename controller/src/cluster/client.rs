@@ -1,6 +1,6 @@
-//! Clients of the Kubernetes API. One tells at once what the API server refuses for want of time (429, 503, 504): whoever holds a
-//! lease has a deadline, and asks again by its own clock, as does whoever writes events. The other one asks again itself: a list
-//! comes in pages, and whoever begins it anew for one that was refused never has ten thousand Nodes.
+//! Clients of the Kubernetes API. One reports at once what the API server refuses for lack of time (429, 503, 504): the Lease
+//! has a deadline and retries by its own clock, as do Events. The other one retries itself: a list comes in pages, and a list
+//! of ten thousand Nodes would never end if one refused page restarted it.
 
 #[cfg(test)]
 pub(crate) mod offline;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use backoff::chance;
 use hyper::header::{HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Response};
 use kube::client::Body;
 use kube::client::retry::RetryPolicy;
 use kube::{Client, Config};
-use patience::chance;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::retry::{Policy, Retry};
 use tower::{BoxError, ServiceExt, service_fn};
@@ -26,30 +26,30 @@ use crate::report::metrics::Metrics;
 
 /// To the API server.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// For one request to the API server, but for watches.
+/// The deadline of a request to the API server, except watches.
 const SENDING: Duration = Duration::from_secs(30);
-/// For the API server to send the next piece of an answer, watches included, which it ends itself before.
+/// The most time until the next part of an answer. A watch also ends before this.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
 
-/// The first pause after a refusal. They double, and chance makes each up to four and a half times as long.
+/// The first backoff after a refusal. It doubles, and chance makes it up to four and a half times as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest, whatever the API server asks for.
+/// The longest backoff, whatever the API server requests.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// From the first refusal on, a page of a list or a watch is asked for so long.
+/// How long a page of a list, or a watch, is retried after its first refusal.
 pub(crate) const READING: Duration = Duration::from_mins(2);
-/// Likewise a write: less than whoever writes waits (10 to 30 s), so that the refusal is what it is told, and what it counts.
+/// Likewise a write: less than its caller waits (10 to 30 s), so that the caller sees and counts the refusal.
 const WRITING: Duration = Duration::from_secs(5);
 
-/// One that tells at once what is refused.
+/// A client that reports refusals at once.
 ///
 /// # Errors
-/// When there is no API server to be found.
+/// When there is no configured API server.
 pub(crate) async fn connect() -> anyhow::Result<Client> {
     of(Config::infer().await.context("finding the API server")?)
 }
 
 fn of(mut config: Config) -> anyhow::Result<Client> {
-    // kube's own: after pauses of up to a quarter of an hour, which nobody sees.
+    // kube's own retries: with backoff of up to a quarter of an hour, which no log shows.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECTING);
     config.read_timeout = Some(SILENCE);
@@ -59,9 +59,9 @@ fn of(mut config: Config) -> anyhow::Result<Client> {
     Client::try_from(config).context("setting up the Kubernetes client")
 }
 
-/// The same client, which asks again for what is refused, for a while: for reads as long as is said, for writes five seconds. Whoever
-/// reads must wait longer, to be told the refusal. Each is counted. What was answered 504 may have been done, and is done twice then:
-/// whoever writes must say the name of what is made, and the version of what is changed.
+/// The same client with retries of refused requests: reads for the given time, writes for five seconds. A reader must wait
+/// longer than that to see the refusal. Each refusal is counted. A request answered 504 may have been carried out, and is
+/// then repeated: a write must name the object that it creates, or the version that it changes.
 #[must_use]
 pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>, reading: Duration) -> Client {
     let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
@@ -72,10 +72,10 @@ pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>, reading: Duration)
     Client::new(Retry::new(Patience::new(metrics, reading), asked.map_err(BoxError::from)), namespace)
 }
 
-/// For how long, and when, one request is made again.
+/// For how long, and when, one request is retried.
 #[derive(Clone)]
 struct Patience {
-    /// Knows what is a refusal, and for how long the API server asks to be left alone.
+    /// Recognizes a refusal, and how long the API server asks clients to wait.
     pauses: RetryPolicy,
     refused: Option<Instant>,
     reading: Duration,
@@ -85,7 +85,7 @@ struct Patience {
 impl Patience {
     fn new(metrics: Arc<Metrics>, reading: Duration) -> Self {
         let pauses = RetryPolicy::new(FIRST_PAUSE, LONGEST_PAUSE, u32::MAX, true);
-        // It refuses a first pause of nothing, and a longest one that is shorter.
+        // It rejects a first backoff of zero, and a longest one below the first.
         Self { pauses: pauses.unwrap_or_default(), refused: None, reading, metrics }
     }
 }
@@ -101,7 +101,7 @@ impl Policy<Request<Body>, Response<Body>, BoxError> for Patience {
         let pause = self.pauses.retry(request, result)?;
         self.metrics.refused();
         let now = Instant::now();
-        // Its own chance is the same for all requests: each has a copy of the one policy. And what the API server says is for all.
+        // Its own chance is the same for all requests, because each has a copy of the one policy.
         let pause = pause.deadline().saturating_duration_since(now).mul_f64(1.0 + chance() / 2.0);
         let until = now + pause.min(LONGEST_PAUSE);
         let patience = if request.method() == Method::GET { self.reading } else { WRITING };

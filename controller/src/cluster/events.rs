@@ -1,83 +1,89 @@
-//! Events about the controller's objects, told once.
+//! Events about the controller's objects, each once.
 //!
 //! ```text
-//!   tell(News) ─▶ told already? ─▶ queue (bounded) ─▶ one task: at most a few per second, each with a deadline
+//!   report(EventContent) ─▶ reported just now? ─▶ queue (bounded) ─▶ one task: at most ten per second, each with a deadline
 //! ```
 //!
-//! Nobody waits for an event and nothing depends on one: what does not fit the queue is counted and dropped, and so is what is
-//! refused, at once or, where the API server only has no time, after some attempts. Those behind it wait meanwhile: there is no more
-//! time for them.
+//! Nothing waits for an Event. One that does not fit the queue is counted and dropped, and so is one that the API server refuses,
+//! or has no time for in some attempts: the Events behind it wait meanwhile.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use patience::Backoff;
-use resident::events::{Reporter, Told, Unwritten, event, post};
+use resident::events::{Reporter, WriteError, event, unique_name, write};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-pub use resident::events::{Level, News};
+pub use resident::events::{EventContent, Level};
 
 use crate::report::metrics::Metrics;
 
-/// Where news go; clones share it.
+/// The queue of Events; clones share it.
 #[derive(Clone, Debug)]
 pub struct Events {
-    queue: Sender<News>,
-    told: Arc<Mutex<Told<Key>>>,
+    queue: Sender<EventContent>,
+    /// When Events were queued, since [`QUIET`].
+    recent: Arc<Mutex<HashMap<Key, Instant>>>,
     metrics: Arc<Metrics>,
 }
 
-/// The other end: writes what is told.
+/// The other end of the queue.
 #[derive(Debug)]
 pub struct Writer {
-    queue: Receiver<News>,
+    queue: Receiver<EventContent>,
     metrics: Arc<Metrics>,
 }
 
-/// What makes news the same: object (its uid), reason and note. They come again with every look at an object.
+/// Object (its uid), reason and note: every reconcile of an object reports the same again.
 type Key = (String, &'static str, String);
 
-/// As events call us.
+/// The controller's name in Events.
 const CONTROLLER: &str = "oke.oraclecloud.com/oke-node-controller";
-/// News that wait to be written; ten thousand nodes that come at once are told of in part.
+/// Queued Events; of ten thousand nodes that appear at once, some have none.
 const QUEUE: usize = 1000;
 /// Between two writes: at most ten per second, a tenth of what the API server gives a controller by default.
 const PACE: Duration = Duration::from_millis(100);
-/// Attempts at one, the pauses between them, and for all of it so long: those behind it wait meanwhile.
+/// Attempts at one Event, the backoff between them, and the time for all: the Events behind it wait meanwhile.
 const ATTEMPTS: u32 = 6;
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(8) };
 const TOGETHER: Duration = Duration::from_secs(30);
-/// For so long the same is not told again.
+/// The same is reported again only after this time.
 const QUIET: Duration = Duration::from_mins(10);
-/// So much is remembered of what was told.
-const MOST: usize = 10_000;
+/// How many Events are remembered for that; beyond, some are reported once more.
+const REMEMBERED: usize = 10_000;
 
 impl Events {
-    /// Both ends; what is written and what is lost is counted there.
+    /// Both ends; written and lost Events are counted in `metrics`.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> (Self, Writer) {
         let (sender, receiver) = channel(QUEUE);
-        let told = Arc::new(Mutex::new(Told::new(QUIET, MOST)));
-        let events = Self { queue: sender, told, metrics: metrics.clone() };
+        let events = Self { queue: sender, recent: Arc::default(), metrics: metrics.clone() };
         (events, Writer { queue: receiver, metrics })
     }
 
-    /// Tells, unless the same was told a short while ago. Never waits: where there is no room, nothing is told, and the answer
-    /// is false.
-    pub fn tell(&self, news: News) -> bool {
+    /// Queues an Event unless the same was queued a short while ago. Never waits: without room it is dropped, and the result is
+    /// false.
+    pub fn report(&self, content: EventContent) -> bool {
         // Every change is complete in itself, so a panic elsewhere leaves it usable.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let key = (news.regarding.uid.clone().unwrap_or_default(), news.reason, news.note.clone());
-        if !told.is_new(&key, now) {
+        let key = (content.regarding.uid.clone().unwrap_or_default(), content.reason, content.note.clone());
+        if recent.get(&key).is_some_and(|at| now.saturating_duration_since(*at) < QUIET) {
             return true;
         }
-        let has_room = self.queue.try_send(news).is_ok();
+        if recent.len() >= REMEMBERED {
+            recent.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
+        }
+        if recent.len() >= REMEMBERED {
+            recent.clear();
+        }
+        let has_room = self.queue.try_send(content).is_ok();
         if has_room {
-            told.note(key, now);
+            recent.insert(key, now);
         } else {
             self.metrics.lost_event();
         }
@@ -86,45 +92,56 @@ impl Events {
 }
 
 impl Writer {
-    /// The next one that waits, unwritten.
+    /// The next queued Event, unwritten.
     #[cfg(test)]
-    pub(crate) fn next(&mut self) -> Option<News> {
+    pub(crate) fn next(&mut self) -> Option<EventContent> {
         self.queue.try_recv().ok()
     }
 
-    /// Writes news, as those of this pod, until nobody can tell any more, by a client that tells at once what is refused.
-    /// `chance` is in 0.0–1.0, for the jitter.
+    /// Writes queued Events until all senders are gone. `client` must not retry; `chance` is in 0.0–1.0, for the jitter.
     pub async fn run(mut self, client: Client, instance: String, chance: fn() -> f64) {
         let reporter = Reporter { controller: CONTROLLER, instance };
-        while let Some(news) = self.queue.recv().await {
-            if let Err(error) = self.write(&client, &reporter, &news, chance).await {
+        while let Some(content) = self.queue.recv().await {
+            if let Err(error) = self.write(&client, &reporter, &content, chance).await {
                 self.metrics.lost_event();
                 let problem = error.to_string();
-                tracing::warn!(reason = news.reason, note = news.note, problem, "an event was not written");
+                tracing::warn!(
+                    event = "kubernetes_events.lost",
+                    reason = content.reason,
+                    note = content.note,
+                    problem,
+                    "an Event was not written"
+                );
             }
             sleep(PACE).await;
         }
     }
 
-    /// Each attempt is counted. What the last one that was answered, or had its whole time, came to.
+    /// Each attempt is counted. Returns the result of the last one that ended in time.
     async fn write(
         &self,
         client: &Client,
         reporter: &Reporter,
-        news: &News,
+        content: &EventContent,
         chance: fn() -> f64,
-    ) -> Result<(), Unwritten> {
-        let event = event(news, reporter, Timestamp::now());
-        let (end, mut problem) = (Instant::now() + TOGETHER, Unwritten::Silent);
+    ) -> Result<(), WriteError> {
+        let now = Timestamp::now();
+        let (event, name) = (event(content, reporter, now), unique_name(content, now));
+        let (end, mut problem) = (Instant::now() + TOGETHER, WriteError::NoAnswer);
         for attempt in 1..=ATTEMPTS {
-            let written = timeout_at(end, post(client.clone(), &event)).await;
+            let written = timeout_at(end, write(client, event.clone(), [name.clone()])).await;
+            // Only an attempt of ours can have that name: its answer was lost.
+            let written = written.map(|written| match written {
+                Err(error) if error.is_conflict() => Ok(()),
+                written => written,
+            });
             self.metrics.wrote("event", matches!(written, Ok(Ok(()))));
             match written {
-                Ok(Err(error)) if error.is_passing() => problem = error,
+                Ok(Err(error)) if error.is_retryable() => problem = error,
                 Ok(written) => return written,
                 Err(_) => break,
             }
-            let next = Instant::now() + RETRY.pause(attempt, chance());
+            let next = Instant::now() + RETRY.delay(attempt, chance());
             if attempt == ATTEMPTS || next >= end {
                 break;
             }
@@ -141,36 +158,37 @@ mod tests {
     use super::*;
     use crate::cluster::client::offline::{client_with, json};
 
-    fn news(uid: &str, reason: &'static str, note: &str) -> News {
+    fn content(uid: &str, reason: &'static str, note: &str) -> EventContent {
         let regarding = ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() };
-        News { regarding, level: Level::Warning, reason, action: "TemplateObject", note: note.to_owned() }
+        EventContent { regarding, level: Level::Warning, reason, action: "TemplateObject", note: note.to_owned() }
     }
 
     #[tokio::test]
-    async fn nobody_waits_when_nothing_is_written() {
+    async fn full_queue_drops_events_and_counts_them() {
         let metrics = Arc::new(Metrics::default());
         let (events, writer) = Events::new(metrics.clone());
         for number in 0..QUEUE + 5 {
-            events.tell(news("4711", "UnknownVnicProfile", &number.to_string()));
+            events.report(content("4711", "UnknownVnicProfile", &number.to_string()));
         }
         assert_eq!(metrics.events_lost(), 5);
         drop(writer);
-        events.tell(news("4711", "UnknownVnicProfile", "after the end"));
+        events.report(content("4711", "UnknownVnicProfile", "after the end"));
         assert_eq!(metrics.events_lost(), 6);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_of_one_object_is_told_once_in_ten_minutes_and_anything_else_at_once() {
+    async fn same_event_is_reported_once_in_ten_minutes() {
         let (events, mut writer) = Events::new(Arc::default());
-        let mut tell = |news: News| events.tell(news) && writer.next().is_some();
-        assert!(tell(news("a", "Attached", "one")));
+        let mut is_new = |content: EventContent| events.report(content) && writer.next().is_some();
+        assert!(is_new(content("a", "Attached", "one")));
         sleep(Duration::from_mins(9)).await;
-        assert!(!tell(news("a", "Attached", "one")));
-        for other in [news("b", "Attached", "one"), news("a", "Detached", "one"), news("a", "Attached", "two")] {
-            assert!(tell(other.clone()), "{other:?}");
+        assert!(!is_new(content("a", "Attached", "one")));
+        for other in [content("b", "Attached", "one"), content("a", "Detached", "one"), content("a", "Attached", "two")]
+        {
+            assert!(is_new(other.clone()), "{other:?}");
         }
         sleep(Duration::from_mins(1)).await;
-        assert!(tell(news("a", "Attached", "one")));
+        assert!(is_new(content("a", "Attached", "one")));
     }
 
     /// What becomes of two events where the first attempts are answered so, `None` being no answer, and all others 201: the names
@@ -193,7 +211,7 @@ mod tests {
         });
         let metrics = Arc::new(Metrics::default());
         let (events, writer) = Events::new(metrics.clone());
-        assert!(events.tell(news("a", "Attached", "one")) && events.tell(news("a", "Attached", "two")));
+        assert!(events.report(content("a", "Attached", "one")) && events.report(content("a", "Attached", "two")));
         drop(events);
         writer.run(client, "c".to_owned(), || 1.0).await;
         let asked = asked.lock().unwrap().clone();
@@ -207,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_api_server_has_no_time_for_is_written_later_and_what_it_refuses_is_dropped() {
+    async fn busy_api_server_is_retried_and_refused_event_dropped() {
         for (answers, expected, lost) in [
             (&[Some(429), Some(503), None][..], vec![vec![0, 1, 3, 17], vec![17]], 0),
             (&[Some(403)], vec![vec![0], vec![0]], 1),

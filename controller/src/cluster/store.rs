@@ -1,5 +1,5 @@
-//! What the API server told: VnicAttachments and Nodes by instance, VnicProfiles by name, kept by watches. One task each
-//! writes, everybody reads; nothing here asks.
+//! What the watches deliver: VnicAttachments and Nodes by instance, VnicProfiles by name. One task writes each kind;
+//! everything reads; nothing here sends requests.
 
 mod attachments;
 mod nodes;
@@ -24,19 +24,19 @@ use vcn::Ocid;
 use crate::attachment::apply::managed_fields::compact;
 use crate::malloc;
 
-pub use attachments::{Attachments, Believed};
+pub use attachments::{Attachments, StatedVnic};
 pub use nodes::{Labels, NodeObject, NodeView, Nodes};
 pub use profiles::Profiles;
 pub use watches::Watches;
 
-/// Shorter than the server's longest, and not alike in all controllers: a restarted API server has enough to do.
+/// Shorter than the server's longest, and different in each controller, because a restarted API server is busy.
 pub(crate) const WATCH_SECONDS: u32 = 240;
-/// Answers to lists come in pieces of so many objects.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
-/// Nodes are ten times as large, for the names of their images.
+/// Nodes are ten times as large, because of the names of their images.
 const PAGE_OF_NODES: u32 = 100;
 
-/// All of it.
+/// All objects.
 #[derive(Debug, Default)]
 pub struct Store {
     attachments: RwLock<Attachments>,
@@ -47,7 +47,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty one; how its watches stand is told there.
+    /// An empty one; it also records the state of its watches.
     #[must_use]
     pub fn new(watches: Arc<Watches>) -> Self {
         Self { watches, ..Self::default() }
@@ -68,7 +68,7 @@ impl Store {
         self.profiles.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Told of every change, a status included, once by whomever waits.
+    /// Wakes one waiter at each change, including status changes.
     pub const fn changed(&self) -> &Notify {
         &self.changed
     }
@@ -80,7 +80,7 @@ impl Store {
 
     /// To change the VnicAttachments, for the watch and for tests.
     pub fn attachments_mut(&self) -> RwLockWriteGuard<'_, Attachments> {
-        // Every change is complete in itself, so a panic elsewhere leaves it usable.
+        // Each change is complete by itself, so a panic elsewhere leaves it usable.
         self.attachments.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,12 +90,13 @@ impl Store {
     }
 }
 
-/// Follows the VnicAttachments for ever; `touched` is told of every instance that may need a look, `read` once all are
-/// known.
+/// Follows the VnicAttachments; never returns. Calls `touched` with each instance that may need a reconcile, and `read` once
+/// all are known.
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
-    // An object that a later version wrote may not be readable, and must not hide the others.
+    // An object of a later version may not be readable, and must not hide the others.
     let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
-    follow((api, PAGE), ("VnicAttachments", &store.watches), read, readable, |news| {
+    let watched = Watched { api, page: PAGE, what: "VnicAttachments", watches: &store.watches };
+    follow(watched, read, readable, |news| {
         let mut all = store.attachments_mut();
         let instances = match news {
             News::All(objects) => {
@@ -118,12 +119,13 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
     .await;
 }
 
-/// Follows the Nodes for ever, without what is not needed of them; `touched` is told of every instance whose Node came, went
-/// or changed in what is kept of it.
+/// Follows the Nodes, without unneeded fields; never returns. Calls `touched` with each instance whose Node appeared, went or
+/// changed in a kept field.
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let api: Api<NodeObject> = Api::all_with(client, &resource);
-    follow((api, PAGE_OF_NODES), ("Nodes", &store.watches), read, NodeView::of, |news| {
+    let watched = Watched { api, page: PAGE_OF_NODES, what: "Nodes", watches: &store.watches };
+    follow(watched, read, NodeView::of, |news| {
         let mut all = store.nodes_mut();
         let before = all.changes();
         let instances = match news {
@@ -131,7 +133,7 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
             News::One(object) => all.apply(object),
             News::Gone(name) => all.delete(&name),
         };
-        // A heartbeat is no news.
+        // A heartbeat changes nothing.
         if all.changes() != before {
             store.changed.notify_one();
         }
@@ -141,12 +143,12 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
     .await;
 }
 
-/// Follows the VnicProfiles for ever.
+/// Follows the VnicProfiles; never returns.
 pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
     let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
+    let watched = Watched { api, page: PAGE, what: "VnicProfiles", watches: &store.watches };
     follow(
-        (api, PAGE),
-        ("VnicProfiles", &store.watches),
+        watched,
         read,
         |object| object,
         |news| {
@@ -163,27 +165,37 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
     .await;
 }
 
-/// What a watch tells.
+/// A change that a watch delivers.
 enum News<V> {
-    /// These are all there are.
+    /// The complete list.
     All(Vec<V>),
-    /// One is new or changed.
+    /// A new or changed object.
     One(V),
-    /// The one of this name is gone.
+    /// The object of this name is gone.
     Gone(String),
 }
 
-/// Reads a watch for ever. A list is told whole, so that nobody takes half of one for all; `read` is told after the first.
-/// Of an object, what is to be kept is taken at once: ten thousand Nodes as they come are more than the controller may take.
+/// A kind of object, and how it is read.
+struct Watched<'a, K> {
+    api: Api<K>,
+    /// Objects per page of a list.
+    page: u32,
+    /// The kind, for logs.
+    what: &'static str,
+    watches: &'a Watches,
+}
+
+/// Reads a watch; never returns. A list is delivered whole, so that no reader takes half of one for all; `read` is called after
+/// the first. Each object is reduced at once: ten thousand whole Nodes are too large for the controller.
 async fn follow<K, V>(
-    (api, page): (Api<K>, u32),
-    (what, watches): (&'static str, &Watches),
+    watched: Watched<'_, K>,
     read: watch::Sender<bool>,
     keep: impl Fn(K) -> V,
     mut take: impl FnMut(News<V>),
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    let Watched { api, page, what, watches } = watched;
     let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
     let mut stream = pin!(watcher(api, config).default_backoff());
     let mut listed: Option<Vec<V>> = None;
@@ -197,7 +209,7 @@ async fn follow<K, V>(
             }
         };
         match event {
-            // It is only about to ask: a list that fails begins so, too.
+            // It is only about to send the request: a list that fails starts like this too.
             Event::Init => {
                 watches.reads(what);
                 listed = Some(Vec::new());

@@ -1,13 +1,13 @@
-//! The lease: of several replicas one leads. A replica that cannot renew the lease ends at once, well before another may
+//! The Lease: one of several replicas leads. A replica that cannot renew the Lease exits at once, well before another may
 //! take it.
 //!
 //! ```text
-//!   renewed ├──── renewing, every tenth ────┤ 2/3: lost, the process ends   ├ 1: another one may take it
+//!   renewed ├──── renewing, every tenth ────┤ 2/3: lost, the process exits   ├ 1: another replica may take it
 //! ```
 //!
-//! Nobody's clock is compared with another's: who waits measures by its own clock for how long the lease has not changed,
-//! as client-go does. (kube-lease-manager compares wall clocks, and an attach that two controllers ask for is a VNIC too
-//! many; hence our own.)
+//! Clocks of different machines are not compared: a waiting replica measures with its own clock for how long the Lease is
+//! unchanged, like client-go. kube-lease-manager compares wall clocks. Two leaders could attach two VNICs for one request;
+//! hence our own code.
 
 mod record;
 #[cfg(test)]
@@ -24,43 +24,43 @@ use kube::{Api, Client};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::settings::LeaseSettings;
-use record::{Record, Step, decide};
+use record::{LeaseStep, Record, decide};
 use resident::logging::chain;
 
-/// The most time for giving it back: a kubelet's patience with the whole process is ten seconds.
+/// The most time for releasing it: the kubelet waits ten seconds for the whole process.
 const GIVING_BACK: Duration = Duration::from_secs(5);
-/// One write of our own at most comes between, and somebody else's hardly ever.
+/// At most one write of our own comes between, and rarely one of another program.
 const GIVING_BACK_TRIES: u32 = 3;
 
-/// Ownership the lease is after an attempt.
+/// Who holds the Lease after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ownership {
     Ours,
     Other,
-    /// It changed between being read and being written.
+    /// It changed between read and write.
     Unknown,
 }
 
-/// A lease, held or not.
+/// A Lease, held or not.
 #[derive(Debug)]
 pub struct Lease {
     api: Api<Object>,
     name: String,
     me: String,
-    /// What is written is what is kept to: of a fraction, others would not know.
+    /// Whole seconds are written, so they are also used.
     seconds: u16,
     /// 0.0–1.0, for jitter.
     chance: fn() -> f64,
-    /// The record as it was last read, and since when it is like that: or, if it has no version, since when it is gone.
+    /// The last record read, and since when it is unchanged; without a version, since when it is missing.
     seen: Option<(Record, Instant)>,
-    /// When the last request that made or kept it ours was sent.
+    /// When the last request that took or renewed it was sent.
     renewed: Option<Instant>,
-    /// Whether such a request was ever sent: whatever was answered, it may be ours.
+    /// Whether such a request was ever sent: whatever the answer, it may be held.
     asked: bool,
 }
 
 impl Lease {
-    /// A lease that is not held yet. `chance` is in 0.0–1.0, for the jitter of those who wait.
+    /// A Lease that is not held yet. `chance` is in 0.0–1.0, for the jitter of waiting replicas.
     #[must_use]
     pub fn new(client: Client, settings: &LeaseSettings, me: String, chance: fn() -> f64) -> Self {
         Self {
@@ -75,9 +75,9 @@ impl Lease {
         }
     }
 
-    /// Waits until it is ours, for ever. `answered` is called whenever the API server has answered.
+    /// Waits until it is held. `answered` is called after each answer of the API server.
     pub async fn acquire(&mut self, answered: impl Fn()) {
-        // What was said last is not said again.
+        // Each state is logged once.
         let mut told = None;
         loop {
             match self.attempt().await {
@@ -86,7 +86,7 @@ impl Lease {
                     answered();
                     let holder = self.seen.as_ref().and_then(|(record, _)| record.holder.clone());
                     if told != Some(Ok(holder.clone())) {
-                        tracing::info!(event = "lease.waiting", holder, "another replica has the lease");
+                        tracing::info!(event = "lease.waiting", holder, "another replica holds the Lease");
                         told = Some(Ok(holder));
                     }
                 }
@@ -102,30 +102,29 @@ impl Lease {
         }
     }
 
-    /// Keeps it as long as that is possible. Comes back with why it is lost.
+    /// Renews it as long as that is possible. Returns why it is lost.
     pub async fn keep(&mut self) -> anyhow::Error {
         loop {
             sleep(self.period()).await;
-            let Some(renewed) = self.renewed else { return anyhow::anyhow!("the lease was never held") };
+            let Some(renewed) = self.renewed else { return anyhow::anyhow!("the Lease was never held") };
             let end = renewed + self.duration().mul_f64(2.0 / 3.0);
-            // A request that hangs must not outlast the lease.
+            // A request that hangs must not outlast the Lease.
             match timeout_at(end, self.renew_until(end)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return error,
-                Err(_) => return anyhow::anyhow!("the lease was not renewed for two thirds of its time"),
+                Err(_) => return anyhow::anyhow!("the Lease was not renewed for two thirds of its duration"),
             }
         }
     }
 
-    /// Gives it back, so that the next one need not wait.
+    /// Releases it, so that the next replica need not wait.
     pub async fn release(&mut self) {
         if self.asked {
             let _ = timeout(GIVING_BACK, self.give_back()).await;
         }
     }
 
-    /// Reads what there is first: a renewal may have been given up for this, and be carried out all the same, before the read or
-    /// after it.
+    /// Reads first: a renewal may have been given up for this and take effect all the same, before or after the read.
     async fn give_back(&self) -> kube::Result<()> {
         for _ in 0..GIVING_BACK_TRIES {
             let found = self.api.get_opt(&self.name).await?.map(|object| Record::of(&object));
@@ -142,31 +141,31 @@ impl Lease {
         loop {
             let problem = match self.attempt().await {
                 Ok(Ownership::Ours) => return Ok(()),
-                Ok(Ownership::Other) => bail!("another one took the lease"),
-                Ok(Ownership::Unknown) => anyhow::anyhow!("the lease was written meanwhile"),
+                Ok(Ownership::Other) => bail!("another replica took the Lease"),
+                Ok(Ownership::Unknown) => anyhow::anyhow!("the Lease was written meanwhile"),
                 Err(error) => error,
             };
             tracing::warn!(event = "lease.not_renewed", error = chain(problem.as_ref()));
             if Instant::now() + self.period() >= end {
-                return Err(problem.context("the lease could not be renewed"));
+                return Err(problem.context("the Lease could not be renewed"));
             }
             sleep(self.period()).await;
         }
     }
 
-    /// One attempt to have it or to keep it.
+    /// One attempt to take or renew it.
     async fn attempt(&mut self) -> anyhow::Result<Ownership> {
-        // At least a second: API servers are slower than short leases of tests.
+        // At least a second: API servers are slower than the short leases of tests.
         let patience = self.duration().div_f64(3.0).max(Duration::from_secs(1));
         timeout(patience, self.attempt_once()).await.with_context(|| format!("no answer within {patience:?}"))?
     }
 
     async fn attempt_once(&mut self) -> anyhow::Result<Ownership> {
         let now = Instant::now();
-        let found = self.api.get_opt(&self.name).await.context("reading the lease")?;
+        let found = self.api.get_opt(&self.name).await.context("reading the Lease")?;
         let record = match found {
             Some(object) => Some(Record::of(&object)),
-            // Somebody deleted it. Who holds it does not know that yet, and works on until its next renewal.
+            // It was deleted. Its holder does not know that yet, and works until its next renewal.
             None => self.seen.as_ref().map(|(record, _)| Record { version: None, ..record.clone() }),
         };
         if let Some(record) = &record
@@ -177,11 +176,13 @@ impl Lease {
         let unchanged = self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now - *since);
         let params = PostParams::default();
         let step = decide(record.as_ref(), unchanged, &self.me);
-        self.asked |= step != Step::Wait;
+        self.asked |= step != LeaseStep::Wait;
         let written = match step {
-            Step::Wait => return Ok(Ownership::Other),
-            Step::Create(record) => self.api.create(&params, &self.object(&record, Some(&self.me))).await,
-            Step::Write(record) => self.api.replace(&self.name, &params, &self.object(&record, Some(&self.me))).await,
+            LeaseStep::Wait => return Ok(Ownership::Other),
+            LeaseStep::Create(record) => self.api.create(&params, &self.object(&record, Some(&self.me))).await,
+            LeaseStep::Write(record) => {
+                self.api.replace(&self.name, &params, &self.object(&record, Some(&self.me))).await
+            }
         };
         match written {
             Ok(object) => {
@@ -190,12 +191,12 @@ impl Lease {
                 self.renewed = Some(now);
                 Ok(Ownership::Ours)
             }
-            // Somebody was faster, be it a write of our own that was given up and came late.
+            // Another write was faster, perhaps our own earlier one that came late.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 self.seen = None;
                 Ok(Ownership::Unknown)
             }
-            Err(error) => Err(error).context("writing the lease"),
+            Err(error) => Err(error).context("writing the Lease"),
         }
     }
 
@@ -207,7 +208,7 @@ impl Lease {
         self.duration().div_f64(10.0)
     }
 
-    /// The object that makes it ours, or nobody's; refused when it changed since `record` was read.
+    /// The object that makes it held or released; refused if it changed since `record` was read.
     fn object(&self, record: &Record, holder: Option<&str>) -> Object {
         let now = MicroTime(Timestamp::now());
         let same = record.holder.as_deref() == holder;

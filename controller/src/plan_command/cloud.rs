@@ -1,4 +1,4 @@
-//! What would be done in the cloud for each instance. Is given what can only read.
+//! The plan in OCI for each instance. Its client can only read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::pin::pin;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{AttachmentReason, Reason, VnicAttachment};
+use backoff::Backoff;
 use futures::{StreamExt, stream};
 use k8s_openapi::jiff::Timestamp;
 use oci::CloudView;
-use patience::Backoff;
 use resident::logging::chain;
 use tokio::time::{Instant, timeout_at};
 use vcn::Ocid;
@@ -26,49 +26,50 @@ use crate::attachment::plan::{Wanted, plan};
 /// Instances that are read at once.
 const AT_ONCE: usize = 8;
 
-/// What one object comes to.
+/// The result for one object.
 #[derive(Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {
     /// The instance.
     instance: String,
-    /// The VnicAttachment, where it is about one.
+    /// The VnicAttachment, if the line is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     object: Option<String>,
-    /// What is done, as metrics say it; or the reason why nothing is.
+    /// The step's name as in metrics; or the reason why there is none.
     pub(super) word: &'static str,
-    /// In words.
+    /// The text.
     pub(super) text: String,
-    /// Whether something would be changed.
+    /// Whether the step changes something.
     pub(super) changes: bool,
 }
 
-/// What was found out in time.
+/// What was read in time.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct CloudPlan {
     /// By instance.
     pub(super) lines: Vec<Line>,
-    /// How many instances there was no time for.
+    /// How many instances were not read in time.
     pub(super) not_asked: usize,
 }
 
-/// Reads every instance and plans, as far as it gets.
+/// Reads every instance and plans, until the deadline.
 pub(super) async fn look<C: CloudView, N: PodNetworks>(
-    views: (&C, &N),
+    cloud: &C,
+    pod_networks: &N,
     mark: &Mark,
     objects: &Objects,
     until: Instant,
-) -> Seen {
-    let cache = Cache::default();
+) -> CloudPlan {
+    let reader = InstanceReader { cloud, pod_networks, mark, cache: Cache::default() };
     let questions = objects.iter().map(|(instance, objects)| {
-        let lines = of_instance(views, &cache, mark, instance, objects);
+        let lines = reader.lines(instance, objects);
         async move { (instance, lines.await) }
     });
     let lines = within(questions, until).await;
-    Seen { not_asked: objects.len() - lines.len(), lines: lines.into_values().flatten().collect() }
+    CloudPlan { not_asked: objects.len() - lines.len(), lines: lines.into_values().flatten().collect() }
 }
 
-/// The answers that come in time, by question.
+/// The answers that come in time, by key.
 async fn within<K: Ord, A>(questions: impl Iterator<Item: Future<Output = (K, A)>>, until: Instant) -> BTreeMap<K, A> {
     let mut answers = BTreeMap::new();
     let mut stream = pin!(stream::iter(questions).buffer_unordered(AT_ONCE));
@@ -78,65 +79,71 @@ async fn within<K: Ord, A>(questions: impl Iterator<Item: Future<Output = (K, A)
     answers
 }
 
-async fn of_instance<C: CloudView, N: PodNetworks>(
-    (cloud, pod_networks): (&C, &N),
-    cache: &Cache,
-    mark: &Mark,
-    instance: &Ocid,
-    objects: &[Arc<VnicAttachment>],
-) -> Vec<Line> {
-    let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
-    let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
-    let present = objects.iter().filter_map(|object| object.metadata.uid.clone()).collect();
-    let (told, own, foreign) = (told_vnics(objects), told_addresses(objects), HashSet::new());
-    let (told, own, foreign, leaving) = (&told, &own, &foreign, &leaving(objects));
-    // Only the controller knows what it asked for; what lists show as DETACHING is followed all the same.
-    let (subnets, present, detaching) = (&subnets, &present, &BTreeSet::new());
-    let question = Question { instance, mark, subnets, ipv6, own, present, leaving, told, foreign, detaching };
-    let line = |object: Option<&str>, word, text: String, changes| Line {
-        instance: instance.to_string(),
-        object: object.map(str::to_owned),
-        word,
-        text,
-        changes,
-    };
-    let mut observed = match read(cloud, cache, question).await {
-        Ok(observed) => observed,
-        Err(error) => {
-            return vec![line(None, "Unreadable", format!("{instance} cannot be read: {}", chain(&error)), false)];
+/// Reads instances, for the plan of each.
+struct InstanceReader<'a, C, N> {
+    cloud: &'a C,
+    pod_networks: &'a N,
+    mark: &'a Mark,
+    cache: Cache,
+}
+
+impl<C: CloudView, N: PodNetworks> InstanceReader<'_, C, N> {
+    async fn lines(&self, instance: &Ocid, objects: &[Arc<VnicAttachment>]) -> Vec<Line> {
+        let Self { cloud, pod_networks, mark, cache } = self;
+        let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
+        let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
+        let present = objects.iter().filter_map(|object| object.metadata.uid.clone()).collect();
+        let (told, own, foreign) = (told_vnics(objects), told_addresses(objects), HashSet::new());
+        let (told, own, foreign, leaving) = (&told, &own, &foreign, &leaving(objects));
+        // Only the controller knows its recent requests; a detach that lists show is followed all the same.
+        let (subnets, present, detaching) = (&subnets, &present, &BTreeSet::new());
+        let question = Question { instance, mark, subnets, ipv6, own, present, leaving, told, foreign, detaching };
+        let line = |object: Option<&str>, word, text: String, changes| Line {
+            instance: instance.to_string(),
+            object: object.map(str::to_owned),
+            word,
+            text,
+            changes,
+        };
+        let mut observed = match read(*cloud, cache, question).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                return vec![line(None, "Unreadable", format!("{instance} cannot be read: {}", chain(&error)), false)];
+            }
+        };
+        // The controller remembers earlier attempts; this process knows only what is visible now.
+        let (unreadable, retry_states) = (BTreeSet::new(), HashMap::new());
+        let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
+        let wanted = Wanted {
+            objects,
+            mark,
+            unreadable: &unreadable,
+            retry_states: &retry_states,
+            read_at: Instant::now(),
+            pauses: Backoff { first: Duration::ZERO, cap: Duration::ZERO },
+            proof: Duration::ZERO,
+            clock,
+        };
+        let mut planned = plan(&wanted, &observed);
+        if planned.asks_pod_network {
+            observed.pod_network = Some(pod_networks.pod_network(instance).await);
+            planned = plan(&wanted, &observed);
         }
-    };
-    // What one process remembers of others' doings, this one cannot know: it says what follows from what is there.
-    let (unreadable, retry_states) = (BTreeSet::new(), HashMap::new());
-    let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
-    let wanted = Wanted {
-        objects,
-        mark,
-        unreadable: &unreadable,
-        retry_states: &retry_states,
-        read_at: Instant::now(),
-        pauses: Backoff { first: Duration::ZERO, cap: Duration::ZERO },
-        proof: Duration::ZERO,
-        clock,
-    };
-    let mut planned = plan(&wanted, &observed);
-    if planned.asks_pod_network {
-        observed.pod_network = Some(pod_networks.pod_network(instance).await);
-        planned = plan(&wanted, &observed);
-    }
-    // Finalizers come and go with the rest.
-    let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));
-    let mut lines: Vec<Line> =
-        steps.map(|step| line(Some(&step.object), step.action.kind(), step.to_string(), true)).collect();
-    for (object, verdict) in &planned.verdicts {
-        let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
-        let is_told = planned.steps.iter().any(|step| step.object == *object && step.action != Action::AddFinalizer);
-        if !is_told && !matches!(said.reason, AttachmentReason::Ready | AttachmentReason::Attached) {
-            let text = format!("{object}: nothing: {}: {}", said.reason.as_str(), said.message);
-            lines.push(line(Some(object), said.reason.as_str(), text, false));
+        // Finalizers are set together with the other steps.
+        let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));
+        let mut lines: Vec<Line> =
+            steps.map(|step| line(Some(&step.object), step.action.kind(), step.to_string(), true)).collect();
+        for (object, verdict) in &planned.verdicts {
+            let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
+            let is_told =
+                planned.steps.iter().any(|step| step.object == *object && step.action != Action::AddFinalizer);
+            if !is_told && !matches!(said.reason, AttachmentReason::Ready | AttachmentReason::Attached) {
+                let text = format!("{object}: nothing: {}: {}", said.reason.as_str(), said.message);
+                lines.push(line(Some(object), said.reason.as_str(), text, false));
+            }
         }
+        lines
     }
-    lines
 }
 
 #[cfg(test)]
@@ -146,7 +153,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_answered_in_time_is_kept() {
+    async fn answers_in_time_are_kept() {
         let second = Duration::from_secs(1);
         let questions = |count: usize| {
             (0..count).rev().map(async |number| {

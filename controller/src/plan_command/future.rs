@@ -1,4 +1,4 @@
-//! What is there as it would be: profiles with their finalizers, or no longer paused; VnicAttachments after the profiles'
+//! The objects as they would be: profiles with their finalizers, or no longer paused; VnicAttachments after the profiles'
 //! steps. Pure.
 
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use vcn::Ocid;
 use crate::profile::plan::step::Step;
 use crate::profile::select::observed::Observed;
 
-/// The uid of an object that is not there yet: no VNIC has it in its tags.
+/// The uid of an object that does not exist yet: no VNIC has it in its tags.
 const NOT_MADE_YET: &str = "not-made-yet";
 
 /// By instance.
 pub(super) type Objects = BTreeMap<Ocid, Vec<Arc<VnicAttachment>>>;
 
-/// With the finalizer on every profile: what the controller waits for before it makes anything.
+/// With the finalizer on every profile: the controller needs it before it creates objects.
 pub(super) fn guarded(observed: &Observed) -> Observed {
     with_profiles(observed, |profile| {
         let finalizers = profile.metadata.finalizers.get_or_insert_default();
@@ -44,7 +44,7 @@ fn with_profiles(observed: &Observed, change: impl Fn(&mut VnicProfile)) -> Obse
     observed
 }
 
-/// What is there, with the steps carried out.
+/// The objects after the steps.
 pub(super) fn after<'a>(there: impl Iterator<Item = &'a Arc<VnicAttachment>>, steps: &[Step]) -> Objects {
     let mut all: BTreeMap<String, Arc<VnicAttachment>> =
         there.map(|object| (object.name_any(), Arc::clone(object))).collect();

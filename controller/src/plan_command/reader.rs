@@ -16,18 +16,18 @@ use crate::cluster::client::patient;
 use crate::cluster::store::{NodeObject, NodeView, Store, readable};
 use crate::leader::SYSTEM;
 
-/// Answers come in pieces of so many objects.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
 
 /// Lists.
 pub(super) struct Reader {
-    /// Asks again for what is refused for want of time.
+    /// Retries requests that the API server has no time for.
     client: Client,
     pod_networks: KubePodNetworks,
 }
 
 impl Reader {
-    /// By this client, which tells at once what is refused; what is, is asked for again for so long.
+    /// Wraps a client without retries; refused requests are retried for this long.
     pub(super) fn new(client: &Client, patience: Duration) -> Self {
         let pod_networks = KubePodNetworks::new(client, Arc::default());
         Self { client: patient(client, Arc::default(), patience), pod_networks }
@@ -55,12 +55,12 @@ impl Reader {
         Ok(store)
     }
 
-    /// What OKE says of instances.
+    /// The NativePodNetworks.
     pub(super) const fn pod_networks(&self) -> &KubePodNetworks {
         &self.pod_networks
     }
 
-    /// What the cluster is called in tags: the uid of kube-system.
+    /// The cluster's name in tags: the uid of kube-system.
     pub(super) async fn cluster(&self) -> anyhow::Result<String> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let namespace =

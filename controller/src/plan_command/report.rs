@@ -1,4 +1,4 @@
-//! What would be done, for people and for programs.
+//! The plan as text for people and as JSON for programs.
 
 use std::fmt;
 
@@ -11,22 +11,21 @@ use crate::profile::plan::step::Step;
 use crate::profile::run::GRACE;
 use crate::profile::select::selection::NodeProblem;
 
-/// All of it.
+/// The whole plan.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     /// Writes to the API server.
     objects: Vec<Entry>,
-    /// Deletions that come when a grace is over, if things stay as they are.
+    /// Deletions after their grace period, if nothing changes.
     later: Vec<Entry>,
-    /// Writes that come when the VnicProfiles that are paused no longer are.
+    /// Writes that follow when paused VnicProfiles are resumed.
     when_not_paused: Vec<Entry>,
-    /// What would be done in the cloud, object by object, those that are to be made among them; and why nothing, where
-    /// something is missing all the same.
+    /// Steps in OCI, object by object, including objects still to be created; and the reason if a step is missing.
     cloud: Vec<Line>,
-    /// Whether the cloud could be asked, about all that it was to be asked about.
+    /// Whether OCI could be queried about everything.
     cloud_read: bool,
-    /// What is wrong on nodes.
+    /// Problems of nodes.
     problems: Vec<Problem>,
 }
 
@@ -36,7 +35,7 @@ struct Entry {
     step: &'static str,
     /// The VnicAttachment.
     object: String,
-    /// In words.
+    /// The text.
     text: String,
 }
 
@@ -47,10 +46,21 @@ struct Problem {
     note: String,
 }
 
+/// The steps of a plan, by when they are taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlannedSteps<'a> {
+    /// At once.
+    pub(super) now: &'a [Step],
+    /// When a grace period is over.
+    pub(super) later: &'a [Step],
+    /// When the profiles are no longer paused.
+    pub(super) when_not_paused: &'a [Step],
+}
+
 impl Report {
-    /// Of what is done now, when a grace is over and when nothing is paused.
+    /// Steps now, after the grace period and after a resume.
     pub(super) fn of(
-        (now, later, when_not_paused): (&[Step], &[Step], &[Step]),
+        planned: PlannedSteps<'_>,
         problems: &[NodeProblem<'_>],
         cloud: Vec<Line>,
         cloud_read: bool,
@@ -62,9 +72,9 @@ impl Report {
             note: problem.note.clone(),
         };
         Self {
-            objects: now.iter().map(entry).collect(),
-            later: later.iter().map(entry).collect(),
-            when_not_paused: when_not_paused.iter().map(entry).collect(),
+            objects: planned.now.iter().map(entry).collect(),
+            later: planned.later.iter().map(entry).collect(),
+            when_not_paused: planned.when_not_paused.iter().map(entry).collect(),
             cloud,
             cloud_read,
             problems: problems.iter().map(problem).collect(),
@@ -99,7 +109,7 @@ impl fmt::Display for Report {
             writeln!(f, "{}", printable(&entry.text))?;
         }
         if !self.problems.is_empty() {
-            writeln!(f, "\nTo be seen to:")?;
+            writeln!(f, "\nProblems:")?;
         }
         for Problem { node, reason, note } in &self.problems {
             writeln!(f, "node {}: {reason}: {}", printable(node), printable(note))?;
@@ -116,7 +126,9 @@ mod tests {
     fn control_characters_are_escaped_for_people() {
         let note = "no VnicProfile \u{1b}[31m\nnode b: fine".to_owned();
         let problem = NodeProblem { node: "a", reason: "UnknownVnicProfile", note };
-        let text = Report::of((&[], &[], &[]), &[problem], Vec::new(), true).to_string();
+        let text =
+            Report::of(PlannedSteps { now: &[], later: &[], when_not_paused: &[] }, &[problem], Vec::new(), true)
+                .to_string();
         let last = "node a: UnknownVnicProfile: no VnicProfile \\u{1b}[31m\\nnode b: fine";
         assert_eq!(text.lines().last(), Some(last));
     }

@@ -1,5 +1,5 @@
-//! Carries out steps. Each is one request about one object and can be repeated: a plan that was carried out by half is made
-//! anew and goes on. Holds no opinions.
+//! Carries out steps. Each is one request about one object and can be repeated: after a partly applied plan, the next plan
+//! continues. Holds no opinions.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use tokio::time::{Instant, timeout};
 use crate::attachment::apply::objects::{is, params, put};
 use crate::profile::plan::step::{Profile, Step, Target};
 
-/// Requests at once.
+/// Concurrent requests.
 const AT_ONCE: usize = 8;
-/// For one request.
+/// The deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Why a step was not carried out.
+/// Why a step failed.
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// The API server refused, or was not reached.
-    #[error("the API server did not take it")]
+    #[error("the API server refused the request")]
     Refused(#[source] Box<kube::Error>),
     /// No answer in time.
     #[error("no answer from the API server within {DEADLINE:?}")]
@@ -44,8 +44,9 @@ impl ApplyError {
     }
 }
 
-/// Carries out steps, whatever becomes of others, and begins none after `end`: whoever wants the rest looks again whether it
-/// still is to be. What was begun is told; on success of a step the object is as it says, or being deleted.
+/// Carries out steps, independent of each other's failures, and starts none after `end`: the caller plans again to see
+/// whether the rest is still needed. Reports each started step; after a success the object is as the step says, or being
+/// deleted.
 pub async fn apply<'s>(client: &Client, steps: &[&'s Step], end: Instant) -> Vec<(&'s Step, Result<(), ApplyError>)> {
     let api: Api<VnicAttachment> = Api::all(client.clone());
     let profiles: Api<VnicProfile> = Api::all(client.clone());
@@ -59,10 +60,10 @@ pub async fn apply<'s>(client: &Client, steps: &[&'s Step], end: Instant) -> Vec
     stream::iter(carried).buffer_unordered(AT_ONCE).collect().await
 }
 
-/// Writes a profile's status. On success it is this one.
+/// Writes a profile's status.
 ///
 /// # Errors
-/// When the API server does not take it.
+/// When the API server refuses it.
 pub async fn write_status(client: &Client, profile: &str, status: &VnicProfileStatus) -> Result<(), ApplyError> {
     let api: Api<VnicProfile> = Api::all(client.clone());
     let name = json!({ "name": profile });
@@ -81,7 +82,7 @@ async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step:
             let spec = serde_json::to_value(stamp.spec())
                 .map_err(|error| ApplyError::Refused(Box::new(kube::Error::SerdeError(error))))?;
             let patch = json_patch::Patch(vec![
-                // Ownership label was taken off is its user's.
+                // An object without the label belongs to its user.
                 is(["metadata", "labels", PROFILE_LABEL], stamp.profile.as_str()),
                 put(["spec"], spec),
             ]);
@@ -99,21 +100,21 @@ async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step:
     }
 }
 
-/// Of the version that was read: another one may have other finalizers.
+/// Names the version that was read: another one may have other finalizers.
 async fn set_finalizers(api: &Api<VnicProfile>, profile: &Profile, all: Vec<&str>) -> Result<(), ApplyError> {
     let metadata = json!({ "resourceVersion": profile.version, "finalizers": all });
     settled(in_time(api.patch(&profile.name, &params(), &Patch::Merge(json!({ "metadata": metadata })))).await)
 }
 
-/// Of the version that was read: taking the label off makes an object its user's. Where it is another by now, the watch tells,
-/// and the next plan knows.
+/// Names the version that was read, because removing the label makes the object its user's. If it changed, the watch reports
+/// it, and the next plan knows.
 async fn delete(api: &Api<VnicAttachment>, object: &Target) -> Result<(), ApplyError> {
     let preconditions = Preconditions { uid: object.uid.clone(), resource_version: object.version.clone() };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     settled(in_time(api.delete(&object.name, &params)).await)
 }
 
-/// The object is gone, or there already, or another one by now: what there is to do about that, the next plan knows.
+/// The object is gone, or already there, or another one by now: the next plan knows what to do.
 fn settled(outcome: Result<(), ApplyError>) -> Result<(), ApplyError> {
     match outcome {
         Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
@@ -139,7 +140,7 @@ mod tests {
     use crate::cluster::client::offline::client_with;
 
     #[tokio::test(start_paused = true)]
-    async fn an_old_plan_is_not_carried_on_against_a_server_that_does_not_answer() {
+    async fn an_old_plan_stops_when_the_server_does_not_answer() {
         let client = client_with(|_, _| None);
         let guard = |number: u32| {
             Step::Guard(Profile { name: format!("profile-{number}"), version: None, finalizers: Vec::new() })

@@ -1,5 +1,5 @@
-//! One look at all profiles: what is to be written, and what is to be told. With ten thousand nodes this takes so long that it
-//! is done beside the thread on which all else runs: there, the lease is renewed.
+//! One reconcile of all profiles: what to write, and what to report. With ten thousand nodes it takes so long that it runs
+//! outside the main thread, which renews the Lease.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -16,10 +16,11 @@ use tokio::time::Instant;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::profile::plan::plan;
-use crate::profile::plan::removal::Unwanted;
+use crate::profile::plan::removal::Grace;
+use crate::profile::plan::removal::UnwantedObjects;
 use crate::profile::plan::step::Step;
 use crate::profile::report::changes::Changes;
-use crate::profile::report::failures::Quiet;
+use crate::profile::report::failures::ReportHistory;
 use crate::profile::report::problems::Problems;
 use crate::profile::report::status;
 use crate::profile::retry_states::RetryStates;
@@ -27,77 +28,77 @@ use crate::profile::select::observed::Observed;
 use crate::profile::select::selection::select;
 use crate::report::metrics::Metrics;
 
-/// What was made is told by the watch within this time, or not at all.
+/// The watch reports a created object within this time, or never.
 const TOLD_BY: Duration = Duration::from_mins(5);
 
-/// What it looks at, and where it tells.
+/// Its inputs and outputs.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
-    /// What there is.
+pub(super) struct ProfileContext {
+    /// The objects.
     pub(super) store: Arc<Store>,
-    /// What is counted.
+    /// The metrics.
     pub(super) metrics: Arc<Metrics>,
-    /// Where news go.
+    /// The Events.
     pub(super) events: Events,
-    /// For how long a node that is not selected any more keeps its VNICs.
+    /// How long a node that is no longer selected keeps its VNICs.
     pub(super) grace: Duration,
 }
 
-/// What remains from one look to the next. All of it may be lost.
+/// What is kept between two reconciles. All of it may be lost.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    unwanted: Unwanted,
+    unwanted: UnwantedObjects,
     problems: Problems,
-    /// Objects that were made and that the watch has not told yet, and when. Their profiles are not let go.
+    /// Objects that were created and that the watch has not reported yet, and when. Their profiles keep the finalizer.
     pub(super) made: BTreeMap<String, Instant>,
-    /// What was refused, or not answered.
+    /// Objects whose writes were refused or not answered.
     pub(super) rests: RetryStates,
-    /// Profiles whose failures were told of.
-    pub(super) quiet: Quiet,
-    /// What was written of profiles' conditions.
+    /// Profiles whose failures were reported.
+    pub(super) quiet: ReportHistory,
+    /// The written conditions of profiles.
     pub(super) changes: Changes,
 }
 
-/// What is to be done.
+/// What to do.
 #[derive(Debug)]
-pub(super) struct Decided {
+pub(super) struct Decision {
     /// Writes.
     pub(super) steps: Vec<Step>,
-    /// How many more there are of a profile, by its name, once one of it is not refused.
+    /// How many more writes a profile has, by its name, once one of it succeeds.
     pub(super) waiting: BTreeMap<String, usize>,
     /// By name.
-    pub(super) profiles: BTreeMap<String, Told>,
-    /// When to look again although nothing changed.
+    pub(super) profiles: BTreeMap<String, PlannedProfile>,
+    /// When to reconcile again without a change.
     pub(super) next: Option<Instant>,
 }
 
 /// A profile.
 #[derive(Debug)]
-pub(super) struct Told {
-    /// As it was read.
+pub(super) struct PlannedProfile {
+    /// As read.
     pub(super) profile: Arc<VnicProfile>,
-    /// Its status, where it is another than it has.
+    /// Its new status, if it differs.
     pub(super) status: Option<VnicProfileStatus>,
 }
 
-impl Look {
-    /// Decides, and leaves the thread to others meanwhile.
-    pub(super) async fn decide_aside(&self, memory: Memory) -> (Decided, Memory) {
+impl ProfileContext {
+    /// Decides, and yields to other tasks meanwhile.
+    pub(super) async fn decide_aside(&self, memory: Memory) -> (Decision, Memory) {
         let (look, now) = (self.clone(), Instant::now());
         let decided = spawn_blocking(move || look.decide(memory, now)).await;
         match decided.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(decided) => decided,
             Err(Ok(panic)) => resume_unwind(panic),
-            // The runtime ends, and who waits with it.
+            // The runtime ends, and the waiting task with it.
             Err(Err(_)) => std::future::pending().await,
         }
     }
 
-    fn decide(&self, mut memory: Memory, now: Instant) -> (Decided, Memory) {
+    fn decide(&self, mut memory: Memory, now: Instant) -> (Decision, Memory) {
         let began = std::time::Instant::now();
         let observed = Observed::of(&self.store);
         let selections = select(&observed);
-        let mut plan = plan(&observed, &selections, (&memory.unwanted, self.grace, now));
+        let mut plan = plan(&observed, &selections, Grace { unwanted: &memory.unwanted, period: self.grace, now });
         memory.made.retain(|_, made| now.saturating_duration_since(*made) < TOLD_BY);
         for object in &observed.attachments {
             memory.made.remove(&object.name_any());
@@ -113,16 +114,16 @@ impl Look {
         let told = observed.profiles.iter().filter_map(|profile| {
             let report = plan.reports.get(profile.metadata.name.as_deref()?)?;
             let status = status::changed(report, Time(Timestamp::now()));
-            Some((profile.name_any(), Told { profile: profile.clone(), status }))
+            Some((profile.name_any(), PlannedProfile { profile: profile.clone(), status }))
         });
-        let decided = Decided { profiles: told.collect(), steps, waiting, next: plan.next };
+        let decided = Decision { profiles: told.collect(), steps, waiting, next: plan.next };
         memory.unwanted = plan.unwanted;
         (decided, memory)
     }
 }
 
 impl Memory {
-    /// Whether something was made from a profile that the watch has not told yet.
+    /// Whether something was created from a profile that the watch has not reported yet.
     fn has_made(&self, profile: &str) -> bool {
         self.made.keys().any(|name| name.split('.').next() == Some(profile))
     }
@@ -135,17 +136,18 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::profile::retry_states::Draw;
     use crate::profile::sample::store;
 
-    fn look(nodes: u32) -> Look {
+    fn look(nodes: u32) -> ProfileContext {
         let metrics = Arc::new(Metrics::default());
         let (events, _) = Events::new(metrics.clone());
-        Look { store: store(nodes), metrics, events, grace: Duration::ZERO }
+        ProfileContext { store: store(nodes), metrics, events, grace: Duration::ZERO }
     }
 
-    /// On one thread, as the controller has: what is decided in one piece on it gives others no turn.
+    /// On one thread, like the controller: a long decision on it would block other tasks.
     #[tokio::test(flavor = "current_thread")]
-    async fn others_have_their_turns_while_ten_thousand_nodes_are_decided_on() {
+    async fn other_tasks_run_while_ten_thousand_nodes_are_planned() {
         let (look, turns) = (look(10_000), Arc::new(AtomicUsize::new(0)));
         let other = tokio::spawn({
             let turns = turns.clone();
@@ -168,24 +170,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_left_alone_and_nothing_else() {
+    fn only_refused_objects_back_off() {
         let (look, now) = (look(3), Instant::now());
         let steps = |memory: Memory, now: Instant| {
             let (decided, memory) = look.decide(memory, now);
             (decided.steps.iter().map(|step| step.object().to_owned()).collect::<Vec<_>>(), memory)
         };
         let (all, mut memory) = steps(Memory::default(), now);
-        memory.rests.note(&all[1], false, (now, 1.0));
+        memory.rests.note(&all[1], false, Draw { now, chance: 1.0 });
         let (others, memory) = steps(memory, now + Duration::from_millis(999));
         assert_eq!(others, [all[0].clone(), all[2].clone()]);
         assert_eq!(steps(memory, now + Duration::from_secs(1)).0, all);
     }
 
     #[test]
-    fn what_was_refused_of_a_spec_is_not_left_alone_when_it_is_another() {
+    fn a_changed_spec_is_tried_at_once() {
         let (look, now) = (look(3), Instant::now());
         let (first, mut memory) = look.decide(Memory::default(), now);
-        memory.rests.note_round(first.steps.iter().map(|step| (step, false)), (now, || 1.0));
+        memory.rests.note_round(first.steps.iter().map(|step| (step, false)), now, || 1.0);
         let (same, memory) = look.decide(memory, now);
         assert_eq!((same.steps, same.waiting), (Vec::new(), BTreeMap::from([("pool".to_owned(), 3)])));
         let mut profile = VnicProfile::clone(look.store.profiles().iter().next().unwrap());
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_not_let_go_while_what_was_made_of_it_may_still_be_told() {
+    fn a_profile_keeps_its_finalizer_until_the_watch_caught_up() {
         let look = look(0);
         let mut profile = VnicProfile::clone(look.store.profiles().iter().next().unwrap());
         profile.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_000_000).unwrap()));
@@ -208,8 +210,8 @@ mod tests {
         };
         let made = |name: &str| Memory { made: [(name.to_owned(), now)].into(), ..Memory::default() };
         let (lost, memory) = lets_go(made("pool.one.0123456789ab"), now);
-        assert!(!lost, "the object would be nobody's");
-        assert!(lets_go(memory, now + TOLD_BY).0, "it was never told");
+        assert!(!lost, "the object would be orphaned");
+        assert!(lets_go(memory, now + TOLD_BY).0, "the watch never reported it");
         assert!(lets_go(made("pool-2.one.0123456789ab"), now).0, "another profile's");
     }
 }

@@ -1,5 +1,4 @@
-//! What is to be done so that the VnicAttachments are what the VnicProfiles say. Pure: the same look at the cluster gives
-//! the same plan.
+//! The steps that bring the VnicAttachments in line with the VnicProfiles. Pure: the same state gives the same plan.
 
 pub mod removal;
 pub mod rollout;
@@ -7,13 +6,12 @@ pub mod state;
 pub mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use crate::profile::plan::removal::{Unwanted, Why, removals};
+use crate::profile::plan::removal::{Grace, RemovalReason, UnwantedObjects, removals};
 use crate::profile::plan::rollout::{Course, Rollout};
 use crate::profile::plan::state::{State, Trouble};
 use crate::profile::plan::step::{Profile, Step, Target};
@@ -22,50 +20,46 @@ use crate::profile::select::from_template::{Difference, TemplateObject, profile_
 use crate::profile::select::observed::{AttachmentIndex, Observed};
 use crate::profile::select::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections, is_leaving};
 
-/// What is to be done, and how things stand.
+/// The steps, and the state of the profiles.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// What is to be done.
+    /// The steps now.
     pub steps: Vec<Step>,
-    /// What is to be done when a grace is over, if things stay as they are.
+    /// The steps after the grace period, if nothing changes.
     pub later: Vec<Step>,
-    /// How far each profile is, by name.
+    /// The progress of each profile, by name.
     pub reports: BTreeMap<&'a str, Report<'a>>,
-    /// What somebody should see to on a node.
+    /// Problems of nodes that a person must solve.
     pub problems: Vec<NodeProblem<'a>>,
-    /// How many objects were made from profiles that are not there: they stay, and nobody serves them.
+    /// How many objects have a profile that is missing: they stay, and nothing serves them.
     pub abandoned: usize,
-    /// To be remembered until the next plan.
-    pub unwanted: Unwanted,
-    /// When to plan again although nothing changed.
+    /// What the next plan needs to know.
+    pub unwanted: UnwantedObjects,
+    /// When to plan again without a change.
     pub next: Option<Instant>,
 }
 
-/// How far a profile is.
+/// The progress of a profile.
 #[derive(Debug)]
 pub struct Report<'a> {
     /// The profile.
     pub profile: &'a VnicProfile,
-    /// Why nothing is done.
+    /// RemovalReason nothing is done.
     pub hold: Option<&'a Hold>,
     /// Its nodes, by name.
     pub nodes: BTreeMap<&'a str, State>,
-    /// Objects that are still to be replaced, and what the next one waits for.
+    /// Objects that are still to be replaced, and what the next replacement waits for.
     pub replacing: Option<(usize, Option<String>)>,
 }
 
-/// Plans. With the grace that is over or not: what was unwanted before, how long that is borne, and the time.
+/// Plans. `grace` holds what was unwanted before, the grace period and the time.
 #[must_use]
-pub fn plan<'a>(
-    observed: &'a Observed,
-    selections: &'a Selections<'a>,
-    (before, grace, now): (&Unwanted, Duration, Instant),
-) -> Plan<'a> {
+pub fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: Grace<'_>) -> Plan<'a> {
     let there = AttachmentIndex::of(observed);
     let stamps = stamps(selections);
     let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
-    let going = removals(&there, selections, |name| wanted.contains(name), (before, grace, now));
-    let remove = |(object, why): (&VnicAttachment, Why)| Step::Remove { object: Target::of(object), why };
+    let going = removals(&there, selections, |name| wanted.contains(name), grace);
+    let remove = |(object, why): (&VnicAttachment, RemovalReason)| Step::Remove { object: Target::of(object), why };
     let mut plan = Plan {
         steps: going.now.into_iter().map(remove).collect(),
         later: going.later.into_iter().map(remove).collect(),
@@ -96,7 +90,7 @@ pub fn plan<'a>(
     plan
 }
 
-/// A profile's finalizer comes before its first object and goes after its last.
+/// A profile's finalizer is set before its first object and removed after its last.
 fn guard(selection: &Selection<'_>, there: &AttachmentIndex<'_>) -> Option<Step> {
     let profile = || Profile::of(selection.profile);
     let has_finalizer = has_finalizer(selection.profile);
@@ -105,7 +99,7 @@ fn guard(selection: &Selection<'_>, there: &AttachmentIndex<'_>) -> Option<Step>
     }
     let name = selection.profile.metadata.name.as_deref();
     let left = there.objects.values().any(|object| profile_of(object) == name);
-    // What cannot be read may be its, by its name.
+    // An unreadable object may belong to it, by its name.
     let own = format!("{}.", name.unwrap_or_default());
     let left = left || there.unreadable.iter().any(|name| name.starts_with(&own));
     (has_finalizer && !left).then(|| Step::LetGo(profile()))
@@ -124,7 +118,7 @@ fn has_finalizer(profile: &VnicProfile) -> bool {
     profile.finalizers().iter().any(|finalizer| finalizer == PROFILE_FINALIZER)
 }
 
-/// What a stamp comes to.
+/// What follows from a stamp.
 struct Part {
     state: State,
     step: Option<Step>,
@@ -177,7 +171,7 @@ fn reports<'a>(selections: &'a Selections<'a>) -> BTreeMap<&'a str, Report<'a>> 
 }
 
 impl<'a> Plan<'a> {
-    /// Puts the state of a node's VNIC into the profile's report, and a conflict among the node's problems.
+    /// Adds the state of a node's VNIC to the profile's report, and a conflict to the node's problems.
     fn tell(&mut self, stamp: &TemplateObject, state: &State, selections: &'a Selections<'a>) {
         let Some(node) = selections.node_of(&stamp.profile, &stamp.instance) else { return };
         if let Some(report) = self.reports.get_mut(stamp.profile.as_str()) {

@@ -1,4 +1,4 @@
-//! What users see of profiles: their status, and events on profiles and Nodes.
+//! What users see of profiles: their status, and Events on profiles and Nodes.
 
 pub mod changes;
 pub mod failures;

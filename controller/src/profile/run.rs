@@ -1,4 +1,4 @@
-//! Keeps the VnicAttachments what the VnicProfiles say: looks, plans, applies, tells; again whenever something changed.
+//! Keeps the VnicAttachments in line with the VnicProfiles: observes, plans, applies, reports; again after each change.
 
 #[cfg(test)]
 mod tests;
@@ -11,40 +11,41 @@ use kube::{Client, Resource};
 use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::cluster::events::{Events, Level, News};
+use crate::cluster::events::{EventContent, Events, Level};
 use crate::cluster::store::Store;
 use crate::profile::apply::{apply, write_status};
-use crate::profile::decide::{Decided, Look, Memory};
+use crate::profile::decide::{Decision, Memory, ProfileContext};
 use crate::profile::plan::step::Step;
 use crate::profile::report::failures::{Failure, failures};
+use crate::profile::retry_states::Draw;
 use crate::report::metrics::Metrics;
 
-/// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.
+/// The interval between two reconciles: changes come in bursts, and ten thousand nodes take some milliseconds.
 const PACE: Duration = Duration::from_secs(1);
-/// For how long one plan is carried out, before it is made anew from what there is by then: a profile that is paused or deleted
-/// stops as soon, and one whose writes are not answered keeps no other waiting. Thousands of steps fit in.
+/// How long one plan is applied before a new one is made: within this time a paused or deleted profile stops, and one whose
+/// writes are not answered delays no other. Thousands of steps fit in.
 pub const ROUND: Duration = Duration::from_secs(5);
-/// A look without a reason, in case one was lost. It writes nothing where nothing is to be done.
+/// The interval without a change, in case one was missed. Such a reconcile writes nothing if nothing is to be done.
 const RESYNC: Duration = Duration::from_mins(5);
 
-/// For how long a node that is not selected any more keeps its VNICs: a label that comes and goes with a rollout, or a
-/// mistake that is noticed, costs nothing.
+/// How long a node that is no longer selected keeps its VNICs, so that a label that flaps during a rollout, or a mistake
+/// noticed in time, costs nothing.
 pub const GRACE: Duration = Duration::from_mins(10);
 
-/// What it needs.
+/// Its inputs and outputs.
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct Profiles {
     /// The API server.
     pub client: Client,
-    /// What there is; read whole before this runs.
+    /// The objects; read completely before this runs.
     pub store: Arc<Store>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Where news go.
+    /// The Events.
     pub events: Events,
-    /// For how long a node that is not selected any more keeps its VNICs.
+    /// How long a node that is no longer selected keeps its VNICs.
     pub grace: Duration,
-    /// For how long one plan is carried out.
+    /// How long one plan is applied.
     pub round: Duration,
     /// 0.0–1.0, for jitter.
     pub chance: fn() -> f64,
@@ -65,10 +66,10 @@ impl Profiles {
         }
     }
 
-    /// One look, and all that follows from it. Returns when the next one is due.
+    /// One reconcile. Returns when the next one is due.
     async fn pass(&self, memory: Memory) -> (Instant, Memory) {
         let now = Instant::now();
-        let look = Look {
+        let look = ProfileContext {
             store: self.store.clone(),
             metrics: self.metrics.clone(),
             events: self.events.clone(),
@@ -77,7 +78,7 @@ impl Profiles {
         let (decided, mut memory) = look.decide_aside(memory).await;
         let outcomes = apply(&self.client, &in_turn(&decided.steps), Instant::now() + self.round).await;
         let went = outcomes.iter().map(|(step, outcome)| (*step, outcome.is_ok()));
-        memory.rests.note_round(went, (Instant::now(), self.chance));
+        memory.rests.note_round(went, Instant::now(), self.chance);
         for (step, outcome) in &outcomes {
             self.metrics.wrote(step.kind(), outcome.is_ok());
             match (step, outcome) {
@@ -102,11 +103,11 @@ impl Profiles {
             }
             let written = write_status(&self.client, profile, status).await;
             self.metrics.wrote("profile_status", written.is_ok());
-            memory.rests.note(&key, written.is_ok(), (Instant::now(), (self.chance)()));
+            memory.rests.note(&key, written.is_ok(), Draw { now: Instant::now(), chance: (self.chance)() });
             match written {
                 Ok(()) => {
                     let news = memory.changes.note(&told.profile, status);
-                    news.map(|news| self.events.tell(news));
+                    news.map(|news| self.events.report(news));
                 }
                 Err(error) => tracing::warn!(event = "profile.status", profile, error = chain(&error)),
             }
@@ -116,8 +117,8 @@ impl Profiles {
         (due.into_iter().flatten().fold(now + RESYNC, Instant::min), memory)
     }
 
-    /// Tells of steps that failed: a line and an event per profile, whatever their number.
-    fn complain(&self, decided: &Decided, failures: &BTreeMap<Option<&str>, Failure<'_>>, memory: &mut Memory) {
+    /// Reports failed steps: one log line and one Event per profile.
+    fn complain(&self, decided: &Decision, failures: &BTreeMap<Option<&str>, Failure<'_>>, memory: &mut Memory) {
         for (profile, failure) in failures {
             let waiting = decided.waiting.get(profile.unwrap_or_default()).copied().unwrap_or_default();
             tracing::warn!(event = "profile.steps_failed", profile, waiting, %failure);
@@ -126,8 +127,8 @@ impl Profiles {
                 0 => failure.to_string(),
                 _ => format!("{failure}; {waiting} more wait until one is taken"),
             };
-            if memory.quiet.is_over((profile.unwrap_or_default(), failure.code()), Instant::now()) {
-                self.events.tell(News {
+            if memory.quiet.is_over(profile.unwrap_or_default(), failure.code(), Instant::now()) {
+                self.events.report(EventContent {
                     regarding: told.profile.object_ref(&()),
                     level: Level::Warning,
                     reason: "StampingFailed",
@@ -139,7 +140,7 @@ impl Profiles {
     }
 }
 
-/// Steps of all profiles in turn, each profile's in their order: those of one that are not answered are not all before others'.
+/// Interleaves the steps of all profiles, each profile's in order, so that unanswered steps of one do not delay all others.
 fn in_turn(steps: &[Step]) -> Vec<&Step> {
     let mut before: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     let mut turns: Vec<(usize, &Step)> = Vec::with_capacity(steps.len());
@@ -152,7 +153,7 @@ fn in_turn(steps: &[Step]) -> Vec<&Step> {
     turns.into_iter().map(|(_, step)| step).collect()
 }
 
-/// What the writing of a profile's status is called among what rests.
+/// The key of a profile's status write among the retry states.
 fn status_key(profile: &str) -> String {
     format!("{profile}/status")
 }

@@ -1,4 +1,4 @@
-//! Which nodes each profile selects, which objects that asks for, and which profile may use which VNIC name. Pure.
+//! Which nodes each profile selects, which objects that requires, and which profile may use which VNIC name. Pure.
 
 pub mod claims;
 pub mod from_template;

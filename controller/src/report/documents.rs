@@ -1,4 +1,4 @@
-//! The documents' tables are what the code says.
+//! Compares the documents' tables with the code.
 
 use std::path::{Path, PathBuf};
 
@@ -18,18 +18,18 @@ fn holds(part: &str, table: &str) {
     assert_eq!(resident::documents::compare(&page(), part, table), Ok(()));
 }
 
-/// What to alert on, as it stands between backticks.
+/// Alert expressions: the texts between backticks.
 fn alerts() -> Vec<String> {
     let page = std::fs::read_to_string(page()).unwrap();
-    let rows = page.split("What to alert on:").nth(1).unwrap().lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = page.split("Alerts:").nth(1).unwrap().lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| row.split('`').next()).map(|alert| alert.replace("\\|", "|")).collect()
 }
 
-// One test, for both write the same file.
+// One test, because both write the same file.
 #[test]
-fn the_keys_and_the_metrics_are_documented() {
+fn keys_and_metrics_are_documented() {
     holds("keys", &explain::markdown(&keys()));
-    holds("metrics", &markdown(Metrics::default().described()));
+    holds("metrics", &markdown(Metrics::default().descriptions()));
 }
 
 #[test]
@@ -41,21 +41,21 @@ fn the_shipped_configmap_has_every_key_and_sets_none() {
 }
 
 #[test]
-fn alerts_ask_for_metrics_that_there_are() {
+fn alerts_use_existing_metrics() {
     let metrics = Metrics::default();
     let mut asked = 0;
     for alert in alerts() {
         let words = alert.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         for word in words.filter(|word| word.starts_with("oke_node_controller_")) {
             asked += 1;
-            assert!(metrics.described().iter().any(|metric| metric.name == word), "{word}, in {alert}");
+            assert!(metrics.descriptions().iter().any(|metric| metric.name == word), "{word}, in {alert}");
         }
     }
     assert!(asked > 8, "{asked}");
 }
 
 #[test]
-fn whatever_keeps_a_vnic_from_being_ready_is_alerted_on() {
+fn each_reason_for_an_unready_vnic_has_an_alert() {
     let is_on_ready = |reason: &&AttachmentReason| reason.on().contains(&api::condition::ConditionType::Ready);
     let alerts = alerts();
     for reason in AttachmentReason::ALL.iter().filter(is_on_ready) {

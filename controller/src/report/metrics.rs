@@ -1,59 +1,57 @@
-//! What Prometheus is told. Counters grow where things happen; gauges of the objects are set when somebody scrapes. How each is
-//! called and described is in `registry`.
+//! The controller's Prometheus metrics. Counters grow where something happens; gauges of the objects are set at each scrape.
 
 mod labels;
-mod registry;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use api::ProfileSummary;
 use oci::{Attempt, Kind, Observer, Standing};
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
-use resident::metrics::Described;
+use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistry, result_word};
 
 use crate::work::Depth;
 use labels::{Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
 
-type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
-type Number = Gauge<f64, AtomicU64>;
+/// A call takes 0.05 to 5 s.
+const CALL_SECONDS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 20.0];
+/// A VNIC takes 5 to 60 s, unless something is in its way.
+const ATTACH_SECONDS: [f64; 9] = [2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 1800.0];
+/// A reconcile of an instance makes a handful of calls.
+const RECONCILE_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
-/// How many objects there are, by whether they are ready (`True`, `False`, `Unknown`) and why.
+/// How many objects there are, by readiness (`True`, `False`, `Unknown`) and reason.
 pub type Census = BTreeMap<(String, String), u64>;
 
-/// What is known only when somebody asks.
-pub struct Now {
+/// Values that are read at each scrape.
+pub struct Snapshot {
     /// The queue.
     pub depth: Depth,
     /// The objects.
     pub census: Census,
-    /// The budget of requests.
+    /// The request budget.
     pub budget: Standing,
     /// For how long each watch has been behind.
     pub watches: Vec<(&'static str, Duration)>,
 }
 
-/// Everything that is counted.
+/// All metrics.
 pub struct Metrics {
-    registry: Registry,
-    described: Vec<Described>,
+    registry: MetricRegistry,
     leads: Gauge,
     connected: Gauge,
-    watches: Family<Watched, Number>,
+    watches: Family<Watched, FloatGauge>,
     calls: Family<Call, Counter>,
-    call_seconds: Seconds<OfOperation>,
-    budget: Number,
-    paused: Number,
+    call_seconds: Histograms<OfOperation>,
+    budget: FloatGauge,
+    paused: FloatGauge,
     queue: Family<Queue, Gauge>,
-    queue_waited: Number,
+    queue_waited: FloatGauge,
     objects: Family<Object, Gauge>,
     attach_seconds: Histogram,
     detached_behind: Counter,
@@ -72,77 +70,121 @@ pub struct Metrics {
     profile_nodes: Family<ProfileNodes, Gauge>,
     node_problems: Family<Problem, Gauge>,
     events_lost: Counter,
-    configurations: Family<Outcome, Counter>,
-    now: OnceLock<Box<dyn Fn() -> Now + Send + Sync>>,
+    configuration_invalid: Gauge,
+    now: OnceLock<Box<dyn Fn() -> Snapshot + Send + Sync>>,
     /// A scrape clears and sets what another one reads.
     scrape: Mutex<()>,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut all = MetricRegistry::new("oke_node_controller", env!("CARGO_PKG_VERSION"));
+        Self {
+            leads: all.metric("leads", "1 if this replica is the leader"),
+            connected: all.metric("oci_client", "1 if the OCI client is set up; without it the replica does not request the Lease"),
+            watches: all.family("watch_behind_seconds", "Seconds for which a watch of the leader has been behind the API server: first list incomplete, or failing"),
+            calls: all.family("oci_calls", "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer; not sent: unsent, because the budget was used up, \
+             and login, because the login failed)"),
+            call_seconds: all.histograms("oci_call_seconds", "Duration of an attempt in seconds, without waiting for the budget", || Histogram::new(CALL_SECONDS)),
+            budget: all.metric("oci_budget", "Requests per second that the controller currently allows itself"),
+            paused: all.metric("oci_paused_seconds", "Seconds until the next request to the OCI API is allowed"),
+            queue: all.family("queue_instances", "Instances in the queue; due: no free worker yet, or a retry that is queued"),
+            queue_waited: all.metric("queue_waited_seconds", "Seconds that the longest waiting instance has been due"),
+            objects: all.family("attachments", "VnicAttachments, by their condition Ready and its reason"),
+            attach_seconds: all.histogram("attach_seconds", "Seconds from the request to attach a VNIC until it was seen attached", ATTACH_SECONDS),
+            detached_behind: all.metric("detached_out_of_band", "VNICs that were detached outside the controller, and are attached again"),
+            undone: all.family("undone", "Attaches and detaches that OCI accepted and did not carry out"),
+            forgotten: all.metric("forgotten_instances", "VnicAttachments whose instance counts as terminated: OCI answered 404 for a day"),
+            passes: all.family("passes", "Reconciles of an instance, by result"),
+            pass_seconds: all.histogram("pass_seconds", "Duration of a reconcile in seconds", RECONCILE_SECONDS),
+            steps: all.family("steps", "Steps applied in OCI, by kind and result"),
+            writes: all.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result"),
+            refusals: all.metric("kubernetes_refusals", "Attempts that the Kubernetes API had no time for (429, 503, 504), and that are retried; without those for the Lease, \
+             Events and the cluster's name"),
+            abandoned: all.metric("abandoned_attachments", "VnicAttachments created from a VnicProfile that no longer exists: they stay unchanged"),
+            unclaimed: all.metric("unclaimed_vnics", "Orphaned VNICs: with this cluster's tags, and without a VnicAttachment or in addition to its VNIC"),
+            unlisted: all.metric("unlisted_compartments", "Compartments that could not be listed last time: missing or orphaned VNICs there go unnoticed"),
+            looks: all.metric("profile_looks", "Reconciles of all VnicProfiles"),
+            look_seconds: all.histogram("profile_look_seconds", "Duration of planning for all VnicProfiles in seconds", RECONCILE_SECONDS),
+            profile_nodes: all.family("profile_nodes", "Nodes of a VnicProfile: all (matched), with all VNICs attached or ready, or with a problem (failed)"),
+            node_problems: all.family("node_problems", "Problems with Nodes' requests for VNICs, by the reason of their events"),
+            events_lost: all.metric("events_lost", "Events that were dropped: queue full, or refused by the API server"),
+            configuration_invalid: all.metric(
+                "configuration_invalid",
+                "1 while the configuration file is invalid and the last valid configuration is used",
+            ),
+            now: OnceLock::new(),
+            scrape: Mutex::default(),
+            registry: all,
+        }
+    }
+}
+
 impl Metrics {
-    /// Every metric there is.
+    /// All metrics, for their table in docs/.
     #[must_use]
-    pub fn described(&self) -> &[Described] {
-        &self.described
+    pub fn descriptions(&self) -> &[MetricDescription] {
+        self.registry.descriptions()
     }
 
-    /// Who tells how things are now. The first one stays.
-    pub fn ask(&self, now: impl Fn() -> Now + Send + Sync + 'static) {
+    /// The source of the values at a scrape. The first one stays.
+    pub fn ask(&self, now: impl Fn() -> Snapshot + Send + Sync + 'static) {
         let _ = self.now.set(Box::new(now));
     }
 
-    /// Notes whether this process has the lease.
+    /// Records whether this process is the leader.
     pub fn leads(&self, leads: bool) {
         self.leads.set(i64::from(leads));
     }
 
-    /// Notes whether the OCI client is set up.
+    /// Records whether the OCI client is set up.
     pub fn connected(&self, connected: bool) {
         self.connected.set(i64::from(connected));
     }
 
-    /// Counts a look at an instance.
+    /// Counts a reconcile of an instance.
     pub fn passed(&self, result: &'static str, took: Duration) {
         self.passes.get_or_create(&Outcome { result }).inc();
         self.pass_seconds.observe(took.as_secs_f64());
     }
 
-    /// Counts a step in the cloud.
+    /// Counts a step in OCI.
     pub fn stepped(&self, kind: &'static str, done: bool) {
-        self.steps.get_or_create(&Step { kind, result: word(done) }).inc();
+        self.steps.get_or_create(&Step { kind, result: result_word(done) }).inc();
     }
 
-    /// Counts a write to the API server, an event too.
+    /// Counts a write to the API server, including Events.
     pub fn wrote(&self, kind: &'static str, done: bool) {
-        self.writes.get_or_create(&Step { kind, result: word(done) }).inc();
+        self.writes.get_or_create(&Step { kind, result: result_word(done) }).inc();
     }
 
-    /// The API server had no time for a request.
+    /// Counts a request that the API server had no time for.
     pub fn refused(&self) {
         self.refusals.inc();
     }
 
-    /// How often it had none.
+    /// How many there were.
     #[cfg(test)]
     pub(crate) fn refusals(&self) -> u64 {
         self.refusals.get()
     }
 
-    /// A VNIC that was asked for is there.
+    /// Records the time until a requested VNIC was attached.
     pub fn attached(&self, took: Duration) {
         self.attach_seconds.observe(took.as_secs_f64());
     }
 
-    /// The cloud took an attach or a detach, and did not carry it out.
+    /// Counts an attach or detach that OCI accepted and did not carry out.
     pub fn undone(&self, kind: &'static str) {
         self.undone.get_or_create(&labels::Kind { kind }).inc();
     }
 
-    /// An object's instance was taken for terminated.
+    /// Counts an object whose instance counts as terminated.
     pub fn forgotten(&self) {
         self.forgotten.inc();
     }
 
-    /// How often that was so.
+    /// How many there were.
     #[cfg(test)]
     pub(crate) fn forgotten_so_far(&self) -> u64 {
         self.forgotten.get()
@@ -158,17 +200,17 @@ impl Metrics {
         self.unclaimed.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Notes how many compartments could not be listed.
+    /// Sets the number of compartments that could not be listed.
     pub fn unlisted(&self, count: usize) {
         self.unlisted.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Notes how many VnicAttachments were made from VnicProfiles that are not there.
+    /// Sets the number of VnicAttachments whose VnicProfile is missing.
     pub fn abandoned(&self, count: usize) {
         self.abandoned.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Counts a look at the VnicProfiles: how many nodes of each are how far, and what is wrong on nodes, by its word.
+    /// Records a reconcile of the VnicProfiles: the progress of each profile's nodes, and the problems of nodes by reason.
     pub fn looked<'a>(
         &self,
         profiles: impl Iterator<Item = (&'a str, ProfileSummary)>,
@@ -177,7 +219,7 @@ impl Metrics {
     ) {
         self.looks.inc();
         self.look_seconds.observe(took.as_secs_f64());
-        // What is gone must not be told for ever.
+        // A deleted profile must not stay in the metrics.
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
         self.profile_nodes.clear();
         for (profile, ProfileSummary { matched, attached, ready, failed }) in profiles {
@@ -192,33 +234,33 @@ impl Metrics {
         }
     }
 
-    /// Counts an event that could not be written.
+    /// Counts an Event that could not be written.
     pub fn lost_event(&self) {
         self.events_lost.inc();
     }
 
-    /// How many events could not be written.
+    /// How many Events could not be written.
     #[must_use]
     pub fn events_lost(&self) -> u64 {
         self.events_lost.get()
     }
 
-    /// How many looks at the VnicProfiles there were.
+    /// How many reconciles of the VnicProfiles there were.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.looks.get()
     }
 
-    /// Counts a configuration that was read anew.
-    pub fn configuration_read(&self, right: bool) {
-        self.configurations.get_or_create(&Outcome { result: word(right) }).inc();
+    /// Notes whether the configuration file is invalid.
+    pub fn configuration_invalid(&self, is_invalid: bool) {
+        self.configuration_invalid.set(i64::from(is_invalid));
     }
 
     /// Sets the gauges and writes everything in Prometheus' text format.
     #[must_use]
     pub fn text(&self) -> String {
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Now { depth, census, budget, watches }) = self.now.get().map(|now| now()) {
+        if let Some(Snapshot { depth, census, budget, watches }) = self.now.get().map(|now| now()) {
             let Depth { due, working, later, failing, waited } = depth;
             for (state, count) in [("due", due), ("working", working), ("later", later), ("failing", failing)] {
                 self.queue.get_or_create(&Queue { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -234,10 +276,7 @@ impl Metrics {
                 self.objects.get_or_create(&Object { ready, reason }).set(i64::try_from(count).unwrap_or(i64::MAX));
             }
         }
-        let mut text = String::new();
-        // Writing to a String does not fail.
-        let _ = encode(&mut text, &self.registry);
-        text
+        self.registry.text()
     }
 }
 
@@ -265,16 +304,12 @@ impl fmt::Debug for Metrics {
     }
 }
 
-const fn word(done: bool) -> &'static str {
-    if done { "ok" } else { "error" }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_that_is_gone_is_told_no_more() {
+    fn a_deleted_profile_leaves_the_metrics() {
         let metrics = Metrics::default();
         let sum = ProfileSummary { matched: 3, attached: 2, ready: 1, failed: 0 };
         metrics.looked(
@@ -291,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_objects_are_told() {
+    fn calls_and_objects_are_counted() {
         let metrics = Metrics::default();
         let attempt =
             Attempt { operation: "AttachVnic", status: Some(429), failure: None, took: Duration::from_millis(30) };
@@ -299,7 +334,7 @@ mod tests {
         for failure in [Kind::Unavailable, Kind::Throttled, Kind::Login] {
             metrics.attempted(Attempt { status: None, failure: Some(failure), ..attempt });
         }
-        metrics.ask(|| Now {
+        metrics.ask(|| Snapshot {
             depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
             census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
             budget: Standing { rate: 20.0, usual: 20.0, paused: Duration::ZERO },

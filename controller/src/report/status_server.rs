@@ -1,4 +1,4 @@
-//! What the controller shows to whoever asks by HTTP: health, readiness, metrics.
+//! Answers HTTP requests for health, readiness and metrics.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,40 +8,40 @@ use resident::server::{Answer, Answers, Asker};
 use crate::cluster::store::Watches;
 use crate::report::metrics::Metrics;
 
-/// Everything that can be asked for.
+/// All that can be requested.
 #[derive(Debug, Default)]
 pub struct StatusServer {
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// How the watches stand, once it has the lease.
+    /// The state of the watches, once it is the leader.
     pub watches: Arc<Watches>,
     role: AtomicU8,
-    /// What it waits for before it asks for the lease.
+    /// What it waits for before it requests the Lease.
     waits_for: Mutex<Option<String>>,
 }
 
-/// What this process does.
+/// The role of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {
-    /// It has not yet asked for the lease.
+    /// It has not requested the Lease yet.
     Starting = 0,
-    /// Another one has the lease.
+    /// Another replica is the leader.
     Standby = 1,
-    /// It has the lease and reads what there is to do.
+    /// It is the leader and reads its objects.
     Reading = 2,
     /// It works.
     Working = 3,
 }
 
 impl StatusServer {
-    /// Notes what this process does.
+    /// Records the role.
     pub fn set_role(&self, role: Role) {
         self.role.store(role as u8, Ordering::Relaxed);
         self.metrics.leads(matches!(role, Role::Reading | Role::Working));
     }
 
-    /// Notes what it waits for before it asks for the lease. Returns whether that is another than before.
+    /// Records what it waits for before it requests the Lease. Returns whether that changed.
     pub fn waits_for(&self, what: Option<String>) -> bool {
         self.metrics.connected(what.is_none());
         let mut now = self.waits_for.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl StatusServer {
         }
     }
 
-    /// What it does.
+    /// The role.
     #[must_use]
     pub fn role(&self) -> Role {
         match self.role.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ impl StatusServer {
 impl Answers for StatusServer {
     async fn answer(&self, path: &str, _: Asker) -> Answer {
         match path {
-            // The process lives. One that cannot do its work ends by itself: with the lease it goes to the other.
+            // The process lives. One that cannot work exits by itself, and the other replica takes the Lease.
             "/healthz" => Answer::text(200, "ok\n"),
             "/readyz" => self.readiness(),
             "/metrics" => Answer::metrics(self.metrics.text()),
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_standby_is_ready_and_one_that_never_reached_the_api_server_is_not() {
+    async fn a_standby_is_ready_once_it_reached_the_api_server() {
         let status_server = StatusServer::default();
         assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 503);
         status_server.set_role(Role::Standby);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_the_oci_client_says_why_and_once() {
+    async fn readiness_names_the_missing_oci_client() {
         let status_server = StatusServer::default();
         let why = || Some("no region: IMDS is silent".to_owned());
         assert!(status_server.waits_for(why()) && !status_server.waits_for(why()));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_the_lease_and_cannot_read_what_there_is_to_do_is_not_ready() {
+    async fn a_leader_that_cannot_read_its_objects_is_unready() {
         let status_server = StatusServer::default();
         for role in [Role::Reading, Role::Working] {
             status_server.set_role(role);

@@ -1,4 +1,4 @@
-//! The queue as data: what is due when, what is being worked on. Knows no clock.
+//! The queue as data: what is due when, what is being reconciled. Knows no clock.
 //!
 //! ```text
 //!   Wanted  ─────────────────────────────────────────────▶ ╮ three of these,
@@ -15,86 +15,85 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Longest, Next, Pause, Retries};
+use super::{DelayLimits, Next, Pause, Retries};
 
-/// So many keys of a lane are given out in a row when others behind it are due, too: however many are wanted, the others have
-/// their part.
+/// At most so many keys of a lane are taken in a row while others behind it are due, so that the others make progress.
 const IN_A_ROW: u32 = 3;
 
-/// So often a key is tried again at its own pace; from then on it is one of many that wait for their turn. With pauses that
-/// double from a second, that is a minute, in which what passes has passed: somebody else's attach, a lost connection. OKE, which
-/// makes a pod network in a minute or two, is waited for with longer ones.
+/// How often a key is retried at its own pace; then it waits in the common retry lane. With a backoff that doubles from one
+/// second, that is a minute, enough for passing failures such as another program's attach or a lost connection. OKE needs a
+/// minute or two for a pod network; that wait has a longer backoff.
 const OWN_PACE: u32 = 6;
 
-/// How many times as far off as is needed something must be before it is brought nearer.
+/// How many times further away than needed a key must be before it is brought nearer.
 const TOO_LATE: u32 = 2;
 
-/// Keys and when each is due. A key that is being worked on is not given out again until it is done.
+/// Keys and when each is due. A key that is being reconciled is not taken again until it is done.
 #[derive(Debug)]
 pub struct Queue<K> {
     keys: HashMap<K, Entry>,
-    /// Those not being worked on, by when they are due.
+    /// Those not being reconciled, by due time.
     order: BTreeMap<Lane, BTreeSet<(Instant, K)>>,
     retries: Retries,
-    /// When a key was last given out because it failed before.
+    /// When a retried key was last taken.
     tried_again: Option<Instant>,
-    /// How many wanted keys were given out in a row, and of the others how many of rollouts.
+    /// How many wanted keys were taken in a row, and of the others how many of rollouts.
     in_a_row: [u32; 2],
 }
 
 /// Why a key is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
-    /// Somebody waits: it is new, changed or going, or something is on its way.
+    /// A user waits: the object is new, changed or being deleted, or something is in progress.
     Wanted,
-    /// The same for one of many that a profile asks for: who asked for one thing does not wait for thousands.
+    /// The same for a profile's object: single requests do not wait behind thousands.
     Rollout,
-    /// To see that all is still well, or whether what failed a moment ago has passed.
+    /// A regular reconcile, or an early retry.
     Regular,
-    /// It has failed for a while, or others have to mend it.
+    /// It has failed for a while, or another party has to act.
     Again,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Entry {
-    /// When it is due, and why; while it is being worked on, when somebody asked for it meanwhile.
+    /// When it is due, and why; while it is being reconciled, when it was requested meanwhile.
     due: BTreeMap<Lane, Instant>,
     working: bool,
-    /// Since it was wanted last, or did not fail.
+    /// Since it was last wanted, or did not fail.
     failures: u32,
-    /// Whether it has waited for its turn once and goes on to do so.
+    /// Whether it has already waited in the retry lane and keeps waiting there.
     in_turn: bool,
 }
 
-/// How much is waiting.
+/// How many keys wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Due, and nobody has time, or it is not yet its turn.
+    /// Due, without a free worker or a retry slot.
     pub due: usize,
-    /// Being worked on.
+    /// Being reconciled.
     pub working: usize,
     /// Due later.
     pub later: usize,
-    /// Of all, those whose last attempts failed.
+    /// All whose last attempts failed.
     pub failing: usize,
-    /// How long what is due longest has waited; of what failed, the next one, since it was its turn.
+    /// How long the longest due key has waited; of failed ones the next, since its retry slot.
     pub waited: Duration,
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
-    /// An empty one.
+    /// An empty queue.
     #[must_use]
     pub fn new(retries: Retries) -> Self {
         Self { keys: HashMap::new(), order: BTreeMap::new(), retries, tried_again: None, in_a_row: [0; 2] }
     }
 
-    /// What fails from here on is tried again after such pauses, and whatever failed so far apart.
+    /// Sets the backoff of each key, and the interval between retries of failed ones, from now on.
     pub fn set_retries(&mut self, retries: Retries) {
         self.retries = retries;
     }
 
-    /// Regular looks and polls that were put off further than is needed now come sooner, in the order in which they were to come.
-    pub fn quicken(&mut self, longest: Longest, now: Instant) {
+    /// Brings regular reconciles and polls that were delayed further than needed nearer, in their order.
+    pub fn quicken(&mut self, longest: DelayLimits, now: Instant) {
         for (lane, longest) in [(Lane::Regular, longest.regular), (Lane::Wanted, longest.soon)] {
             self.quicken_lane(lane, longest, now);
         }
@@ -103,14 +102,14 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     fn quicken_lane(&mut self, lane: Lane, longest: Duration, now: Instant) {
         let Some(order) = self.order.get_mut(&lane) else { return };
         let last = order.last().map_or(Duration::ZERO, |(due, _)| due.saturating_duration_since(now));
-        // Not for a trifle: what is needed changes with each answer.
+        // Not for small differences: the need changes with each answer.
         if last <= longest.saturating_mul(TOO_LATE) {
             return;
         }
         let late = now + longest;
         let too_late: Vec<_> = order.iter().rev().take_while(|(due, _)| *due > late).cloned().collect();
         for (before, key) in too_late {
-            // All of them at the end of the pause would be a crowd: as they were spread, so they are.
+            // All of them at the end of the delay would be a burst, so their distribution is kept.
             let share = before.saturating_duration_since(now).as_secs_f64() / last.as_secs_f64();
             let due = now + longest.mul_f64(share);
             if let Some(entry) = self.keys.get_mut(&key) {
@@ -121,7 +120,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// Has a key looked at, at the given time or when it is due anyway, whichever is first.
+    /// Queues a key for the given time, or when it is due anyway, whichever is first.
     pub fn add(&mut self, key: K, lane: Lane, at: Instant) {
         let entry = self.keys.entry(key.clone()).or_default();
         let before = entry.due.get(&lane).copied();
@@ -136,8 +135,8 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// A key that is due; it counts as being worked on from here on. What is wanted comes first, but for one of the others now
-    /// and then; among those alike, what is due longest.
+    /// A due key; it counts as being reconciled from now on. Wanted keys come first, except for one of the others now and
+    /// then; within a lane, the longest due.
     pub fn take(&mut self, now: Instant) -> Option<K> {
         let due = |lane| Some((self.next_in(lane)?, lane)).filter(|(due, _)| *due <= now);
         let other = [due(Lane::Regular), due(Lane::Again)].into_iter().flatten().min();
@@ -156,7 +155,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         if let Some(entry) = self.keys.get_mut(&key) {
             entry.working = true;
             match lane {
-                // Something is new: what failed before is another matter.
+                // Something is new, so earlier failures do not count.
                 Lane::Wanted | Lane::Rollout => (entry.failures, entry.in_turn) = (0, false),
                 Lane::Again => entry.in_turn = true,
                 Lane::Regular => {}
@@ -181,24 +180,24 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         Some(turn.map_or(*due, |turn| turn.max(*due)))
     }
 
-    /// Somebody has worked on a key. What was asked meanwhile is done at once; `chance` (0.0–1.0) spreads the pauses.
+    /// A key was reconciled. What was requested meanwhile is done at once; `chance` (0.0–1.0) spreads the delays.
     pub fn done(&mut self, key: &K, next: Next, now: Instant, chance: f64) {
         let Some(entry) = self.keys.get_mut(key) else { return };
         entry.working = false;
         let asked = mem::take(&mut entry.due);
         entry.failures = if next == Next::Failed { entry.failures.saturating_add(1) } else { 0 };
-        // What rests did not fail, whatever it did before: another row of pauses has begun.
+        // A key that backs off without failure starts another sequence.
         entry.in_turn &= next == Next::Failed;
         let in_turn = entry.in_turn;
         let after = |number| if in_turn || number > OWN_PACE { Lane::Again } else { Lane::Regular };
-        // Between nine tenths and all of it, so that what was read together is not looked at together for ever.
+        // Between nine tenths and all of it, so that keys that were read together do not stay together.
         let spread = |pause: Duration| pause.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0);
         let own = match next {
             Next::Settled(pause) => Some((Lane::Regular, spread(pause))),
             Next::Soon(pause) => Some((Lane::Wanted, pause)),
-            Next::Failed => Some((after(entry.failures), self.retries.pauses.pause(entry.failures, chance))),
+            Next::Failed => Some((after(entry.failures), self.retries.pauses.delay(entry.failures, chance))),
             Next::Stuck(pause) => Some((Lane::Again, spread(pause))),
-            // Before its end nothing would be asked for.
+            // Before its end nothing would be requested.
             Next::BackOff(Pause { left, number }) => {
                 Some((after(number), left.mul_f64(1.0 + chance.clamp(0.0, 1.0) / 10.0)))
             }
@@ -212,7 +211,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// How much is waiting.
+    /// How many keys wait.
     #[must_use]
     pub fn depth(&self, now: Instant) -> Depth {
         let count = |fits: &dyn Fn(&Entry) -> bool| self.keys.values().filter(|entry| fits(entry)).count();
@@ -230,18 +229,18 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 }
 
-/// What is first, but for one of those behind it after so many in a row.
+/// The first lane, except for one of those behind it after so many in a row.
 fn in_turn<T>((first, in_a_row): (Option<T>, u32), behind: Option<T>) -> Option<T> {
     if in_a_row >= IN_A_ROW { behind.or(first) } else { first.or(behind) }
 }
 
 #[cfg(test)]
 mod tests {
-    use patience::Backoff;
+    use backoff::Backoff;
 
     use super::*;
 
-    /// When a key is due again that rested like this and was given out in this lane, where one that failed has just had its turn.
+    /// When a key with this backoff, taken from this lane, is due again while a failed one was just taken.
     fn due_after(number: u32, lane: Lane) -> Duration {
         let now = Instant::now();
         let pauses = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(120) };

@@ -1,4 +1,4 @@
-//! Who is worked on when, by a clock that the tests turn.
+//! The order of reconciles, with a clock that the tests advance.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,19 +13,19 @@ fn queue() -> (Queue<&'static str>, Instant) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_given_out_once_until_it_is_done() {
+async fn a_key_is_taken_once_until_it_is_done() {
     let (mut queue, now) = queue();
     queue.add("a", Lane::Wanted, now);
     queue.add("a", Lane::Wanted, now);
     assert_eq!((queue.take(now), queue.take(now)), (Some("a"), None));
     queue.add("a", Lane::Wanted, now);
-    assert_eq!(queue.take(now), None, "somebody works on it");
+    assert_eq!(queue.take(now), None, "a worker has it");
     queue.done(&"a", Next::Settled(SECOND * 300), now, 1.0);
-    assert_eq!(queue.take(now), Some("a"), "it was asked for meanwhile");
+    assert_eq!(queue.take(now), Some("a"), "it was requested meanwhile");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_longest_comes_first() {
+async fn the_longest_due_key_comes_first() {
     let (mut queue, now) = queue();
     queue.add("later", Lane::Wanted, now + SECOND);
     queue.add("b", Lane::Wanted, now);
@@ -33,11 +33,11 @@ async fn what_is_due_longest_comes_first() {
     assert_eq!([queue.take(now), queue.take(now), queue.take(now)], [Some("a"), Some("b"), None]);
     assert_eq!(queue.next_due(), Some(now + SECOND));
     queue.add("later", Lane::Wanted, now);
-    assert_eq!(queue.take(now), Some("later"), "asked for sooner");
+    assert_eq!(queue.take(now), Some("later"), "requested earlier");
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_grow_while_it_fails_to_their_cap_and_news_cut_them_short() {
+async fn backoff_grows_to_its_cap_and_a_change_ends_it() {
     let (mut queue, mut now) = queue();
     queue.add("a", Lane::Wanted, now);
     let mut pauses = Vec::new();
@@ -60,7 +60,7 @@ async fn pauses_grow_while_it_fails_to_their_cap_and_news_cut_them_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_gone_leaves_nothing() {
+async fn a_deleted_key_leaves_nothing() {
     let (mut queue, now) = queue();
     queue.add("a", Lane::Wanted, now);
     queue.take(now).unwrap();
@@ -69,7 +69,7 @@ async fn a_key_that_is_gone_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn regular_looks_are_spread() {
+async fn regular_reconciles_are_spread() {
     let (mut queue, now) = queue();
     for (key, chance) in [("a", 0.0), ("b", 0.5)] {
         queue.add(key, Lane::Wanted, now);
@@ -80,20 +80,21 @@ async fn regular_looks_are_spread() {
     assert_eq!((queue.take(now + SECOND * 284), queue.take(now + SECOND * 285)), (None, Some("b")));
 }
 
-/// Instances that are refused whatever is done; others are looked at regularly.
+/// Instances that always fail; the next ones are reconciled regularly.
 const REFUSED: u32 = 3_000;
 const REGULAR: u32 = 4_000;
-/// Those from here on fail three times and have all they want then; from the next on, at the second look, after a poll.
+/// From here on they fail three times and then succeed; from the next constant on, they succeed at the second reconcile,
+/// after a poll.
 const PASSING: u32 = 5_000;
 const POLLED: u32 = 6_000;
-/// These are polled for ever.
+/// These are polled forever.
 const ENDLESS: u32 = 7_000;
-/// These are of a rollout: they are attached at the first look, and as asked for at the next one, after a poll.
+/// These are of a rollout: attached at the first reconcile, in sync at the next one, after a poll.
 const ROLLOUT: u32 = 10_000;
-/// A look's calls at twenty a second, one look after the other: more than one at a time do not make the budget larger.
+/// A reconcile's calls at twenty a second, one reconcile after the other: parallel ones do not enlarge the budget.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// Thousands of instances, most of them refused, and a clock.
+/// Thousands of instances, most of them failing, and a clock.
 struct Crowd {
     queue: Queue<u32>,
     now: Instant,
@@ -110,7 +111,7 @@ impl Crowd {
         crowd
     }
 
-    /// One look, or the time that one takes.
+    /// One reconcile, or the time of one.
     fn look(&mut self) -> Option<u32> {
         let key = self.queue.take(self.now);
         self.now += LOOK;
@@ -141,7 +142,7 @@ impl Crowd {
         }
     }
 
-    /// How long it takes until a key is looked at.
+    /// The time until a key is reconciled.
     fn wait_for(&mut self, key: u32) -> Duration {
         let began = self.now;
         while self.now < began + SECOND * 7200 {
@@ -149,12 +150,12 @@ impl Crowd {
                 return self.now - began;
             }
         }
-        panic!("nobody came to {key}: {:?}", self.queue.depth(self.now));
+        panic!("{key} was not reconciled: {:?}", self.queue.depth(self.now));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_new_goes_or_is_polled_does_not_wait_for_what_fails_however_much_that_is() {
+async fn new_deleted_and_polled_keys_do_not_wait_for_failing_ones() {
     let mut crowd = Crowd::new();
     crowd.run(SECOND * 3600);
     assert_eq!(crowd.queue.depth(crowd.now).failing, REFUSED as usize);
@@ -163,22 +164,22 @@ async fn what_is_new_goes_or_is_polled_does_not_wait_for_what_fails_however_much
         let waited = [crowd.wait_for(key), crowd.wait_for(key)];
         assert!(waited[0] <= SECOND / 2 && waited[1] <= SECOND * 4, "{key}: {waited:?}");
     }
-    // What fails and passes does not wait for what does not pass.
+    // Keys whose failures pass do not wait for those whose failures stay.
     for key in PASSING..PASSING + 20 {
         crowd.queue.add(key, Lane::Wanted, crowd.now);
         let waited: Duration = (0..4).map(|_| crowd.wait_for(key)).sum();
         assert!(waited <= SECOND * 9, "{key}: {waited:?}");
     }
-    // Of those that were refused, one that somebody changed or deleted.
+    // A failing key that a user changed or deleted.
     crowd.queue.add(7, Lane::Wanted, crowd.now);
     assert!(crowd.wait_for(7) <= SECOND / 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_and_what_is_regular_have_their_part() {
+async fn failing_and_regular_keys_get_their_share() {
     let mut crowd = Crowd::new();
     crowd.run(SECOND * 3600);
-    // So much is wanted that there is never an end of it.
+    // The wanted keys never run out.
     (0..100).for_each(|number| crowd.queue.add(ENDLESS + number, Lane::Wanted, crowd.now));
     crowd.looks.clear();
     crowd.run(SECOND * 7200);
@@ -186,7 +187,7 @@ async fn what_fails_and_what_is_regular_have_their_part() {
     let (refused, regular) = (looks(&|key| key < REFUSED), looks(&|key| (REFUSED..REGULAR).contains(&key)));
     assert!(refused >= 9_000, "{refused} of {}", crowd.looks.len());
     assert!(regular >= 1_000, "{regular} of {}", crowd.looks.len());
-    // However little there is to do otherwise, they do not take all requests there are.
+    // Even with little other work, they do not take all requests.
     let mut crowd = Crowd::new();
     crowd.run(SECOND * 3600);
     crowd.looks.clear();
@@ -195,7 +196,7 @@ async fn what_fails_and_what_is_regular_have_their_part() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_asked_for_by_itself_does_not_wait_for_a_rollout_and_the_rollout_goes_on() {
+async fn a_single_request_does_not_wait_for_a_rollout() {
     let mut crowd = Crowd::new();
     crowd.run(SECOND * 3600);
     let many = 5_000;
@@ -206,21 +207,21 @@ async fn one_that_is_asked_for_by_itself_does_not_wait_for_a_rollout_and_the_rol
         crowd.run(SECOND * 10);
         crowd.queue.add(key, Lane::Wanted, crowd.now);
         let waited = crowd.wait_for(key);
-        // Polls of the rollout stand before it, as many as fell due in a look.
+        // As many polls of the rollout come first as fell due during one reconcile.
         assert!(waited <= SECOND, "{key}: {waited:?}");
     }
-    // Half of all looks are at new ones of it, the others are its polls and those who failed.
+    // Half of all reconciles are new keys of the rollout; the others are its polls and failing keys.
     let looked = crowd.looks.iter().filter(|key| **key >= ROLLOUT).collect::<std::collections::BTreeSet<_>>().len();
     let all = (crowd.now - began).as_millis() / LOOK.as_millis();
-    assert!(looked as u128 >= all / 3, "{looked} new ones in {all} looks");
+    assert!(looked as u128 >= all / 3, "{looked} new ones in {all} reconciles");
     crowd.looks.clear();
     crowd.run(SECOND * 600);
     let refused = crowd.looks.iter().filter(|key| **key < REFUSED).count();
-    assert!(refused >= 200, "those who failed have their part: {refused}");
+    assert!(refused >= 200, "failing keys get their share: {refused}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_tried_before_has_its_turn_and_news_do_not_wait_for_it() {
+async fn retries_are_queued_and_changes_do_not_wait_for_them() {
     let (mut queue, now) = (Queue::new(Retries { apart: SECOND * 10, ..RETRIES }), Instant::now());
     ["a", "b", "c"].iter().for_each(|key| queue.add(*key, Lane::Again, now));
     assert_eq!((queue.take(now), queue.take(now)), (Some("a"), None));
@@ -233,11 +234,11 @@ async fn what_was_tried_before_has_its_turn_and_news_do_not_wait_for_it() {
     let taken = [10, 20, 30, 300].map(|seconds| queue.take(now + SECOND * seconds));
     assert_eq!(taken, [Some("b"), Some("a"), None, Some("c")]);
     queue.done(&"c", Next::BackOff(Pause { left: SECOND * 100, number: 9 }), now + SECOND * 300, 0.0);
-    assert_eq!([399, 400].map(|second| queue.take(now + SECOND * second)), [None, Some("c")], "all of its pause");
+    assert_eq!([399, 400].map(|second| queue.take(now + SECOND * second)), [None, Some("c")], "all of its backoff");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_a_moment_ago_is_tried_at_its_own_pace_and_after_a_minute_in_turn() {
+async fn a_failing_key_joins_the_retry_lane_after_a_minute() {
     let (mut queue, mut now) = (Queue::new(Retries { apart: SECOND * 1000, ..RETRIES }), Instant::now());
     queue.add("a", Lane::Wanted, now);
     queue.add("other", Lane::Again, now);
@@ -254,7 +255,7 @@ async fn what_failed_a_moment_ago_is_tried_at_its_own_pace_and_after_a_minute_in
         queue.done(&"a", Next::Failed, now, 1.0);
     }
     assert_eq!(tried, [1, 3, 7, 15, 31, 63, 1000, 2000]);
-    // Something is new of it.
+    // It changed.
     queue.add("a", Lane::Wanted, now);
     assert_eq!(queue.take(now), Some("a"));
     queue.done(&"a", Next::Failed, now, 1.0);
@@ -262,13 +263,13 @@ async fn what_failed_a_moment_ago_is_tried_at_its_own_pace_and_after_a_minute_in
 }
 
 #[derive(Debug, Default)]
-struct Counting {
+struct CountingWorker {
     now: AtomicUsize,
     most: AtomicUsize,
     all: AtomicUsize,
 }
 
-impl Worker<u32> for Counting {
+impl Worker<u32> for CountingWorker {
     fn retries(&self) -> Retries {
         RETRIES
     }
@@ -279,16 +280,16 @@ impl Worker<u32> for Counting {
         tokio::time::sleep(SECOND).await;
         self.now.fetch_sub(1, Ordering::SeqCst);
         self.all.fetch_add(1, Ordering::SeqCst);
-        assert!(key != 13, "a panic is one key's failure");
+        assert!(key != 13, "a panic fails only its key");
         Next::Gone
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_than_so_many_are_worked_on_at_once_and_a_panic_is_one_keys_failure() {
+async fn workers_are_bounded_and_a_panic_fails_one_key() {
     let work = Work::default();
     (0..20).for_each(|key| work.now(key));
-    let worker = Arc::new(Counting::default());
+    let worker = Arc::new(CountingWorker::default());
     let running = tokio::spawn(run(work.clone(), worker.clone(), 4, || 1.0));
     tokio::time::sleep(SECOND * 6).await;
     running.abort();
@@ -299,24 +300,24 @@ async fn no_more_than_so_many_are_worked_on_at_once_and_a_panic_is_one_keys_fail
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_works_on_when_the_work_is_dropped() {
+async fn no_worker_runs_after_the_work_is_dropped() {
     let work = Work::default();
     (0..8).for_each(|key| work.now(key));
-    let worker = Arc::new(Counting::default());
-    // As losing the lease or SIGTERM does: the future is dropped, and the process goes on for a while.
+    let worker = Arc::new(CountingWorker::default());
+    // As after losing the Lease or on SIGTERM: the future is dropped, and the process lives on for a while.
     let ended = tokio::time::timeout(SECOND * 3 / 2, run(work.clone(), worker.clone(), 4, || 1.0)).await;
     assert!(ended.is_err());
     tokio::time::sleep(SECOND * 10).await;
-    assert_eq!(worker.all.load(Ordering::SeqCst), 4, "the first four were done, the others were being worked on");
+    assert_eq!(worker.all.load(Ordering::SeqCst), 4, "the first four were done, the others were in progress");
 }
 
-/// Fails, and may be told a longest pause.
-struct Failing {
+/// Fails, and can set the longest backoff.
+struct FailingWorker {
     longest: Mutex<Duration>,
     at: Mutex<Vec<Instant>>,
 }
 
-impl Worker<u32> for Failing {
+impl Worker<u32> for FailingWorker {
     fn retries(&self) -> Retries {
         Retries { pauses: Backoff { first: SECOND, cap: *self.longest.lock().unwrap() }, ..RETRIES }
     }
@@ -328,10 +329,10 @@ impl Worker<u32> for Failing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_longest_pause_holds_from_the_next_failure_on() {
+async fn a_new_longest_backoff_applies_from_the_next_failure() {
     let work = Work::default();
     work.now(1);
-    let worker = Arc::new(Failing { longest: Mutex::new(SECOND * 100), at: Mutex::default() });
+    let worker = Arc::new(FailingWorker { longest: Mutex::new(SECOND * 100), at: Mutex::default() });
     let running = tokio::spawn(run(work, worker.clone(), 1, || 1.0));
     tokio::time::sleep(SECOND * 10).await;
     *worker.longest.lock().unwrap() = SECOND * 3;
@@ -343,7 +344,7 @@ async fn another_longest_pause_holds_from_the_next_failure_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_put_off_further_than_is_needed_now_comes_sooner_and_spread_as_it_was() {
+async fn delayed_keys_come_sooner_when_the_budget_grows() {
     let (mut queue, now) = queue();
     let all =
         [("near", 150), ("a", 1000), ("c", 4000), ("b", 8000)].map(|(key, away)| (key, Next::Settled(SECOND * away)));
@@ -354,9 +355,9 @@ async fn what_was_put_off_further_than_is_needed_now_comes_sooner_and_spread_as_
         queue.take(now).unwrap();
         queue.done(&key, next, now, 1.0);
     }
-    queue.quicken(Longest { regular: SECOND * 400, soon: SECOND * 30 }, now);
-    // What is needed now is a little less: not worth it.
-    queue.quicken(Longest { regular: SECOND * 200, soon: SECOND * 15 }, now);
+    queue.quicken(DelayLimits { regular: SECOND * 400, soon: SECOND * 30 }, now);
+    // A little less is needed now: not worth a change.
+    queue.quicken(DelayLimits { regular: SECOND * 200, soon: SECOND * 15 }, now);
     let mut dues = Vec::new();
     while let Some(due) = queue.next_due() {
         dues.push(((due - now).as_secs(), queue.take(due).unwrap()));
@@ -364,19 +365,19 @@ async fn what_was_put_off_further_than_is_needed_now_comes_sooner_and_spread_as_
     assert_eq!(dues, [(30, "poll"), (50, "a"), (150, "near"), (200, "c"), (400, "b"), (1000, "stuck")]);
 }
 
-/// Puts everything off for hours, and is told how much of that is needed.
-struct Patient {
+/// Delays everything for hours, and sets how much of that is needed.
+struct DelayingWorker {
     needed: Mutex<Duration>,
     at: Mutex<Vec<Instant>>,
 }
 
-impl Worker<u32> for Patient {
+impl Worker<u32> for DelayingWorker {
     fn retries(&self) -> Retries {
         RETRIES
     }
 
-    fn longest(&self) -> Longest {
-        Longest { regular: *self.needed.lock().unwrap(), soon: SECOND }
+    fn longest(&self) -> DelayLimits {
+        DelayLimits { regular: *self.needed.lock().unwrap(), soon: SECOND }
     }
 
     async fn work(&self, _: u32) -> Next {
@@ -386,10 +387,10 @@ impl Worker<u32> for Patient {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_pause_ends_early_when_a_short_one_will_do_though_nothing_else_happens() {
+async fn a_long_delay_ends_early_without_other_events() {
     let work = Work::default();
     work.now(1);
-    let worker = Arc::new(Patient { needed: Mutex::new(SECOND * 8000), at: Mutex::default() });
+    let worker = Arc::new(DelayingWorker { needed: Mutex::new(SECOND * 8000), at: Mutex::default() });
     let running = tokio::spawn(run(work, worker.clone(), 1, || 1.0));
     tokio::time::sleep(SECOND * 600).await;
     assert_eq!(worker.at.lock().unwrap().len(), 1);

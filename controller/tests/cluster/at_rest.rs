@@ -1,39 +1,47 @@
-//! While nothing changes, nothing is written.
+//! A changed configuration, and none: while nothing changes, nothing is written.
 
 use sandbox::{ApiFault, Operation};
 use serde_json::json;
 
+use crate::leases::spec;
 use crate::scene::{Scene, wait_for};
 
 #[tokio::test]
-async fn a_wrong_configuration_leaves_the_last_good_one() {
+async fn valid_change_restarts_the_leader_in_place_with_its_lease() {
     let mut scene = Scene::new().await;
     let file = scene.folder.path().join("controller.conf");
     std::fs::write(&file, "LOG_LEVEL=info\n").unwrap();
     scene.environment.insert("CONFIG_FILE".to_owned(), file.display().to_string());
+    // Longer than any test: who waits for the lease to run out never leads.
+    scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let mut one = scene.controller("one");
     wait_for("it leads", async || one.leads()).await;
-    let read = |result: &str| {
-        let line = format!("oke_node_controller_configuration_readings_total{{result=\"{result}\"}}");
-        one.metric(&line).unwrap_or_default()
-    };
+    let two = scene.controller_with("two", &[("RELOAD_JITTER_SECONDS", "3600".to_owned())]);
+    wait_for("the other stands by", async || two.get("/readyz").is_some()).await;
+    let before = spec(&scene).await;
+
     std::fs::write(&file, "LOG_LEVEL=loud\nPOLL_SECOND=1\n").unwrap();
-    wait_for("it was refused", async || read("error") >= 1.0).await;
+    wait_for("it is reported", async || one.metric("oke_node_controller_configuration_invalid ") == Some(1.0)).await;
+    assert!(one.log().contains("POLL_SECOND is no key; did you mean POLL_SECONDS?"), "{}", one.log());
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
     assert!(!one.log().contains(r#""level":"DEBUG""#), "{}", one.log());
+
     std::fs::write(&file, "LOG_LEVEL=debug\n").unwrap();
-    wait_for("it was taken over", async || read("ok") >= 1.0).await;
+    let times = |event: &str| one.log().matches(&format!(r#""event":"{event}""#)).count();
+    wait_for("it leads again", async || times("controller.started") == 2 && one.leads()).await;
     scene.cloud.inject(ApiFault::refuse(503, "ServiceUnavailable").of(Operation::GetInstance));
     wait_for("it logs more", async || one.log().contains(r#""level":"DEBUG""#)).await;
-    assert!(one.log().contains("POLL_SECOND is no key; did you mean POLL_SECONDS?"), "{}", one.log());
-    assert_eq!(one.ended(), None);
+    assert_eq!((times("config.accepted"), times("config.restarting"), times("controller.stopping")), (1, 1, 0));
+    let after = spec(&scene).await;
+    assert_eq!((&after.holder_identity, after.lease_transitions), (&before.holder_identity, before.lease_transitions));
+    assert_eq!((after.acquire_time, one.ended()), (before.acquire_time, None));
 }
 
 #[tokio::test]
-async fn looks_at_what_is_in_order_write_nothing() {
+async fn reconciles_in_sync_write_nothing() {
     let mut scene = Scene::with(3, 8, sandbox::OciSettings::default()).await;
-    // The lease is the one thing that is written for ever, and hardly ever here.
+    // Only the Lease is written, and rarely in this test.
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let one = scene.controller("one");
     for number in 0..6 {
@@ -48,16 +56,16 @@ async fn looks_at_what_is_in_order_write_nothing() {
         let versions = all.iter().map(|object| object.metadata.resource_version.clone());
         versions.collect::<Vec<_>>()
     };
-    // The API server's side of a write is seen before it is counted: all are counted when each was found to be in order. Those
-    // that were ready long before the last one may have been, many times, so it counts from here.
+    // The API server sees a write before it is counted: all are counted when each object was found in sync. Early ones may
+    // have been reconciled many times, so the count starts here.
     let ready = looks();
-    wait_for("each was looked at", async || looks() >= ready + 12.0).await;
-    // Events are told a little later.
+    wait_for("each was reconciled", async || looks() >= ready + 12.0).await;
+    // Events follow a little later.
     let writes = || {
         let line = |kind| format!(r#"oke_node_controller_kubernetes_writes_total{{kind="{kind}",result="ok"}}"#);
         ["status", "finalizer"].map(|kind| one.metric(&line(kind)))
     };
     let (before, written, seen) = (versions().await, writes(), looks());
-    wait_for("each was looked at several times more", async || looks() >= seen + 12.0).await;
+    wait_for("each was reconciled several times more", async || looks() >= seen + 12.0).await;
     assert_eq!((versions().await, writes()), (before, written));
 }

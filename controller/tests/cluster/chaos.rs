@@ -1,5 +1,5 @@
-//! A controller that is killed every few seconds, a cloud that refuses, answers late and loses answers: in the end there is
-//! what was asked for, each once.
+//! A controller that is killed every few seconds, and an OCI that refuses, delays and loses answers: in the end each request
+//! has exactly one VNIC.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::scene::{Scene, reason};
 
 const NAMES: [&str; 2] = ["one", "two"];
 
-/// After so many kills lives and leases are longer.
+/// After this many kills, lives and Leases are longer.
 const KILLS: u32 = 20;
 
-/// How much, and how long it may take.
+/// The size, and the time limit.
 struct Size {
     instances: u32,
     each: u32,
@@ -26,7 +26,7 @@ struct Size {
     most: Duration,
 }
 
-/// All of it with SOAK=1; else what fits into a minute.
+/// The whole with SOAK=1; otherwise what fits into a minute.
 fn size() -> Size {
     if std::env::var_os("SOAK").is_some() {
         Size { instances: 20, each: 10, life: Duration::from_secs(4), most: Duration::from_mins(15) }
@@ -35,22 +35,22 @@ fn size() -> Size {
     }
 }
 
-/// What is refused of each operation besides, and how much of it. All of it passes: who asks again later is answered.
+/// Additional refusals per operation, and their share. All of them pass, so a retry succeeds.
 const REFUSALS: [(&[Operation], u16, &str, f64); 6] = [
-    // Somebody else's change of the instance is under way.
+    // Another change of the instance is in progress.
     (&[AttachVnic, DetachVnic, UpdateVnic, CreateAddress, DeleteAddress], 409, "IncorrectState", 0.05),
-    // The same as the service has called it, too ("is currently being modified, try again later"): no blind repetition.
+    // The same as OCI has also reported it ("is currently being modified, try again later"): no blind repetition.
     (&[AttachVnic, DetachVnic, UpdateVnic, CreateAddress, BulkCreateAddresses], 409, "Conflict", 0.04),
     (&[AttachVnic, CreateAddress, BulkCreateAddresses], 409, "NotAuthorizedOrResourceAlreadyExists", 0.02),
     (&[UpdateVnic], 412, "NoEtagMatch", 0.30),
-    // Nobody took it away, and the policy is there.
+    // A 404 although resource and policy exist.
     (&[GetInstance, ListVnicAttachments, GetVnic, GetSubnet, ListAddresses], 404, "NotAuthorizedOrNotFound", 0.01),
     (&[AttachVnic, DetachVnic, UpdateVnic, CreateAddress], 404, "NotAuthorizedOrNotFound", 0.02),
 ];
 
-/// A tenth is refused for being too many, a twentieth fails or is not answered, and of that most after it was done.
+/// A tenth is throttled, a twentieth fails or is not answered, mostly after it was carried out.
 fn bad_weather(scene: &Scene) {
-    // The first ones for sure, so that it was there.
+    // The first ones certainly, so that it happened.
     scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(AttachVnic).times(3));
     scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(DetachVnic).times(3));
     scene.cloud.inject(ApiFault::refuse(429, "TooManyRequests").share(0.10));
@@ -59,7 +59,7 @@ fn bad_weather(scene: &Scene) {
     scene.cloud.inject(ApiFault::new(ApiFaultKind::LoseRequest).share(0.01));
     scene.cloud.inject(ApiFault::new(ApiFaultKind::LoseAnswer).share(0.02));
     scene.cloud.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_millis(200))).share(0.05));
-    // Longer than a lease: who waits for it is seldom the one that works when it comes.
+    // Longer than a Lease: a waiting request seldom ends in the process that sent it.
     scene.cloud.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_millis(1500))).share(0.01));
     for (operations, status, code, share) in REFUSALS {
         for operation in operations {
@@ -71,7 +71,7 @@ fn bad_weather(scene: &Scene) {
     }
 }
 
-/// Each sort of weather was there. The rarest is expected fifteen times: chance alone leaves none out.
+/// Each kind of failure occurred. The rarest is expected fifteen times.
 fn assert_weather(scene: &Scene) {
     const WRITES: [Operation; 6] =
         [AttachVnic, DetachVnic, UpdateVnic, CreateAddress, BulkCreateAddresses, DeleteAddress];
@@ -87,23 +87,23 @@ fn assert_weather(scene: &Scene) {
     assert_ne!(answered(&[UpdateVnic], 412), 0);
 }
 
-/// Two controllers, of which one is killed after each `life`, until something is so.
+/// Two controllers, of which one is killed after each `life`, until something is true.
 async fn killed_until(scene: &Scene, size: &Size, what: &str, mut done: impl AsyncFnMut() -> bool) -> u32 {
     let began = Instant::now();
     let mut kills = 0;
-    // A lease of a second, and more after twenty kills: on a machine that is slower than that nobody would get anywhere.
+    // A Lease of a second, and more after twenty kills, because a slow machine would never finish.
     let start =
         |name: &str, kills: u32| scene.controller_with(name, &[("LEASE_SECONDS", (1 + kills / KILLS).to_string())]);
     let mut both = NAMES.map(|name| start(name, kills));
     loop {
-        // The first one soon: nobody is through before.
+        // The first one soon: before that, nothing is ready.
         let until = Instant::now() + if kills == 0 { size.life / 4 } else { size.life * (1 + kills / KILLS) };
         while Instant::now() < until {
-            // Where this thread stood still, all may be through before the first is killed: then it is killed afterwards.
+            // If this thread stood still, all may be ready before the first kill: then it happens afterwards.
             if done().await && kills > 0 {
                 return kills;
             }
-            // Who could not renew its lease in time, on a busy machine, ends, and a kubelet starts it again.
+            // A controller that could not renew its Lease on a busy machine exits, and a kubelet starts it again.
             for (controller, name) in both.iter_mut().zip(NAMES) {
                 if controller.ended().is_some() {
                     *controller = start(name, kills);
@@ -112,7 +112,7 @@ async fn killed_until(scene: &Scene, size: &Size, what: &str, mut done: impl Asy
             assert!(began.elapsed() < size.most, "not within {:?}, after {kills} kills: {what}", size.most);
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        // Mostly the one that works.
+        // Mostly the leader.
         let victim = usize::from(kills % 4 == 3) ^ usize::from(!both[0].leads());
         both[victim].kill();
         both[victim] = start(NAMES[victim], kills);
@@ -121,17 +121,17 @@ async fn killed_until(scene: &Scene, size: &Size, what: &str, mut done: impl Asy
 }
 
 #[tokio::test]
-async fn whoever_is_killed_each_request_has_one_vnic_and_each_deletion_leaves_none() {
+async fn kills_and_failures_leave_exactly_the_requested_vnics() {
     let size = size();
     let settings = OciSettings {
         attaching: Duration::from_millis(300),
         detaching: Duration::from_millis(300),
-        // Longer than attaching takes: who asks again meanwhile, with another token, gets a second VNIC.
+        // Longer than an attach: a request with another token meanwhile would give a second VNIC.
         listed_after: Duration::from_millis(450),
         ..OciSettings::default()
     };
     let mut scene = Scene::with(size.instances, size.each + 1, settings).await;
-    // Three polls are longer than lists are behind, as with the real times.
+    // Three polls are longer than the lag of lists, as with the real times.
     scene.environment.insert("POLL_SECONDS".to_owned(), "0.2".to_owned());
     bad_weather(&scene);
     for instance in 0..size.instances {
@@ -141,7 +141,7 @@ async fn whoever_is_killed_each_request_has_one_vnic_and_each_deletion_leaves_no
     }
     let wanted = usize::try_from(size.instances * size.each).unwrap();
     let began = Instant::now();
-    // People change their minds about what was asked for already: the same token goes with another body.
+    // Users change requested objects: the same token goes with another body.
     let mut unchanged: Vec<String> = scene.all().await.into_iter().filter_map(|object| object.metadata.name).collect();
     let kills = killed_until(&scene, &size, "all are ready", async || {
         let all = scene.all().await;
@@ -157,8 +157,8 @@ async fn whoever_is_killed_each_request_has_one_vnic_and_each_deletion_leaves_no
     let changed =
         scene.cloud.attachments().into_iter().filter(|it| it.state == "ATTACHED" && it.tags.contains_key("mind"));
     assert_eq!(changed.count(), wanted);
-    // Nobody detaches anything yet.
-    assert!(scene.cloud.attachments().iter().any(|it| it.state == "DETACHED"), "no attach was taken and given up");
+    // Nothing is detached yet.
+    assert!(scene.cloud.attachments().iter().any(|it| it.state == "DETACHED"), "no attach was accepted and dropped");
     scene.assert_exact().await;
     let nodes = (0..size.instances).map(|number| scene.vcn.node(&format!("node-{number}")).unwrap());
     let vnics: Vec<sandbox::Vnic> = nodes.flat_map(|node| node.vnics()).collect();
@@ -178,7 +178,7 @@ async fn whoever_is_killed_each_request_has_one_vnic_and_each_deletion_leaves_no
     assert_weather(&scene);
 }
 
-/// Ready as it is asked for now.
+/// Ready in its present generation.
 fn is_ready(object: &VnicAttachment) -> bool {
     let seen = object.status.as_ref().and_then(|status| status.observed_generation);
     reason(object) == "Ready" && seen == object.metadata.generation

@@ -1,4 +1,4 @@
-//! Many who are refused, and few requests a second: who is new does not stand behind them.
+//! Many refused objects and a small budget: a new object does not wait behind them.
 
 use api::VnicAttachment;
 use futures::StreamExt as _;
@@ -12,8 +12,8 @@ use crate::process::Controller;
 use crate::scene::{Scene, wait_for};
 
 const REFUSED: usize = 80;
-/// Calls in flight and looks that end while a watch is late. With one look at each of those who are refused before each of its
-/// own, a new one has eighty of them at least.
+/// Calls in flight and reconciles that end while a watch lags. If all refused objects came before each of its own reconciles,
+/// a new one would wait for at least eighty.
 const MOST: f64 = 45.0;
 
 fn object(number: usize, subnet: &str) -> VnicAttachment {
@@ -28,7 +28,7 @@ fn looks_in_vain(controller: &Controller) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_vnic_does_not_wait_for_all_that_are_refused() {
+async fn a_new_vnic_does_not_wait_for_refused_ones() {
     let mut scene = Scene::with(0, 2, OciSettings::default()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (key, value) in [
@@ -52,9 +52,9 @@ async fn a_new_vnic_does_not_wait_for_all_that_are_refused() {
     wait_for("all are refused", async || full() == Some(REFUSED as f64)).await;
     let mut before = 0.0;
     let mut meanwhile = Vec::new();
-    // Once, this thread or the API server may have stood still, and the controller worked on.
+    // This thread or the API server may have stood still, while the controller worked on.
     while meanwhile.last().is_none_or(|looks| *looks >= MOST) {
-        assert!(meanwhile.len() < 3, "{meanwhile:?} looks at those who are refused");
+        assert!(meanwhile.len() < 3, "{meanwhile:?} reconciles of refused ones");
         let number = REFUSED + meanwhile.len();
         before = looks_in_vain(&controller);
         objects.create(&PostParams::default(), &object(number, paper::SUBNET)).await.unwrap();
@@ -62,6 +62,6 @@ async fn a_new_vnic_does_not_wait_for_all_that_are_refused() {
         meanwhile.push(looks_in_vain(&controller) - before);
     }
     // They are not forgotten meanwhile.
-    wait_for("they are looked at", async || looks_in_vain(&controller) > before + REFUSED as f64 / 2.0).await;
+    wait_for("they are reconciled", async || looks_in_vain(&controller) > before + REFUSED as f64 / 2.0).await;
     assert_eq!(full(), Some(REFUSED as f64));
 }

@@ -1,4 +1,4 @@
-//! Instances that the cloud answers 404 for: ended while no controller ran, or moved to where we may not look.
+//! Instances that OCI answers 404 for: ended while no controller ran, or moved to an invisible compartment.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::scene::{Scene, wait_for};
 
-/// A VNIC on the first of two instances, deleted while nobody works, with its Node.
+/// A VNIC on the first of two instances, deleted without a controller, with its Node.
 async fn deleted_meanwhile() -> Scene {
     let scene = Scene::with(2, 8, OciSettings::default()).await;
     let mut one = scene.controller("one");
@@ -22,7 +22,7 @@ async fn deleted_meanwhile() -> Scene {
     scene
 }
 
-/// What the object says is a day older than it is.
+/// The object's times are set back by a day.
 async fn a_day_passes(scene: &Scene) {
     let mut conditions = scene.get("storage").await.unwrap().status.unwrap().conditions;
     for condition in &mut conditions {
@@ -33,7 +33,7 @@ async fn a_day_passes(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn an_instance_that_ended_and_was_forgotten_while_no_controller_ran_lets_its_object_go_after_a_day() {
+async fn a_forgotten_instance_releases_its_object_after_a_day() {
     let scene = deleted_meanwhile().await;
     scene.cloud.set_instance_state("node-0", "TERMINATED").unwrap();
     let mut two = scene.controller("two");
@@ -42,7 +42,7 @@ async fn an_instance_that_ended_and_was_forgotten_while_no_controller_ran_lets_i
     a_day_passes(&scene).await;
     let three = scene.controller("three");
     scene.wait_until_gone("storage").await;
-    // Counted when the finalizer has been taken away.
+    // Counted when the finalizer has been removed.
     let counted = async || three.metric("oke_node_controller_forgotten_instances_total") == Some(1.0);
     wait_for("it is counted", counted).await;
     assert_eq!(scene.cloud.answered(Operation::DetachVnic, 204), 0);
@@ -50,12 +50,12 @@ async fn an_instance_that_ended_and_was_forgotten_while_no_controller_ran_lets_i
 }
 
 #[tokio::test]
-async fn an_instance_that_was_moved_out_of_sight_keeps_its_object_and_loses_its_vnic_when_it_is_seen_again() {
+async fn a_moved_instance_keeps_its_object_until_it_is_seen() {
     let scene = deleted_meanwhile().await;
     let mut two = scene.controller("two");
     let object = scene.wait_for_reason("storage", "NotAuthorizedOrNotFound").await;
     let message = |object: &api::VnicAttachment| object.status.as_ref().unwrap().conditions[2].message.clone();
-    wait_for("it is asked what speaks against it", async || {
+    wait_for("the evidence is collected", async || {
         scene.get("storage").await.is_some_and(|object| message(&object).ends_with("its VNIC is visible"))
     })
     .await;
@@ -63,7 +63,7 @@ async fn an_instance_that_was_moved_out_of_sight_keeps_its_object_and_loses_its_
     a_day_passes(&scene).await;
     let _three = scene.controller("three");
     let asked = scene.cloud.answered(Operation::GetInstance, 404);
-    wait_for("it was looked at again and again", async || {
+    wait_for("it was reconciled several times", async || {
         scene.cloud.answered(Operation::GetInstance, 404) >= asked + 15
     })
     .await;

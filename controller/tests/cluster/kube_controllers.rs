@@ -1,12 +1,11 @@
-//! What the controllers of a cluster do about DaemonSets, Deployments, their pods and disruption budgets, as far as taking us off
-//! a cluster counts on it: the API server of these tests has no controller manager, scheduler or kubelet. The eviction
-//! subresource decides by the status of a PodDisruptionBudget, which is written here by the rules of Kubernetes' disruption
-//! controller.
+//! Plays those Kubernetes controllers that uninstalling depends on (namespaces, DaemonSets, Deployments, their pods, disruption
+//! budgets), because the API server of these tests has no controller manager, scheduler or kubelet. The eviction subresource
+//! decides by the status of a PodDisruptionBudget, which is written here by the rules of Kubernetes' disruption controller.
 
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Namespace, NamespaceSpec, Node, Pod, PodTemplateSpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -14,10 +13,10 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
-const NAMESPACE: &str = "kube-system";
+const NAMESPACE: &str = "oke-node-manager";
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Plays until it is dropped. What fails for a change in between is done in the next round.
+/// Runs until it is dropped. A conflict is solved in the next round.
 pub(crate) async fn play(client: Client) {
     loop {
         let _ = round(&client).await;
@@ -26,12 +25,13 @@ pub(crate) async fn play(client: Client) {
 }
 
 async fn round(client: &Client) -> kube::Result<()> {
+    end_namespace(client).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
     let all = ListParams::default();
     let nodes = Api::<Node>::all(client.clone()).list(&all).await?.items;
-    // Before the pods: a status that was written from older pods is refused for its version.
+    // Before the pods: a status from older pods is refused for its version.
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), NAMESPACE);
     let listed = budgets.list(&all).await?.items;
     let (sets_there, deployments_there) = (sets.list(&all).await?.items, deployments.list(&all).await?.items);
@@ -58,11 +58,22 @@ async fn round(client: &Client) -> kube::Result<()> {
     }
     for deployment in deployments_there {
         let template = &deployment.spec.as_ref().unwrap().template;
-        // Where no two replicas may share a node, and there are as many nodes as replicas.
+        // If no two replicas may share a node, and there are as many nodes as replicas.
         let open = |node: &&Node| node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true));
         for node in nodes.iter().filter(open) {
             ensure(&pods, &there, &deployment, (template, node)).await?;
         }
+    }
+    Ok(())
+}
+
+/// The namespace controller. It also deletes the namespace's content, which is our own ConfigMaps and Lease here.
+async fn end_namespace(client: &Client) -> kube::Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let Some(mut namespace) = namespaces.get_opt(NAMESPACE).await? else { return Ok(()) };
+    if namespace.metadata.deletion_timestamp.is_some() {
+        namespace.spec = Some(NamespaceSpec::default());
+        namespaces.replace_subresource("finalize", NAMESPACE, &PostParams::default(), &namespace).await?;
     }
     Ok(())
 }
@@ -75,7 +86,7 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// One pod of a template on a node, ready at once. It ends at once, too, as if its kubelet were quick.
+/// One pod of a template on a node, ready at once. It also ends at once, as with a quick kubelet.
 async fn ensure<K>(
     pods: &Api<Pod>,
     there: &[Pod],
@@ -106,7 +117,7 @@ where
     pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(ready)).await.map(drop)
 }
 
-/// As many disruptions as leave `expected - maxUnavailable` healthy; a pod whose eviction was granted counts as gone.
+/// Allows as many disruptions as leave `expected - maxUnavailable` healthy; a pod whose eviction was granted counts as gone.
 async fn disruption(
     budgets: &Api<PodDisruptionBudget>,
     mut budget: PodDisruptionBudget,
@@ -120,7 +131,7 @@ async fn disruption(
     };
     let Some(deployment) = deployments.iter().find(|it| selected(it.labels())) else { return Ok(()) };
     let expected = deployment.spec.as_ref().unwrap().replicas.unwrap();
-    let Some(IntOrString::Int(most)) = spec.max_unavailable else { unreachable!("a number is what the manifest says") };
+    let Some(IntOrString::Int(most)) = spec.max_unavailable else { unreachable!("the manifest has a number") };
     let stays = |pod: &&Pod| selected(pod.labels()) && pod.metadata.deletion_timestamp.is_none();
     let mut disrupted = budget.status.take().and_then(|status| status.disrupted_pods).unwrap_or_default();
     disrupted.retain(|name, _| pods.iter().filter(stays).any(|pod| pod.name_any() == *name));

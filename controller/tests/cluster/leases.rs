@@ -1,4 +1,4 @@
-//! One works, the other takes over.
+//! One replica leads, the other takes over.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,31 +16,31 @@ use serde_json::json;
 use crate::process::Controller;
 use crate::scene::{Scene, wait_for};
 
-/// As long as a test can wait for, and it is renewed ten times meanwhile.
+/// As long as a test can wait; it is renewed ten times meanwhile.
 const LEASE: Duration = Duration::from_secs(8);
 
-/// How often what is promised of time is tried: once, the machine may have stood still.
+/// How often a promised time is measured, because the machine may stand still.
 const TRIES: usize = 3;
 
-/// Who starts next asks for leases of so many seconds.
+/// The next controllers request leases of this many seconds.
 fn lease_of(scene: &mut Scene, seconds: u64) {
     scene.environment.insert("LEASE_SECONDS".to_owned(), seconds.to_string());
 }
 
 fn leases(scene: &Scene) -> Api<Lease> {
-    Api::namespaced(scene.client.clone(), "kube-system")
+    Api::namespaced(scene.client.clone(), "oke-node-manager")
 }
 
-async fn spec(scene: &Scene) -> LeaseSpec {
+pub(crate) async fn spec(scene: &Scene) -> LeaseSpec {
     leases(scene).get("oke-node-controller").await.unwrap().spec.unwrap()
 }
 
-/// When the lease was renewed last.
+/// When the Lease was last renewed.
 async fn renewed(scene: &Scene) -> Timestamp {
     spec(scene).await.renew_time.unwrap().0
 }
 
-/// A controller that has the lease. Where the machine stood still for longer than a short one is good, it ended, and another is
+/// A controller that is the leader. If the machine stood still for longer than a short Lease, it exited, and another is
 /// started, as a kubelet does.
 async fn leading(scene: &Scene, name: &str) -> Controller {
     let mut controller = scene.controller(name);
@@ -55,7 +55,7 @@ async fn leading(scene: &Scene, name: &str) -> Controller {
 }
 
 #[tokio::test]
-async fn when_the_one_that_works_is_killed_another_takes_over_after_the_leases_time() {
+async fn a_standby_leads_when_a_killed_leaders_lease_expires() {
     let scene = Scene::new().await;
     let mut one = leading(&scene, "one").await;
     let two = scene.controller("two");
@@ -66,7 +66,8 @@ async fn when_the_one_that_works_is_killed_another_takes_over_after_the_leases_t
         (Some(1.0), Some(0.0))
     );
     one.kill();
-    // It was good for as long as a busy machine needs, which no test waits for. Nobody renews it any more: it says less now.
+    // It is valid for as long as a busy machine needs, which is too long for a test. It is no longer renewed, so its duration
+    // is shortened.
     let shorter = Patch::Merge(json!({ "spec": { "leaseDurationSeconds": LEASE.as_secs() } }));
     leases(&scene).patch("oke-node-controller", &PatchParams::default(), &shorter).await.unwrap();
     let good_until = renewed(&scene).await + LEASE;
@@ -77,7 +78,7 @@ async fn when_the_one_that_works_is_killed_another_takes_over_after_the_leases_t
 }
 
 #[tokio::test]
-async fn the_one_that_is_told_to_stop_gives_the_lease_back() {
+async fn a_stopped_leader_releases_the_lease() {
     let mut scene = Scene::new().await;
     lease_of(&mut scene, 300);
     let mut one = leading(&scene, "one").await;
@@ -90,19 +91,19 @@ async fn the_one_that_is_told_to_stop_gives_the_lease_back() {
 }
 
 #[tokio::test]
-async fn the_one_that_cannot_renew_it_ends_by_itself() {
+async fn a_leader_that_cannot_renew_exits() {
     let mut scene = Scene::new().await;
     lease_of(&mut scene, LEASE.as_secs());
     let mut one = leading(&scene, "one").await;
     scene.kubernetes.stop().unwrap();
-    wait_for("it has ended", async || one.ended().is_some()).await;
+    wait_for("it has exited", async || one.ended().is_some()).await;
     assert_eq!(one.ended().unwrap().code(), Some(1));
-    assert!(one.log().contains("the lease is lost"), "{}", one.log());
+    assert!(one.log().contains("the Lease is lost"), "{}", one.log());
 }
 
-/// When it ended, its last words tell: whoever waits for it here may wait for a busy machine.
+/// The time of its last log line counts: this test may notice the exit late on a busy machine.
 #[tokio::test]
-async fn the_one_that_gets_no_answer_any_more_ends_before_another_may_take_the_lease() {
+async fn an_unanswered_leader_exits_before_its_lease_expires() {
     let mut scene = Scene::new().await;
     let good = Duration::from_secs(15);
     lease_of(&mut scene, good.as_secs());
@@ -110,10 +111,10 @@ async fn the_one_that_gets_no_answer_any_more_ends_before_another_may_take_the_l
     while late.len() < TRIES {
         let mut one = leading(&scene, "one").await;
         scene.kubernetes.freeze().unwrap();
-        wait_for("it has ended", async || one.ended().is_some()).await;
-        assert!(one.log().contains("the lease is lost"), "{}", one.log());
+        wait_for("it has exited", async || one.ended().is_some()).await;
+        assert!(one.log().contains("the Lease is lost"), "{}", one.log());
         scene.kubernetes.thaw().unwrap();
-        // As another one reads it; before the freeze it may have been renewed once more since it was read.
+        // As another replica reads it; before the freeze it may have been renewed once more since it was read.
         let ended = one.spoke().duration_since(SystemTime::from(renewed(&scene).await)).unwrap();
         println!("{ended:?} after it was renewed");
         if ended < good {
@@ -124,7 +125,7 @@ async fn the_one_that_gets_no_answer_any_more_ends_before_another_may_take_the_l
     panic!("{late:?} after it was renewed");
 }
 
-/// What an API server is asked through: it passes everything on, until it is cut, and then nothing, old connections or new.
+/// A proxy to the API server: it passes everything on until it is cut, and then nothing, on old or new connections.
 fn wire(to: SocketAddr, cut: &Arc<AtomicBool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -151,7 +152,7 @@ fn wire(to: SocketAddr, cut: &Arc<AtomicBool>) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn the_one_that_is_cut_off_in_the_middle_of_its_work_has_ended_before_the_other_begins() {
+async fn a_cut_off_leader_exits_before_the_next_one_leads() {
     let mut late = Vec::new();
     while late.len() < TRIES {
         match cut_off().await {
@@ -162,7 +163,7 @@ async fn the_one_that_is_cut_off_in_the_middle_of_its_work_has_ended_before_the_
     panic!("{late:#?}");
 }
 
-/// How long before the other one took the lease it had ended.
+/// The time between its exit and the other replica's Lease.
 async fn cut_off() -> Result<Duration, String> {
     let mut scene = Scene::new().await;
     lease_of(&mut scene, 15);
@@ -198,9 +199,9 @@ async fn cut_off() -> Result<Duration, String> {
     Ok(before)
 }
 
-/// Both have work when it goes on: it was stopped in the middle of its own, and the other one has just begun.
+/// Both have work when it continues: it was frozen during its own, and the other one has just begun.
 #[tokio::test]
-async fn the_one_that_was_frozen_finds_its_lease_lost_and_ends() {
+async fn a_frozen_leader_loses_its_lease_and_exits() {
     let mut scene = Scene::new().await;
     lease_of(&mut scene, LEASE.as_secs());
     let mut one = leading(&scene, "one").await;
@@ -216,7 +217,7 @@ async fn the_one_that_was_frozen_finds_its_lease_lost_and_ends() {
     }
     wait_for("the second leads", async || two.leads()).await;
     one.freeze(false);
-    wait_for("the first has ended", async || one.ended().is_some()).await;
+    wait_for("the first has exited", async || one.ended().is_some()).await;
     assert_eq!(one.ended().unwrap().code(), Some(1), "{}", one.log());
     for number in 0..6 {
         scene.wait_for_reason(&format!("storage-{number}"), "Ready").await;
@@ -230,17 +231,17 @@ async fn has_lease(scene: &Scene) -> bool {
 }
 
 #[tokio::test]
-async fn the_one_that_is_configured_wrongly_ends_without_having_asked_for_the_lease() {
+async fn a_misconfigured_replica_exits_without_requesting_the_lease() {
     let mut scene = Scene::new().await;
     scene.environment.insert("OCI_CA_FILE".to_owned(), "/nowhere/ca.pem".to_owned());
     let mut one = scene.controller("one");
-    wait_for("it has ended", async || one.ended().is_some()).await;
+    wait_for("it has exited", async || one.ended().is_some()).await;
     assert_eq!(one.ended().unwrap().code(), Some(2));
     assert!(one.log().contains("reading OCI_CA_FILE /nowhere/ca.pem"), "{}", one.log());
     assert!(!has_lease(&scene).await);
 }
 
-/// A metadata service that knows the region, for ever.
+/// A metadata service that knows the region; never returns.
 fn metadata(listen: SocketAddr) {
     let listener = TcpListener::bind(listen).unwrap();
     std::thread::spawn(move || {
@@ -254,9 +255,9 @@ fn metadata(listen: SocketAddr) {
 }
 
 #[tokio::test]
-async fn the_one_that_does_not_know_its_region_yet_leaves_the_lease_to_others() {
+async fn a_replica_without_a_region_requests_no_lease() {
     let mut scene = Scene::new().await;
-    // Nobody else listens at this address, nor connects from it.
+    // No other program listens at this address or connects from it.
     let silent = SocketAddr::from(([127, 2, 0, 1], 9810));
     for (key, value) in [
         ("OCI_PRINCIPAL", "workload-identity"),

@@ -1,4 +1,4 @@
-//! The life of a VNIC that somebody asks for.
+//! The life of a requested VNIC.
 
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::scene::{Scene, wait_for};
 
 #[tokio::test]
-async fn what_is_applied_is_attached_and_what_is_deleted_is_gone() {
+async fn an_applied_vnic_is_attached_and_a_deleted_one_is_gone() {
     let scene = Scene::new().await;
     let controller = scene.controller("one");
     scene.want("storage", 0, json!({ "ipv4Count": 3, "ipv6Count": 1, "freeformTags": { "team": "x" } })).await;
@@ -37,7 +37,7 @@ async fn what_is_applied_is_attached_and_what_is_deleted_is_gone() {
 }
 
 #[tokio::test]
-async fn ipv6_addresses_are_had_in_a_subnet_of_two_ipv6_blocks() {
+async fn ipv6_addresses_are_assigned_in_a_subnet_with_two_blocks() {
     let scene = Scene::new().await;
     let _controller = scene.controller("one");
     let subnet = scene.vcn.subnet("two").unwrap().id.clone();
@@ -62,7 +62,7 @@ async fn ipv6_addresses_are_had_in_a_subnet_of_two_ipv6_blocks() {
 }
 
 #[tokio::test]
-async fn kinds_that_are_deleted_without_a_controller_go_when_there_is_one_and_take_the_vnics_along() {
+async fn deleted_kinds_wait_for_a_controller() {
     let scene = Scene::new().await;
     let mut controller = scene.controller("one");
     scene.want("storage", 0, json!({})).await;
@@ -75,14 +75,14 @@ async fn kinds_that_are_deleted_without_a_controller_go_when_there_is_one_and_ta
         scene.get("storage").await.unwrap().metadata.deletion_timestamp.is_some()
     })
     .await;
-    assert_eq!(scene.vnics().len(), 1, "nobody was there to detach it");
+    assert_eq!(scene.vnics().len(), 1, "no controller was there to detach it");
     let _controller = scene.controller("one");
     wait_for("the kind is gone", async || kinds.get_opt(kind).await.unwrap().is_none()).await;
     assert_eq!(scene.vnics(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn what_is_changed_in_the_spec_is_changed_in_the_cloud() {
+async fn a_changed_spec_is_applied_in_oci() {
     let scene = Scene::new().await;
     let _controller = scene.controller("one");
     scene.want("storage", 0, json!({})).await;
@@ -102,7 +102,7 @@ async fn what_is_changed_in_the_spec_is_changed_in_the_cloud() {
 }
 
 #[tokio::test]
-async fn a_vnic_that_somebody_else_detached_is_told_and_comes_back() {
+async fn a_foreign_detach_is_reported_and_repaired() {
     let scene = Scene::new().await;
     let controller = scene.controller("one");
     scene.want("storage", 0, json!({})).await;
@@ -127,7 +127,7 @@ async fn a_vnic_that_somebody_else_detached_is_told_and_comes_back() {
 }
 
 #[tokio::test]
-async fn an_instance_that_is_terminated_is_told_and_nobody_is_blamed() {
+async fn a_terminated_instance_is_reported_without_blame() {
     let scene = Scene::new().await;
     let controller = scene.controller("one");
     scene.want("storage", 0, json!({})).await;
@@ -135,7 +135,7 @@ async fn an_instance_that_is_terminated_is_told_and_nobody_is_blamed() {
     scene.cloud.set_instance_state("node-0", "TERMINATING").unwrap();
     let asked = || scene.cloud.answered(Operation::GetInstance, 200);
     let before = asked();
-    wait_for("it is looked at twice", async || asked() >= before + 2).await;
+    wait_for("it is reconciled twice", async || asked() >= before + 2).await;
     assert_eq!(scene.vnics(), Vec::<String>::new());
     scene.cloud.set_instance_state("node-0", "TERMINATED").unwrap();
     scene.wait_for_reason("storage", "NodeGone").await;
@@ -145,7 +145,7 @@ async fn an_instance_that_is_terminated_is_told_and_nobody_is_blamed() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_with_the_clouds_words_and_the_requests_number_and_passes() {
+async fn a_refusal_is_reported_with_ocis_answer_and_request_id() {
     let scene = Scene::new().await;
     let _controller = scene.controller("one");
     scene.cloud.inject(ApiFault::refuse(400, "LimitExceeded").of(Operation::AttachVnic));
@@ -161,7 +161,7 @@ async fn a_refusal_is_told_with_the_clouds_words_and_the_requests_number_and_pas
 }
 
 #[tokio::test]
-async fn what_the_cloud_takes_and_gives_up_is_told_and_asked_for_until_it_is_done() {
+async fn a_dropped_attach_is_reported_and_retried() {
     let scene = Scene::new().await;
     let controller = scene.controller("one");
     scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(Operation::AttachVnic));
@@ -200,7 +200,7 @@ async fn a_missing_policy_never_loses_a_vnic() {
     scene.wait_for_reason("storage", "NotAuthorizedOrNotFound").await;
     scene.cloud.forbid(&[Operation::DetachVnic]);
     let asked = scene.cloud.answered(Operation::DetachVnic, 404);
-    wait_for("it was asked for twice more", async || scene.cloud.answered(Operation::DetachVnic, 404) >= asked + 2)
+    wait_for("it was requested twice more", async || scene.cloud.answered(Operation::DetachVnic, 404) >= asked + 2)
         .await;
     assert_eq!((scene.vnics().len(), scene.get("storage").await.is_some()), (1, true));
     scene.cloud.forbid(&[]);

@@ -1,5 +1,4 @@
-//! The controller as it is shipped, against a real API server and the emulated OCI API: what is asked for is there, whoever
-//! is killed, restarted, throttled or slow meanwhile.
+//! The shipped controller against a real API server and the emulated OCI API, with kills, restarts, throttling and delays.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod at_rest;

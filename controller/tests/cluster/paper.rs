@@ -1,5 +1,5 @@
-//! A cloud on paper: as many instances as one likes, and the VNICs that were asked for, at once. It answers what the controller
-//! reads, and checks nothing.
+//! A minimal OCI: any number of instances, and requested VNICs at once. It answers what the controller reads, and checks
+//! nothing.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,18 +17,18 @@ use tokio::net::TcpListener;
 
 pub(crate) const CLUSTER: &str = "paper";
 pub(crate) const SUBNET: &str = "ocid1.subnet.oc1.iad.paper";
-/// Has no address left.
+/// It has no free address left.
 pub(crate) const FULL: &str = "ocid1.subnet.oc1.iad.full";
 const COMPARTMENT: &str = "ocid1.compartment.oc1..paper";
 
-/// What was asked for, by instance.
+/// The requested VNICs, by instance.
 pub(crate) type Attached = Arc<RwLock<HashMap<String, Vec<Value>>>>;
 
 pub(crate) fn instance(number: usize) -> String {
     format!("ocid1.instance.oc1.iad.i{number}")
 }
 
-/// A Node as OKE's are: about 15 KB, most of it names of images.
+/// A Node like OKE's: about 15 KB, most of it names of images.
 pub(crate) fn node(number: usize) -> Value {
     let pairs = |count: usize, what: &str| -> Value {
         let pair =
@@ -54,7 +54,7 @@ pub(crate) fn node(number: usize) -> Value {
     })
 }
 
-/// Answers for ever.
+/// Answers requests; never returns.
 pub(crate) async fn serve(listener: TcpListener, attached: Attached) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
@@ -107,7 +107,7 @@ fn answer(request: &Parts, body: &[u8], attached: &Attached) -> Result<Value, Va
         ["vnics", id] => vnic(id, attached),
         ["privateIps"] => json!([]),
         ["subnets", id] => json!({ "id": id, "compartmentId": COMPARTMENT, "cidrBlock": "10.0.0.0/8" }),
-        other => panic!("nobody asks for {other:?}"),
+        other => panic!("unexpected request {other:?}"),
     })
 }
 

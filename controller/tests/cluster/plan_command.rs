@@ -1,5 +1,4 @@
-//! `oke-node-controller plan` against a real API server and the emulated OCI API: by somebody who may only read, and nothing is
-//! another afterwards.
+//! `oke-node-controller plan` against a real API server and the emulated OCI API, with read access only: nothing changes.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -27,8 +26,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// A cluster with a new profile for two nodes and a paused one, one of which asks for another profile that is not there, and the other has as
-    /// many VNICs as it may have.
+    /// A cluster with a new profile for two nodes and a paused one. One node requests a missing profile, and the other has as
+    /// many VNICs as its shape allows.
     async fn new() -> Self {
         let network = "10.0.0.0/24".parse().unwrap();
         let node =
@@ -67,10 +66,10 @@ impl Scene {
             json!({ "apiVersion": role, "kind": "ClusterRoleBinding", "metadata": { "name": "reads" },
                 "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads" },
                 "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader" }] }),
-            node("a", json!({ "oke.oraclecloud.com/vnics": "nobody" })),
+            node("a", json!({ "oke.oraclecloud.com/vnics": "absent" })),
             node("b", json!({})),
             profile("storage", "net1", json!({}), false),
-            profile("rests", "net2", json!({ "matchLabels": { "pool": "a" } }), true),
+            profile("idle", "net2", json!({ "matchLabels": { "pool": "a" } }), true),
         ] {
             server.apply_object(object).await.unwrap();
         }
@@ -78,7 +77,7 @@ impl Scene {
         Self { server, oci, vcn, folder }
     }
 
-    /// What it says, by whom it is run.
+    /// Its output for a user.
     fn plan(&self, user: &str, arguments: &[&str]) -> (bool, String, String) {
         let kubeconfig = self.folder.path().join(user);
         self.server.write_kubeconfig(&self.server.user(user, None).unwrap(), &kubeconfig).unwrap();
@@ -105,7 +104,7 @@ fn instance(oci: &OciApi, node: &str) -> Ocid {
     oci.attachments().into_iter().find(|attachment| attachment.node == node).unwrap().instance
 }
 
-/// Waits until the API server has taken the reader's role and its binding up, a moment after they were made.
+/// Waits until the API server applies the reader's role and binding, a moment after they were created.
 async fn may_read(server: &ApiServer) {
     let asked = json!({ "verb": "list", "group": "oke.oraclecloud.com", "resource": "vnicprofiles" });
     let review = json!({ "spec": { "user": "reader", "resourceAttributes": asked } });
@@ -138,7 +137,7 @@ async fn objects(server: &ApiServer) -> kube::Result<Vec<(String, String)>> {
 }
 
 #[tokio::test]
-async fn it_says_what_would_be_done_and_does_nothing_of_it() {
+async fn plan_prints_the_steps_and_changes_nothing() {
     let scene = Scene::new().await;
     let before = scene.versions().await;
     let (fine, text, errors) = scene.plan("reader", &[]);
@@ -146,7 +145,7 @@ async fn it_says_what_would_be_done_and_does_nothing_of_it() {
     let name = |profile: &str, vnic: &str, node: &str| {
         object_name(profile, &vnic.parse().unwrap(), &instance(&scene.oci, node))
     };
-    let (a, b, paused) = (name("storage", "net1", "a"), name("storage", "net1", "b"), name("rests", "net2", "a"));
+    let (a, b, paused) = (name("storage", "net1", "a"), name("storage", "net1", "b"), name("idle", "net2", "a"));
     let (subnet, machine) = (&scene.vcn.subnet("nodes").unwrap().id, instance(&scene.oci, "a"));
     let expected = format!(
         "\
@@ -157,10 +156,10 @@ create VnicAttachment {b} (VnicProfile storage, VNIC net1 of node b)
 {b}: nothing: ShapeCapacity: the instance (VM.Standard.E5.Flex) has 2 of 2 VNICs
 
 When it is no longer paused:
-create VnicAttachment {paused} (VnicProfile rests, VNIC net2 of node a)
+create VnicAttachment {paused} (VnicProfile idle, VNIC net2 of node a)
 
-To be seen to:
-node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfile nobody, which is not there
+Problems:
+node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfile absent, which does not exist
 "
     );
     assert_eq!(text, expected);
@@ -193,8 +192,8 @@ node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfi
     assert!(fine && text.contains(&format!("{a}: attach")) && !text.contains("ShapeCapacity"), "{text}{errors}");
     let (fine, text, errors) = scene.plan("reader", &["--instance", instance(&scene.oci, "b").as_str()]);
     assert!(fine && !text.contains(&format!("{a}: attach")) && text.contains("ShapeCapacity"), "{text}{errors}");
-    let (fine, _, errors) = scene.plan("reader", &["--node", "nobody"]);
-    assert!(!fine && errors.contains("there is no Node nobody that is an OCI instance"), "{errors}");
+    let (fine, _, errors) = scene.plan("reader", &["--node", "absent"]);
+    assert!(!fine && errors.contains("there is no Node absent that is an OCI instance"), "{errors}");
 
     scene.server.apply(&ApiServer::native_pod_networks()).await.unwrap();
     let name = machine.unique_id();

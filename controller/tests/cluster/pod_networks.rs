@@ -1,4 +1,4 @@
-//! OKE's NativePodNetwork, by a real API server, before anything is attached or detached.
+//! OKE's NativePodNetwork on a real API server, before an attach or detach.
 
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::process::Controller;
 use crate::scene::{Scene, wait_for};
 
-/// One with a node for which OKE has attached a VNIC, and its kind.
+/// A scene with a node for which OKE has attached a VNIC, and the kind.
 async fn on_oke() -> Scene {
     let scene = Scene::new().await;
     scene.kubernetes.apply(&ApiServer::native_pod_networks()).await.unwrap();
@@ -17,7 +17,7 @@ async fn on_oke() -> Scene {
     scene
 }
 
-/// What OKE would write when it has finished: it takes each VNIC that has more addresses than its own for one of the pods'.
+/// What OKE would write when it has finished: each VNIC with more addresses than its own counts as one for pods.
 fn finished(scene: &Scene) -> Value {
     scene.vcn.native_pod_network("node-0", NpnShape::Legacy).unwrap()
 }
@@ -26,11 +26,11 @@ async fn publish(scene: &Scene, npn: Value) {
     scene.kubernetes.apply_object(npn).await.unwrap();
 }
 
-/// So many looks have come to nothing new.
+/// This many reconciles have changed nothing.
 async fn looks(controller: &Controller, more: f64) {
     let settled = || controller.metric(r#"oke_node_controller_passes_total{result="settled"}"#).unwrap_or_default();
     let before = settled();
-    wait_for("it is looked at some times more", async || settled() >= before + more).await;
+    wait_for("it is reconciled some times more", async || settled() >= before + more).await;
 }
 
 async fn version(scene: &Scene, name: &str) -> Option<String> {
@@ -42,7 +42,7 @@ fn message(object: &api::VnicAttachment) -> String {
 }
 
 #[tokio::test]
-async fn no_vnic_comes_while_oke_makes_the_pod_network_and_nothing_is_written_meanwhile() {
+async fn attaches_wait_for_oke_without_writes() {
     let scene = on_oke().await;
     let npn = finished(&scene);
     let name = npn["metadata"]["name"].as_str().unwrap().to_owned();
@@ -62,7 +62,7 @@ async fn no_vnic_comes_while_oke_makes_the_pod_network_and_nothing_is_written_me
 }
 
 #[tokio::test]
-async fn a_vnic_of_the_pods_is_not_detached_with_its_object_and_goes_when_the_pod_network_does() {
+async fn a_pod_vnic_is_detached_after_its_pod_network_is_gone() {
     let scene = on_oke().await;
     let controller = scene.controller("one");
     for name in ["pods", "own"] {

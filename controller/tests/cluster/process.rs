@@ -1,4 +1,4 @@
-//! A controller process: started, killed, asked for its metrics.
+//! A controller process: started, killed, queried for its metrics.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
-/// For one answer of a controller on a busy machine.
+/// The deadline of one answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running controller; killed when dropped.
@@ -22,58 +22,58 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Starts one. Its log goes to a file that is shown when something is wrong.
+    /// Starts one. Its log goes to a file that is printed after a failure.
     pub(crate) fn start(environment: &[(String, String)], log: PathBuf) -> Self {
-        // An address of its own: a free port of 127.0.0.1 may be somebody's by the time it is bound.
+        // Its own address: a free port of 127.0.0.1 may be in use when it is bound.
         static STARTED: AtomicU16 = AtomicU16::new(0);
         let [high, low] = STARTED.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let listen = SocketAddr::from(([127, 1, high, low], 9809));
         let output = File::options().create(true).append(true).open(&log).unwrap();
-        // `make scale` measures what is shipped.
+        // `make scale` measures the shipped program.
         let program =
             std::env::var_os("CONTROLLER").unwrap_or_else(|| env!("CARGO_BIN_EXE_oke-node-controller").into());
         let mut command = Command::new(program);
         command.env_clear().envs(environment.iter().cloned()).env("LISTEN", listen.to_string());
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
-        // With the thread that started it, whatever becomes of the test.
+        // It ends with the thread that started it, whatever the test does.
         command.process_group(0);
         let child = command.spawn().unwrap();
         Self { child, listen, log }
     }
 
-    /// As the kernel or a node that fails would.
+    /// As the kernel or a failing node would.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to end, as a kubelet does.
+    /// Asks it to stop, as a kubelet does.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         let pid = i32::try_from(self.child.id()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM).unwrap();
         self.child.wait().unwrap()
     }
 
-    /// Stops it where it is, or lets it go on.
+    /// Freezes it, or lets it continue.
     pub(crate) fn freeze(&self, frozen: bool) {
         use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         nix::sys::signal::kill(pid, if frozen { SIGSTOP } else { SIGCONT }).unwrap();
         if frozen {
-            // The signal comes to one thread, which stops the others when it runs.
+            // The signal reaches one thread, which stops the others when it runs.
             let stands = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
             waitid(Id::Pid(pid), stands).unwrap();
         }
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has exited.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
-    /// Status and body of a GET; none where nobody answers.
+    /// Status and body of a GET; `None` without an answer.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
-        // It refuses at once where it has ended.
+        // An exited process refuses at once.
         let mut stream = TcpStream::connect_timeout(&self.listen, PATIENCE).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
@@ -99,7 +99,7 @@ impl Controller {
         self.memory("VmRSS:")
     }
 
-    /// The most that it was.
+    /// Its highest resident memory.
     pub(crate) fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
@@ -110,7 +110,7 @@ impl Controller {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// When it wrote to its log last.
+    /// When it last wrote to its log.
     pub(crate) fn spoke(&self) -> SystemTime {
         std::fs::metadata(&self.log).unwrap().modified().unwrap()
     }

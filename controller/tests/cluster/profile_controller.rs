@@ -1,4 +1,4 @@
-//! VnicProfiles on a real API server: what is stamped, changed, released and told there.
+//! VnicProfiles on a real API server: what is stamped, changed, removed and reported.
 
 mod scene;
 
@@ -11,7 +11,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use oke_node_controller::profile::apply::apply;
-use oke_node_controller::profile::plan::removal::Why;
+use oke_node_controller::profile::plan::removal::RemovalReason;
 use oke_node_controller::profile::plan::step::{Step, Target};
 use scene::{GRACE, Scene, WITHIN, ocid};
 
@@ -28,7 +28,7 @@ async fn a_profile_stamps_its_nodes_and_its_deletion_takes_the_objects_away() {
     instances.sort();
     assert_eq!(instances, expected);
     for object in &objects {
-        // As the reconciler of attachments does before it asks for the VNIC.
+        // As the reconciler of attachments does before it requests the VNIC.
         let keep = Patch::Merge(json!({ "metadata": { "finalizers": [api::VNIC_FINALIZER] } }));
         let name = object.metadata.name.as_deref().unwrap();
         scene.api::<VnicAttachment>().patch(name, &PatchParams::default(), &keep).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_profile_stamps_its_nodes_and_its_deletion_takes_the_objects_away() {
 }
 
 #[tokio::test]
-async fn what_is_at_rest_is_not_written() {
+async fn an_idle_profile_is_not_written() {
     let scene = Scene::new("rest");
     scene.node("rest-1", json!({})).await;
     scene.profile("rest", json!({})).await;
@@ -59,9 +59,9 @@ async fn what_is_at_rest_is_not_written() {
     let three_looks = async || {
         let looks = scene.looks();
         let more = async || (scene.looks() >= looks + 3).then_some(()).or_else(|| scene.nudge());
-        scene.wait_for("three looks more", more).await;
+        scene.wait_for("three reconciles more", more).await;
     };
-    // The last write may be one that was not waited for.
+    // The last write may be one that the test did not wait for.
     three_looks().await;
     let before = versions().await;
     three_looks().await;
@@ -69,7 +69,7 @@ async fn what_is_at_rest_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_template_that_changes_is_carried_over_and_a_users_edit_is_put_right() {
+async fn a_changed_template_is_applied_and_a_users_edit_is_reverted() {
     let scene = Scene::new("edits");
     scene.node("edits-1", json!({})).await;
     scene.profile("edits", json!({ "ipv4Count": 2 })).await;
@@ -91,14 +91,14 @@ async fn a_template_that_changes_is_carried_over_and_a_users_edit_is_put_right()
             .await
     };
     let object = has(2, None).await;
-    assert_eq!(object.metadata.labels.unwrap()["mine"], "kept", "others' labels are others'");
+    assert_eq!(object.metadata.labels.unwrap()["mine"], "kept", "foreign labels stay");
     scene.profile("edits", json!({ "ipv4Count": 5 })).await;
     let object = has(5, None).await;
-    assert_eq!(object.metadata.uid, scene.objects("edits", 1).await[0].metadata.uid, "it was not made anew");
+    assert_eq!(object.metadata.uid, scene.objects("edits", 1).await[0].metadata.uid, "it was not recreated");
 }
 
 #[tokio::test]
-async fn another_subnet_replaces_the_objects_one_after_the_other() {
+async fn another_subnet_replaces_objects_one_by_one() {
     let scene = Scene::new("subnets");
     for number in 0..2 {
         scene.node(&format!("subnets-{number}"), json!({})).await;
@@ -136,7 +136,7 @@ async fn a_node_that_leaves_and_returns_keeps_its_vnics() {
     scene.profile_says("leaves", "NoNodes").await;
     let (away, looks) = (Instant::now(), scene.looks());
     scene
-        .wait_for("looks beyond the grace", async || {
+        .wait_for("reconciles beyond the grace period", async || {
             (away.elapsed() > GRACE * 2 && scene.looks() > looks).then_some(()).or_else(|| scene.nudge())
         })
         .await;
@@ -158,34 +158,34 @@ async fn a_node_that_lost_its_label_loses_its_vnics_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_node_made_anew_without_its_annotation_keeps_its_vnics_until_somebody_deletes_them() {
-    let scene = Scene::new("anew");
-    let asks = json!({ "annotations": { "oke.oraclecloud.com/vnics": "anew" } });
-    scene.node("anew-1", asks).await;
-    scene.profile_with("anew", json!({}), json!({ "allowNodeAnnotation": true })).await;
-    let object = scene.objects("anew", 1).await.remove(0);
-    scene.delete::<Node>("anew-1").await;
-    scene.profile_says("anew", "NoNodes").await;
-    // Time stamps have whole seconds.
+async fn a_recreated_node_without_its_annotation_keeps_its_vnics() {
+    let scene = Scene::new("again");
+    let asks = json!({ "annotations": { "oke.oraclecloud.com/vnics": "again" } });
+    scene.node("again-1", asks).await;
+    scene.profile_with("again", json!({}), json!({ "allowNodeAnnotation": true })).await;
+    let object = scene.objects("again", 1).await.remove(0);
+    scene.delete::<Node>("again-1").await;
+    scene.profile_says("again", "NoNodes").await;
+    // Timestamps have whole seconds.
     let made = object.metadata.creation_timestamp.as_ref().unwrap().0;
     scene.wait_for("another second", async || (Timestamp::now().as_second() > made.as_second()).then_some(())).await;
-    scene.node("anew-1", json!({})).await;
-    let event = scene.event("anew-1", "NodeMadeAnew").await;
+    scene.node("again-1", json!({})).await;
+    let event = scene.event("again-1", "NodeMadeAnew").await;
     let name = object.metadata.name.as_deref().unwrap();
     assert!(event.note.as_ref().unwrap().contains(name), "{event:?}");
-    let (anew, looks) = (Instant::now(), scene.looks());
+    let (again, looks) = (Instant::now(), scene.looks());
     scene
-        .wait_for("looks beyond the grace", async || {
-            (anew.elapsed() > GRACE * 2 && scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())
+        .wait_for("reconciles beyond the grace period", async || {
+            (again.elapsed() > GRACE * 2 && scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())
         })
         .await;
-    assert_eq!(scene.objects("anew", 1).await[0].metadata.uid, object.metadata.uid);
+    assert_eq!(scene.objects("again", 1).await[0].metadata.uid, object.metadata.uid);
     scene.delete::<VnicAttachment>(name).await;
-    scene.objects("anew", 0).await;
+    scene.objects("again", 0).await;
 }
 
 #[tokio::test]
-async fn an_annotation_asks_for_vnics_and_is_told_by_an_event_what_is_wrong_with_it() {
+async fn an_annotation_requests_vnics_and_its_errors_become_events() {
     let scene = Scene::new("asks");
     scene.node("asks-1", json!({})).await;
     scene.profile_with("asks", json!({}), json!({ "allowNodeAnnotation": true })).await;
@@ -199,16 +199,16 @@ async fn an_annotation_asks_for_vnics_and_is_told_by_an_event_what_is_wrong_with
     assert!(event.note.as_ref().unwrap().contains("\"Wrong\" at character 6"), "{event:?}");
     let node: Node = scene.api().get("asks-1").await.unwrap();
     assert_eq!(event.regarding.unwrap().uid, node.metadata.uid);
-    annotate(Some("asks,nobody")).await;
+    annotate(Some("asks,absent")).await;
     scene.objects("asks", 1).await;
     let event = scene.event("asks-1", "UnknownVnicProfile").await;
-    assert!(event.note.as_ref().unwrap().contains("names VnicProfile nobody, which is not there"), "{event:?}");
+    assert!(event.note.as_ref().unwrap().contains("names VnicProfile absent, which does not exist"), "{event:?}");
     annotate(None).await;
     scene.objects("asks", 0).await;
 }
 
 #[tokio::test]
-async fn two_profiles_with_one_vnic_name_make_one_object_and_say_why() {
+async fn two_profiles_with_one_vnic_name_create_one_object() {
     let scene = Scene::new("twice");
     scene.node("twice-1", json!({})).await;
     scene.profile("twice-first", json!({})).await;
@@ -232,14 +232,14 @@ async fn a_terminated_instances_object_goes_when_its_node_is_gone() {
     let object = scene.objects("ends", 1).await.remove(0);
     scene.make(&object, "NodeGone").await;
     let looks = scene.looks();
-    scene.wait_for("a look", async || (scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())).await;
+    scene.wait_for("a reconcile", async || (scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())).await;
     assert_eq!(scene.objects("ends", 1).await[0].metadata.uid, object.metadata.uid, "the Node is still there");
     scene.delete::<Node>("ends-1").await;
     scene.objects("ends", 0).await;
 }
 
 #[tokio::test]
-async fn what_the_api_server_refuses_of_one_profile_is_told_and_keeps_no_other_waiting() {
+async fn a_refused_profile_is_reported_and_blocks_no_other() {
     let scene = Scene::new("refused");
     scene.refuse("refused-first").await;
     scene.node("refused-1", json!({})).await;
@@ -255,7 +255,7 @@ async fn what_the_api_server_refuses_of_one_profile_is_told_and_keeps_no_other_w
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_profile_is_told_when_its_reason_changes_and_not_again() {
+async fn a_profiles_changed_reason_is_reported_once() {
     let scene = Scene::new("turns");
     scene.node("turns-1", json!({})).await;
     scene.profile("turns-first", json!({})).await;
@@ -269,13 +269,15 @@ async fn what_becomes_of_a_profile_is_told_when_its_reason_changes_and_not_again
     scene.make(&object, "Ready").await;
     assert_eq!(scene.event("turns-second", "Ready").await.type_.as_deref(), Some("Normal"));
     let looks = scene.looks();
-    scene.wait_for("two looks", async || (scene.looks() > looks + 2).then_some(()).or_else(|| scene.nudge())).await;
+    scene
+        .wait_for("two reconciles", async || (scene.looks() > looks + 2).then_some(()).or_else(|| scene.nudge()))
+        .await;
     assert_eq!(scene.told("turns-second").await, ["Conflict", "Ready"]);
-    assert_eq!(scene.told("turns-first").await, [""; 0], "it is as far as it was");
+    assert_eq!(scene.told("turns-first").await, [""; 0], "nothing changed");
 }
 
 #[tokio::test]
-async fn a_profile_that_is_paused_while_its_objects_are_made_makes_no_more() {
+async fn a_profile_paused_during_creation_creates_no_more() {
     let scene = Scene::new("mistake");
     for number in 0..200 {
         scene.node(&format!("mistake-{number}"), json!({})).await;
@@ -288,12 +290,12 @@ async fn a_profile_that_is_paused_while_its_objects_are_made_makes_no_more() {
     scene.profile_says("mistake", "Paused").await;
     let made = scene.made_from("mistake").await.len();
     println!("{made} of 200 were made");
-    assert!(made < 200, "all were made, whatever was said meanwhile");
+    assert!(made < 200, "all were created although it was paused");
 }
 
-/// What docs/access.md rests on.
+/// docs/access.md depends on this.
 #[tokio::test]
-async fn nobody_changes_which_instance_a_node_is() {
+async fn a_nodes_provider_id_cannot_be_changed() {
     let scene = Scene::new("claims");
     scene.node("claims", json!({})).await;
     let other = Patch::Merge(json!({ "spec": { "providerID": format!("oci://{}", ocid("another")) } }));
@@ -302,7 +304,7 @@ async fn nobody_changes_which_instance_a_node_is() {
 }
 
 #[tokio::test]
-async fn an_object_that_somebody_made_his_own_since_it_was_read_is_not_deleted() {
+async fn an_object_that_a_user_took_over_is_not_deleted() {
     let scene = Scene::new("takes");
     let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
         "metadata": { "name": "takes", "labels": { "oke.oraclecloud.com/profile": "takes" } },
@@ -312,7 +314,7 @@ async fn an_object_that_somebody_made_his_own_since_it_was_read_is_not_deleted()
     let delete = async |object: VnicAttachment| {
         let metadata = object.metadata;
         let object = Target { name: "takes".to_owned(), uid: metadata.uid, version: metadata.resource_version };
-        let step = Step::Remove { object, why: Why::ProfileDeleted("takes".to_owned()) };
+        let step = Step::Remove { object, why: RemovalReason::ProfileDeleted("takes".to_owned()) };
         let client = scene.api::<VnicAttachment>().into_client();
         let end = tokio::time::Instant::now() + WITHIN;
         assert!(apply(&client, &[&step], end).await.iter().all(|(_, outcome)| outcome.is_ok()));
@@ -320,7 +322,7 @@ async fn an_object_that_somebody_made_his_own_since_it_was_read_is_not_deleted()
     };
     let free = json!({ "metadata": { "labels": { "oke.oraclecloud.com/profile": null } } });
     scene.merge::<VnicAttachment>("takes", free).await;
-    let own = delete(made).await.expect("it is somebody's own");
+    let own = delete(made).await.expect("it belongs to a user");
     assert_eq!(own.metadata.deletion_timestamp, None);
-    assert_eq!(delete(own).await, None, "as it is now");
+    assert_eq!(delete(own).await, None, "its present version");
 }

@@ -1,4 +1,4 @@
-//! VnicProfiles as the controller serves them, down to the VNICs.
+//! VnicProfiles down to the VNICs.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl Scene {
         }
     }
 
-    /// Waits until the profile is Ready with so many nodes.
+    /// Waits until the profile is Ready with this many nodes.
     async fn wait_for_nodes(&self, number: u32) {
         wait_for(&format!("{number} nodes are ready"), async || {
             let profile = self.profiles().get("pool").await;
@@ -57,13 +57,13 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_controller_that_is_killed_over_and_over_serves_a_profile_without_doubles_or_orphans() {
+async fn repeated_kills_leave_no_duplicate_or_orphaned_vnics() {
     let scene =
         Scene::with(5, 8, OciSettings { attaching: Duration::from_millis(400), ..OciSettings::default() }).await;
     scene.put_into_pool(0..5).await;
     scene.profile("pods", &["one", "two"]).await;
     let mut controller = scene.controller("killed");
-    // Each as soon as it has done something, and not yet all.
+    // Each kill comes as soon as something, but not everything, is done.
     for stamped in [1, 4, 8] {
         wait_for("something is made", async || scene.all().await.len() >= stamped).await;
         controller.kill();
@@ -83,7 +83,7 @@ async fn a_controller_that_is_killed_over_and_over_serves_a_profile_without_doub
 }
 
 #[tokio::test]
-async fn a_profile_is_served_across_restarts_of_the_api_server_and_watches_that_expire() {
+async fn a_profile_survives_api_server_restarts_and_expired_watches() {
     let mut scene = Scene::with(3, 8, OciSettings::default()).await;
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let mut controller = scene.controller("one");
@@ -103,12 +103,12 @@ async fn a_profile_is_served_across_restarts_of_the_api_server_and_watches_that_
     scene.kubernetes.expire().await.unwrap();
     controller.freeze(false);
     wait_for("the profile is gone", async || scene.profile_is_gone().await).await;
-    assert_eq!(controller.ended(), None, "by the same process");
+    assert_eq!(controller.ended(), None, "in the same process");
     assert_eq!(scene.vnics(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn another_subnet_takes_one_vnic_away_at_a_time() {
+async fn another_subnet_replaces_one_vnic_at_a_time() {
     let scene = Scene::with(3, 8, OciSettings::default()).await;
     let _controller = scene.controller("one");
     scene.put_into_pool(0..3).await;
@@ -126,14 +126,14 @@ async fn another_subnet_takes_one_vnic_away_at_a_time() {
     })
     .await;
     println!("three VNICs replaced in {:?}", began.elapsed());
-    // Perhaps 3: a busy machine may look too seldom.
+    // Perhaps 3: a busy machine may poll too rarely.
     assert!(fewest >= 2, "{fewest}");
     scene.wait_for_nodes(3).await;
     scene.assert_exact().await;
 }
 
 #[tokio::test]
-async fn the_objects_of_a_terminated_instance_go_with_its_node_and_are_not_made_again() {
+async fn objects_of_a_terminated_instance_go_with_its_node() {
     let scene = Scene::with(1, 8, OciSettings::default()).await;
     let controller = scene.controller("one");
     scene.put_into_pool(0..1).await;
@@ -145,9 +145,9 @@ async fn the_objects_of_a_terminated_instance_go_with_its_node_and_are_not_made_
     let looks = || controller.metric("oke_node_controller_profile_looks_total").unwrap_or_default();
     let nodes: Api<Node> = Api::all(scene.client.clone());
     let before = looks();
-    wait_for("it looks three times more", async || {
-        // A look without a reason comes too seldom for a test.
-        let nudge = Patch::Merge(json!({ "metadata": { "labels": { "looks": looks().to_string() } } }));
+    wait_for("it reconciles three times more", async || {
+        // A reconcile without an event comes too rarely for a test.
+        let nudge = Patch::Merge(json!({ "metadata": { "labels": { "nudge": looks().to_string() } } }));
         nodes.patch("node-0", &PatchParams::default(), &nudge).await.unwrap();
         looks() >= before + 3.0
     })

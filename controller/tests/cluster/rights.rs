@@ -1,5 +1,5 @@
-//! The roles of manifests/base/controller.yaml: the controller, run by its own account's token and nothing else, does all that it
-//! should; and without any one verb on any one resource, it does not.
+//! The roles of manifests/base/controller.yaml: with only its own account's token, the controller does all its work; without
+//! any one verb on any one resource, it does not.
 
 mod cluster;
 mod process;
@@ -12,18 +12,17 @@ use cluster::Cluster;
 use roles::{Rights, each_right};
 use story::{Outcome, tell};
 
-/// Many times what a part of the story takes on a busy machine.
+/// Many times the duration of a part of the story on a busy machine.
 const PATIENT: Duration = Duration::from_secs(180);
 
-/// How often: a lease that is renewed within a test's time is lost while the machine stands still, and nobody starts the
-/// controller again.
+/// The attempts: a short Lease is lost while the machine stands still, and the test does not restart the controller.
 const TRIES: usize = 3;
 
-/// The story, without the machine's part in it.
+/// The story, repeated if the machine stood still.
 async fn told(cluster: &Cluster) -> Outcome {
     let mut outcome = tell(cluster, PATIENT).await;
     for _ in 1..TRIES {
-        if outcome.missing.is_none() || !outcome.log.contains("the lease is lost") {
+        if outcome.missing.is_none() || !outcome.log.contains("the Lease is lost") {
             break;
         }
         outcome = tell(cluster, PATIENT).await;
@@ -31,7 +30,7 @@ async fn told(cluster: &Cluster) -> Outcome {
     outcome
 }
 
-/// The story with all rights; how long its slowest part took.
+/// The story with all rights; the duration of its slowest part.
 async fn whole(cluster: &Cluster) -> Duration {
     let whole = told(cluster).await;
     assert_eq!(whole.missing, None, "with all rights\n{}", whole.log);
@@ -45,7 +44,7 @@ async fn the_roles_suffice_and_every_right_is_needed() {
     let cluster = Cluster::new().await;
     let all = Rights::of_the_manifest();
     cluster.grant(&all).await;
-    // Where there are no NativePodNetworks the right to read them is no right to anything, and nothing is refused.
+    // Without NativePodNetworks the right to read them is not needed, and nothing is refused.
     let before = whole(&cluster).await;
     cluster.serve_pod_networks().await;
     let slowest = before.max(whole(&cluster).await);
@@ -59,7 +58,7 @@ async fn the_roles_suffice_and_every_right_is_needed() {
             outcome = told(&cluster).await;
         }
         let Some(missing) = outcome.missing else { panic!("nothing is missed without: {right}") };
-        // For want of this, not by chance.
+        // Because of this right, not by chance.
         assert!(outcome.log.contains(&refused), "without {right}, not {missing}; no {refused:?} in\n{}", outcome.log);
         println!("without {right}: not {missing}");
     }

@@ -1,5 +1,5 @@
-//! Ten thousand nodes on paper and one VnicProfile for all of them: how much memory the controller takes, what it writes when
-//! nothing changes, and how many watches serve it.
+//! Ten thousand minimal nodes and one VnicProfile for all of them: the controller's memory, its writes while nothing changes,
+//! and its watches.
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,15 @@ use crate::paper::{self, CLUSTER, SUBNET};
 use crate::process::Controller;
 use crate::scene::{Scene, wait_within};
 
-/// Requests to the API server at once.
+/// Concurrent requests to the API server.
 const AT_ONCE: usize = 24;
 const PATIENCE: Duration = Duration::from_mins(20);
-/// How many VNICs the profile has.
+/// The VNICs of the profile.
 const EACH: usize = 2;
-/// What it may take, in MiB.
+/// The allowed memory in MiB.
 const MEMORY: u64 = 150;
 
-/// As many as DESIGNed for, or `SCALE`.
+/// The designed number, or `SCALE`.
 fn instances() -> usize {
     std::env::var("SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
 }
@@ -43,7 +43,7 @@ fn writes(controller: &Controller) -> f64 {
     all.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// How many watches of what the controller watches the API server serves.
+/// How many watches of the controller's kinds the API server serves.
 async fn watches(scene: &Scene) -> u64 {
     let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
     let metrics = scene.client.request_text(request).await.unwrap();
@@ -105,7 +105,7 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     let seconds =
         |one: &Controller, what: &str| one.metric(&format!("oke_node_controller_profile_look_seconds_{what}"));
     println!(
-        "all made, attached and told in {:?}: RSS {} MiB, at most {} MiB; deciding took {:?} s in {:?} looks",
+        "all created, attached and reported in {:?}: RSS {} MiB, at most {} MiB; planning took {:?} s in {:?} reconciles",
         began.elapsed(),
         one.resident() / 1024,
         one.peak() / 1024,
@@ -114,7 +114,7 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     );
     assert!(one.peak() <= MEMORY * 1024, "{} KiB", one.peak());
     assert_eq!(watches(&scene).await, others + 3);
-    // A controller that comes to what is in order.
+    // A controller that starts with everything in sync.
     assert!(one.terminate().success());
     let one = scene.controller("two");
     let began = Instant::now();
@@ -125,14 +125,14 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     let before = versions(&scene).await;
     let looks = || one.metric(r#"oke_node_controller_passes_total{result="settled"}"#).unwrap_or_default();
     let (seen, written, began) = (looks(), writes(&one), Instant::now());
-    wait_within(PATIENCE, "each was looked at again", async || {
+    wait_within(PATIENCE, "each was reconciled again", async || {
         tokio::time::sleep(Duration::from_secs(1)).await;
         looks() >= seen + instances as f64
     })
     .await;
     let wrote = writes(&one) - written;
     println!(
-        "{} looks in {:?}: {wrote} writes, RSS {} MiB, at most {} MiB",
+        "{} reconciles in {:?}: {wrote} writes, RSS {} MiB, at most {} MiB",
         looks() - seen,
         began.elapsed(),
         one.resident() / 1024,
@@ -142,5 +142,5 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     assert_eq!(versions(&scene).await, before);
     assert!(one.peak() <= MEMORY * 1024, "{} KiB", one.peak());
     assert_eq!(watches(&scene).await, others + 3);
-    println!("deciding took {:?} s in {:?} looks", seconds(&one, "sum"), seconds(&one, "count"));
+    println!("planning took {:?} s in {:?} reconciles", seconds(&one, "sum"), seconds(&one, "count"));
 }

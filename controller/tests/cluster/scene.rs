@@ -1,4 +1,4 @@
-//! An API server, a VCN with its OCI API, and who plays in it.
+//! An API server, a VCN with its OCI API, and their users.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,18 +26,18 @@ pub(crate) struct Scene {
     pub(crate) vcn: Arc<Vcn>,
     pub(crate) client: Client,
     pub(crate) folder: TempDir,
-    /// More of a controller's environment.
+    /// Additional environment of a controller.
     pub(crate) environment: BTreeMap<String, String>,
 }
 
 impl Scene {
     pub(crate) async fn new() -> Self {
-        // As the real one: a VNIC may be made some time after its attachment says so.
+        // As in OCI: a VNIC may be created some time after its attachment exists.
         let settings = OciSettings { provisioning: Duration::from_millis(300), ..OciSettings::default() };
         Self::with(1, 8, settings).await
     }
 
-    /// So many instances, with so many VNICs each at most.
+    /// A scene with this many instances, and at most so many VNICs each.
     pub(crate) async fn with(instances: u32, most: u32, settings: OciSettings) -> Self {
         let network = |text: &str| text.parse().expect("a network");
         let mut vcn = Vcn::builder()
@@ -55,7 +55,9 @@ impl Scene {
         let vcn = Arc::new(vcn.start().expect("a sandbox"));
         let cloud = OciApi::start(Arc::clone(&vcn), settings).expect("its OCI API");
         let kubernetes = ApiServer::start().expect("an API server");
-        kubernetes.apply(&manifest("crds.yaml")).await.expect("the CRDs");
+        for file in ["namespace.yaml", "crds.yaml"] {
+            kubernetes.apply(&manifest(file)).await.expect("the namespace and the CRDs");
+        }
         let client = kubernetes.client(kubernetes.admin()).expect("a client");
         let folder = TempDir::new().expect("a folder");
         kubernetes.write_kubeconfig(kubernetes.admin(), &folder.path().join("kubeconfig")).expect("a kubeconfig");
@@ -74,7 +76,7 @@ impl Scene {
         self.controller_with(name, &[])
     }
 
-    /// One that is told something more.
+    /// One with additional settings.
     pub(crate) fn controller_with(&self, name: &str, more: &[(&str, String)]) -> Controller {
         let path = |file: &str| self.folder.path().join(file).display().to_string();
         let said = [
@@ -84,11 +86,13 @@ impl Scene {
             ("OCI_CONFIG_FILE", path("config")),
             ("OCI_ENDPOINT", self.cloud.url()),
             ("OCI_REQUESTS_PER_SECOND", "1000".to_owned()),
-            // Who is alone does not lose it because the machine is busy. Another of the same name takes it over at once.
+            // A single controller must not lose its Lease because the machine is busy. Another one of the same name takes it
+            // over at once.
             ("LEASE_SECONDS", "120".to_owned()),
             ("POLL_SECONDS", "0.1".to_owned()),
             ("RESYNC_SECONDS", "1".to_owned()),
             ("RETRY_MOST_SECONDS", "1".to_owned()),
+            ("RELOAD_JITTER_SECONDS", "0".to_owned()),
         ];
         let mut all: BTreeMap<String, String> = said.map(|(key, value)| (key.to_owned(), value)).into();
         all.extend(self.environment.clone());
@@ -155,7 +159,7 @@ impl Scene {
         wait_for(&format!("{name} is gone"), async || self.get(name).await.is_none()).await;
     }
 
-    /// The uids of the objects that have VNICs in the cloud, one entry per VNIC.
+    /// The uids of the objects with VNICs in OCI, one entry per VNIC.
     pub(crate) fn vnics(&self) -> Vec<String> {
         let all = self.cloud.attachments().into_iter();
         let live = all.filter(|it| !it.primary && matches!(it.state, "ATTACHING" | "ATTACHED" | "DETACHING"));
@@ -164,7 +168,7 @@ impl Scene {
         uids
     }
 
-    /// The cloud has one VNIC for each object, and no others.
+    /// OCI has one VNIC for each object, and no others.
     pub(crate) async fn assert_exact(&self) {
         let mut wanted: Vec<String> = self.all().await.iter().filter_map(|object| object.uid()).collect();
         wanted.sort();
@@ -182,7 +186,7 @@ pub(crate) fn reason(object: &VnicAttachment) -> String {
     find(conditions, ConditionType::Ready).map(|ready| ready.reason.clone()).unwrap_or_default()
 }
 
-/// Waits until something is so.
+/// Waits until something is true.
 pub(crate) async fn wait_for(what: &str, condition: impl AsyncFnMut() -> bool) {
     wait_within(SOON, what, condition).await;
 }

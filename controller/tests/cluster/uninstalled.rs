@@ -1,5 +1,5 @@
-//! `docs/uninstall.md`, executed: its commands in its order, by kubectl, against a real API server with a real controller, so
-//! that every VNIC is detached, every node can be drained by evictions, and none of our objects is left in the cluster.
+//! Executes `docs/uninstall.md`: its commands in order, by kubectl, against a real API server with a real controller. Every
+//! VNIC is detached, every node can be drained by evictions, and none of our objects is left in the cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::kube_controllers::{is_ready, play};
 use crate::scene::{Scene, manifest, wait_for};
 
 const DRAIN: &str = "kubectl drain --selector=kubernetes.io/os=linux --ignore-daemonsets --delete-emptydir-data";
-const EVERYTHING: &str = "deployments,daemonsets,pods,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
+const EVERYTHING: &str = "namespaces,deployments,daemonsets,pods,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
                           poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,\
                           customresourcedefinitions";
 
@@ -25,7 +25,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The commands of the page's numbered steps, without what is said of them.
+/// The commands of the page's numbered steps, without their comments.
 fn commands() -> Vec<String> {
     let page = std::fs::read_to_string(root().join("docs/uninstall.md")).unwrap();
     let steps = page.lines().filter_map(|line| line.strip_prefix("   $ "));
@@ -53,12 +53,12 @@ impl Scene {
         scene
     }
 
-    /// A command in the repository, as an administrator runs it: whether it succeeded, and what it printed.
+    /// Runs a command in the repository as an administrator: whether it succeeded, and its output.
     async fn sh(&self, command: &str) -> (bool, String) {
         let kubectl = Assets::find().unwrap().program("kubectl");
         assert!(kubectl.is_file(), "{} is missing: run tests/kube/servers/build", kubectl.display());
         let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
-        // A drain that never ends is a failure like others.
+        // A drain that never ends is a failure too.
         let mut shell = Command::new("timeout");
         shell.args(["240", "sh", "-c", command]).current_dir(root()).env("PATH", path).env("HOME", self.folder.path());
         shell.env("KUBECONFIG", self.folder.path().join("kubeconfig"));
@@ -68,16 +68,16 @@ impl Scene {
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// The controller's replicas that are ready; of the others each may be evicted.
+    /// The ready replicas of the controller; each other one may be evicted.
     async fn replicas(&self) -> Vec<Pod> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "oke-node-manager");
         let label = ListParams::default().labels("app.kubernetes.io/name=oke-node-controller");
         pods.list(&label).await.unwrap().items.into_iter().filter(is_ready).collect()
     }
 
-    /// By the Eviction API; the status of a refusal.
+    /// Through the Eviction API; the status of a refusal.
     async fn evict(&self, pod: &Pod) -> Result<(), (u16, String)> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "oke-node-manager");
         match pods.evict(&pod.name_any(), &EvictParams::default()).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) => Err((status.code, status.message.clone())),
@@ -105,7 +105,7 @@ async fn a_drain_of_all_nodes_never_ends_while_the_controller_is_installed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_commands_of_the_page_take_everything_off_the_cluster() {
+async fn the_commands_of_the_page_remove_everything() {
     let scene = Scene::installed().await;
     let cluster = tokio::spawn(play(scene.client.clone()));
     let mut controller = scene.controller("one");

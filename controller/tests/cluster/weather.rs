@@ -1,4 +1,4 @@
-//! The API server restarts, forgets, and has no time.
+//! An API server that restarts, drops its history, or has no time.
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::process::Controller;
 use crate::scene::{Scene, manifest, wait_for};
 
-/// Who the controllers are, where the administrator would not do.
+/// The controllers' user, if it must not be the administrator.
 const USER: &str = "controller";
 
-/// So that the weather does not cost the lease, however long a busy machine takes to make it.
+/// Long enough that a busy machine does not cost the Lease.
 fn patient(scene: &mut Scene) {
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
 }
@@ -33,7 +33,7 @@ async fn a_restart_of_the_api_server_is_survived() {
 }
 
 #[tokio::test]
-async fn a_watch_that_expired_is_begun_anew_and_nothing_is_missed() {
+async fn an_expired_watch_restarts_without_a_gap() {
     let mut scene = Scene::new().await;
     patient(&mut scene);
     let mut one = scene.controller("one");
@@ -47,12 +47,12 @@ async fn a_watch_that_expired_is_begun_anew_and_nothing_is_missed() {
     scene.wait_until_gone("before").await;
     scene.wait_for_reason("meanwhile", "Ready").await;
     assert_eq!(one.ended(), None, "by the same process");
-    assert!(one.log().contains("too old resource version"), "it was told 410: {}", one.log());
+    assert!(one.log().contains("too old resource version"), "it got a 410: {}", one.log());
     scene.assert_exact().await;
 }
 
-/// From here on the controllers are a user of their own: the administrator is exempt from priority and fairness. His leases are
-/// exempt, too, if so asked.
+/// From here on the controllers have their own user, because the administrator is exempt from priority and fairness. Its
+/// leases are exempt too, if requested.
 async fn nobody_in_particular(scene: &mut Scene, leases_are_exempt: bool) {
     patient(scene);
     let user = scene.kubernetes.user(USER, None).unwrap();
@@ -63,7 +63,7 @@ async fn nobody_in_particular(scene: &mut Scene, leases_are_exempt: bool) {
         "subjects": [subject] });
     scene.kubernetes.apply_object(binding).await.unwrap();
     if leases_are_exempt {
-        // Of two that are as urgent, the first by name counts: before the harness's own.
+        // Of two with one precedence, the first by name counts: before the harness's own.
         let flow = json!({ "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
             "metadata": { "name": "exempt-leases" },
             "spec": { "priorityLevelConfiguration": { "name": "exempt" }, "matchingPrecedence": 2, "rules": [{
@@ -80,11 +80,11 @@ fn refusals(controller: &Controller) -> f64 {
 }
 
 #[tokio::test]
-async fn requests_that_priority_and_fairness_refuses_are_made_again() {
+async fn requests_refused_by_priority_and_fairness_are_retried() {
     let mut scene = Scene::new().await;
     nobody_in_particular(&mut scene, false).await;
     let mut one = scene.controller("one");
-    // Who leads has read what there is, and may not watch it yet: that would be refused, and nothing else asked for.
+    // The leader has read its objects, and may not watch yet: only watches would be refused.
     scene.want("before", 0, json!({})).await;
     scene.wait_for_reason("before", "Ready").await;
     let before = scene.vnics();
@@ -94,7 +94,7 @@ async fn requests_that_priority_and_fairness_refuses_are_made_again() {
         one.metric(r#"oke_node_controller_kubernetes_writes_total{kind="finalizer",result="error"}"#).is_some()
     })
     .await;
-    assert!(refusals(&one) > 1.0, "it was tried again before it was given up");
+    assert!(refusals(&one) > 1.0, "it was retried before it was given up");
     assert_eq!(scene.vnics(), before, "no VNIC without a finalizer");
     scene.kubernetes.unthrottle().await.unwrap();
     scene.wait_for_reason("storage", "Ready").await;
@@ -103,16 +103,16 @@ async fn requests_that_priority_and_fairness_refuses_are_made_again() {
 }
 
 #[tokio::test]
-async fn lists_that_are_refused_when_a_leader_begins_go_on_where_they_were() {
+async fn refused_lists_of_a_new_leader_continue() {
     let mut scene = Scene::new().await;
     nobody_in_particular(&mut scene, true).await;
-    // Who need not ask for it begins with the lists.
+    // A controller with a configured cluster id starts with the lists.
     scene.environment.insert("CLUSTER_ID".to_owned(), "a-cluster".to_owned());
     scene.want("storage", 0, json!({})).await;
     scene.kubernetes.throttle(USER).await.unwrap();
     let mut one = scene.controller("one");
     wait_for("each of three lists was refused, more than once", async || refusals(&one) >= 9.0).await;
-    assert_eq!(one.metric("oke_node_controller_leads "), Some(1.0), "its lease is served");
+    assert_eq!(one.metric("oke_node_controller_leads "), Some(1.0), "its Lease requests are served");
     assert!(!one.leads(), "it does not know what to do");
     scene.kubernetes.unthrottle().await.unwrap();
     scene.wait_for_reason("storage", "Ready").await;
@@ -121,7 +121,7 @@ async fn lists_that_are_refused_when_a_leader_begins_go_on_where_they_were() {
     scene.assert_exact().await;
 }
 
-/// How often the API server answered 429 to who wanted to write an event, by its own count.
+/// How often the API server answered 429 to writes of Events, by its own count.
 async fn events_refused(scene: &Scene) -> f64 {
     let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
     let text = scene.client.request_text(request).await.unwrap();
@@ -133,7 +133,7 @@ async fn events_refused(scene: &Scene) -> f64 {
 }
 
 #[tokio::test]
-async fn an_event_that_is_refused_is_written_later() {
+async fn a_refused_event_is_written_later() {
     let mut scene = Scene::new().await;
     nobody_in_particular(&mut scene, false).await;
     let one = scene.controller("one");
@@ -146,7 +146,7 @@ async fn an_event_that_is_refused_is_written_later() {
     let written = |result: &str| {
         one.metric(&format!(r#"oke_node_controller_kubernetes_writes_total{{kind="event",result="{result}"}}"#))
     };
-    // It may not watch Nodes yet: that would be refused, and nothing be told of.
+    // It may not watch Nodes yet: that would be refused, and nothing reported.
     annotate("Before!").await;
     wait_for("an event is written", async || written("ok") == Some(1.0)).await;
     scene.kubernetes.throttle(USER).await.unwrap();
@@ -158,7 +158,7 @@ async fn an_event_that_is_refused_is_written_later() {
         let all = events.list(&ListParams::default()).await.unwrap().items;
         all.iter().filter(|event| event.reason.as_deref() == Some("InvalidVnicsAnnotation")).count()
     };
-    wait_for("it is told all the same", async || told().await > 1).await;
+    wait_for("it is reported all the same", async || told().await > 1).await;
     wait_for("its writing is counted", async || written("ok") == Some(2.0)).await;
     let refused = events_refused(&scene).await;
     assert!(refused >= 1.0 && written("error") >= Some(refused), "each attempt: {refused}, {:?}", written("error"));
@@ -166,7 +166,7 @@ async fn an_event_that_is_refused_is_written_later() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_missing_is_told_once_and_shown_until_it_is_there() {
+async fn a_missing_kind_is_reported_until_it_is_served() {
     let mut scene = Scene::new().await;
     patient(&mut scene);
     let (kinds, name) =
@@ -180,9 +180,9 @@ async fn a_kind_that_is_missing_is_told_once_and_shown_until_it_is_there() {
     assert_eq!((behind("Nodes"), one.metric("oke_node_controller_leads ")), (Some(0.0), Some(1.0)));
     let log = one.log();
     assert_eq!((log.matches("watch.failed").count(), log.matches("watch.recovered").count()), (1, 0), "{log}");
-    assert!(!one.leads(), "it has the lease, and does not know what to do");
+    assert!(!one.leads(), "it is the leader and cannot read its objects");
     scene.kubernetes.apply(&manifest("crds.yaml")).await.unwrap();
     wait_for("it works", async || one.leads()).await;
     wait_for("nothing is behind", async || behind("VnicProfiles") == Some(0.0)).await;
-    wait_for("it is told", async || one.log().contains("watch.recovered")).await;
+    wait_for("it is logged", async || one.log().contains("watch.recovered")).await;
 }

@@ -1,9 +1,9 @@
-//! VnicProfiles by example: each folder of `profiles/` is a sentence with the objects that are there and what comes of them,
-//! in the words of `oke-node-controller plan`. A new case needs no code; `BLESS=1 cargo test -p oke-node-controller --test
-//! pure` writes the plan of a case that has none, for you to read.
+//! VnicProfiles by example: each folder of `profiles/` is a sentence with the present objects and the resulting plan, in the
+//! words of `oke-node-controller plan`. A new case needs no code; `BLESS=1 cargo test -p oke-node-controller --test pure`
+//! writes the plan of a new case for review.
 //!
 //! `objects.yaml` has VnicProfiles, Nodes and VnicAttachments; a VnicAttachment may be short (`ready: true`, or `reason`).
-//! `unwanted.yaml`, where there is one, says for how many seconds an object was unwanted before.
+//! `unwanted.yaml`, if present, says for how many seconds an object was unwanted before.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use oke_node_controller::cluster::store::{NodeObject, NodeView, Store};
 use oke_node_controller::profile::plan::plan;
-use oke_node_controller::profile::plan::removal::Unwanted;
+use oke_node_controller::profile::plan::removal::{Grace, UnwantedObjects};
 use oke_node_controller::profile::report::status;
 use oke_node_controller::profile::select::observed::Observed;
 use oke_node_controller::profile::select::selection::select;
@@ -37,7 +37,7 @@ fn objects(yaml: &str) -> Observed {
                 let name = value["metadata"]["name"].as_str().unwrap().to_owned();
                 match serde_json::from_value(value) {
                     Ok(object) => drop(store.attachments_mut().apply(object)),
-                    // As the watch does with what a later version wrote.
+                    // As the watch does with an object of a later version.
                     Err(_) => store.attachments_mut().cannot_read(name),
                 }
             }
@@ -76,9 +76,10 @@ fn planned(case: &Path) -> String {
         Ok(text) => serde_yaml_ng::from_str(&text).unwrap(),
         Err(_) => BTreeMap::new(),
     };
-    let before: Unwanted = before.into_iter().map(|(name, age)| (name, now - Duration::from_secs(age))).collect();
+    let before: UnwantedObjects =
+        before.into_iter().map(|(name, age)| (name, now - Duration::from_secs(age))).collect();
     let selections = select(&observed);
-    let plan = plan(&observed, &selections, (&before, GRACE, now));
+    let plan = plan(&observed, &selections, Grace { unwanted: &before, period: GRACE, now });
     let mut text = String::new();
     for step in &plan.steps {
         writeln!(text, "{step}").unwrap();
@@ -132,16 +133,16 @@ fn every_case_has_its_plan() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The same look gives the same plan, whatever the order in which the watches told of the objects.
+/// The same state gives the same plan, in any order of the watches.
 #[test]
 fn the_order_of_the_objects_does_not_matter() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/profiles");
     for case in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let mut observed = objects(&fs::read_to_string(case.join("objects.yaml")).unwrap());
-        let (now, before) = (Instant::now(), Unwanted::default());
+        let (now, before) = (Instant::now(), UnwantedObjects::default());
         let steps = |observed: &Observed| {
             let selections = select(observed);
-            let plan = plan(observed, &selections, (&before, GRACE, now));
+            let plan = plan(observed, &selections, Grace { unwanted: &before, period: GRACE, now });
             (plan.steps, format!("{:?}", plan.problems))
         };
         let one = steps(&observed);

@@ -1,4 +1,4 @@
-//! Every reason that docs/resources.md explains is one that the controller gives.
+//! The controller uses every reason that docs/resources.md explains.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn code(folder: &Path) -> String {
 }
 
 #[test]
-fn no_reason_is_explained_that_nobody_gives() {
+fn each_explained_reason_is_used() {
     let code = code(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     let profile = ProfileReason::ALL.iter().map(|reason| reason.as_str());
     let mut never: Vec<&str> = profile.filter(|word| !code.contains(&format!("ProfileReason::{word}"))).collect();

@@ -1,13 +1,13 @@
-//! The annotation [`crate::VNICS_ANNOTATION`] on a Node: the VnicProfiles that it wants, by name.
+//! The annotation [`crate::VNICS_ANNOTATION`] on a Node: the VnicProfiles that it requests, by name.
 //!
-//! Written `storage,backup` or, as JSON, `["storage","backup"]`. Empty means none. What is wrong is quoted with its place,
-//! since the one who wrote it sees the answer in an event and not beside the text.
+//! Written `storage,backup` or, as JSON, `["storage","backup"]`. Empty means none. Errors quote the wrong text with its
+//! position, because the author sees them in an Event, away from the text.
 
 use thiserror::Error;
 
 use crate::vnic_name::is_dns_label;
 
-/// The most profiles that one Node may ask for: what any shape can carry is less by far.
+/// The most profiles that one Node may request: far more than any shape can carry.
 pub const MOST_PROFILES: usize = 16;
 
 /// The most characters of an offending part that an error shows.

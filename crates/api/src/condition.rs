@@ -1,7 +1,7 @@
-//! Conditions of our resources: what is true of an object now, since when, and the stable word for why.
+//! Conditions of our resources: what is true of an object now, since when, and the stable reason.
 //!
-//! All of an object's conditions are found out and written together, so `status.observedGeneration` is theirs too; one on
-//! each would be said four times in every object.
+//! All conditions of an object are computed and written together, so `status.observedGeneration` applies to each; a copy in
+//! each would only make objects larger.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::schema;
 /// The most bytes of a message, as etcd holds it: conditions are most of an object's size.
 pub const MESSAGE_MAX: usize = 160;
 
-/// One condition, as it is written. Words are texts here, so that a version can read what a later one wrote.
+/// One condition, as stored. Its words are texts here, so that a version can read those of a later one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -26,14 +26,14 @@ pub struct Condition {
     /// True, False or Unknown.
     #[schemars(schema_with = "schema::some_text::<8>")]
     pub status: String,
-    /// A stable word for why: docs/resources.md.
+    /// A stable reason: docs/resources.md.
     #[schemars(schema_with = "schema::some_text::<64>")]
     pub reason: String,
-    /// The reason in words, for people; absent where the word says it all.
+    /// The reason in words, for people; absent if the reason alone is clear.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<160>")]
     pub message: String,
-    /// When the status last became another.
+    /// When the status last changed.
     #[schemars(schema_with = "schema::time")]
     pub last_transition_time: Time,
 }
@@ -43,9 +43,9 @@ pub struct Condition {
 pub enum ConditionType {
     /// The VNIC is on the instance.
     Attached,
-    /// The node's agent has set it up.
+    /// The node's agent has configured it.
     Configured,
-    /// Everything is as it was asked for.
+    /// Everything is as requested.
     Ready,
 }
 
@@ -56,26 +56,26 @@ pub enum ConditionStatus {
     True,
     /// It does not.
     False,
-    /// Nobody can tell.
+    /// It cannot be determined.
     Unknown,
 }
 
-/// A word for why a condition holds or not; `reason.rs` has them all.
+/// A stable reason why a condition holds or not; `reason.rs` has them all.
 pub trait Reason: Copy {
-    /// As it is written.
+    /// Its name in objects.
     fn as_str(self) -> &'static str;
     /// Whether a condition with this reason holds.
     fn status(self) -> ConditionStatus;
-    /// The conditions that it stands on.
+    /// The conditions that can have it.
     fn on(self) -> &'static [ConditionType];
-    /// When it is said.
+    /// What it means.
     fn meaning(self) -> &'static str;
-    /// What a person does about it.
+    /// The next step for a person.
     fn to_do(self) -> &'static str;
 }
 
 impl Condition {
-    /// A condition that holds or not as its reason says, as of `now`. A long message is cut.
+    /// A condition with the status of its reason, as of `now`. A long message is cut.
     #[must_use]
     pub fn new(kind: ConditionType, reason: impl Reason, message: &str, now: Time) -> Self {
         Self {
@@ -100,8 +100,8 @@ pub fn find(conditions: &[Condition], kind: ConditionType) -> Option<&Condition>
     conditions.iter().find(|condition| condition.kind == kind.as_str())
 }
 
-/// Puts a condition in its place. The time of the last transition stays where the status does. Returns whether anything
-/// is another now: if not, there is nothing to write.
+/// Replaces the condition of this type. Keeps the time of the last transition if the status is the same. Returns whether
+/// anything changed: if not, there is nothing to write.
 pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     let Some(old) = conditions.iter_mut().find(|condition| condition.kind == new.kind) else {
         conditions.push(new);
@@ -116,7 +116,7 @@ pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
 }
 
 impl ConditionType {
-    /// As it is written.
+    /// Its name in objects.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -128,7 +128,7 @@ impl ConditionType {
 }
 
 impl ConditionStatus {
-    /// As it is written.
+    /// Its name in objects.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -158,7 +158,7 @@ pub fn stored(text: &str) -> usize {
     text.chars().map(stored_char).sum()
 }
 
-/// As much of a text as takes no more than so many bytes in etcd; what is cut off is shown by an ellipsis.
+/// Cuts a text to a number of bytes in etcd; an ellipsis marks the cut.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> String {
     const ELLIPSIS: char = '…';
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_the_last_transition_stays_while_the_status_does() {
+    fn the_transition_time_stays_while_the_status_is_unchanged() {
         let mut conditions = Vec::new();
         assert!(set(&mut conditions, attached(Attaching, "", 100)), "it was not there");
         assert!(!set(&mut conditions, attached(Attaching, "", 200)), "nothing is another");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_cut_to_what_it_may_take_in_etcd() {
+    fn a_long_message_is_cut_to_its_limit_in_etcd() {
         for (text, shown) in [("é", 78), ("<", 26), ("x", 157), ("\"", 78), ("\n", 26)] {
             let message = attached(SubnetFull, &text.repeat(500), 1).message;
             assert_eq!(message, format!("{}…", text.repeat(shown)));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_as_kubernetes_writes_conditions() {
+    fn it_is_written_like_a_kubernetes_condition() {
         let written = serde_json::to_value(attached(Attaching, "asked for", 0)).unwrap();
         let expected = serde_json::json!({
             "type": "Attached", "status": "False", "reason": "Attaching", "message": "asked for",

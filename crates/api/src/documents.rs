@@ -57,10 +57,10 @@ fn rows(path: &str, schema: &Value, table: &mut String) {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        let must = if required.contains(&name.as_str()) { ", compulsory" } else { "" };
+        let must = if required.contains(&name.as_str()) { ", required" } else { "" };
         let meaning = field["description"].as_str().unwrap_or_default().replace('\n', " ");
         writeln!(table, "| `{path}` | {}{must} | {meaning} |", holding(field)).unwrap();
-        // Kubernetes' own type, and one that other tables have, are not told again.
+        // Kubernetes' own type, and one that another table lists.
         let known = matches!(name.as_str(), "nodeSelector" | "attachments");
         if !known {
             rows(&path, field, table);

@@ -1,6 +1,6 @@
-//! A place in a JSON document that knows its own path, so that every complaint can name the field and show its value.
-//! Reading goes by hand instead of by derive, because serde's errors say line and column: useless for an object that
-//! nobody ever sees as text.
+//! A place in a JSON document that knows its own path, so that every error names the field and shows its value.
+//! Fields are read by hand, because serde's errors name line and column, which are useless for an object that no person
+//! sees as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -94,7 +94,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A text of a type of ours.
+    /// A text of one of our types.
     ///
     /// # Errors
     /// When this is no text, or not one of that type; `expected` says, with its article, what would have been right.
@@ -102,7 +102,7 @@ impl<'a> Field<'a> {
         self.text()?.map(|text| text.parse().map_err(|_| self.unexpected(expected))).transpose()
     }
 
-    /// A whole number of a type of ours, however wide.
+    /// A whole number of any of our types.
     ///
     /// # Errors
     /// When this is no whole number or does not fit.

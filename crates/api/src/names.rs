@@ -21,18 +21,18 @@ pub const PROFILE_FINALIZER: &str = "oke.oraclecloud.com/profile";
 /// On a VnicAttachment: the VnicProfile that it was made from. Its value is the profile's name, hence the names' length.
 pub const PROFILE_LABEL: &str = "oke.oraclecloud.com/profile";
 
-/// The one field manager of the controller's writes. It stands in users' own objects twice.
+/// The one field manager of the controller's writes. Users' own objects contain it twice.
 pub const FIELD_MANAGER: &str = "oke-node-controller";
 
 /// Free-form tags that begin so are the controller's: users' tags must not.
 pub const TAG_PREFIX: &str = "oke-node-manager/";
-/// On a VNIC: the cluster it was made for. Ours is what has this and [`UID_TAG`], both right.
+/// On a VNIC: the cluster it was made for. A VNIC with this and a matching [`UID_TAG`] is managed by the controller.
 pub const CLUSTER_TAG: &str = "oke-node-manager/cluster";
 /// On a VNIC: the `metadata.uid` of its VnicAttachment.
 pub const UID_TAG: &str = "oke-node-manager/uid";
 /// On a VNIC: the name of its VnicAttachment, for people.
 pub const NAME_TAG: &str = "oke-node-manager/name";
-/// On a VNIC that was left to whoever wants it: the `metadata.uid` of the VnicAttachment that it was made for. Nobody's since.
+/// On a released VNIC: the `metadata.uid` of its former VnicAttachment. The controller no longer manages it.
 pub const RELEASED_TAG: &str = "oke-node-manager/released";
 
 /// The most bytes of a Node's name that is written into a VnicAttachment's status: a Linux host name has no more.

@@ -128,7 +128,7 @@ impl NativePodNetwork {
     /// Reads the JSON document that the API server serves.
     ///
     /// # Errors
-    /// When it is not JSON, not a NativePodNetwork, or a field of ours has a wrong type or value.
+    /// When it is not JSON, not a NativePodNetwork, or a field that we read has a wrong type or value.
     pub fn parse(document: &[u8]) -> Result<Self, NpnError> {
         let value: serde_json::Value =
             serde_json::from_slice(document).map_err(|source| NpnError::NotJson { length: document.len(), source })?;

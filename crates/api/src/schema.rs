@@ -1,5 +1,5 @@
-//! Schemas of the fields whose types are not this crate's, or whose bounds are ours. Every list and text has a bound: the
-//! API server's estimate of what the validation rules cost needs them, and so does the size of an object in etcd.
+//! Schemas of fields whose types belong to other crates, or whose bounds we set. Every list and text has a bound: the API
+//! server's cost estimate of the validation rules needs them, and they limit the size of an object in etcd.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 

@@ -29,8 +29,8 @@ pub(crate) fn attachment() -> String {
     unless_unchanged(&format!("size(self.metadata.name) + {more} + {spec} <= {NAME_AND_SPEC}"))
 }
 
-/// A VnicProfile's rule: none of what is made from it may be too large. Its name is in the label and in the names, which have
-/// twelve digits and two dots beside; an instance's OCID is as long as a subnet's, but for the word.
+/// A VnicProfile's rule: no object made from it may be too large. Its name is in the label and in the objects' names, which have
+/// twelve more digits and two dots. An instance's OCID is as long as a subnet's, except for the type's name.
 pub(crate) fn profile() -> String {
     let spec = template("t");
     let names = "2 * size(self.metadata.name) + 14 + size(t.name)";
@@ -49,7 +49,7 @@ pub(crate) fn shared() -> String {
     )
 }
 
-/// An object from before a rule was as strict can still be deleted, and tell how it stands.
+/// An object from before the rule can still be deleted and have its status updated.
 fn unless_unchanged(rule: &str) -> String {
     format!("oldSelf.hasValue() && oldSelf.value().spec == self.spec || {rule}")
 }

@@ -1,5 +1,5 @@
-//! `VnicAttachment`: one VNIC that is requested on one instance. Users and VnicProfiles write the spec, the controller the
-//! status, but for `status.node`, which the node's agent writes.
+//! `VnicAttachment`: a request for one VNIC on one instance. Users and VnicProfiles write the spec, the controller writes the
+//! status, except for `status.node`, which the node's agent writes.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use std::net::IpAddr;
@@ -12,9 +12,8 @@ use crate::condition::Condition;
 use crate::schema;
 use crate::vnic_template::VnicTemplate;
 
-// Spec and status are owned whole (`x-kubernetes-map-type: atomic`): the list of who owns which field would be a third of the
-// object.
-/// The VNIC that is wanted, and where.
+// Spec and status are atomic (`x-kubernetes-map-type`): the list of field owners would be a third of the object.
+/// The requested VNIC and its instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "oke.oraclecloud.com",
@@ -43,24 +42,24 @@ use crate::vnic_template::VnicTemplate;
     validation = Rule::new("!has(self.requestedAddresses) || self.requestedAddresses.filter(a, isIP(a) && ip(a).family() == 6).size() <= (has(self.ipv6Count) ? self.ipv6Count : 0)").message("has more IPv6 addresses than ipv6Count says").field_path(".requestedAddresses")
 )]
 pub struct VnicAttachmentSpec {
-    /// The OCID of the instance: its identity, which outlives its Node's name and address. Cannot be changed.
+    /// The OCID of the instance: its identity, unlike its Node's name and address. Cannot be changed.
     #[schemars(schema_with = "schema::instance")]
     pub instance_id: Ocid,
-    /// Addresses that must be among those counted by ipv4Count and ipv6Count, at most 8; any if absent.
+    /// Addresses that ipv4Count and ipv6Count must include, at most 8; any if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::addresses")]
     pub requested_addresses: Vec<IpAddr>,
-    /// The VNIC itself; its fields stand beside `instanceId`.
+    /// The VNIC itself; its fields are on the same level as `instanceId`.
     #[serde(flatten)]
     pub vnic: VnicTemplate,
 }
 
-/// What the controller found and did.
+/// What the controller observed and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct VnicAttachmentStatus {
-    /// The generation of the spec that the status is about.
+    /// The generation of the spec that the status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::generation")]
     pub observed_generation: Option<i64>,
@@ -68,17 +67,17 @@ pub struct VnicAttachmentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The Node whose providerID names the instance; absent where its name has more than 64 characters. That node's agent, and
-    /// no other, may write `status.node`.
+    /// The Node whose providerID names the instance; absent if its name has more than 64 characters. Only the agent of that
+    /// node may write `status.node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text::<64>")]
     pub node_name: Option<String>,
-    /// The OCID of the VNIC, once it is attached. By it, the metadata service and the OCI API have its MAC, its VLAN tag and
-    /// all its addresses, and `oke-node-agent pools` on the node.
+    /// The OCID of the VNIC, once it is attached. The metadata service and the OCI API list its MAC, VLAN tag and addresses
+    /// under it, as does `oke-node-agent pools` on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_ocid")]
     pub vnic_id: Option<Ocid>,
-    /// Its own address in each family that its subnet has, IPv4 first: the host's, never a pod's.
+    /// Its own address in each family of its subnet, IPv4 first: used by the host, never by a pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<2, 39>")]
     pub own_addresses: Vec<IpAddr>,

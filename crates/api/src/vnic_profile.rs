@@ -1,5 +1,5 @@
-//! `VnicProfile`: VNICs for every node that a selector matches, or that asks for them by annotation. The controller makes
-//! a VnicAttachment of each template for each node.
+//! `VnicProfile`: VNICs for each node that a selector matches, or that requests them by annotation. The controller creates
+//! a VnicAttachment from each template for each node.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -33,31 +33,31 @@ use crate::vnic_template::VnicTemplate;
         .field_path(".nodeSelector")
 )]
 pub struct VnicProfileSpec {
-    /// Which Nodes it is for, by their labels: at least one label or expression. {} with allNodes only.
+    /// Selects Nodes by their labels: at least one label or expression. {} with allNodes only.
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: LabelSelector,
-    /// When true it is for all Nodes, and nodeSelector is {}; false if absent. A selector that is empty by mistake, or by a
-    /// misspelt word in it, is refused.
+    /// If true, the profile selects all Nodes, and nodeSelector must be {}; false if absent. Without it an empty selector is
+    /// refused, because it is probably a mistake.
     #[serde(default, skip_serializing_if = "is_false")]
     pub all_nodes: bool,
-    /// When true, only those of the selected Nodes get the VNICs that name this profile in their annotation
-    /// oke.oraclecloud.com/vnics; false if absent.
+    /// If true, only those selected Nodes get the VNICs whose annotation oke.oraclecloud.com/vnics names this profile;
+    /// false if absent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub allow_node_annotation: bool,
-    /// When true nothing is made, changed or removed; false if absent.
+    /// If true, the controller creates, changes and removes nothing for the profile; false if absent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
-    /// The VNICs that each of the Nodes gets, 1 to 8, by name.
+    /// The VNICs of each Node, 1 to 8, by name.
     #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub attachments: Vec<VnicTemplate>,
 }
 
-/// How far it is, in numbers.
+/// Progress in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct VnicProfileStatus {
-    /// The generation of the spec that the status is about.
+    /// The generation of the spec that the status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::generation")]
     pub observed_generation: Option<i64>,
@@ -65,19 +65,19 @@ pub struct VnicProfileStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// Nodes, counted.
+    /// Counts of Nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<ProfileSummary>,
-    /// Up to 10 Nodes of those that failed, in the order of their names.
+    /// Up to 10 failed Nodes, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<10, 253>")]
     pub failing_nodes: Vec<String>,
 }
 
-/// The Nodes of a profile, counted.
+/// Counts of a profile's Nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 pub struct ProfileSummary {
-    /// Nodes that are to have the VNICs.
+    /// Nodes that should have the VNICs.
     #[schemars(schema_with = "schema::count")]
     pub matched: u32,
     /// Of those, nodes with all VNICs attached.
@@ -86,7 +86,7 @@ pub struct ProfileSummary {
     /// Of those, nodes with all VNICs ready.
     #[schemars(schema_with = "schema::count")]
     pub ready: u32,
-    /// Of those, nodes where something must be done first (a limit, a permission, a wrong field), and Nodes that get nothing.
+    /// Of those, nodes that cannot get their VNICs (a limit, a permission, a wrong field), and Nodes that get none.
     #[schemars(schema_with = "schema::count")]
     pub failed: u32,
 }

@@ -1,4 +1,4 @@
-//! What is asked of a VNIC, wherever it is: the part that a VnicAttachment and a VnicProfile's template share.
+//! The request for a VNIC without its instance: the part that a VnicAttachment and a VnicProfile's template share.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use vcn::Ocid;
 use crate::schema;
 use crate::vnic_name::VnicName;
 
-/// A VNIC as it is wanted.
+/// A requested VNIC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -26,11 +26,11 @@ use crate::vnic_name::VnicName;
         .field_path(".ipv4Count")
 )]
 pub struct VnicTemplate {
-    /// What pods, the agent and people call this VNIC: a DNS label, unique on the instance. Cannot be changed.
+    /// The VNIC's name for pods, agent and people: a DNS label, unique on the instance. Cannot be changed.
     #[schemars(schema_with = "schema::dns_label")]
     pub name: VnicName,
-    /// What it is for: Pods (its addresses go to pods, if the NativePodNetwork lists it), Host (the host's own use) or Attach
-    /// (kept for pods that ask for it by name). Cannot be changed.
+    /// Its use: Pods (pods get its addresses, if the NativePodNetwork lists it), Host (only the host uses it) or Attach (kept
+    /// for pods that request it by name). Cannot be changed.
     pub purpose: Purpose,
     /// How pods use a VNIC of purpose Attach: Shared (several pods, each with one of its additional addresses) or Exclusive
     /// (one pod at a time has the VNIC itself); Shared if absent. Cannot be changed.
@@ -47,57 +47,56 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 1>")]
     pub nic_index: Option<u8>,
-    /// How many private IPv4 addresses it has beside its own, 0 to 255, or 32 where pods share it; 0 if absent. The service's
-    /// limit is lower as a rule (31 or 63) and counts. A VNIC of mode Exclusive does not use them.
+    /// The number of private IPv4 addresses in addition to its own, 0 to 255, or 32 if pods share it; 0 if absent. OCI's limit
+    /// is usually lower (31 or 63). A VNIC of mode Exclusive does not use them.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::integer::<0, 255>")]
     pub ipv4_count: u8,
-    /// How many IPv6 addresses it has beside its own, 0 to 255; 0 if absent. The service's limit is lower as a rule (32)
-    /// and counts.
+    /// The number of IPv6 addresses in addition to its own, 0 to 255; 0 if absent. OCI's limit is usually lower (32).
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::integer::<0, 255>")]
     pub ipv6_count: u8,
-    /// The namespaces whose pods may use it, at most 32; none if absent. With purpose Attach only.
+    /// The namespaces whose pods may use it, at most 32; none if absent. Only with purpose Attach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespaces")]
     pub allowed_namespaces: Vec<String>,
-    /// What is reached through it, at most 16 routes; none if absent. With purpose Host the host uses them, with Attach the
-    /// pods that have the VNIC, with Pods nothing does.
+    /// Networks behind it, at most 16 routes; none if absent. With purpose Host the host uses them, with Attach the pods that
+    /// have the VNIC. With Pods they have no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub routes: Vec<Route>,
-    /// The largest packet in bytes, 1280 to 9000; 9000 if absent.
+    /// Its MTU in bytes, 1280 to 9000; 9000 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1280, 9000>")]
     pub mtu: Option<u16>,
-    /// Whether its packets may have addresses that are not its own, for what forwards; false if absent.
+    /// Whether it may forward packets of other addresses; false if absent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub skip_source_dest_check: bool,
-    /// Whether its own IPv4 address gets a public one when it is attached; false if absent. Cannot be changed.
+    /// Whether its own IPv4 address gets a public one at the attach; false if absent. Cannot be changed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub assign_public_ip: bool,
-    /// Its name in the OCI console, 1 to 255 characters; that of the VnicAttachment if absent.
+    /// Its name in the OCI console, 1 to 255 characters; the VnicAttachment's name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::display_name")]
     pub display_name: Option<String>,
-    /// Its free-form tags, at most 7 beside three of the controller's; none if absent.
+    /// Its free-form tags, at most 7 in addition to three of the controller; none if absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::freeform_tags")]
     pub freeform_tags: BTreeMap<String, String>,
-    /// What becomes of the VNIC when the VnicAttachment is deleted: Detach (which deletes it) or Orphan (it stays as it
-    /// is, without the controller's tags but for one that says so); Detach if absent.
+    /// What happens to the VNIC when the VnicAttachment is deleted: Detach (which deletes it) or Orphan (it stays, with one tag
+    /// that marks it as released); Detach if absent.
     #[serde(default, skip_serializing_if = "OnDelete::is_detach")]
     pub on_delete: OnDelete,
 }
 
-/// Whom a VNIC serves.
+/// The use of a VNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Purpose {
-    /// Its addresses go to pods.
+    /// Pods get its addresses.
     Pods,
-    /// The host's own use.
+    /// Only the host uses it.
     Host,
-    /// Kept for pods that ask for it by name.
+    /// Kept for pods that request it by name.
     Attach,
 }
 
@@ -111,7 +110,7 @@ pub enum AttachMode {
     Exclusive,
 }
 
-/// What becomes of the VNIC when it is no longer asked for.
+/// What happens to the VNIC when it is no longer requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum OnDelete {
     /// It is detached, which deletes it.

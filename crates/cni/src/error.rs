@@ -1,4 +1,4 @@
-//! The one error a plugin answers with: a code for machines, a message for whoever must act, details for the log.
+//! The error that a plugin answers with: a code for machines, a message for the person who must act, details for the log.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use crate::Version;
 use crate::excerpt::excerpt;
 
-/// Lengths in a reply, in characters: the kubelet cuts events at 1024 bytes, and a log line of pages helps nobody. What is
-/// quoted in a message is cut where it is quoted, so that the end of the message, which says what to do, stays.
+/// Lengths in a reply, in characters: the kubelet cuts events at 1024 bytes, and long log lines are useless. Quotes in a
+/// message are cut where they are quoted, so that the end of the message with the next step stays.
 const MSG_LIMIT: usize = 1000;
 const DETAILS_LIMIT: usize = 8000;
 
@@ -19,7 +19,7 @@ const DETAILS_LIMIT: usize = 8000;
 pub struct ErrorCode(pub u32);
 
 impl ErrorCode {
-    /// 1: the configuration's version is none of ours, or has no such verb.
+    /// 1: the configuration's version is not supported, or lacks the verb.
     pub const INCOMPATIBLE_VERSION: Self = Self(1);
     /// 2: a field of the configuration asks for what the plugin cannot do. The message names key and value.
     pub const UNSUPPORTED_FIELD: Self = Self(2);
@@ -57,7 +57,7 @@ impl fmt::Display for ErrorCode {
 pub struct Error {
     /// For machines.
     pub code: ErrorCode,
-    /// For whoever must act: runtimes show it in the pod's events.
+    /// For the person who must act: runtimes show it in the pod's events.
     pub msg: String,
     /// Causes and circumstances; may be empty.
     pub details: String,

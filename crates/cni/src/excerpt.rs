@@ -1,4 +1,4 @@
-//! The beginning of somebody else's text: enough to recognise it by, and no more than a person reads.
+//! The beginning of a foreign text: enough to recognize it, and no more than a person reads.
 
 use std::borrow::Cow;
 

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, ErrorCode};
 
-/// CNI_NETNS. It may not exist: that is for whoever opens it to say, and whether it is the plugin's own, only who has
-/// opened it knows for sure.
+/// CNI_NETNS. Opening it shows whether it exists and whether it is the plugin's own namespace; parsing does not check that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerNetns {
     path: PathBuf,

@@ -4,17 +4,18 @@ use std::process::ExitCode;
 
 use serde::de::DeserializeOwned;
 
-use crate::environment::ProcessEnvironment;
-use crate::input::DeadlineStdin;
-use crate::output::Stdout;
-use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Refusal, StatusRequest, panic, run};
+use crate::input::environment::ProcessEnvironment;
+use crate::input::stdin::DeadlineStdin;
+use crate::run::output::Stdout;
+use crate::run::{panic, run};
+use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Refusal, StatusRequest};
 
 /// A CNI plugin.
 pub trait Plugin {
     /// The plugin's own fields of the configuration. It must let unknown fields pass: the protocol's are among them.
     type Conf: DeserializeOwned;
 
-    /// One line about the plugin, for whoever starts it by hand.
+    /// One line about the plugin, for a person who starts it by hand.
     const ABOUT: &'static str;
 
     /// Hears of a call that is answered with an error without any of the others having been asked: its variables or its
@@ -27,7 +28,7 @@ pub trait Plugin {
     /// When the container is not attached.
     fn add(&self, request: &AddRequest<Self::Conf>) -> Result<AddResult, Error>;
 
-    /// Detaches the container. Success when nothing of it is left, whoever removed it.
+    /// Detaches the container. Success when nothing of it is left, even if another program removed it.
     ///
     /// # Errors
     /// Only when trying again can help.

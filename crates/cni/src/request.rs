@@ -40,8 +40,8 @@ pub struct CheckRequest<C> {
     pub trace: TraceContext,
 }
 
-/// Detach the container. Nearly everything may be gone already; the answer is success then. The netns is not told: it may be
-/// gone, another container's by now, or by mistake the host's.
+/// Detach the container. Nearly everything may be gone already; the answer is success then. The netns is not passed: it may be
+/// gone, belong to another container by now, or be the host's by mistake.
 #[derive(Clone, Debug)]
 pub struct DelRequest<C> {
     /// Whose attachment.
@@ -71,8 +71,8 @@ pub struct StatusRequest<C> {
 /// Free what belongs to no valid attachment of this network.
 #[derive(Clone, Debug)]
 pub struct GcRequest<C> {
-    /// The attachments to keep; all of one network, `config.name`. Others' are not ours to judge. `None` where the caller did not
-    /// say which: then all are to be kept.
+    /// The attachments to keep; all of one network, `config.name`. Those of other networks do not count. `None` if the caller
+    /// named none: keep all.
     pub valid: Option<BTreeSet<AttachmentKey>>,
     /// The protocol's part of the configuration.
     pub config: Config,

@@ -7,7 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 use vcn::{MacAddr, Mtu, TableId};
 
-use crate::{Error, PrevResult, Version, field};
+use crate::input::field;
+use crate::{Error, PrevResult, Version};
 
 /// The answer to ADD.
 #[derive(Clone, Debug, PartialEq)]

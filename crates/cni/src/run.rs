@@ -1,14 +1,19 @@
 //! One call from beginning to end: environment, document, version, the plugin's answer, the reply and the exit status.
 
+pub(crate) mod output;
+pub(crate) mod panic;
+pub(crate) mod refusal;
+
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::environment::{Call, Target};
+use crate::input::environment::{Call, Target};
+use crate::input::stdin;
 use crate::{
     AddRequest, AddResult, AttachmentKey, CheckRequest, Config, DelRequest, Environment, Error, ErrorCode, GcRequest,
-    Plugin, Refusal, StatusRequest, TraceContext, Verb, Version, input, panic,
+    Plugin, Refusal, StatusRequest, TraceContext, Verb, Version,
 };
 
 /// How the process ends. A failure is always status 1; what failed is in the reply.
@@ -48,7 +53,7 @@ impl From<Exit> for ExitCode {
 pub fn run<P: Plugin>(
     plugin: &P,
     env: &dyn Environment,
-    stdin: &mut dyn Read,
+    input: &mut dyn Read,
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
 ) -> Exit {
@@ -56,7 +61,7 @@ pub fn run<P: Plugin>(
     let mut document = Vec::new();
     let answer = match Call::read(env) {
         Ok(Call::About) => {
-            // Whoever reads this is a person; there is nothing to do about a closed stderr.
+            // A person reads this; a closed stderr does not matter.
             let _ = writeln!(stderr, "{}\nCNI protocol versions supported: {}", P::ABOUT, Version::list());
             return Exit::Success;
         }
@@ -65,7 +70,7 @@ pub fn run<P: Plugin>(
             let (newest, all) = (Version::NEWEST.as_str(), Version::ALL.map(Version::as_str));
             Ok(Some(json!({"cniVersion": newest, "supportedVersions": all}).to_string()))
         }
-        Ok(call) => input::read(stdin).map_err(Failed::Refused).and_then(|read| {
+        Ok(call) => stdin::read(input).map_err(Failed::Refused).and_then(|read| {
             document = read;
             answer(plugin, call, env, &document, &mut version)
         }),

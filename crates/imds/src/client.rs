@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use patience::chance;
+use backoff::chance;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Instance;
@@ -75,7 +75,7 @@ impl Imds {
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::TimedOut(allowed),
             };
-            let pause = backoff.pause(attempts, (self.chance)());
+            let pause = backoff.delay(attempts, (self.chance)());
             if !failure.is_transient() || attempts >= most || Instant::now() + pause >= end {
                 return Err(Error::Request { url: url.to_owned(), attempts, source: failure });
             }

@@ -23,7 +23,7 @@ pub use client::{DEFAULT_BASE_URL, Imds};
 pub use error::{Error, Failure};
 pub use fake::FakeMetadata;
 // Part of a policy.
-pub use patience::Backoff;
+pub use backoff::Backoff;
 pub use policy::Policy;
 use vcn::{Instance, Ocid, Vnic};
 

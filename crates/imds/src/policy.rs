@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use patience::Backoff;
+use backoff::Backoff;
 
 /// Limits of one question to the metadata service, all of its attempts together.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,6 @@
 //! because its pods are gone. The lock of the files is held over nothing but their update; verbs of one attachment wait for
 //! each other ([`AttachmentLock`]).
 
-mod address_map;
 mod allocations;
 mod boot;
 mod error;

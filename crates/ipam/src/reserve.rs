@@ -1,14 +1,13 @@
 //! The choice of an address: pure, given the pools, what is handed out and the time.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use cni::AttachmentKey;
 use vcn::{Family, IfName, Mtu};
 
-use crate::address_map::{AddressMap, AddressSet};
 use crate::records::name_of;
 use crate::{
     Allocation, Allocations, Assigned, BootTime, Error, FamilyPool, Freed, NetnsRecord, PodRecord, Pools, Shortage,
@@ -103,8 +102,8 @@ impl Allocations {
             return Ok(Reservation { allocation, existing: true, rested: None, unforgotten });
         }
         let families = pools.families();
-        let in_use: AddressSet = self.in_use().collect();
-        let freed: AddressMap<BootTime> = self.freed.iter().map(|freed| (freed.address, freed.at)).collect();
+        let in_use: HashSet<IpAddr> = self.in_use().collect();
+        let freed: HashMap<IpAddr, BootTime> = self.freed.iter().map(|freed| (freed.address, freed.at)).collect();
         let choice = pools
             .for_pods()
             .filter(|vnic| !families.is_empty() && !avoided.contains(&vnic.link))
@@ -183,7 +182,7 @@ impl Allocations {
 
     /// An address that is held or freed more than once: nothing of ours writes that.
     pub(crate) fn listed_twice(&self) -> Option<IpAddr> {
-        let mut seen = AddressSet::with_capacity_and_hasher(self.others.len() + self.freed.len(), Default::default());
+        let mut seen = HashSet::with_capacity(self.others.len() + self.freed.len());
         self.in_use().chain(self.freed.iter().map(|freed| freed.address)).find(|address| !seen.insert(*address))
     }
 
@@ -194,7 +193,7 @@ impl Allocations {
 
     /// Lets addresses rest that nobody has on record, as if they had just been freed.
     pub fn rest(&mut self, addresses: &[IpAddr], now: BootTime) {
-        let held: AddressSet = self.in_use().collect();
+        let held: HashSet<IpAddr> = self.in_use().collect();
         let unheld: Vec<IpAddr> = addresses.iter().copied().filter(|address| !held.contains(address)).collect();
         self.cool(&unheld, now);
     }
@@ -202,8 +201,8 @@ impl Allocations {
     /// Lets addresses rest that a pod turned out to have had until now, though nothing here says so. The record was lost, and
     /// with it who had the others until when; not where it says that they were freed: then somebody was faster, or it is old.
     pub fn lose(&mut self, addresses: &[IpAddr], now: BootTime) {
-        let freed: AddressSet = self.freed.iter().map(|freed| freed.address).collect();
-        let held: AddressSet = self.in_use().collect();
+        let freed: HashSet<IpAddr> = self.freed.iter().map(|freed| freed.address).collect();
+        let held: HashSet<IpAddr> = self.in_use().collect();
         if addresses.iter().any(|address| !freed.contains(address) && !held.contains(address)) {
             // Another may have made it anew since `now` was asked for.
             self.anew = self.anew.max(Some(now));
@@ -241,12 +240,12 @@ impl Pools {
     }
 }
 
-fn held(in_use: &AddressSet, family: Family) -> usize {
+fn held(in_use: &HashSet<IpAddr>, family: Family) -> usize {
     in_use.iter().filter(|address| Family::of(**address) == family).count()
 }
 
 /// The families of which no VNIC has a free address.
-fn lacking(pools: &Pools, families: &[Family], in_use: &AddressSet) -> Vec<Family> {
+fn lacking(pools: &Pools, families: &[Family], in_use: &HashSet<IpAddr>) -> Vec<Family> {
     let free = |pool: &FamilyPool| pool.candidates().any(|address| !in_use.contains(&address));
     let lacks = |family: &Family| !pools.for_pods().any(|vnic| vnic.families.of(*family).is_some_and(free));
     families.iter().copied().filter(lacks).collect()
@@ -269,7 +268,12 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    fn on(vnic: &'a VnicPool, families: &[Family], in_use: &AddressSet, freed: &AddressMap<BootTime>) -> Option<Self> {
+    fn on(
+        vnic: &'a VnicPool,
+        families: &[Family],
+        in_use: &HashSet<IpAddr>,
+        freed: &HashMap<IpAddr, BootTime>,
+    ) -> Option<Self> {
         let mut addresses = Vec::with_capacity(families.len());
         for &family in families {
             let pool = vnic.families.of(family)?;

@@ -11,10 +11,10 @@ use netlink_packet_netfilter::{NetfilterHeader, NetfilterProtoFamily};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
 
-use crate::attributes;
 use crate::error::{Cause, Result};
 use crate::netns::Netns;
-use crate::transport::{Request, Transport};
+use crate::wire::attributes;
+use crate::wire::transport::{Request, Transport};
 
 // linux/netfilter/nfnetlink_conntrack.h; the message types belong to subsystem 1.
 const IPCTNL_MSG_CT_GET: u16 = 1 << 8 | 1;

@@ -6,14 +6,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::Emitable;
 
-use crate::address::Address;
-use crate::link::Link;
-use crate::neighbour::Neighbour;
+use crate::conntrack;
 use crate::nft::{TableFamily, observed};
-use crate::route::Route;
-use crate::rule::Rule;
-use crate::setting::Setting;
-use crate::{conntrack, transport};
+use crate::routing::address::Address;
+use crate::routing::link::Link;
+use crate::routing::neighbour::Neighbour;
+use crate::routing::route::Route;
+use crate::routing::rule::Rule;
+use crate::routing::setting::Setting;
+use crate::wire::transport;
 
 /// A reader under test.
 pub type Reader = fn(&[u8]);

@@ -1,51 +1,49 @@
 //! The kernel's network configuration, synchronously: links, addresses, routes, rules, neighbours, sysctls, nf_tables,
-//! network namespaces. The one library that the CNI plugins and the node agent share.
+//! conntrack, network namespaces. The CNI plugins and the node agent share it.
 //!
 //! ```text
-//!   Netns ──open_in──▶ Socket ──links()──────▶ Vec<Link>      kernel-filtered lists, read again when interrupted
-//!     │                  │    ──add_route()──▶ ()             one request, one acknowledgement, one Error
-//!     └──run(closure)    └─ stays in the namespace where it was opened
-//!   Monitor ──drain()──▶ Vec<Event>                           hints to look again
-//!   nft::Socket ──replace_tables()─▶ ()                       one transaction
+//!   netns      Netns ──run(closure)──▶ a thread in that namespace
+//!                │
+//!             open_in                        stays in the namespace where it was opened
+//!                ▼
+//!   routing    Socket ──links()──▶ Vec<Link>          lists that the kernel filters; read again when interrupted
+//!                     ──add_route()──▶ ()             one request, one acknowledgement, one Error
+//!              Monitor ──drain()──▶ Vec<Event>        hints to reconcile
+//!   nft        nft::Socket ──replace_tables()──▶ ()   one transaction
+//!   conntrack  conntrack::Socket ──delete_by_addresses()──▶ count
+//!                │
+//!   wire         └─ Transport: requests, deadlines, acknowledgements, attributes
+//!
+//!   sysctl     /proc/sys          announce   gratuitous ARP, unsolicited neighbour advertisements
 //! ```
 //!
-//! Requests are built from `netlink-packet-route`'s typed messages. Answers are read attribute by attribute, and only
-//! those we use: what a typed decoder cannot read must not make a link vanish from a list, and the plugins stay small.
+//! Requests are built from the typed messages of `netlink-packet-route`. Answers are read attribute by attribute, and only
+//! the attributes that we use: an attribute that a typed decoder cannot read must not hide a link, and the plugins stay small.
 //!
-//! It decides nothing: what ought to be there is `datapath`'s business.
+//! It decides nothing: `datapath` computes what must exist.
 
-mod address;
 mod announce;
-mod attributes;
 pub mod conntrack;
-#[cfg(test)]
-mod decoding_tests;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod link;
-mod monitor;
-mod neighbour;
 mod netns;
 pub mod nft;
-mod route;
-mod rule;
-mod setting;
-mod socket;
+mod routing;
 mod sysctl;
-mod transport;
+mod wire;
 
-pub use address::{Address, Scope};
 pub use announce::Announcer;
 pub use error::{Cause, Error, Refusal, Result};
-pub use link::{IpvlanMode, Link, LinkChange, LinkKind, MacvlanMode, NewLink, Peer};
-pub use monitor::{Change, Event, Groups, Monitor};
-pub use neighbour::{Neighbour, NeighbourFilter, Reach};
 pub use netns::{Home, Netns, NetnsId};
 pub use nix::errno::Errno;
-pub use route::{Arriving, Route, RouteFilter, RouteKind};
-pub use rule::Rule;
-pub use setting::{Setting, SettingKey, SettingOf};
-pub use socket::Socket;
+pub use routing::address::{Address, Scope};
+pub use routing::link::{IpvlanMode, Link, LinkChange, LinkKind, MacvlanMode, NewLink, Peer};
+pub use routing::monitor::{Change, Event, Groups, Monitor};
+pub use routing::neighbour::{Neighbour, NeighbourFilter, Reach};
+pub use routing::route::{Arriving, Route, RouteFilter, RouteKind};
+pub use routing::rule::Rule;
+pub use routing::setting::{Setting, SettingKey, SettingOf};
+pub use routing::socket::Socket;
 pub use sysctl::Sysctls;
-pub use transport::{DEADLINE, DUMP_ATTEMPTS};
+pub use wire::transport::{DEADLINE, DUMP_ATTEMPTS};

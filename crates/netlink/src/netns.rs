@@ -14,7 +14,6 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::fstatfs;
 
 use crate::error::{Cause, Result};
-use crate::socket::Socket;
 
 /// The calling *thread's* namespace; `/proc/self` would be the main thread's.
 const CURRENT: &str = "/proc/thread-self/ns/net";
@@ -42,12 +41,12 @@ impl Home {
         Netns::current().map(Self)
     }
 
-    /// As [`Home::of_this_thread`], for a thread that has opened `socket` where it is: the socket says which that is. What a
-    /// process has in `/proc` is made when it is first looked up and taken apart when the process ends: a hundredth of an ADD.
+    /// As [`Home::of_this_thread`], for a thread that opened `socket` in its own namespace: the kernel says which one that is. The
+    /// kernel makes a process's files in `/proc` at the first lookup and frees them at its end, which costs 1 % of an ADD.
     ///
     /// # Errors
-    /// When the kernel does not tell by a socket, and `/proc` is not mounted.
-    pub fn of_socket(socket: &Socket) -> Result<Self> {
+    /// When the kernel does not know SIOCGSKNS and `/proc` is not mounted.
+    pub fn of_socket(socket: &impl AsFd) -> Result<Self> {
         match netns_of(socket).and_then(Netns::of_file) {
             Ok(netns) => Ok(Self(netns)),
             Err(_) => Self::of_this_thread(),
@@ -224,9 +223,9 @@ fn is_network(file: &File) -> bool {
 }
 
 #[expect(unsafe_code, reason = "no crate wraps SIOCGSKNS")]
-fn netns_of(socket: &Socket) -> Result<File, Cause> {
+fn netns_of(socket: &impl AsFd) -> Result<File, Cause> {
     // SAFETY: SIOCGSKNS takes no argument and the descriptor is open.
-    match unsafe { libc::ioctl(socket.transport.as_fd().as_raw_fd(), SIOCGSKNS as _) } {
+    match unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCGSKNS as _) } {
         -1 => Err(io::Error::last_os_error().into()),
         // SAFETY: the kernel has just made it, for us.
         descriptor => Ok(unsafe { File::from_raw_fd(descriptor) }),

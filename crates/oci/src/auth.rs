@@ -17,7 +17,7 @@ mod workload;
 
 use tokio::time::Instant;
 
-pub use api_key::ApiKey;
+pub use api_key::{ApiKey, KeyOwner};
 pub use instance::{InstancePrincipal, METADATA_URL};
 pub use workload::WorkloadIdentity;
 

@@ -14,10 +14,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use backoff::chance;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, Uri};
-use patience::chance;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -138,7 +138,7 @@ impl Oci {
         loop {
             attempts += 1;
             let own = RequestId::new();
-            let (failure, request_id) = match self.attempt(call, &own, (end, &mut renewed)).await {
+            let (failure, request_id) = match self.attempt(call, &own, end, &mut renewed).await {
                 Ok((answer, request_id)) if answer.status.is_success() => return Ok((answer, request_id)),
                 Ok((answer, request_id)) => (Failure::Refused(refusal(&answer)), request_id),
                 Err(failure) => (failure, own),
@@ -173,7 +173,8 @@ impl Oci {
         &self,
         call: &Call<'_>,
         own: &RequestId,
-        (end, renewed): (Instant, &mut bool),
+        end: Instant,
+        renewed: &mut bool,
     ) -> Result<(Answer, RequestId), Failure> {
         let unsent = |failure: Failure| {
             let failed = Some(failure.kind());

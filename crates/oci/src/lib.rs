@@ -28,7 +28,7 @@ mod vnic;
 
 pub use address::{AddressState, CreateAddress, CreateAddresses, IpObject, Lifetime, WorkRequest};
 pub use attachment::{AttachVnic, AttachmentState, CreateVnic, Ipv6Choice, VnicAttachment};
-pub use auth::{ApiKey, InstancePrincipal, Login, WorkloadIdentity};
+pub use auth::{ApiKey, InstancePrincipal, KeyOwner, Login, WorkloadIdentity};
 pub use client::request_id::RequestId;
 pub use client::transport::{Carrier, Trust};
 pub use client::{Attempt, Budget, Observer, Oci, Options, Policy, Rates, Standing};
@@ -36,7 +36,7 @@ pub use cloud::{Cloud, CloudView};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
 // Part of a policy.
-pub use patience::Backoff;
+pub use backoff::Backoff;
 pub use region::endpoint::{Endpoint, MetadataUrl};
 pub use region::{Endpoints, RealmDomain, Region, RegionName};
 pub use retry_token::RetryToken;

@@ -16,7 +16,7 @@ pub fn in_cluster() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) && Path::new(TOKEN).exists()
 }
 
-/// A client, and where its server is. To be made anew for each use: the authority, the token and the address may have
+/// A client, and where its server is. Create one for each use: the authority, the token and the address may have
 /// changed.
 ///
 /// # Errors
@@ -24,7 +24,7 @@ pub fn in_cluster() -> bool {
 pub fn client() -> Result<(Client, String), String> {
     let mut config = Config::incluster().map_err(|error| error.to_string())?;
     config.connect_timeout = Some(CONNECT);
-    // Whoever asks tries again, or does not.
+    // Each caller has its own retry policy.
     config.default_retry = false;
     let server = config.cluster_url.to_string();
     Ok((Client::try_from(config).map_err(|error| error.to_string())?, server))

@@ -1,28 +1,28 @@
-//! What the command lines of all our resident programs have.
+//! Options that the command lines of all resident programs share.
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use tracing::Level;
 
-/// What to say of the configuration.
+/// What to print about the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct ConfigArgs {
-    /// Every key with its default, unit and meaning, and whether a new value needs a restart
+    /// Every key with its default, unit and meaning
     #[arg(long, conflicts_with = "check")]
     pub explain: bool,
-    /// Whether a file is right, by itself
+    /// Check a file, independent of flags and environment
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
-    /// How.
+    /// The output format.
     #[command(flatten)]
     pub output: Output,
 }
 
-/// How to say it.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub struct Output {
-    /// For people or for programs
+    /// Output for people or for programs
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: Format,
 }
@@ -36,18 +36,18 @@ pub enum Format {
     Json,
 }
 
-/// The least that is logged.
+/// The lowest level that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// What stops the work.
+    /// Failures that stop the work.
     Error,
-    /// What is not as it should be.
+    /// Problems.
     Warn,
-    /// What changed.
+    /// Changes.
     Info,
-    /// What was asked and answered.
+    /// Requests and answers.
     Debug,
-    /// All there is.
+    /// Everything.
     Trace,
 }
 

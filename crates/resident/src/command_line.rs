@@ -1,5 +1,5 @@
-//! From the command line to what is to be done: clap says what is typed wrongly, [`crate::config`] which values are wrong,
-//! so that these are told together with those of the environment and of the file.
+//! Reads the command line. clap reports typing errors; [`crate::config`] reports wrong values together with those of the
+//! environment and of the file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,14 +11,14 @@ use clap::{Arg, ArgMatches, Parser};
 use crate::config::Layers;
 use crate::config::keys::{Key, Keys, bare};
 
-/// Says where the configuration file is; no key of it.
+/// The variable that names the configuration file; not a key of that file.
 pub const CONFIG_FILE: &str = "CONFIG_FILE";
 
-/// Reads the command line of a program whose parser has an option `config` for the file, which is at `default_file` when
-/// nothing is said; `environment` is not looked at but kept.
+/// Reads the command line of a program whose parser has an option `config` for the file, which is at `default_file` by
+/// default; `environment` is only kept.
 ///
 /// # Errors
-/// As clap says them; help and version are among them.
+/// Those of clap, including help and version.
 pub fn read<A: Parser>(
     (keys, default_file): (&Keys, &str),
     arguments: Vec<OsString>,
@@ -42,7 +42,7 @@ pub fn read<A: Parser>(
     Ok((matches, Layers { flags, environment, file, file_is_named }))
 }
 
-/// What the environment says; what is no text is nobody's key.
+/// The environment; entries that are not UTF-8 cannot be keys and are left out.
 #[must_use]
 pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os()

@@ -34,7 +34,7 @@ pub trait Configured: Sized {
     /// Checks options as typed.
     ///
     /// # Errors
-    /// When one makes no sense, by itself or with others; the message names its flag.
+    /// When an option is not valid, by itself or with others; the message names its flag.
     fn configured(options: Self::Options) -> Result<Self, Self::Error>;
 }
 
@@ -164,7 +164,7 @@ impl Read {
 /// The settings of values that are each right as text.
 ///
 /// # Errors
-/// When one makes no sense.
+/// When a value is not valid.
 pub fn settings<S: Configured>(keys: &Keys, values: &Values) -> Result<S, Wrong> {
     let known = |(name, said): (&String, &Said)| Some(keys.find(name)?.argument(&said.value));
     let arguments: Vec<OsString> = values.iter().filter_map(known).collect();

@@ -1,8 +1,6 @@
-//! Events of Kubernetes (events.k8s.io/v1): what happened to an object, for people who read `kubectl describe`. What is worth
-//! telling, and when it is told again, is the program's to say; here is what an event looks like and how one is written.
-//! kube's own recorder is not used: it folds news of one reason into the first one's words.
-
-mod told;
+//! Kubernetes Events (events.k8s.io/v1), for people who read `kubectl describe`: their form, and how one is written. The program
+//! decides which Events it writes, and when. kube's own recorder is not used: it folds Events with one reason into the text of
+//! the first, and needs the right to change Events.
 
 use std::time::Duration;
 
@@ -16,33 +14,31 @@ use thiserror::Error;
 use tokio::time::timeout;
 use vcn::printable;
 
-pub use told::Told;
-
-/// What happened to an object.
+/// What an Event says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct News {
+pub struct EventContent {
     /// The object, with its uid.
     pub regarding: ObjectReference,
-    /// Whether somebody should look at it.
+    /// Whether an operator should act.
     pub level: Level,
     /// A stable word, in CamelCase.
     pub reason: &'static str,
     /// What the program was doing, in CamelCase.
     pub action: &'static str,
-    /// In words, with what to do next; cut after a thousand bytes.
+    /// State and next step; cut after a thousand bytes.
     pub note: String,
 }
 
-/// Whether somebody should look at it.
+/// The type of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// For the record.
+    /// For information.
     Normal,
-    /// Somebody should.
+    /// An operator should act.
     Warning,
 }
 
-/// Who tells, as events say it.
+/// The reporting program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reporter {
     /// The program, as a qualified name.
@@ -51,112 +47,100 @@ pub struct Reporter {
     pub instance: String,
 }
 
-/// Why an event was not written.
+/// Why an Event was not written.
 #[derive(Debug, Error)]
-pub enum Unwritten {
+pub enum WriteError {
     /// The API server refused it.
     #[error("{message}")]
     Refused {
         /// The HTTP status.
         code: u16,
-        /// In its words.
+        /// The API server's message.
         message: String,
     },
-    /// It could not be asked.
+    /// The request failed.
     #[error(transparent)]
     Unreachable(kube::Error),
-    /// It does not answer.
+    /// The API server does not answer.
     #[error("no answer within {DEADLINE:?}")]
-    Silent,
+    NoAnswer,
 }
 
-impl Unwritten {
-    /// Whether the same may be written later: the API server had no time, had trouble of its own, or did not answer.
+impl WriteError {
+    /// Whether a retry may succeed: the API server was busy, failed, or did not answer.
     #[must_use]
-    pub const fn is_passing(&self) -> bool {
+    pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Refused { code, .. } => *code == 429 || *code >= 500,
-            Self::Unreachable(_) | Self::Silent => true,
+            Self::Unreachable(_) | Self::NoAnswer => true,
         }
+    }
+
+    /// Whether an Event of that name exists already.
+    #[must_use]
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, .. })
     }
 }
 
-/// For one write.
+/// For one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes; the API server takes 1024.
 const LONGEST_NOTE: usize = 1000;
-/// The HTTP status where there is an event of that name.
-const TAKEN: u16 = 409;
-/// Where events of objects without a namespace are.
+/// The namespace of Events about objects without a namespace.
 const NAMESPACE: &str = "default";
 
-/// Writes one event about an object that has no namespace of its own, by the first of some names that no other has.
+/// Writes an Event under the first of some names that is free; the last one may exist already.
 ///
 /// # Errors
-/// When it is not there afterwards; where there was no answer, it may be all the same.
+/// If it is not known to be written; without an answer, it may be all the same.
 pub async fn write(
-    client: Client,
-    reporter: &Reporter,
-    news: &News,
-    names: impl IntoIterator<Item = String>,
-) -> Result<(), Unwritten> {
-    let mut event = event(news, reporter, Timestamp::now());
-    let mut taken = Err(Unwritten::Refused { code: TAKEN, message: "no name is left for it".to_owned() });
+    client: &Client,
+    mut event: Event,
+    names: impl IntoIterator<Item = String> + Send,
+) -> Result<(), WriteError> {
+    let api: Api<Event> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut written = Err(WriteError::NoAnswer);
     for name in names {
         event.metadata.name = Some(name);
-        taken = create(client.clone(), &event).await;
-        if !matches!(taken, Err(Unwritten::Refused { code: TAKEN, .. })) {
+        written = match timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(kube::Error::Api(status))) => {
+                Err(WriteError::Refused { code: status.code, message: status.message.clone() })
+            }
+            Ok(Err(error)) => Err(WriteError::Unreachable(error)),
+            Err(_) => Err(WriteError::NoAnswer),
+        };
+        if !written.as_ref().is_err_and(WriteError::is_conflict) {
             break;
         }
     }
-    taken
+    written
 }
 
-/// Writes an event that was made before, once, with a deadline: however often it is tried, there is one of it.
-///
-/// # Errors
-/// As [`write`].
-pub async fn post(client: Client, event: &Event) -> Result<(), Unwritten> {
-    match create(client, event).await {
-        // Its name is its own: it was written before, and the answer was lost.
-        Err(Unwritten::Refused { code: TAKEN, .. }) => Ok(()),
-        written => written,
-    }
-}
-
-async fn create(client: Client, event: &Event) -> Result<(), Unwritten> {
-    let api: Api<Event> = Api::namespaced(client, NAMESPACE);
-    match timeout(DEADLINE, api.create(&PostParams::default(), event)).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(kube::Error::Api(status))) => {
-            Err(Unwritten::Refused { code: status.code, message: status.message.clone() })
-        }
-        Ok(Err(error)) => Err(Unwritten::Unreachable(error)),
-        Err(_) => Err(Unwritten::Silent),
-    }
-}
-
-/// News as an event; it has a name of its own by the time, to the nanosecond.
+/// A name that no other Event has: by the time, to the nanosecond, as every recorder names them.
 #[must_use]
-pub fn event(news: &News, reporter: &Reporter, now: Timestamp) -> Event {
-    let name = news.regarding.name.clone().unwrap_or_default();
-    // As every recorder names them: unique by the nanosecond. Object names have room for it up to 236 bytes.
-    // What is cut off may leave a dot or a dash at the end, which no name has before a dot.
-    let name = format!("{}.{:x}", cut(&name, 236).trim_end_matches(['.', '-']), now.as_nanosecond());
+pub fn unique_name(content: &EventContent, now: Timestamp) -> String {
+    // A name has at most 253 bytes. Cutting may leave a dot or a dash, which cannot precede the dot.
+    let object = cut(content.regarding.name.as_deref().unwrap_or_default(), 236).trim_end_matches(['.', '-']);
+    format!("{object}.{:x}", now.as_nanosecond())
+}
+
+/// An Event, yet without a name.
+#[must_use]
+pub fn event(content: &EventContent, reporter: &Reporter, now: Timestamp) -> Event {
+    let level = match content.level {
+        Level::Normal => "Normal",
+        Level::Warning => "Warning",
+    };
     Event {
-        metadata: ObjectMeta { name: Some(name), namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },
-        action: Some(news.action.to_owned()),
-        reason: Some(news.reason.to_owned()),
-        type_: Some(
-            match news.level {
-                Level::Normal => "Normal",
-                Level::Warning => "Warning",
-            }
-            .to_owned(),
-        ),
-        // kubectl prints it as it is, and it may have words of a document.
-        note: Some(cut(&printable(&news.note), LONGEST_NOTE).to_owned()),
-        regarding: Some(news.regarding.clone()),
+        metadata: ObjectMeta { namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },
+        action: Some(content.action.to_owned()),
+        reason: Some(content.reason.to_owned()),
+        type_: Some(level.to_owned()),
+        // kubectl prints it unchanged, and it may quote documents.
+        note: Some(cut(&printable(&content.note), LONGEST_NOTE).to_owned()),
+        regarding: Some(content.regarding.clone()),
         event_time: Some(MicroTime(now)),
         reporting_controller: Some(reporter.controller.to_owned()),
         reporting_instance: Some(cut(&reporter.instance, 128).to_owned()),
@@ -164,7 +148,7 @@ pub fn event(news: &News, reporter: &Reporter, now: Timestamp) -> Event {
     }
 }
 
-/// The beginning, at most so many bytes, no character in pieces.
+/// The first bytes, up to a limit, without a partial character.
 fn cut(text: &str, most: usize) -> &str {
     text.get(..text.floor_char_boundary(most)).unwrap_or(text)
 }
@@ -173,27 +157,31 @@ fn cut(text: &str, most: usize) -> &str {
 mod tests {
     use super::*;
 
-    #[test]
-    fn it_is_written_as_the_api_server_takes_it() {
+    fn content(name: String, note: &str) -> EventContent {
         let regarding = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
-            name: Some("node-a".to_owned()),
+            name: Some(name),
             uid: Some("4711".to_owned()),
             ..ObjectReference::default()
         };
-        let (level, note) = (Level::Warning, "no profile \"x\"".to_owned());
-        let news = News { regarding, level, reason: "UnknownVnicProfile", action: "Stamp", note };
+        let (level, note) = (Level::Warning, note.to_owned());
+        EventContent { regarding, level, reason: "UnknownVnicProfile", action: "Stamp", note }
+    }
+
+    #[test]
+    fn event_has_the_fields_of_the_api_and_an_escaped_note() {
         let controller = "oke.oraclecloud.com/oke-node-controller";
         let reporter = Reporter { controller, instance: "oke-node-controller-0".to_owned() };
-        let written = event(&news, &reporter, Timestamp::from_second(1).unwrap());
+        let note = "\u{1b}[2J no profile \"x\"\n";
+        let written = event(&content("node-a".to_owned(), note), &reporter, Timestamp::from_second(1).unwrap());
         let expected = serde_json::json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": { "name": "node-a.3b9aca00", "namespace": "default" },
+            "metadata": { "namespace": "default" },
             "action": "Stamp",
             "eventTime": "1970-01-01T00:00:01.000000Z",
-            "note": "no profile \"x\"",
+            "note": "\\u{1b}[2J no profile \"x\"\\n",
             "reason": "UnknownVnicProfile",
             "regarding": { "apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": "4711" },
             "reportingController": "oke.oraclecloud.com/oke-node-controller",
@@ -201,27 +189,20 @@ mod tests {
             "type": "Warning"
         });
         assert_eq!(serde_json::to_value(written).unwrap(), expected);
-        let forged = News { note: "\u{1b}[2Jall is well\n".to_owned(), ..news };
-        let written = event(&forged, &reporter, Timestamp::from_second(1).unwrap());
-        assert_eq!(written.note.as_deref(), Some("\\u{1b}[2Jall is well\\n"));
     }
 
     #[test]
-    fn whatever_an_object_is_called_the_event_has_a_name_that_is_one() {
-        let reporter = Reporter { controller: "a.b/c", instance: "c-0".to_owned() };
+    fn name_is_valid_for_every_object_name() {
         for end in ["..", ".-", "--", "a.", "a-", "aa"] {
-            let name = Some(format!("{}{}{end}yz", "l".repeat(100), ".m".repeat(67)));
-            let regarding = ObjectReference { name, ..ObjectReference::default() };
-            let (level, note) = (Level::Normal, String::new());
-            let news = News { regarding, level, reason: "Ready", action: "Attach", note };
-            let name = event(&news, &reporter, Timestamp::from_second(1_800_000_000).unwrap()).metadata.name.unwrap();
+            let object = format!("{}{}{end}yz", "l".repeat(100), ".m".repeat(67));
+            let name = unique_name(&content(object, ""), Timestamp::from_second(1_800_000_000).unwrap());
             let is_label = |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-');
             assert!(name.len() <= 253 && name.split('.').all(is_label), "{name}");
         }
     }
 
     #[test]
-    fn a_long_note_is_cut_between_characters() {
+    fn long_note_is_cut_between_characters() {
         assert_eq!(cut(&"é".repeat(600), LONGEST_NOTE).len(), LONGEST_NOTE);
         assert_eq!(cut("aé", 2), "a");
     }

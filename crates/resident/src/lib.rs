@@ -2,7 +2,7 @@
 //! log, how they are measured and asked how they are, what they tell Kubernetes. Nothing of what they do.
 //!
 //! ```text
-//!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (hot, last good kept)
+//!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (restart in place)
 //!   logging (JSON lines)    metrics (and their table in docs/)    server (/healthz, /readyz, /metrics)
 //!   events (of Kubernetes)    api_server (a client of it, inside a pod)
 //! ```

@@ -3,18 +3,14 @@
 
 use std::error::Error;
 use std::io;
-use std::sync::OnceLock;
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Registry, fmt, reload};
-
-/// Changes the least that is logged.
-static LEAST: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Logs from here on. The second call of a process does nothing, so tests may all call it.
 pub fn start(least: Level) {
@@ -27,7 +23,6 @@ pub fn start_on_stderr(least: Level) {
 }
 
 fn start_on(writer: impl for<'w> MakeWriter<'w> + Send + Sync + 'static, least: Level) {
-    let (filter, handle) = reload::Layer::new(LevelFilter::from_level(least));
     let logs = fmt::layer()
         .json()
         .flatten_event(true)
@@ -37,17 +32,7 @@ fn start_on(writer: impl for<'w> MakeWriter<'w> + Send + Sync + 'static, least: 
         .with_writer(writer);
     // The client of the API server logs the errors that it returns, without an event's name; whoever gets them tells.
     let told_once = filter_fn(|metadata| !metadata.target().starts_with("kube_"));
-    if tracing_subscriber::registry().with(filter).with(told_once).with(logs).try_init().is_ok() {
-        let _ = LEAST.set(handle);
-    }
-}
-
-/// Logs this and worse from here on.
-pub fn set(least: Level) {
-    if let Some(handle) = LEAST.get() {
-        // Fails only when nobody logs any more.
-        let _ = handle.modify(|filter| *filter = LevelFilter::from_level(least));
-    }
+    let _ = tracing_subscriber::registry().with(LevelFilter::from_level(least)).with(told_once).with(logs).try_init();
 }
 
 /// An error and its causes in one line. A cause that only says what the line says already is left out.

@@ -1,20 +1,24 @@
-//! Registers metrics and notes what was registered, so that the tables in docs/ are made from what is exported.
+//! A registry of metrics that also describes them, so that the tables in docs/ are generated from it.
 
-use std::fmt::{Debug, Write as _};
+use std::fmt::Write as _;
 use std::hash::Hash;
+use std::sync::atomic::AtomicU64;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::family::{Family, MetricConstructor};
-use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-/// What a metric is broken down by; see [`labels!`](crate::labels).
-pub trait Labelled {
+/// The labels of a metric; see [`labels!`](crate::labels).
+pub trait LabelNames: Clone + Eq + Hash {
     /// The labels' names.
     const NAMES: &'static [&'static str];
 }
 
-/// Declares sets of labels: `Verb { plugin: String, code: u32 }` is a struct that is [`Labelled`] and can be encoded.
+/// Declares sets of labels: `Verb { plugin: String, code: u32 }` is a struct that is [`LabelNames`] and can be encoded.
 #[macro_export]
 macro_rules! labels {
     ($($name:ident { $($label:ident: $kind:ty),* })*) => {
@@ -24,81 +28,140 @@ macro_rules! labels {
                 $(pub(super) $label: $kind,)*
             }
 
-            impl $crate::metrics::Labelled for $name {
+            impl $crate::metrics::LabelNames for $name {
                 const NAMES: &'static [&'static str] = &[$(stringify!($label)),*];
             }
         )*
     };
 }
 
-/// A metric, for people.
+/// A row of the table in docs/.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
-    /// As it is exported.
+pub struct MetricDescription {
+    /// The exported name.
     pub name: String,
     /// Counter, gauge or histogram.
     pub kind: &'static str,
     /// The labels' names.
     pub labels: &'static [&'static str],
-    /// What it counts.
+    /// What it counts, with its unit.
     pub help: &'static str,
 }
 
-/// What is exported, and what it is called.
+/// A gauge that is not an integer.
+pub type FloatGauge = Gauge<f64, AtomicU64>;
+
+/// Histograms by label.
+pub type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The metrics of a program, each created and described by one call.
 #[derive(Debug)]
-pub struct Book {
+pub struct MetricRegistry {
     prefix: &'static str,
-    /// What is exported.
-    pub registry: Registry,
-    /// What it is called.
-    pub described: Vec<Described>,
+    registry: Registry,
+    descriptions: Vec<MetricDescription>,
 }
 
-impl Book {
-    /// An empty one; all names begin with `prefix`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Build {
+    version: &'static str,
+}
+
+impl LabelNames for Build {
+    const NAMES: &'static [&'static str] = &["version"];
+}
+
+impl MetricRegistry {
+    /// A registry with nothing but the program's version; `prefix` begins every name.
     #[must_use]
-    pub fn new(prefix: &'static str) -> Self {
-        Self { prefix, registry: Registry::with_prefix(prefix), described: Vec::new() }
+    pub fn new(prefix: &'static str, version: &'static str) -> Self {
+        let mut registry = Self { prefix, registry: Registry::with_prefix(prefix), descriptions: Vec::new() };
+        let build: Family<Build, Gauge> = registry.family("build_info", "The program's version; always 1");
+        build.get_or_create(&Build { version }).set(1);
+        registry
     }
 
-    /// A metric without labels.
-    pub fn single(&mut self, name: &'static str, help: &'static str, metric: &(impl Metric + Clone)) {
-        self.add(name, help, &[], metric);
+    /// A counter or gauge without labels.
+    pub fn metric<M: Metric + Clone + Default>(&mut self, name: &'static str, help: &'static str) -> M {
+        self.add(name, help, &[], M::default())
     }
 
-    /// A metric with labels.
-    pub fn family<L, M, C>(&mut self, name: &'static str, help: &'static str, metric: &Family<L, M, C>)
+    /// Counters or gauges by label.
+    pub fn family<L: LabelNames, M: Default>(&mut self, name: &'static str, help: &'static str) -> Family<L, M>
     where
-        L: Labelled + Clone + Debug + Eq + Hash + EncodeLabelSet + Send + Sync + 'static,
-        M: Debug + EncodeMetric + TypedMetric + Send + Sync + 'static,
-        C: MetricConstructor<M> + Clone + Send + Sync + 'static,
-        Family<L, M, C>: Metric,
+        Family<L, M>: Metric,
     {
-        self.add(name, help, L::NAMES, metric);
+        self.add(name, help, L::NAMES, Family::default())
     }
 
-    fn add(
+    /// A histogram without labels; `bounds` are the upper bounds of its buckets.
+    pub fn histogram(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        bounds: impl IntoIterator<Item = f64>,
+    ) -> Histogram {
+        self.add(name, help, &[], Histogram::new(bounds))
+    }
+
+    /// Histograms by label.
+    pub fn histograms<L: LabelNames>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        histogram: fn() -> Histogram,
+    ) -> Histograms<L>
+    where
+        Histograms<L>: Metric,
+    {
+        self.add(name, help, L::NAMES, Family::new_with_constructor(histogram))
+    }
+
+    /// All metrics.
+    #[must_use]
+    pub fn descriptions(&self) -> &[MetricDescription] {
+        &self.descriptions
+    }
+
+    /// All metrics in Prometheus' text format.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    fn add<M: Metric + Clone>(
         &mut self,
         name: &'static str,
         help: &'static str,
         labels: &'static [&'static str],
-        metric: &(impl Metric + Clone),
-    ) {
+        metric: M,
+    ) -> M {
         let (kind, end) = match metric.metric_type() {
             MetricType::Counter => ("counter", "_total"),
             MetricType::Histogram => ("histogram", ""),
             _ => ("gauge", ""),
         };
-        self.described.push(Described { name: format!("{}_{name}{end}", self.prefix), kind, labels, help });
+        let exported = format!("{}_{name}{end}", self.prefix);
+        self.descriptions.push(MetricDescription { name: exported, kind, labels, help });
         self.registry.register(name, help, metric.clone());
+        metric
     }
+}
+
+/// `ok` or `error`, the usual values of the label `result`.
+#[must_use]
+pub const fn result_word(succeeded: bool) -> &'static str {
+    if succeeded { "ok" } else { "error" }
 }
 
 /// A table for docs/.
 #[must_use]
-pub fn markdown(described: &[Described]) -> String {
+pub fn markdown(descriptions: &[MetricDescription]) -> String {
     let mut text = String::from("| metric | kind | labels | what |\n|---|---|---|---|\n");
-    for Described { name, kind, labels, help } in described {
+    for MetricDescription { name, kind, labels, help } in descriptions {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(text, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
     }

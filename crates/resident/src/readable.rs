@@ -46,7 +46,7 @@ fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
 }
 
-/// Reads all there is to read; what exactly happened is told by the files. `None` when there was nothing.
+/// Reads all pending events and drops them: the files themselves show what happened. `None` when there was nothing.
 ///
 /// # Errors
 /// When the system will not tell.

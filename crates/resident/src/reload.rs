@@ -1,103 +1,71 @@
-//! The configuration of a running program: when the file changes, what is right is taken over; when it is wrong, the last
-//! good one is kept and it is said what is wrong. Where things are stays as it was at the start.
+//! The configuration file of a running program. A program reads its configuration once, when it starts. When the file changes and
+//! is valid, the program ends its work and executes itself again; while it is invalid, that is reported and nothing changes.
+//!
+//! ```text
+//!   changed file ──▶ invalid: reported        the same values: nothing
+//!                └─▶ valid: accepted ──jitter──▶ still valid ──▶ the program stops ──▶ restart: execve of itself
+//! ```
 
 use std::collections::BTreeSet;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::config::keys::{Key, Keys};
 use crate::config::{Configured, Layers, Place, Problem, Read, Values};
 use crate::readable::{Readable, drain};
 
-/// How often the file is looked at although nothing is heard of it: its directory may not have been there.
-const LOOK: Duration = Duration::from_secs(60);
+/// How often the file is read although no event came: its directory may not have existed.
+const POLL: Duration = Duration::from_secs(60);
 
-/// How much is told of what is wrong with a file, which may be some other program's altogether: it goes to logs, readiness and
-/// status as one line. `config --check` tells all.
-const TOLD: usize = 20;
+/// The most problems that are reported: logs, readiness and status show them as one line. `config --check` lists all.
+const REPORTED: usize = 20;
 
 /// Editors and kubelets change a file in several steps.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// What is said of a file that was there.
-const GONE: &str = "it is gone; what it said holds until there is one again (an empty one says nothing), or a restart";
+/// Reported of a file that existed.
+const GONE: &str =
+    "it is gone; its last values apply until it exists again (an empty file sets nothing), or until a restart";
 
-/// What a program goes by.
-#[derive(Debug)]
-pub struct Configuration<S> {
-    /// The settings.
-    pub settings: Arc<S>,
-    /// What is wrong with what the file says now.
-    pub trouble: Option<Trouble>,
-}
-
-/// What is wrong with the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// It is wrong; the last good configuration is used.
-    Invalid(String),
-    /// It changes where things are.
-    RestartNeeded(String),
-}
-
-/// The configuration and where it comes from.
+/// The configuration that a program started with, and where it comes from.
 #[derive(Debug)]
 pub struct Live<S> {
     keys: Keys,
     layers: Layers,
-    /// What was said at the start.
-    start: Values,
-    /// What was said last, be it right or wrong.
-    last: (Values, Vec<String>),
-    /// What was said when it was right last.
-    right: Values,
-    /// Whether there was a file.
+    values: Values,
     had_file: bool,
-    /// The last that was right.
-    current: Configuration<S>,
+    settings: PhantomData<fn() -> S>,
 }
 
-impl<S> Clone for Configuration<S> {
-    fn clone(&self) -> Self {
-        Self { settings: self.settings.clone(), trouble: self.trouble.clone() }
-    }
-}
-
-impl<S> Configuration<S> {
-    /// Settings with which nothing is wrong.
-    #[must_use]
-    pub fn new(settings: Arc<S>) -> Self {
-        Self { settings, trouble: None }
-    }
+/// What the file says now.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// The values that the program runs with.
+    Same,
+    /// Other values: the names of their keys.
+    Changed(String),
+    /// No configuration, and why.
+    Invalid(String),
 }
 
 impl<S: Configured> Live<S> {
-    /// What a program starts with.
-    #[must_use]
-    pub fn new(layers: Layers, start: Values, settings: S) -> Self {
-        let current = Configuration::new(Arc::new(settings));
-        let had_file = start.values().any(|said| matches!(said.place, Place::File { .. }));
-        Self {
-            keys: Keys::of::<S::Options>(),
-            layers,
-            last: (start.clone(), Vec::new()),
-            right: start.clone(),
-            start,
-            had_file,
-            current,
-        }
-    }
-
-    /// What to go by now.
-    #[must_use]
-    pub const fn current(&self) -> &Configuration<S> {
-        &self.current
+    /// Reads the configuration that a program starts with.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn start(keys: Keys, layers: Layers) -> Result<(S, Self), Vec<Problem>> {
+        let read = layers.read(&keys);
+        let (values, had_file) = (read.values.clone(), read.has_file);
+        let settings = read.settings(&keys)?;
+        Ok((settings, Self { keys, layers, values, had_file, settings: PhantomData }))
     }
 
     /// The configuration file.
@@ -106,75 +74,113 @@ impl<S: Configured> Live<S> {
         &self.layers.file
     }
 
-    /// Reads the file again. `None` when it says what it said.
-    pub fn read_again(&mut self) -> Option<&Configuration<S>> {
-        let Read { mut values, mut problems, has_file } = self.layers.read(&self.keys);
+    /// Waits until the file holds other values that are valid, and then for `jitter`; `report` gets what is wrong with the file,
+    /// and `None` when nothing is any more. The program should then stop its work and call [`restart`].
+    pub async fn changed(self, jitter: Duration, report: impl Fn(Option<&str>)) {
+        self.follow(jitter, report, Watch::open).await;
+    }
+
+    fn read(&mut self) -> Found {
+        let Read { values, mut problems, has_file } = self.layers.read(&self.keys);
         if self.had_file && !has_file && !self.layers.file_is_named {
-            // A ConfigMap that was deleted by mistake, or a file that is being moved. To go by what nobody said would undo
-            // whatever was set, and in silence.
-            let place = Place::File { path: self.layers.file.clone(), line: 0 };
-            problems.push(Problem::new(place, "", GONE));
+            // A ConfigMap that was deleted by mistake, or a file that is being moved: without this, defaults would silently replace
+            // everything that was set.
+            problems.push(Problem::new(Place::File { path: self.layers.file.clone(), line: 0 }, "", GONE));
         }
         self.had_file |= has_file;
-        let said = (values.clone(), problems.iter().map(ToString::to_string).collect::<Vec<_>>());
-        if said == self.last {
-            return None;
-        }
-        self.last = said;
-        let late = self.keep_places(&mut values);
-        let changed = self.changed(&self.last.0);
-        match (Read { values, problems, has_file }).settings(&self.keys) {
-            Ok(settings) => {
-                tracing::info!(event = "config.reloaded", changed, "the configuration changed");
-                let trouble = (!late.is_empty()).then(|| {
-                    Trouble::RestartNeeded(format!(
-                        "{} changed; where things are is taken over at the start: restart it",
-                        late.join(", ")
-                    ))
-                });
-                self.right.clone_from(&self.last.0);
-                self.current = Configuration { settings: Arc::new(settings), trouble };
-            }
-            Err(problems) => {
-                let mut said: Vec<String> = problems.iter().take(TOLD).map(ToString::to_string).collect();
-                if problems.len() > TOLD {
-                    said.push(format!("and {} more", problems.len() - TOLD));
-                }
-                let message = format!("the last good configuration is used, because {}", said.join(" · "));
-                self.current.trouble = Some(Trouble::Invalid(message));
-            }
-        }
-        Some(&self.current)
-    }
-
-    /// The keys that say another thing than what is gone by. Not than what was wrong since: a file that is there again as it
-    /// was changes nothing.
-    fn changed(&self, values: &Values) -> String {
         let changed: BTreeSet<&str> =
-            self.keys.iter().filter(|key| differ(key, &self.right, values)).map(Key::name).collect();
-        changed.into_iter().collect::<Vec<_>>().join(", ")
+            self.keys.iter().filter(|key| differ(key, &self.values, &values)).map(Key::name).collect();
+        let changed = changed.into_iter().collect::<Vec<_>>().join(", ");
+        match (Read { values, problems, has_file }).settings::<S>(&self.keys) {
+            Ok(_) if changed.is_empty() => Found::Same,
+            Ok(_) => Found::Changed(changed),
+            Err(problems) => Found::Invalid(message(&problems)),
+        }
     }
 
-    /// Puts back what is taken at the start only; names what was to be changed of it.
-    fn keep_places(&self, values: &mut Values) -> Vec<&str> {
-        let late = self.keys.iter().filter(|key| !key.is_hot() && differ(key, &self.start, values));
-        let late: Vec<&str> = late.map(Key::name).collect();
-        for name in &late {
-            match self.start.get(*name) {
-                Some(said) => drop(values.insert((*name).to_owned(), said.clone())),
-                None => drop(values.remove(*name)),
+    async fn follow(
+        mut self,
+        jitter: Duration,
+        report: impl Fn(Option<&str>),
+        mut open: impl FnMut() -> io::Result<Watch>,
+    ) {
+        let directory = self.layers.file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
+        let (mut watch, mut is_logged) = (None, false);
+        let (mut last, mut due) = (Found::Same, None);
+        loop {
+            if watch.is_none() {
+                match open() {
+                    Ok(new) => watch = Some(new),
+                    // Out of inotify instances, most often: no reason to end.
+                    Err(error) if !is_logged => {
+                        tracing::warn!(event = "config.not_watched", %error, "the file is read every {} s", POLL.as_secs());
+                        is_logged = true;
+                    }
+                    Err(_) => {}
+                }
+            }
+            // The directory and not the file: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
+            // Arming again does no harm, and a directory that was replaced is watched again.
+            if let Some(watch) = &watch {
+                watch.arm(&directory);
+            }
+            let (found, now) = (self.read(), Instant::now());
+            if found != last {
+                report(if let Found::Invalid(message) = &found { Some(message) } else { None });
+                if let Found::Changed(changed) = &found {
+                    tracing::info!(
+                        event = "config.accepted",
+                        changed,
+                        seconds = jitter.as_secs_f64(),
+                        "restarting soon"
+                    );
+                }
+            }
+            due = matches!(found, Found::Changed(_)).then(|| due.unwrap_or(now + jitter));
+            last = found;
+            if due.is_some_and(|due| due <= now) {
+                return;
+            }
+            // Cancel-safe: a timer, and an event after which everything is read again.
+            tokio::select! {
+                () = tokio::time::sleep_until(due.map_or(now + POLL, |due| due.min(now + POLL))) => {}
+                event = Watch::event(watch.as_ref()) => match event {
+                    Ok(()) => tokio::time::sleep(SETTLED).await,
+                    Err(_) => {
+                        watch = None;
+                        tokio::time::sleep(POLL).await;
+                    }
+                },
             }
         }
-        late
     }
 }
 
-/// Looks after the configuration for ever; whatever the file says anew is told to `heard`.
-pub async fn run<S: Configured>(live: Live<S>, heard: impl Fn(&Configuration<S>)) {
-    follow(live, heard, Watch::open).await;
+/// Executes this program again in this process, with the same arguments and environment: to Kubernetes the container goes on. Every
+/// descriptor but the standard ones must be close-on-exec. Signal handlers end with the old program, and the new one begins with
+/// no signal blocked; a signal that arrives in between acts as on any program that starts. Returns only when it failed.
+#[must_use]
+pub fn restart() -> io::Error {
+    tracing::info!(event = "config.restarting", "executing the program again with the changed configuration");
+    let mut arguments = std::env::args_os();
+    // By its path: started as /proc/self/exe, it would be called "exe" by ps and by the kernel's log.
+    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let mut command = Command::new(program);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    command.args(arguments).exec()
 }
 
-/// The file's directory, as long as the system tells of changes there.
+fn message(problems: &[Problem]) -> String {
+    let mut listed: Vec<String> = problems.iter().take(REPORTED).map(ToString::to_string).collect();
+    if problems.len() > REPORTED {
+        listed.push(format!("and {} more", problems.len() - REPORTED));
+    }
+    format!("the last good configuration is used, because {}", listed.join(" · "))
+}
+
+/// Events about the file's directory.
 struct Watch {
     inotify: Inotify,
     readable: Readable,
@@ -193,61 +199,13 @@ impl Watch {
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF;
-        // What is not there is not to be watched; it is looked at all the same.
+        // A directory that does not exist cannot be watched; the file is read every minute all the same.
         let _ = self.inotify.add_watch(directory, changes);
     }
 
     async fn event(watch: Option<&Self>) -> io::Result<()> {
         let Some(Self { inotify, readable }) = watch else { return std::future::pending().await };
         readable.wait(|| drain(inotify)).await
-    }
-}
-
-async fn follow<S: Configured>(
-    mut live: Live<S>,
-    heard: impl Fn(&Configuration<S>),
-    mut open: impl FnMut() -> io::Result<Watch>,
-) {
-    let directory = live.layers.file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
-    let (mut watch, mut told) = (None, false);
-    loop {
-        if watch.is_none() {
-            match open() {
-                Ok(new) => watch = Some(new),
-                // Out of inotify instances, most often: no reason to end.
-                Err(error) if !told => {
-                    tracing::warn!(event = "config.not_watched", %error, "the file is looked at every {} s", LOOK.as_secs());
-                    told = true;
-                }
-                Err(_) => {}
-            }
-        }
-        // The directory and not the file: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
-        // Once more does no harm, and what was replaced as a whole is watched again.
-        if let Some(watch) = &watch {
-            watch.arm(&directory);
-        }
-        if let Some(configuration) = live.read_again() {
-            heard(configuration);
-        }
-        tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            event = Watch::event(watch.as_ref()) => match event {
-                Ok(()) => tokio::time::sleep(SETTLED).await,
-                Err(_) => {
-                    watch = None;
-                    tokio::time::sleep(LOOK).await;
-                }
-            },
-        }
-    }
-}
-
-/// Waits until another configuration is there.
-pub async fn changed<C>(configurations: &mut watch::Receiver<C>) {
-    // Nobody changes it any more.
-    if configurations.changed().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 
@@ -272,102 +230,106 @@ mod tests {
         word: String,
     }
 
-    #[derive(Debug)]
-    struct Word(String);
+    struct Word;
 
     impl Configured for Word {
         type Options = Options;
         type Error = Infallible;
 
-        fn configured(Options { word }: Options) -> Result<Self, Infallible> {
-            Ok(Self(word))
+        fn configured(_: Options) -> Result<Self, Infallible> {
+            Ok(Self)
         }
     }
 
-    #[test]
-    fn a_file_that_is_gone_takes_nothing_back_until_there_is_one_again() {
-        let directory = tempfile::tempdir().unwrap();
-        let layers = Layers { file: directory.path().join("program.conf"), ..Layers::default() };
-        let (keys, file) = (Keys::of::<Options>(), layers.file.clone());
-        let start = |layers: &Layers| {
-            let read = layers.read(&keys);
-            Live::<Word>::new(layers.clone(), read.values.clone(), read.settings(&keys).unwrap())
-        };
-        let mut live = start(&layers);
-        assert!(live.read_again().is_none(), "there never was one");
-        let mut said = |text: Option<&str>| {
-            match text {
-                Some(text) => std::fs::write(&file, text).unwrap(),
-                None => std::fs::remove_file(&file).unwrap(),
-            }
-            let now = live.read_again()?;
-            let trouble = now.trouble.as_ref().map(|trouble| match trouble {
-                Trouble::Invalid(message) => message.replace(&file.display().to_string(), "FILE"),
-                Trouble::RestartNeeded(message) => panic!("{message}"),
-            });
-            Some((now.settings.0.clone(), trouble))
-        };
-        let gone = || Some(format!("the last good configuration is used, because FILE: {GONE}"));
-        let right = |word: &str| Some((word.to_owned(), None));
-        assert_eq!(said(Some("WORD=one\n")), right("one"));
-        assert_eq!(said(None), Some(("one".to_owned(), gone())));
-        assert_eq!(said(Some("WORD=two\n")), right("two"));
-        assert!(said(Some("WORT=three\n")).is_some_and(|(word, trouble)| word == "two" && trouble.is_some()));
-        assert_eq!(said(None), Some(("two".to_owned(), gone())), "what was wrong with it is no more");
-        assert_eq!(said(Some("")), right("none"), "an empty one takes back");
-        assert_eq!(said(None), Some(("none".to_owned(), gone())));
-        assert!(start(&layers).read_again().is_none(), "a start knows of none");
-    }
+    /// A program's file.
+    struct Scene(tempfile::TempDir);
 
-    #[test]
-    fn a_file_that_is_there_again_as_it_was_is_said_to_change_no_key() {
-        let directory = tempfile::tempdir().unwrap();
-        let layers = Layers { file: directory.path().join("program.conf"), ..Layers::default() };
-        let (keys, file) = (Keys::of::<Options>(), layers.file.clone());
-        std::fs::write(&file, "WORD=one\n").unwrap();
-        let read = layers.read(&keys);
-        let mut live = Live::<Word>::new(layers.clone(), read.values.clone(), read.settings(&keys).unwrap());
-        for (text, changed) in
-            [(None, "WORD"), (Some("WORD=one\n"), ""), (Some("WORT=two\n"), "WORD"), (Some("WORD=two\n"), "WORD")]
-        {
-            match text {
-                Some(text) => std::fs::write(&file, text).unwrap(),
-                None => std::fs::remove_file(&file).unwrap(),
-            }
-            assert_eq!(live.changed(&layers.read(&keys).values), changed, "{text:?}");
-            assert!(live.read_again().is_some());
+    impl Scene {
+        fn new(text: Option<&str>) -> (Self, Live<Word>) {
+            let scene = Self(tempfile::tempdir().unwrap());
+            scene.write(text);
+            let layers = Layers { file: scene.0.path().join("program.conf"), ..Layers::default() };
+            let (_, live) = Live::start(Keys::of::<Options>(), layers).unwrap();
+            (scene, live)
         }
-        assert_eq!(live.changed(&layers.read(&keys).values), "", "what is gone by");
+
+        fn write(&self, text: Option<&str>) {
+            let file = self.0.path().join("program.conf");
+            match text {
+                Some(text) => std::fs::write(file, text).unwrap(),
+                None => drop(std::fs::remove_file(file)),
+            }
+        }
     }
 
+    fn changed(key: &str) -> Found {
+        Found::Changed(key.to_owned())
+    }
+
+    #[test]
+    fn file_differs_only_by_valid_values() {
+        let (scene, mut live) = Scene::new(Some("WORD=one\n"));
+        let mut read = |text| {
+            scene.write(text);
+            match live.read() {
+                Found::Invalid(message) => Found::Invalid(message.rsplit(": ").next().unwrap_or_default().to_owned()),
+                found => found,
+            }
+        };
+        assert_eq!(read(Some("# a comment\nWORD = one\n")), Found::Same);
+        assert_eq!(read(Some("WORD=two\n")), changed("WORD"));
+        assert_eq!(read(Some("")), changed("WORD"), "its default");
+        assert_eq!(read(None), Found::Invalid(GONE.to_owned()));
+        assert!(matches!(read(Some("WORT=two\n")), Found::Invalid(message) if message.contains("WORT is no key")));
+        assert_eq!(read(Some("WORD=one\n")), Found::Same);
+    }
+
+    #[test]
+    fn missing_file_is_valid_until_one_existed() {
+        let (scene, mut live) = Scene::new(None);
+        assert_eq!(live.read(), Found::Same);
+        scene.write(Some(""));
+        assert_eq!(live.read(), Found::Same);
+        scene.write(None);
+        assert!(matches!(live.read(), Found::Invalid(message) if message.ends_with(GONE)));
+    }
+
+    #[test]
+    fn report_on_a_long_invalid_file_is_short() {
+        let (scene, mut live) = Scene::new(Some(""));
+        let text =
+            "{\"key\": \"no line of ours\"}\n".repeat(500) + &"A".repeat(100_000) + "=1\n" + &"B=1\n".repeat(100_000);
+        scene.write(Some(&text));
+        let Found::Invalid(message) = live.read() else { panic!("it is invalid") };
+        assert!(message.ends_with("and 981 more") && message.len() < 8192, "{} bytes", message.len());
+    }
+
+    /// By polling alone: no directory can be watched.
     #[tokio::test(start_paused = true)]
-    async fn where_nothing_can_be_watched_the_file_is_looked_at_all_the_same() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("program.conf");
-        std::fs::write(&file, "WORD=first\n").unwrap();
-        let layers = Layers { file: file.clone(), file_is_named: true, ..Layers::default() };
-        let keys = Keys::of::<Options>();
-        let read = layers.read(&keys);
-        let live = Live::new(layers, read.values.clone(), read.settings(&keys).unwrap());
-        let (words, opened) = (RefCell::new(Vec::new()), RefCell::new(0));
-        let heard = |configuration: &Configuration<Word>| words.borrow_mut().push(configuration.settings.0.clone());
+    async fn change_ends_the_wait_after_jitter_unless_it_became_invalid() {
+        let (scene, live) = Scene::new(Some("WORD=one\n"));
+        let reports = RefCell::new(Vec::new());
+        let opened = RefCell::new(0);
         let none_left = || {
             *opened.borrow_mut() += 1;
             Err(io::Error::other("none left"))
         };
-        let following = async {
-            tokio::time::sleep(LOOK / 2).await;
-            std::fs::write(&file, "WORD=second\n").unwrap();
-            tokio::time::sleep(LOOK).await;
+        let steps = async {
+            for text in ["WORD=two\n", "WORT=two\n", "WORD=one\n", "WORD=three\n"] {
+                scene.write(Some(text));
+                tokio::time::sleep(POLL).await;
+            }
+            std::future::pending::<()>().await;
         };
+        let (begun, jitter) = (Instant::now(), POLL + POLL / 2);
+        let follow = live.follow(jitter, |report| reports.borrow_mut().push(report.is_some()), none_left);
         tokio::select! {
-            () = follow(live, heard, none_left) => unreachable!("it goes on for ever"),
-            () = following => {}
+            biased;
+            () = steps => {}
+            () = follow => {}
         }
-        assert_eq!(
-            (words.take(), opened.take()),
-            (vec!["second".to_owned()], 2),
-            "what was said at the start is no news"
-        );
+        // "two" is invalid before its jitter is over; "three" was read after three minutes.
+        assert_eq!(begun.elapsed(), POLL * 3 + jitter);
+        assert_eq!((reports.take(), opened.take() > 3), (vec![false, true, false, false], true));
     }
 }

@@ -25,7 +25,7 @@ use tokio::task::{AbortHandle, yield_now};
 /// oldest is a client that dawdles, and the kubelet's probes must not wait behind it.
 const CONNECTIONS: usize = 16;
 
-/// How long a connection may last, whoever is slow.
+/// How long a connection may last, whichever side is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a client may take to ask.
@@ -51,7 +51,7 @@ pub struct Answer {
 /// Who asks: a socket is root's, a TCP port is everybody's who reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// Anybody who reaches the port.
+    /// Any client of the port.
     Anybody,
     /// Root.
     Root,
@@ -97,12 +97,12 @@ pub fn socket(path: &Path) -> io::Result<UnixListener> {
         _ => {}
     }
     let listener = UnixListener::bind(path)?;
-    // Its directory lets nobody but root in, so the moment between the two calls does not matter.
+    // Its directory admits root only, so the moment between the two calls does not matter.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
-/// Serves a TCP port for ever.
+/// Serves a TCP port; never returns.
 pub async fn serve_port(listener: TcpListener, board: Arc<impl Answers>) {
     let mut connections = Connections::default();
     loop {
@@ -113,7 +113,7 @@ pub async fn serve_port(listener: TcpListener, board: Arc<impl Answers>) {
     }
 }
 
-/// Serves root's socket for ever.
+/// Serves root's socket; never returns.
 pub async fn serve_socket(listener: UnixListener, board: Arc<impl Answers>) {
     let mut connections = Connections::default();
     loop {

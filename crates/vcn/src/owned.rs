@@ -65,8 +65,8 @@ pub const VNICS_COPY_FILE: &str = "vnics-seen.json";
 /// The VnicAttachments of the node as the agent last saw them, in the directory that outlives a boot.
 pub const ATTACHMENTS_COPY_FILE: &str = "vnicattachments-seen.json";
 
-/// What the agent told by events of Kubernetes and is not over, in the directory that outlives a boot.
-pub const TOLD_FILE: &str = "told.json";
+/// The conditions reported by Kubernetes Events and not yet as cleared, in the directory that outlives a boot.
+pub const REPORTED_CONDITIONS_FILE: &str = "reported-conditions.json";
 
 /// Node-local state of this boot (tmpfs): pools, allocations.
 pub const STATE_DIR: &str = "/run/vcn-native";

@@ -1,13 +1,13 @@
-//! `bundle`: the state of this node's network in a tar, for support. The running agent answers most of it; without one the
-//! command collects the same itself. What cannot be read is listed and stops nothing else.
+//! `bundle`: the state of this node's network in a tar, for support. The agent answers most of it; without one, the command
+//! collects the same itself. An entry that cannot be read is listed, and the others follow.
 //!
-//! No secret leaves the node, because only these are collected: the agent's own answers, the kernel's network state, our own
-//! state files by name, and of CNI configurations their names, plugin types and keys, never a value.
+//! A bundle has no secrets, because it has only these: the agent's answers, the kernel's network state, our state files by name,
+//! and the names, plugin types and keys of CNI configurations, never a value.
 //!
 //! ```text
 //!   agent (or the same, collected) ─┐
-//!   kernel: links … nft, sysctls ───┼─▶ entry ─▶ tar (streamed: the agent's container has little memory)
-//!   files: state, CNI, versions ────┘     └────▶ README.txt: what is in it, what is missing
+//!   kernel: links … nft, sysctls ───┼─▶ entry ─▶ tar (streamed: the container has little memory)
+//!   files: state, CNI, versions ────┘     └────▶ README.txt: its entries, and missing ones
 //! ```
 
 mod archive;
@@ -20,22 +20,18 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use ipam::{AtomicFile, BootId};
+use ipam::AtomicFile;
 use resident::config::{Layers, explain};
-use serde::Serialize;
+use resident::logging::chain;
 
 use crate::cli::exit::Exit;
-use crate::cli::query::{AskError, ask};
-use crate::cli::show::preview;
-use crate::cni_records::Recent;
-use crate::decide::usage::Usage;
-use crate::report::attachments;
-use crate::report::status::{AgentState, Status};
+use crate::cli::offline;
+use crate::cli::query::{QueryError, query};
 use crate::settings::Settings;
 use archive::Archive;
 
-/// What an agent is asked, and what its answer is called.
-const QUESTIONS: [(&str, &str); 6] = [
+/// The requests to an agent, and the entries with its answers.
+const ANSWERS: [(&str, &str); 6] = [
     ("/status", "agent/status.json"),
     ("/pools", "agent/pools.json"),
     ("/attachments", "agent/attachments.json"),
@@ -44,10 +40,10 @@ const QUESTIONS: [(&str, &str); 6] = [
     ("/metrics", "agent/metrics.txt"),
 ];
 
-/// Writes it to a file, or to standard output.
+/// Writes a bundle to a file, or to standard output.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -> anyhow::Result<Exit> {
     if let Some(path) = output {
         let file = AtomicFile::create(path, 0o600).with_context(|| format!("writing {}", path.display()))?;
@@ -58,7 +54,9 @@ pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -
     }
     let out = io::stdout().lock();
     if out.is_terminal() {
-        eprintln!("oke-node-agent: a tar is nothing for a terminal; name a file with -o, or send the output to one");
+        eprintln!(
+            "oke-node-agent: a bundle cannot be written to a terminal; name a file with -o, or redirect the output"
+        );
         return Ok(Exit::Usage);
     }
     let mut archive = Archive::new(out);
@@ -68,79 +66,48 @@ pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -
 }
 
 fn collect<W: io::Write>(settings: &Arc<Settings>, layers: &Layers, archive: &mut Archive<W>) -> io::Result<()> {
-    let agent = told_by_agent(settings, archive)?;
+    let origin = agent(settings, archive)?;
     let keys = crate::args::keys();
     let read = layers.read(&keys);
     let problems: Vec<String> = read.problems.iter().map(ToString::to_string).collect();
     let set = explain::set(&keys, &read.values);
-    archive.json("agent/config.json", &serde_json::json!({ "set": set, "problems": problems }))?;
+    archive.json("agent/config.json", Ok(serde_json::json!({ "set": set, "problems": problems })))?;
     kernel::collect(&settings.sysctl_root, archive)?;
     files::collect(settings, archive)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let version = env!("CARGO_PKG_VERSION");
     archive.readme(&format!(
-        "What the node agent knows of this node's network. Written at {now} (seconds since 1970) by oke-node-agent {version}.\n\
-         {agent}\n"
+        "The state of this node's network. Written at {now} (seconds since 1970) by oke-node-agent {version}.\n{origin}\n"
     ))
 }
 
-/// What the agent says of the node; in words, whether it was the agent who said it.
-fn told_by_agent<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>) -> io::Result<&'static str> {
-    for (question, name) in QUESTIONS {
-        match ask(&settings.socket(), question) {
+/// The agent's answers, or the same collected here; returns a sentence that says which.
+fn agent<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>) -> io::Result<&'static str> {
+    for (path, name) in ANSWERS {
+        match query(&settings.socket(), path) {
             Ok(body) => archive.text(name, &body)?,
-            Err(AskError::NotRunning { .. }) => {
-                told_without(settings, archive)?;
-                return Ok("The agent was not running: what is in agent/ was found out without it.");
+            Err(QueryError::NotRunning { .. }) => {
+                offline(settings, archive)?;
+                return Ok("The agent was not running: the bundle command collected agent/ itself.");
             }
-            // It hangs, and would let each question wait.
-            Err(error @ AskError::Silent { .. }) => {
-                archive.missing(name, &resident::logging::chain(&error));
-                told_without(settings, archive)?;
-                return Ok("The agent was running and DID NOT ANSWER: what is in agent/ was found out without it.");
+            // It hangs, and would delay every request.
+            Err(error @ QueryError::NoAnswer { .. }) => {
+                archive.missing(name, &chain(&error));
+                offline(settings, archive)?;
+                return Ok("The agent was running and DID NOT ANSWER: the bundle command collected agent/ itself.");
             }
-            Err(error) => archive.missing(name, &resident::logging::chain(&error)),
+            Err(error) => archive.missing(name, &chain(&error)),
         }
     }
-    Ok("The agent was running: what is in agent/ is what it said.")
+    Ok("The agent was running: agent/ has its answers.")
 }
 
-fn told_without<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>) -> io::Result<()> {
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    match preview(settings) {
-        Ok((world, pass)) => {
-            let agent = AgentState { running: false, version, uptime_seconds: None };
-            archive.json("agent/status.json", &Status::of(agent, &world, Some(&pass)))?;
-            archive.json("agent/plan.json", &pass)?;
-        }
-        Err(error) => archive.missing("agent/plan.json", &format!("{error:#}")),
-    }
-    let boot = match BootId::current() {
-        Ok(boot) => boot,
-        Err(error) => {
-            archive.missing("agent/pools.json", &resident::logging::chain(&error));
-            return Ok(());
-        }
-    };
-    let usage = Usage::read(&settings.state_dir, &boot).map_err(|error| resident::logging::chain(&error));
-    either(archive, "agent/pools.json", usage)?;
-    let all = attachments::read(&settings.state_dir, &settings.sysctl_root, &boot);
-    either(archive, "agent/attachments.json", all)?;
-    // As many as an agent tells of: all of them may be too long for a document, and the log itself is there, too.
-    let runs = telemetry::read_log(&settings.state_dir).map_err(|error| error.to_string()).map(|all| {
-        let recent = Recent::default();
-        all.iter().for_each(|run| recent.note(run));
-        recent.runs()
-    });
-    either(archive, "agent/verbs.json", runs)
-}
-
-fn either<W: io::Write>(archive: &mut Archive<W>, name: &str, value: Result<impl Serialize, String>) -> io::Result<()> {
-    match value {
-        Ok(value) => archive.json(name, &value),
-        Err(why) => {
-            archive.missing(name, &why);
-            Ok(())
-        }
-    }
+fn offline<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>) -> io::Result<()> {
+    let in_words = |error: anyhow::Error| format!("{error:#}");
+    let status = offline::status(settings).map_err(in_words);
+    let plan = status.as_ref().map(|status| status.report.clone()).map_err(Clone::clone);
+    archive.json("agent/status.json", status)?;
+    archive.json("agent/plan.json", plan)?;
+    archive.json("agent/pools.json", offline::pools(settings).map_err(in_words))?;
+    archive.json("agent/attachments.json", offline::attachments(settings).map_err(in_words))
 }

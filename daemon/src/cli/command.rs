@@ -1,4 +1,4 @@
-//! From the command line to what is to be done.
+//! Parses the command line.
 
 use std::ffi::OsString;
 
@@ -7,19 +7,19 @@ use resident::config::Layers;
 
 use crate::args::{Args, Command, DEFAULT_CONFIG, keys};
 
-/// What is to be done, and what was said of the configuration.
+/// A parsed command line.
 #[derive(Clone, Debug)]
 pub struct Invocation {
-    /// What to do.
+    /// The subcommand.
     pub command: Command,
-    /// With which configuration.
+    /// The configuration's layers.
     pub layers: Layers,
 }
 
-/// Reads the command line; `environment` is not looked at but kept.
+/// Parses the command line; `environment` is kept and read later.
 ///
 /// # Errors
-/// As clap says them; help and version are among them.
+/// Those of clap, which include help and version.
 pub fn read(arguments: Vec<OsString>, environment: Vec<(String, String)>) -> Result<Invocation, clap::Error> {
     let (matches, layers) = resident::command_line::read::<Args>((&keys(), DEFAULT_CONFIG), arguments, environment)?;
     let command = match matches.subcommand() {

@@ -1,15 +1,15 @@
-//! The exit status of the program, whichever subcommand it ran.
+//! The exit status of the program, the same for all subcommands.
 
 use std::process::ExitCode;
 
-/// How it ended, for scripts.
+/// The exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Fine.
+    /// Success.
     Fine = 0,
-    /// The node is not ready, or what was asked for failed.
+    /// The node is not ready, or the command failed.
     Not = 1,
-    /// Called or configured wrongly.
+    /// The arguments or the configuration are invalid.
     Usage = 2,
     /// The agent is not running.
     NotRunning = 3,

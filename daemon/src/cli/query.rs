@@ -1,4 +1,4 @@
-//! The subcommands' side of root's socket: one question, one answer, synchronously.
+//! The client of root's socket: one request, one answer, synchronously.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,100 +7,100 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a preview may, which waits for the pass in progress.
-const PATIENCE_FOR_A_PREVIEW: Duration = Duration::from_secs(25);
+/// Time limit of a preview, which waits for the reconcile in progress.
+const PREVIEW_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// The most that is taken for an answer: a full node's pools are some 100 KiB.
+/// Longest answer, in bytes; the attachments of a full node are some 100 KiB.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
-pub enum AskError {
-    /// Nobody listens.
+pub enum QueryError {
+    /// No agent listens.
     #[error("the agent is not running ({path})", path = .path.display())]
     NotRunning {
         /// The socket.
         path: PathBuf,
-        /// What connecting said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Only root may ask.
-    #[error("asking the agent at {path}: it answers root alone; ask as root", path = .path.display())]
+    /// The socket answers root only.
+    #[error("connecting to the agent at {path}: it answers root only; run this as root", path = .path.display())]
     NotRoot {
         /// The socket.
         path: PathBuf,
-        /// What connecting said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Somebody listens and does not answer.
-    #[error("asking the agent for {question}")]
-    Silent {
-        /// What was asked.
-        question: String,
-        /// What happened.
+    /// The agent runs and does not answer.
+    #[error("requesting {request} from the agent")]
+    NoAnswer {
+        /// The path.
+        request: String,
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The answer is a refusal.
-    #[error("the agent answers {question} with status {status}: {body}")]
+    /// The agent answered with an error.
+    #[error("requesting {request} from the agent: status {status}: {body}")]
     Refused {
-        /// What was asked.
-        question: String,
+        /// The path.
+        request: String,
         /// The HTTP status.
         status: u16,
-        /// What it says.
+        /// Its message.
         body: String,
     },
 }
 
-/// Asks the agent behind a socket.
+/// Requests a path from the agent behind a socket.
 ///
 /// # Errors
-/// [`AskError::NotRunning`] when there is none.
-pub fn ask(socket: &Path, question: &str) -> Result<String, AskError> {
+/// [`QueryError::NotRunning`] if there is none.
+pub fn query(socket: &Path, request: &str) -> Result<String, QueryError> {
     let mut stream = UnixStream::connect(socket).map_err(|source| {
         let path = socket.to_owned();
         match source.kind() {
-            io::ErrorKind::PermissionDenied => AskError::NotRoot { path, source },
-            _ => AskError::NotRunning { path, source },
+            io::ErrorKind::PermissionDenied => QueryError::NotRoot { path, source },
+            _ => QueryError::NotRunning { path, source },
         }
     })?;
-    let patience = if question == "/plan" { PATIENCE_FOR_A_PREVIEW } else { PATIENCE };
-    let answer = exchange(&mut stream, question, patience).map_err(|source| {
+    let timeout = if request == "/plan" { PREVIEW_TIMEOUT } else { TIMEOUT };
+    let answer = exchange(&mut stream, request, timeout).map_err(|source| {
         let source = match source.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
                 io::ErrorKind::TimedOut,
                 format!(
-                    "no answer within {} s: it is stopped, starved or hangs; `kubectl logs` of its pod says what it did last",
-                    patience.as_secs()
+                    "no answer within {} s: it is stopped, starved or hangs; `kubectl logs` of its pod shows its last actions",
+                    timeout.as_secs()
                 ),
             ),
             _ => source,
         };
-        AskError::Silent { question: question.to_owned(), source }
+        QueryError::NoAnswer { request: request.to_owned(), source }
     })?;
-    let malformed = || AskError::Silent {
-        question: question.to_owned(),
+    let malformed = || QueryError::NoAnswer {
+        request: request.to_owned(),
         source: io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"),
     };
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(malformed)?;
     match status {
         200 => Ok(body.to_owned()),
-        _ => Err(AskError::Refused { question: question.to_owned(), status, body: body.trim().to_owned() }),
+        _ => Err(QueryError::Refused { request: request.to_owned(), status, body: body.trim().to_owned() }),
     }
 }
 
-/// HTTP/1.0, so that the body simply lasts to the end.
-fn exchange(stream: &mut UnixStream, question: &str, patience: Duration) -> io::Result<String> {
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
-    stream.write_all(format!("GET {question} HTTP/1.0\r\nHost: agent\r\n\r\n").as_bytes())?;
+/// HTTP/1.0, so that the body lasts to the end of the stream.
+fn exchange(stream: &mut UnixStream, request: &str, timeout: Duration) -> io::Result<String> {
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    stream.write_all(format!("GET {request} HTTP/1.0\r\nHost: agent\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.take(LONGEST).read_to_string(&mut answer)?;
     Ok(answer)

@@ -1,11 +1,11 @@
-//! What may come after a verb and need not hold it up: telling the subnet where an address lives now, and forgetting the
-//! connections of one that was freed. Plugins leave it to us by sending us their record; where nobody listens they do it
-//! themselves, and where we fail, an ADD that gets the address later forgets its connections first.
+//! The work after a verb that a pod need not wait for: announcing a new address to its subnet, and removing the connections of a
+//! freed one. By sending its record, a plugin leaves this to the agent; if no agent listens, the plugin does it. If the agent
+//! fails, the next ADD with that address removes its connections first.
 //!
 //! ```text
-//!   records ─▶ Duties ─▶ run ─▶ Worker ─┬─ ADD: announce at once and 1 s later
-//!                        (when)  (what) ├─ DEL, GC: forget connections, many addresses in one walk
-//!                                       └─ 130 s later: forget again, mark the address as forgotten
+//!   records ─▶ FollowUps ─▶ run ────▶ Worker ─┬─ ADD: announce at once and 1 s later
+//!                           (when)    (how)   ├─ DEL, GC: remove connections, many addresses in one walk
+//!                                             └─ 130 s later: remove again, mark the address as forgotten
 //! ```
 
 mod worker;
@@ -24,122 +24,121 @@ use tokio::time::{Instant, sleep_until};
 
 pub use worker::Worker;
 
-/// A neighbour that missed the first announcement gets a second one (RFC 5227 §2.3: two, 2 s apart; sooner is enough).
+/// For a neighbour that missed the first announcement (RFC 5227 §2.3: two, 2 s apart; sooner is enough).
 const SECOND_ANNOUNCEMENT: Duration = Duration::from_secs(1);
 
-/// How long freed addresses are gathered before the kernel's connections are gone through.
+/// How long freed addresses are gathered before one walk through the kernel's connections.
 const GATHERING: Duration = Duration::from_millis(100);
 
-/// The least between two looks for addresses whose cooldown has ended.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+/// The least time between two checks for ended cooldowns.
+const BETWEEN_CHECKS: Duration = Duration::from_secs(5);
 
-/// When what failed is tried again.
+/// When a failed check is retried.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// The most addresses noted at a time; a node has a few hundred.
-const NOTED: usize = 8192;
+/// The most addresses at a time; a node has a few hundred.
+const LONGEST: usize = 8192;
 
-/// What records say is to be done.
+/// The addresses in records that need work.
 #[derive(Debug, Default)]
-pub struct Duties {
-    noted: Mutex<Noted>,
-    news: Notify,
+pub struct FollowUps {
+    pending: Mutex<Pending>,
+    added: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Noted {
+struct Pending {
     added: HashSet<IpAddr>,
     freed: HashSet<IpAddr>,
-    /// More were freed than are listed: a GC's record has no room for many.
+    /// More were freed than are listed: the record of a GC has no room for many.
     freed_more: bool,
-    /// Some verb ran, so addresses may have started to cool down.
+    /// A verb ran, so cooldowns may have begun.
     ran: bool,
 }
 
-/// Work that is due, all of one moment.
+/// Work that is due now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct DueWork {
     /// Addresses to announce.
     pub announce: Vec<IpAddr>,
-    /// Freed addresses whose connections are to be forgotten.
+    /// Freed addresses whose connections are to be removed.
     pub forget: HashSet<IpAddr>,
-    /// Whether those of every address that is free are to be forgotten, as far as they are not yet.
+    /// Whether to remove those of all freed addresses.
     pub forget_all: bool,
-    /// Whether to look for addresses whose cooldown has ended.
-    pub look: bool,
+    /// Whether to check for ended cooldowns.
+    pub check: bool,
 }
 
-/// What came of it.
+/// The result of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// How long until the next cooldown ends, of those that are seen now; nothing when a look was not asked for, or there
-    /// is none.
-    pub next_look: Option<Duration>,
+pub struct WorkResult {
+    /// The time until the next cooldown ends; `None` without a check or a cooldown.
+    pub next_check: Option<Duration>,
     /// Whether something failed.
     pub failed: bool,
 }
 
-impl Duties {
-    /// Notes what a plugin's record leaves to do. Adds up, so it does not matter how late it is seen to.
+impl FollowUps {
+    /// Notes a record's addresses.
     pub fn note(&self, record: &VerbRecord) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let addresses = record.addresses.iter().copied();
         match (record.verb.as_str(), record.code) {
-            ("ADD", 0) if noted.added.len() < NOTED => noted.added.extend(addresses),
-            // What a failed one freed is freed all the same. A GC of a plugin of before does not say that it names a few only.
-            ("GC", _) if !record.addresses.is_empty() => noted.freed_more = true,
-            ("DEL", _) if noted.freed.len() < NOTED => noted.freed.extend(addresses),
-            ("DEL", _) => noted.freed_more = true,
+            ("ADD", 0) if pending.added.len() < LONGEST => pending.added.extend(addresses),
+            // A failed GC frees addresses, too. The record of an older plugin does not say that it lists only some.
+            ("GC", _) if !record.addresses.is_empty() => pending.freed_more = true,
+            ("DEL", _) if pending.freed.len() < LONGEST => pending.freed.extend(addresses),
+            ("DEL", _) => pending.freed_more = true,
             _ => {}
         }
-        noted.ran = true;
-        self.news.notify_one();
+        pending.ran = true;
+        self.added.notify_one();
     }
 
-    /// Notes addresses that the agent itself freed.
+    /// Notes addresses that the agent freed.
     pub fn freed(&self, addresses: &[IpAddr]) {
         if addresses.is_empty() {
             return;
         }
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.freed.extend(addresses);
-        noted.ran = true;
-        self.news.notify_one();
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.freed.extend(addresses);
+        pending.ran = true;
+        self.added.notify_one();
     }
 
-    fn take(&self) -> Noted {
-        std::mem::take(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take(&self) -> Pending {
+        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Does what is due when it is due, for ever. Sleeps without a timer when nothing is.
+/// Does the work when it is due. Without work it sleeps without a timer.
 ///
 /// # Errors
-/// When the worker panicked.
-pub async fn run(duties: Arc<Duties>, mut worker: Worker) -> io::Result<()> {
-    let mut plan = Plan { look: Some(Instant::now()), ..Plan::default() };
+/// If the worker panicked.
+pub async fn run(follow_ups: Arc<FollowUps>, mut worker: Worker) -> io::Result<()> {
+    let mut plan = Plan { check: Some(Instant::now()), ..Plan::default() };
     loop {
         tokio::select! {
-            () = duties.news.notified() => plan.add(duties.take(), Instant::now()),
+            () = follow_ups.added.notified() => plan.add(follow_ups.take(), Instant::now()),
             () = sleep_until(plan.next().unwrap_or_else(Instant::now)), if plan.next().is_some() => {}
         }
         let due = plan.due(Instant::now());
-        if due == Due::default() {
+        if due == DueWork::default() {
             continue;
         }
-        let looked = due.look;
+        let checked = due.check;
         // Kernel and files: short, but not on the thread that answers health checks.
         let work = tokio::task::spawn_blocking(move || {
-            let done = worker.work(&due);
-            (worker, done)
+            let result = worker.work(&due);
+            (worker, result)
         });
-        let (returned, done) = work.await.map_err(io::Error::other)?;
+        let (returned, result) = work.await.map_err(io::Error::other)?;
         worker = returned;
-        plan.done(done, looked, Instant::now());
+        plan.done(result, checked, Instant::now());
     }
 }
 
-/// When what is due.
+/// When work is due.
 #[derive(Debug, Default)]
 struct Plan {
     announce: Vec<IpAddr>,
@@ -148,29 +147,29 @@ struct Plan {
     forget: HashSet<IpAddr>,
     forget_all: bool,
     forget_at: Option<Instant>,
-    look: Option<Instant>,
+    check: Option<Instant>,
 }
 
 impl Plan {
-    fn add(&mut self, noted: Noted, now: Instant) {
-        self.announce.extend(noted.added);
-        if !noted.freed.is_empty() || noted.freed_more {
-            self.forget.extend(noted.freed);
-            self.forget_all |= noted.freed_more;
+    fn add(&mut self, pending: Pending, now: Instant) {
+        self.announce.extend(pending.added);
+        if !pending.freed.is_empty() || pending.freed_more {
+            self.forget.extend(pending.freed);
+            self.forget_all |= pending.freed_more;
             self.forget_at.get_or_insert(now + GATHERING);
         }
-        if noted.ran {
-            self.look.get_or_insert(now + COOLDOWN + BETWEEN_LOOKS);
+        if pending.ran {
+            self.check.get_or_insert(now + COOLDOWN + BETWEEN_CHECKS);
         }
     }
 
     fn next(&self) -> Option<Instant> {
         let again = self.again.front().map(|(at, _)| *at);
-        [again, self.forget_at, self.look].into_iter().flatten().min()
+        [again, self.forget_at, self.check].into_iter().flatten().min()
     }
 
-    /// What is due by now; it is then no longer planned.
-    fn due(&mut self, now: Instant) -> Due {
+    /// Takes the work that is due.
+    fn due(&mut self, now: Instant) -> DueWork {
         let mut announce = std::mem::take(&mut self.announce);
         if !announce.is_empty() {
             self.again.push_back((now + SECOND_ANNOUNCEMENT, announce.clone()));
@@ -182,17 +181,17 @@ impl Plan {
             Some(_) => (std::mem::take(&mut self.forget), std::mem::take(&mut self.forget_all)),
             None => (HashSet::new(), false),
         };
-        Due { announce, forget, forget_all, look: self.look.take_if(|at| *at <= now).is_some() }
+        DueWork { announce, forget, forget_all, check: self.check.take_if(|at| *at <= now).is_some() }
     }
 
-    fn done(&mut self, done: Done, looked: bool, now: Instant) {
-        let next = match done {
-            Done { failed: true, .. } if looked => Some(RETRY),
-            Done { next_look, .. } => next_look.map(|wait| wait.max(BETWEEN_LOOKS)),
+    fn done(&mut self, result: WorkResult, checked: bool, now: Instant) {
+        let next = match result {
+            WorkResult { failed: true, .. } if checked => Some(RETRY),
+            WorkResult { next_check, .. } => next_check.map(|wait| wait.max(BETWEEN_CHECKS)),
         };
         if let Some(wait) = next {
             let at = now + wait;
-            self.look = Some(self.look.map_or(at, |planned| planned.min(at)));
+            self.check = Some(self.check.map_or(at, |planned| planned.min(at)));
         }
     }
 }
@@ -205,60 +204,64 @@ mod tests {
         IpAddr::from([10, 0, 4, last])
     }
 
-    fn noted(verb: &str, code: u32, last: u8) -> Noted {
-        let duties = Duties::default();
-        duties.note(&VerbRecord { addresses: vec![address(last)], code, ..VerbRecord::begin("vcn-native", "0", verb) });
-        duties.take()
+    fn pending(verb: &str, code: u32, last: u8) -> Pending {
+        let follow_ups = FollowUps::default();
+        follow_ups.note(&VerbRecord {
+            addresses: vec![address(last)],
+            code,
+            ..VerbRecord::begin("vcn-native", "0", verb)
+        });
+        follow_ups.take()
     }
 
     #[test]
-    fn an_added_address_is_announced_at_once_and_a_second_later() {
+    fn added_address_is_announced_twice() {
         let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.add(noted("ADD", 0, 7), now);
+        plan.add(pending("ADD", 0, 7), now);
         assert_eq!(plan.due(now).announce, [address(7)]);
-        assert_eq!(plan.due(now), Due::default());
+        assert_eq!(plan.due(now), DueWork::default());
         assert_eq!(plan.next(), Some(now + SECOND_ANNOUNCEMENT));
         assert_eq!(plan.due(now + SECOND_ANNOUNCEMENT).announce, [address(7)]);
-        assert_eq!(plan.due(now + 2 * SECOND_ANNOUNCEMENT), Due::default());
+        assert_eq!(plan.due(now + 2 * SECOND_ANNOUNCEMENT), DueWork::default());
     }
 
     #[test]
-    fn an_add_that_failed_and_a_check_announce_nothing() {
+    fn failed_add_and_check_announce_nothing() {
         let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.add(noted("ADD", 11, 7), now);
-        plan.add(noted("CHECK", 0, 8), now);
-        assert_eq!(plan.due(now), Due::default());
+        plan.add(pending("ADD", 11, 7), now);
+        plan.add(pending("CHECK", 0, 8), now);
+        assert_eq!(plan.due(now), DueWork::default());
     }
 
     #[test]
-    fn freed_addresses_are_gathered_and_looked_at_again_when_they_have_cooled_down() {
+    fn freed_addresses_are_gathered_and_checked_after_cooldown() {
         let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.add(noted("DEL", 0, 7), now);
-        plan.add(noted("GC", 999, 8), now + GATHERING / 2);
-        assert_eq!(plan.due(now + GATHERING / 2), Due::default());
+        plan.add(pending("DEL", 0, 7), now);
+        plan.add(pending("GC", 999, 8), now + GATHERING / 2);
+        assert_eq!(plan.due(now + GATHERING / 2), DueWork::default());
         let due = plan.due(now + GATHERING);
-        assert_eq!((due.forget, due.forget_all, due.look), (HashSet::from([address(7)]), true, false));
+        assert_eq!((due.forget, due.forget_all, due.check), (HashSet::from([address(7)]), true, false));
         let end = plan.next().unwrap();
         assert!(end > now + COOLDOWN);
-        assert!(plan.due(end).look);
-        assert_eq!(plan.next(), None, "nothing is planned while nothing happens");
+        assert!(plan.due(end).check);
+        assert_eq!(plan.next(), None, "nothing is due without records");
     }
 
     #[test]
-    fn a_gc_that_freed_nothing_has_nothing_to_forget() {
+    fn gc_without_freed_addresses_removes_no_connections() {
         let (mut plan, now) = (Plan::default(), Instant::now());
-        let duties = Duties::default();
-        duties.note(&VerbRecord::begin("vcn-native", "0", "GC"));
-        plan.add(duties.take(), now);
-        assert_eq!(plan.due(now + GATHERING), Due::default());
+        let follow_ups = FollowUps::default();
+        follow_ups.note(&VerbRecord::begin("vcn-native", "0", "GC"));
+        plan.add(follow_ups.take(), now);
+        assert_eq!(plan.due(now + GATHERING), DueWork::default());
     }
 
     #[test]
-    fn looks_are_apart_and_a_failed_one_is_repeated() {
+    fn checks_keep_a_distance_and_failure_is_retried() {
         let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.done(Done { next_look: Some(Duration::from_millis(1)), failed: false }, true, now);
-        assert_eq!(plan.next(), Some(now + BETWEEN_LOOKS));
-        let (mut plan, failed) = (Plan::default(), Done { next_look: None, failed: true });
+        plan.done(WorkResult { next_check: Some(Duration::from_millis(1)), failed: false }, true, now);
+        assert_eq!(plan.next(), Some(now + BETWEEN_CHECKS));
+        let (mut plan, failed) = (Plan::default(), WorkResult { next_check: None, failed: true });
         plan.done(failed, true, now);
         assert_eq!(plan.next(), Some(now + RETRY));
     }

@@ -1,48 +1,48 @@
-//! The log line of a plugin's run: who, what, how long, in which trace. As many as a node's pods can make, and no more: a
-//! runtime that tries in a loop must not fill the disk.
+//! The log line of a plugin run: pod, addresses, result, duration and trace. Limited, because a runtime that retries in a loop must
+//! not fill the disk.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use backoff::TokenBucket;
 use telemetry::VerbRecord;
 
-/// Lines that may come at once: a full node's ADDs, twice over, and their DELs.
+/// Lines at once: the ADDs of a full node, twice, and their DELs.
 const BURST: f64 = 1000.0;
 
-/// Lines per second in the long run.
-const RATE: f64 = 20.0;
+/// Lines per second after that.
+const PER_SECOND: f64 = 20.0;
 
-/// Logs runs. Failures have a bound of their own, so that no flood of successes hides them.
+/// Logs plugin runs. Failures have their own limit, so that a flood of successes does not hide them.
 #[derive(Debug)]
-pub(super) struct Lines {
-    fine: Bound,
-    failed: Bound,
+pub(super) struct RunLog {
+    successes: LimitedLog,
+    failures: LimitedLog,
 }
 
-/// A bucket of lines that may be written, refilled as time passes.
 #[derive(Debug)]
-struct Bound {
-    left: f64,
-    filled: Instant,
+struct LimitedLog {
+    limit: TokenBucket,
     dropped: u64,
 }
 
-impl Lines {
+impl RunLog {
     pub(super) fn new(now: Instant) -> Self {
-        let bound = || Bound { left: BURST, filled: now, dropped: 0 };
-        Self { fine: bound(), failed: bound() }
+        let limited = || LimitedLog { limit: TokenBucket::new(BURST, PER_SECOND, now), dropped: 0 };
+        Self { successes: limited(), failures: limited() }
     }
 
-    /// Logs a run, if there is room; says whether it did. `late`: it was taken from the file.
+    /// Logs a run unless the limit is reached; returns whether it did. `late`: the record was read from the file.
     pub(super) fn log(&mut self, record: &VerbRecord, late: bool, now: Instant) -> bool {
-        let worrying = record.code != 0 || !record.message.is_empty();
-        let bound = if worrying { &mut self.failed } else { &mut self.fine };
-        if !bound.admits(now) {
+        let has_problem = record.code != 0 || !record.message.is_empty();
+        let log = if has_problem { &mut self.failures } else { &mut self.successes };
+        if !log.limit.take(now) {
+            log.dropped = log.dropped.saturating_add(1);
             return false;
         }
-        let dropped = std::mem::take(&mut bound.dropped);
+        let dropped = std::mem::take(&mut log.dropped);
         if dropped > 0 {
-            tracing::warn!(event = "cni.lines_dropped", dropped, "more runs of plugins than are logged");
+            tracing::warn!(event = "cni.lines_dropped", dropped, "the rate limit of plugin runs was reached");
         }
         let VerbRecord { plugin, verb, network, code, total_micros, unix_millis, .. } = record;
         let known = |text: &String| (!text.is_empty()).then(|| text.clone());
@@ -52,8 +52,8 @@ impl Lines {
         let parent_span_id = record.parent_span_id.as_deref();
         let (addresses, phases) = (listed(record), phases(record));
         let late = late.then_some(true);
-        let said = sentence(record);
-        // The two differ in level and name alone, which the macros want as constants.
+        let clause = clause(record);
+        // Level and event name must be constants.
         macro_rules! line {
             ($level:ident, $event:literal) => {
                 tracing::$level!(
@@ -74,11 +74,11 @@ impl Lines {
                     trace_id,
                     span_id,
                     parent_span_id,
-                    "{said}"
+                    "{clause}"
                 )
             };
         }
-        match (code, worrying) {
+        match (code, has_problem) {
             (0, false) => line!(info, "cni.done"),
             (0, true) => line!(warn, "cni.done"),
             _ => line!(warn, "cni.failed"),
@@ -87,23 +87,8 @@ impl Lines {
     }
 }
 
-impl Bound {
-    fn admits(&mut self, now: Instant) -> bool {
-        let waited: Duration = now.saturating_duration_since(self.filled);
-        self.left = (self.left + waited.as_secs_f64() * RATE).min(BURST);
-        self.filled = now;
-        let admitted = self.left >= 1.0;
-        if admitted {
-            self.left -= 1.0;
-        } else {
-            self.dropped = self.dropped.saturating_add(1);
-        }
-        admitted
-    }
-}
-
-/// For people who read along: `ADD default/web 10.0.4.7 in 1.5 ms`.
-fn sentence(record: &VerbRecord) -> String {
+/// For people: `ADD default/web 10.0.4.7 in 1.5 ms`.
+fn clause(record: &VerbRecord) -> String {
     let mut text = record.verb.clone();
     // Writing to a String does not fail.
     match (&record.pod_namespace, &record.pod_name) {
@@ -158,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_who_got_what_how_fast_and_what_was_wrong() {
-        assert_eq!(sentence(&record(0)), "ADD c1 10.0.4.7,fd00::7 in 1.5 ms");
+    fn line_has_pod_addresses_duration_and_failure() {
+        assert_eq!(clause(&record(0)), "ADD c1 10.0.4.7,fd00::7 in 1.5 ms");
         let cut = VerbRecord { addresses_left_out: 3, ..record(0) };
-        assert_eq!(sentence(&cut), "ADD c1 10.0.4.7,fd00::7 and 3 more in 1.5 ms");
+        assert_eq!(clause(&cut), "ADD c1 10.0.4.7,fd00::7 and 3 more in 1.5 ms");
         let (namespace, name) = (Some("default".into()), Some("web".into()));
         let failed = VerbRecord {
             pod_namespace: namespace,
@@ -170,19 +155,19 @@ mod tests {
             message: "no address is free".into(),
             ..record(11)
         };
-        assert_eq!(sentence(&failed), "ADD default/web failed with 11 in 1.5 ms: no address is free");
+        assert_eq!(clause(&failed), "ADD default/web failed with 11 in 1.5 ms: no address is free");
         assert_eq!(phases(&failed).unwrap(), "pools=80,ipam=210");
     }
 
     #[test]
-    fn a_burst_is_logged_whole_a_flood_is_not_and_failures_are_seen_in_it() {
+    fn flood_is_limited_and_hides_no_failure() {
         let begun = Instant::now();
-        let mut lines = Lines::new(begun);
+        let mut lines = RunLog::new(begun);
         let logged = (0..2000).filter(|_| lines.log(&record(0), false, begun)).count();
         assert_eq!(logged, 1000);
-        assert!(lines.log(&record(11), false, begun), "a failure is still seen");
+        assert!(lines.log(&record(11), false, begun), "failures have their own limit");
         let later = begun + Duration::from_secs(2);
         assert_eq!((0..2000).filter(|_| lines.log(&record(0), false, later)).count(), 40);
-        assert_eq!(lines.fine.dropped, 1960);
+        assert_eq!(lines.successes.dropped, 1960);
     }
 }

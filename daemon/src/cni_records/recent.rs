@@ -1,12 +1,11 @@
-//! The last runs of plugins, for `bundle`: who was called with what when it went wrong. Failures are kept apart, so that a
-//! burst of successes does not push them out.
+//! The last plugin runs, for `bundle`. Failures are kept apart, so that a burst of successes does not replace them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use telemetry::VerbRecord;
 
-/// How many of each are kept, of some 500 bytes each.
+/// How many of each are kept; a record has some 500 bytes.
 const KEPT: usize = 64;
 
 /// The last runs.
@@ -17,26 +16,26 @@ pub struct Recent {
 
 #[derive(Debug, Default)]
 struct Runs {
-    fine: VecDeque<VerbRecord>,
-    failed: VecDeque<VerbRecord>,
+    successes: VecDeque<VerbRecord>,
+    failures: VecDeque<VerbRecord>,
 }
 
 impl Recent {
     /// Keeps a run.
     pub fn note(&self, record: &VerbRecord) {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = if record.code == 0 { &mut runs.fine } else { &mut runs.failed };
+        let kept = if record.code == 0 { &mut runs.successes } else { &mut runs.failures };
         if kept.len() == KEPT {
             kept.pop_front();
         }
         kept.push_back(record.clone());
     }
 
-    /// Those that are kept, the oldest first.
+    /// The kept runs, oldest first.
     #[must_use]
     pub fn runs(&self) -> Vec<VerbRecord> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<VerbRecord> = runs.fine.iter().chain(&runs.failed).cloned().collect();
+        let mut all: Vec<VerbRecord> = runs.successes.iter().chain(&runs.failures).cloned().collect();
         all.sort_by_key(|record| record.unix_millis);
         all
     }

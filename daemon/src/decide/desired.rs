@@ -19,7 +19,7 @@ use crate::decide::host_address::{self, AddressHints, HostAddress};
 use crate::decide::requests::{Requests, VnicRequest};
 use crate::decide::slots::Slots;
 use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::LeftAlone;
+use crate::report::reconcile_report::UnmanagedReason;
 use crate::settings::Ports;
 
 /// What is known, from outside and from the kernel.
@@ -71,7 +71,7 @@ pub struct DesiredState {
     /// and go while they run.
     pub spared: Vec<Object>,
     /// VNICs of another pod network, or possibly so.
-    pub left_alone: BTreeMap<Ocid, LeftAlone>,
+    pub left_alone: BTreeMap<Ocid, UnmanagedReason>,
     /// Those that possibly are and have a link.
     pub undecided: Vec<HostVnic>,
     /// VNICs that one pod at a time has.
@@ -128,7 +128,7 @@ pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> Desire
         let mtu = request.map_or(Mtu::VCN, |request| request.mtu);
         let routes = request.filter(|it| it.purpose == Purpose::Host).map(|it| it.routes.clone()).unwrap_or_default();
         let host = HostVnic { vnic, placement, table, mtu, pod_blocks, routes };
-        wanted.undecided.extend((left_alone == Some(LeftAlone::Undecided)).then(|| host.clone()));
+        wanted.undecided.extend((left_alone == Some(UnmanagedReason::Undecided)).then(|| host.clone()));
         if left_alone.is_some() { foreign.push(host) } else { vnics.push(host) }
     }
     // A VLAN's port may be a VNIC itself; it must be configured first.
@@ -165,7 +165,7 @@ impl DesiredState {
     ) {
         let Some(table) = slots.table(&vnic.id) else { return };
         let (exclusive, condition) = ExclusiveVnic::of(vnic, placement, table, facts);
-        let why = if exclusive.is_in_pod { LeftAlone::InPod } else { LeftAlone::ForOnePod };
+        let why = if exclusive.is_in_pod { UnmanagedReason::InPod } else { UnmanagedReason::ForOnePod };
         self.left_alone.insert(vnic.id.clone(), why);
         self.conditions.extend(condition);
         self.exclusive.push(exclusive);
@@ -183,14 +183,14 @@ fn placement(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Result<Pl
 }
 
 /// Why a VNIC is not configured although it has a link.
-fn left_alone(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Option<LeftAlone> {
+fn left_alone(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Option<UnmanagedReason> {
     let is_requested = |request: &VnicRequest| request.purpose != Purpose::Pods;
     if policy.ours || facts.requests.get(&vnic.id).is_some_and(is_requested) {
         None
     } else if npn_vnic(facts.npn, &vnic.id).is_some() {
-        Some(LeftAlone::AnotherNetwork)
+        Some(UnmanagedReason::AnotherNetwork)
     } else {
-        (policy.oke && !is_finished(facts)).then_some(LeftAlone::Undecided)
+        (policy.oke && !is_finished(facts)).then_some(UnmanagedReason::Undecided)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How full the pools are: counted from the two files, without enumerating ranges (an IPv6 one is practically endless).
+//! How full the pools are, counted from their files without enumerating ranges (an IPv6 range is practically endless).
 
 mod files;
 
@@ -19,8 +19,8 @@ pub struct Usage {
     pub reason: Option<String>,
     /// Per VNIC and family.
     pub pools: Vec<PoolUsage>,
-    /// What pods hold.
-    pub allocations: Vec<Holding>,
+    /// How many interfaces of pods hold addresses.
+    pub attachments: AttachmentCounts,
 }
 
 /// One family of one VNIC.
@@ -47,23 +47,14 @@ pub struct PoolUsage {
     pub free: u64,
 }
 
-/// What one attachment holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Interfaces of pods whose records can be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Holding {
-    /// The pod, or the container if no pod is known.
-    pub holder: String,
-    /// The interface in it.
-    pub interface: IfName,
-    /// The addresses.
-    pub addresses: Vec<IpAddr>,
-    /// The VNIC's link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<IfName>,
-    /// Seconds since it got them.
-    pub age_seconds: u64,
-    /// Whether its ADD has not finished yet.
-    pub tentative: bool,
+pub struct AttachmentCounts {
+    /// Their ADD has finished.
+    pub committed: usize,
+    /// Their ADD has not finished.
+    pub tentative: usize,
 }
 
 impl Usage {
@@ -96,30 +87,15 @@ impl Usage {
                 }
             })
         });
-        Self {
-            reason: pools.reason.clone(),
-            pools: rows.collect(),
-            allocations: allocations.allocations.iter().map(|held| Holding::of(held, now)).collect(),
-        }
+        let tentative = allocations.allocations.iter().filter(|it| it.tentative_until.is_some()).count();
+        let attachments = AttachmentCounts { committed: allocations.allocations.len() - tentative, tentative };
+        Self { reason: pools.reason.clone(), pools: rows.collect(), attachments }
     }
 
     /// Whether any address is for pods, held or not: a full node is as usable as an empty one.
     #[must_use]
     pub fn offers_any(pools: &Pools) -> bool {
         pools.for_pods().any(|vnic| vnic.families.iter().any(|(_, pool)| size(pool) > 0))
-    }
-}
-
-impl Holding {
-    fn of(allocation: &Allocation, now: BootTime) -> Self {
-        Self {
-            holder: holder(allocation),
-            interface: allocation.key.ifname.clone(),
-            addresses: allocation.addresses.iter().map(|held| held.address).collect(),
-            link: allocation.addresses.first().map(|held| held.vnic_link.clone()),
-            age_seconds: now.since(allocation.since).as_secs(),
-            tentative: allocation.tentative_until.is_some(),
-        }
     }
 }
 

@@ -20,11 +20,11 @@ const MADE_ONCE: [&str; 3] = [AGENT_LOCK, AGENT_SOCKET, telemetry::SOCKET];
 /// Those that were there.
 #[derive(Debug)]
 pub struct Directories {
-    begun: Vec<Begun>,
+    begun: Vec<WatchedDirectory>,
 }
 
 #[derive(Debug)]
-struct Begun {
+struct WatchedDirectory {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
@@ -39,7 +39,11 @@ impl Directories {
         let installer = &settings.installer;
         let mounts = mounts();
         let begun = |path: &PathBuf| {
-            Some(Begun { path: path.clone(), identity: identity(path)?, root: root(&mounts, path).map(str::to_owned) })
+            Some(WatchedDirectory {
+                path: path.clone(),
+                identity: identity(path)?,
+                root: root(&mounts, path).map(str::to_owned),
+            })
         };
         let all = [&settings.state_dir, &settings.data_dir, &installer.cni_bin_dir, &installer.cni_conf_dir];
         let made = MADE_ONCE.map(|name| settings.state_dir.join(name));
@@ -125,7 +129,7 @@ mod tests {
         let path = directory.path().join("net.d");
         fs::create_dir(&path).unwrap();
         let identity = identity(&path).unwrap();
-        let directories = Directories { begun: vec![Begun { path: path.clone(), identity, root: None }] };
+        let directories = Directories { begun: vec![WatchedDirectory { path: path.clone(), identity, root: None }] };
         assert_eq!(directories.lost(Cause::Timer), None);
         fs::write(path.join("10-a.conf"), "").unwrap();
         assert_eq!(directories.lost(Cause::Timer), None, "what is in it does not count");

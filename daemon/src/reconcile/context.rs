@@ -12,7 +12,7 @@ use resident::logging::chain;
 use vcn::{Ocid, Vnic};
 
 use super::host::Host;
-use super::installation::{Verdict, Whose};
+use super::installation::{Owner, Ownership};
 use super::{Reconciler, StageReport, sources};
 use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
 use crate::decide::exclusive;
@@ -33,7 +33,7 @@ pub(super) struct Context<'a> {
     pub(super) settings: &'a Settings,
     pub(super) facts: &'a NodeFacts,
     /// Who owns the pod network.
-    pub(super) ownership: Whose,
+    pub(super) ownership: Ownership,
     /// The host's links.
     pub(super) links: Vec<Link>,
     pub(super) has_ipv6: bool,
@@ -55,7 +55,7 @@ impl Context<'_> {
 
     /// Whether the pod network of this node is ours.
     pub(super) fn is_ours(&self) -> bool {
-        self.ownership == Whose::Ours
+        self.ownership == Ownership::Ours
     }
 
     /// The secondary VNICs that are to be configured.
@@ -97,7 +97,7 @@ impl Context<'_> {
                 table: host.map(|host| host.table),
                 addresses: addressing.iter().map(|(_, at)| at.address).collect(),
                 application_resources: entry.map(|entry| entry.application_resources.clone()).unwrap_or_default(),
-                left_alone: self.wanted.left_alone.get(&vnic.id).copied(),
+                unmanaged: self.wanted.left_alone.get(&vnic.id).copied(),
                 name: request.map(|request| request.name.clone()),
                 purpose: request.map(|request| request.purpose),
                 generation: request.and_then(|request| request.generation),
@@ -115,7 +115,7 @@ impl Reconciler {
     /// Reads the kernel and computes what the host's network must be.
     pub(super) fn context<'a>(&mut self, settings: &'a Settings, facts: &'a NodeFacts, cause: Cause) -> Context<'a> {
         let is_preview = cause == Cause::Preview;
-        let mut so_far = StageReport::of_conditions(self.misconfigured.iter().cloned());
+        let mut so_far = StageReport::default();
         if !is_preview {
             so_far.conditions.extend(create_directories(settings));
         }
@@ -126,15 +126,15 @@ impl Reconciler {
         });
         let (slots, conditions) = self.tables.assign(facts.vnics(), is_preview);
         so_far.conditions.extend(conditions);
-        let Verdict { whose: ownership, oke } = self.installation.verdict(settings, facts, cause);
+        let Owner { ownership, oke } = self.installation.owner(settings, facts, cause);
         // In doubt nothing is removed; and files are read only if their content matters.
         let is_finished = facts.npn().is_some_and(NativePodNetwork::usable);
-        let lived = ownership != Whose::Others || !is_finished || may_have_pods(settings, &self.boot);
+        let lived = ownership != Ownership::Other || !is_finished || may_have_pods(settings, &self.boot);
         let policy = Policy {
             ports: &settings.ports,
             pods_may_use_metadata: settings.pods_may_use_metadata,
             pods_may_spoof: settings.pods_may_spoof,
-            ours: ownership == Whose::Ours,
+            ours: ownership == Ownership::Ours,
             oke,
             lived,
         };
@@ -165,7 +165,7 @@ impl Reconciler {
             wanted.undecided.clear();
         }
         so_far.conditions.extend(sources::undecided(facts, &wanted.undecided));
-        // A VNIC whose entry cannot be used is listed.
+        // A VNIC with an unusable entry is listed.
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
         so_far.conditions.append(&mut wanted.conditions);
@@ -182,7 +182,7 @@ fn create_directories(settings: &Settings) -> impl Iterator<Item = Condition> {
     })
 }
 
-/// Whether pods may depend on what this agent configured in this boot, on a node whose pod network is another's: there are
+/// Whether pods may depend on what this agent configured in this boot, on a node with another pod network: there are
 /// such pods, or addresses for them are published.
 fn may_have_pods(settings: &Settings, boot: &BootId) -> bool {
     let is_published = match Pools::read(&settings.state_dir, boot) {

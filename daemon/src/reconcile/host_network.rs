@@ -11,7 +11,7 @@ use resident::logging::chain;
 
 use super::context::Context;
 use super::host::{AppliedBatch, Batch, Host, Part};
-use super::installation::Whose;
+use super::installation::Ownership;
 use super::{Stage, StageReport};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
@@ -167,16 +167,16 @@ fn settings(step: &Step) -> Vec<SettingChange> {
 }
 
 /// Objects that stay for running pods although the pod network is not ours, or not known to be.
-fn left_in_place(spared: &[Object], ownership: Whose) -> Option<Condition> {
+fn left_in_place(spared: &[Object], ownership: Ownership) -> Option<Condition> {
     // A VLAN link stays because links of other programs may be on it: there is nothing to do about it.
     let spared: Vec<&Object> = spared.iter().filter(|object| !object.is_vlan()).collect();
     let (first, count) = (spared.first()?, spared.len());
     let (state, until) = match ownership {
-        Whose::Ours | Whose::Others => (
+        Ownership::Ours | Ownership::Other => (
             "the pod network of this node is no longer ours (see podNetwork)",
             "until the node is drained and rebooted",
         ),
-        Whose::Unknown => (
+        Ownership::Unknown => (
             "the owner of this node's pod network is not known at the moment (see podNetwork)",
             "until it is: nothing has been handed over, and there is no need to drain the node",
         ),

@@ -27,33 +27,33 @@ const THOROUGH: Duration = Duration::from_secs(3600);
 /// reads are unchanged.
 #[derive(Debug)]
 pub(super) struct Installation {
-    last: Option<Last>,
+    last: Option<LastRun>,
     runtime: ContainerRuntime,
     versions: VersionCache,
 }
 
 /// Which pod network a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Ownership {
     /// Ours.
     Ours,
     /// Another one, or another one is meant.
-    Others,
-    /// No signal, or doubt.
+    Other,
+    /// No signal, or contradictory ones.
     Unknown,
 }
 
-/// The installer's view of a node.
+/// Which pod network owns the node, as the installer sees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Verdict {
+pub(super) struct Owner {
     /// Which pod network it has.
-    pub(super) whose: Whose,
+    pub(super) ownership: Ownership,
     /// Whether OKE's own CNI may use VNICs here.
     pub(super) oke: bool,
 }
 
 #[derive(Debug)]
-struct Last {
+struct LastRun {
     /// The settings of that run.
     settings: installer::Settings,
     signals: Signals,
@@ -76,8 +76,8 @@ impl Installation {
         self.last.as_ref().is_some_and(|last| last.decision.install)
     }
 
-    /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
-    pub(super) fn verdict(&self, settings: &Settings, world: &NodeFacts, cause: Cause) -> Verdict {
+    /// The owner of this node's pod network. Computed first: if it is not ours, nothing that pods use is changed.
+    pub(super) fn owner(&self, settings: &Settings, world: &NodeFacts, cause: Cause) -> Owner {
         let signals = world.signals(&settings.signals);
         let asked;
         let decision = match &self.last {
@@ -87,20 +87,19 @@ impl Installation {
                 &asked
             }
         };
-        let whose = match (decision.install, decision.another) {
-            (true, _) => Whose::Ours,
-            (false, true) => Whose::Others,
-            (false, false) => Whose::Unknown,
+        let ownership = match (decision.install, decision.another) {
+            (true, _) => Ownership::Ours,
+            (false, true) => Ownership::Other,
+            (false, false) => Ownership::Unknown,
         };
         // The cluster is said to have no VCN-native pod networking.
         let flannel = decision.another && matches!(decision.decided_by, Signal::NodeLabel | Signal::InstanceMetadata);
         // OKE makes a NativePodNetwork for its own CNI; whether there is one, nobody may have answered yet.
         let may_be_okes = world.npn.value.as_ref().map_or(!flannel, Option::is_some);
-        Verdict { whose, oke: decision.oke || may_be_okes }
+        Owner { ownership, oke: decision.oke || may_be_okes }
     }
 
-    /// Brings binaries and configuration into place where they belong: where the pod network is `ours`, as
-    /// [`Self::verdict`] says, and the configuration where an address is `usable`.
+    /// Installs binaries if the pod network is `ours` (see [`Self::owner`]), and the configuration if an address is `usable`.
     pub(super) fn stage(
         &mut self,
         settings: &Settings,
@@ -150,13 +149,13 @@ impl Installation {
             let at = Instant::now();
             let settings = settings.installer.clone();
             let (decision, state) = (report.decision, state.clone());
-            self.last = Some(Last { settings, signals, usable, decision, state, conditions, files, at });
+            self.last = Some(LastRun { settings, signals, usable, decision, state, conditions, files, at });
         }
         state
     }
 }
 
-impl Last {
+impl LastRun {
     /// Whether it was asked by these settings and signals.
     fn was_asked(&self, settings: &Settings, signals: &Signals) -> bool {
         self.settings == settings.installer && self.signals == *signals
@@ -232,7 +231,7 @@ fn preceded(gives: GivesPods, uses: RuntimeUses) -> Option<Severity> {
     }
 }
 
-/// How severe our configuration is on a node that is not ours. While no signal says whose the node is, one that pods start by
+/// How severe our configuration is on a node that is not ours. While no signal names the owner, one that pods start by
 /// is in order.
 fn left_behind(another: bool, stops_pods: bool) -> Option<Severity> {
     match (another, stops_pods) {

@@ -49,11 +49,6 @@ impl Interference {
         }
     }
 
-    /// Allows or forbids drop-ins from the next check on.
-    pub(crate) const fn allow_drop_ins(&mut self, may_write: bool) {
-        self.may_write = may_write;
-    }
-
     /// Checks for interference and reconciles the drop-ins. A preview changes nothing.
     pub(crate) fn check(&mut self, host: HostView<'_>, cause: Cause) -> (Vec<Condition>, Vec<Changed>) {
         if cause == Cause::Kernel {

@@ -8,13 +8,13 @@ use crate::report::reconcile_report::Cause;
 
 /// A stage that kernel events and previews skip: events come with every pod, and it can wait for the timer.
 #[derive(Debug)]
-pub(super) struct Slow<S> {
+pub(super) struct SlowStage<S> {
     stage: S,
     /// What it found when it ran last.
     found: Vec<Condition>,
 }
 
-impl<S> Slow<S> {
+impl<S> SlowStage<S> {
     pub(super) const fn new(stage: S) -> Self {
         Self { stage, found: Vec::new() }
     }
@@ -29,7 +29,7 @@ impl<S> Slow<S> {
     }
 }
 
-impl<S: Stage> Stage for Slow<S> {
+impl<S: Stage> Stage for SlowStage<S> {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         self.run_or_repeat(context.cause, context.is_ours(), |stage| stage.run(context))
     }
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn skipped_stage_repeats_its_conditions_until_it_runs_again() {
         let left = || Condition::degraded(Reason::AttachmentLeftOver, "ip rule").about("a");
-        let mut slow = Slow::new(0);
+        let mut slow = SlowStage::new(0);
         let mut run = |cause, is_ours, found: Option<Condition>| {
             let report = slow.run_or_repeat(cause, is_ours, |runs| {
                 *runs += 1;

@@ -1,137 +1,122 @@
-//! Tells people of conditions by events of Kubernetes about the Node: that one is there, and that it is over.
+//! Reports conditions by Kubernetes Events about the Node, when they are raised and when they are cleared.
 //!
 //! ```text
-//!   passes ─▶ plan (what is, what was told) ─▶ one event after the other, each with a deadline ─▶ told.json
+//!   reports ─▶ plan (conditions now, conditions reported) ─▶ one Event at a time, with a deadline ─▶ reported-conditions.json
 //! ```
 //!
-//! What is told is the difference between what is and what people know, when it has stood for a while. So nothing queues while
-//! no API server answers, a condition that comes and goes does not flood anybody, and an agent that takes over from another one
-//! tells nothing that the other told. Nothing waits for an event, and nothing depends on one.
+//! An Event is due when the conditions have differed from the reported ones for some time. So nothing is queued while the API
+//! server is down, a flapping condition causes few Events, and a restarted agent repeats none. Nothing waits for an Event.
 
-mod kept;
+mod content;
 mod plan;
-mod words;
+mod reported;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use imds::Backoff;
-use resident::events::{Reporter, write};
+use k8s_openapi::jiff::Timestamp;
+use resident::events::{Reporter, event, write};
 use resident::logging::chain;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::lifecycle::reload::{self, Configuration};
 use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::Finished;
+use crate::report::reconcile_report::CompletedReconcile;
 use crate::settings::Settings;
-use kept::Kept;
-use plan::{Name, Plan, Standing, Telling};
+use plan::{ConditionKey, Plan, Reported, Transition};
+use reported::ReportedFile;
 use resident::api_server::client;
 
 /// The task.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Whether to tell, and in whose name.
-    pub configurations: watch::Receiver<Configuration>,
-    /// What is.
-    pub passes: watch::Receiver<Option<Finished>>,
-    /// Where events are counted.
+    /// Whether Events are written, and in whose name.
+    pub settings: Arc<Settings>,
+    /// The conditions.
+    pub reports: watch::Receiver<Option<CompletedReconcile>>,
+    /// Where Events are counted.
     pub metrics: Arc<Metrics>,
     /// Whether there is an API server.
     pub in_cluster: bool,
-    /// A number in 0.0–1.0, so that nodes that have the same trouble do not tell of it together.
+    /// A number in 0.0–1.0, for jitter.
     pub chance: fn() -> f64,
 }
 
-/// About whom, and in whose name.
+/// The names that an Event needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Whom {
+struct Names {
     node: String,
     pod: String,
 }
 
-/// What a condition stands until it is told, at most; then as long again by chance. What a start, a VNIC just attached or a
-/// change that OKE is about to finish brings along is over by then.
+/// How long a transition must last until its Event is due, at most, before jitter of as much again: so that nodes with the same
+/// failure do not write together, and the transitions of a start or of a new VNIC are over.
 const HOLD: Duration = Duration::from_secs(30);
-/// Between two events of a node.
+/// Between two Events.
 const PACE: Duration = Duration::from_secs(1);
-/// Between failures. All nodes of a cluster fail together when its API server does.
+/// Between failures: all nodes of a cluster fail together when its API server does.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(4), cap: Duration::from_secs(300) };
 
 impl Recorder {
-    /// Tells for ever.
+    /// Writes Events until no reports come any more.
     pub async fn run(mut self) {
-        let mut last = None;
-        loop {
-            let settings = self.configurations.borrow_and_update().settings.clone();
-            match whom(&settings, self.in_cluster) {
-                Ok(whom) => {
-                    last = None;
-                    self.tell(&whom).await;
-                }
-                Err(why) => {
-                    if last.replace(why) != Some(why) {
-                        tracing::info!(event = "kubernetes_events.off", "{why}");
-                    }
-                    reload::changed(&mut self.configurations).await;
-                }
+        match names(&self.settings, self.in_cluster) {
+            Ok(names) => self.report(&names).await,
+            Err(why) => {
+                tracing::info!(event = "kubernetes_events.off", "{why}");
+                std::future::pending().await
             }
         }
     }
 
-    /// Tells until the configuration has it otherwise.
-    async fn tell(&mut self, whom: &Whom) {
-        let settings = self.configurations.borrow().settings.clone();
-        let kept = Kept::new(&settings.data_dir);
-        let mut plan = Plan::new(known(&kept, &whom.node));
-        let (mut hold, mut failures, mut rested) = (self.hold(&settings), 0, Instant::now());
+    async fn report(&mut self, names: &Names) {
+        let file = ReportedFile::new(&self.settings.data_dir);
+        let mut plan = Plan::new(read(&file, &names.node), Instant::now());
+        let (hold, mut failures, mut not_before) = (self.hold(), 0, Instant::now());
         loop {
-            let last = self.passes.borrow_and_update().clone();
-            if let Some(Finished { pass, .. }) = last {
-                self.metrics.events_dropped(plan.note(&pass.conditions, hold, Instant::now()));
+            let last = self.reports.borrow_and_update().clone();
+            if let Some(CompletedReconcile { report, .. }) = last {
+                self.metrics.events_dropped(plan.note(&report.conditions, hold, Instant::now()));
             }
             let now = Instant::now();
-            if rested <= now
-                && let Some(telling) = plan.due(hold, now)
+            if not_before <= now
+                && let Some(transition) = plan.due(hold, now)
             {
-                let pause = self.tell_one(whom, telling, &mut plan, &mut failures).await;
+                let pause = self.write(names, transition, &mut plan, &mut failures).await;
                 if failures == 0 {
-                    keep(&kept, whom, plan.standing()).await;
+                    save(&file, names, plan.reported()).await;
                 }
-                rested = Instant::now() + pause;
+                not_before = Instant::now() + pause;
                 continue;
             }
-            let next = plan.next(hold, now).map(|next| next.max(rested));
+            let next = plan.next(hold, now).map(|next| next.max(not_before));
+            // Both branches are cancel-safe: a timer, and a flag that `borrow_and_update` clears.
             tokio::select! {
                 () = sleep_until(next.unwrap_or(now)), if next.is_some() => {}
-                () = reload::changed(&mut self.passes) => {}
-                () = reload::changed(&mut self.configurations) => {
-                    let settings = self.configurations.borrow_and_update().settings.clone();
-                    if crate::report::node_events::whom(&settings, self.in_cluster).as_ref() != Ok(whom) {
-                        return;
-                    }
-                    hold = self.hold(&settings);
+                changed = self.reports.changed() => if changed.is_err() {
+                    return;
                 }
             }
         }
     }
 
-    /// Tries to tell it; after which pause there may be another.
-    async fn tell_one(&self, whom: &Whom, telling: Telling, plan: &mut Plan, failures: &mut u32) -> Duration {
-        let news = words::news(&whom.node, &telling, unix_millis());
-        let reporter = Reporter { controller: words::CONTROLLER, instance: whom.pod.clone() };
+    /// Tries to write an Event; returns the time until the next attempt.
+    async fn write(&self, names: &Names, transition: Transition, plan: &mut Plan, failures: &mut u32) -> Duration {
+        let content = content::content(&names.node, &transition, unix_millis());
+        let reporter = Reporter { controller: content::CONTROLLER, instance: names.pod.clone() };
+        let event = event(&content, &reporter, Timestamp::now());
         let written = match client() {
-            Ok((client, _)) => write(client, &reporter, &news, words::names(&whom.node, unix_millis()))
-                .await
-                .map_err(|error| chain(&error)),
+            Ok((client, _)) => {
+                write(&client, event, content::names(&names.node, unix_millis())).await.map_err(|error| chain(&error))
+            }
             Err(why) => Err(why),
         };
-        self.metrics.event_told(written.is_ok());
+        self.metrics.event_attempted(written.is_ok());
         match written {
             Ok(()) => {
-                plan.told(telling, unix_millis(), Instant::now());
+                plan.written(transition, unix_millis(), Instant::now());
                 if std::mem::take(failures) > 0 {
                     tracing::info!(event = "kubernetes_events.written_again");
                 }
@@ -139,49 +124,49 @@ impl Recorder {
             }
             Err(why) => {
                 if *failures == 0 {
-                    let reason = news.reason;
-                    tracing::warn!(event = "kubernetes_events.failing", reason, why, "it is tried again");
+                    let reason = content.reason;
+                    tracing::warn!(event = "kubernetes_events.failing", reason, why, "the agent retries");
                 }
                 *failures = failures.saturating_add(1);
-                RETRY.pause(*failures, (self.chance)())
+                RETRY.delay(*failures, (self.chance)())
             }
         }
     }
 
-    fn hold(&self, settings: &Settings) -> Duration {
-        settings.resync.min(HOLD).mul_f64(1.0 + (self.chance)())
+    fn hold(&self) -> Duration {
+        self.settings.resync.min(HOLD).mul_f64(1.0 + (self.chance)())
     }
 }
 
-/// Whether to tell, or why not.
-fn whom(settings: &Settings, in_cluster: bool) -> Result<Whom, &'static str> {
+/// The names, or why no Events are written.
+fn names(settings: &Settings, in_cluster: bool) -> Result<Names, &'static str> {
     if !settings.kubernetes_events {
         return Err("KUBERNETES_EVENTS is deny");
     }
     if !in_cluster {
-        return Err("this is no pod in a cluster");
+        return Err("the agent does not run in a cluster");
     }
     match (settings.node_name.clone(), settings.pod_name.clone()) {
-        (Some(node), Some(pod)) => Ok(Whom { node, pod }),
+        (Some(node), Some(pod)) => Ok(Names { node, pod }),
         (None, _) => Err("NODE_NAME is not set"),
         (_, None) => Err("POD_NAME is not set"),
     }
 }
 
-fn known(kept: &Kept, node: &str) -> BTreeMap<Name, Standing> {
-    kept.look(node).unwrap_or_else(|error| {
-        let path = kept.path().display();
-        tracing::warn!(event = "kubernetes_events.forgotten", %path, %error, "what still stands is told again");
+fn read(file: &ReportedFile, node: &str) -> BTreeMap<ConditionKey, Reported> {
+    file.read(node).unwrap_or_else(|error| {
+        let path = file.path().display();
+        tracing::warn!(event = "kubernetes_events.forgotten", %path, %error, "standing conditions are reported again");
         BTreeMap::new()
     })
 }
 
-async fn keep(kept: &Kept, whom: &Whom, standing: &BTreeMap<Name, Standing>) {
-    let (file, node, standing) = (kept.clone(), whom.node.clone(), standing.clone());
-    let written = tokio::task::spawn_blocking(move || file.write(&node, &standing)).await;
+async fn save(file: &ReportedFile, names: &Names, reported: &BTreeMap<ConditionKey, Reported>) {
+    let (target, node, reported) = (file.clone(), names.node.clone(), reported.clone());
+    let written = tokio::task::spawn_blocking(move || target.write(&node, &reported)).await;
     if let Ok(Err(error)) = written {
-        let path = kept.path().display();
-        tracing::warn!(event = "kubernetes_events.not_kept", %path, %error, "the next agent may tell it again");
+        let path = file.path().display();
+        tracing::warn!(event = "kubernetes_events.not_saved", %path, %error, "a restarted agent may repeat Events");
     }
 }
 
@@ -197,16 +182,16 @@ mod tests {
     use super::*;
     use crate::args::Args;
 
-    fn of(arguments: &[&str], in_cluster: bool) -> Result<Whom, &'static str> {
+    fn of(arguments: &[&str], in_cluster: bool) -> Result<Names, &'static str> {
         let command = ["oke-node-agent"].iter().chain(arguments);
-        whom(&Settings::new(Args::try_parse_from(command).unwrap().options).unwrap(), in_cluster)
+        super::names(&Settings::new(Args::try_parse_from(command).unwrap().options).unwrap(), in_cluster)
     }
 
     #[test]
-    fn events_need_a_cluster_both_names_and_that_nobody_switched_them_off() {
+    fn events_need_a_cluster_both_names_and_permission() {
         let names = ["--node-name", "a", "--pod-name", "b"];
-        assert_eq!(of(&names, true), Ok(Whom { node: "a".into(), pod: "b".into() }));
-        assert_eq!(of(&names, false), Err("this is no pod in a cluster"));
+        assert_eq!(of(&names, true), Ok(Names { node: "a".into(), pod: "b".into() }));
+        assert_eq!(of(&names, false), Err("the agent does not run in a cluster"));
         assert_eq!(of(&["--node-name", "", "--pod-name", "b"], true), Err("NODE_NAME is not set"));
         assert_eq!(of(&["--node-name", "a"], true), Err("POD_NAME is not set"));
         let denied = [&names[..], &["--kubernetes-events", "deny"]].concat();

@@ -1,5 +1,5 @@
-//! The TCP port of health and metrics. The node's network does not need it: if another program uses the port, the agent
-//! works without it, reports that, and binds it when it is free.
+//! The TCP port of health and metrics. The node's network does not need it: if another program uses the port, the agent works
+//! without it, reports that, and binds it when it is free.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,26 +13,28 @@ use tokio::time::sleep;
 use crate::report::condition::{Condition, Reason};
 use crate::sources::backoff::RETRY;
 
-/// Serves the port for ever, as soon as it can be had; meanwhile `told` has why it cannot.
+/// Serves the port. While it cannot be bound, `condition` says why.
 pub(crate) async fn run(
     listen: SocketAddr,
     board: Arc<impl server::Answers>,
     chance: fn() -> f64,
-    told: watch::Sender<Option<Condition>>,
+    condition: watch::Sender<Option<Condition>>,
 ) {
+    let report = |now: Option<Condition>| {
+        condition.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+    };
     let mut failures = 0;
     let port = loop {
         match TcpListener::bind(listen).await {
             Ok(port) => break port,
             Err(error) => {
-                let message = format!("listening on {listen}: {}; it is tried again", chain(&error));
-                let condition = Some(Condition::degraded(Reason::PortUnavailable, message));
-                told.send_if_modified(|before| std::mem::replace(before, condition.clone()) != condition);
+                let message = format!("listening on {listen}: {}; the agent retries", chain(&error));
+                report(Some(Condition::degraded(Reason::PortUnavailable, message)));
             }
         }
         failures += 1;
-        sleep(RETRY.pause(failures, chance())).await;
+        sleep(RETRY.delay(failures, chance())).await;
     };
-    told.send_if_modified(|before| before.take().is_some());
+    report(None);
     server::serve_port(port, board).await;
 }

@@ -1,4 +1,4 @@
-//! What one pass found and did, as data: the same value feeds logs, metrics, readiness and the subcommands.
+//! The result of one reconcile as data: it feeds logs, metrics, readiness, Events and the subcommands.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,63 +10,61 @@ use vcn::{IfName, MacAddr, MachineKind, Ocid, Purpose, TableId};
 
 use crate::report::condition::{Condition, Reason};
 
-/// One pass.
+/// The result of one reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pass {
+pub struct ReconcileReport {
     /// Why it ran.
     pub cause: Cause,
     /// When it began, in milliseconds since 1970.
     pub unix_millis: u64,
     /// How long it took.
     pub micros: u64,
-    /// What it changed, or, of a preview, would change.
+    /// What it changed or, in a preview, would change.
     pub changes: Vec<Changed>,
-    /// What is not as it should be, the worst first.
+    /// The raised conditions, the worst first.
     pub conditions: Vec<Condition>,
     /// The VNICs.
     pub vnics: Vec<VnicState>,
     /// What kind of machine this is, once its VNICs are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineKind>,
-    /// Addresses that were freed, because their pods have gone without a DEL.
+    /// Addresses that were freed, because their pods ended without a DEL.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freed: Vec<IpAddr>,
-    /// Whether a pod could get an address and would be connected.
+    /// Whether a new pod would get an address and a network.
     pub usable: bool,
-    /// Whose pod network this is.
+    /// The owner of the pod network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_network: Option<PodNetworkState>,
 }
 
-/// A pass that has ended.
+/// A reconcile that has finished.
 #[derive(Clone, Debug)]
-pub struct Finished {
-    /// When, by a clock that nobody sets.
+pub struct CompletedReconcile {
+    /// When, by a clock that cannot be set.
     pub at: Instant,
-    /// The pass.
-    pub pass: Arc<Pass>,
+    /// Its report.
+    pub report: Arc<ReconcileReport>,
 }
 
-/// Why a pass runs.
+/// Why a reconcile runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
     /// The agent started.
     Start,
-    /// Time has passed.
+    /// The resync interval is over.
     Timer,
-    /// The last pass could not do everything.
+    /// A step of the last reconcile failed.
     Retry,
-    /// The metadata service or the NativePodNetwork said something new.
+    /// The metadata service or the NativePodNetwork changed.
     Sources,
     /// The kernel's network changed.
     Kernel,
-    /// Something that the agent keeps on disk, or that decides about it, changed.
+    /// A file that the agent writes, or that it depends on, changed.
     Files,
-    /// The configuration changed.
-    Settings,
-    /// Somebody asked what would be done. Nothing is changed.
+    /// A client asked for a plan. Nothing is changed.
     Preview,
 }
 
@@ -76,7 +74,7 @@ pub enum Cause {
 pub struct Changed {
     /// `link`, `route`, `rule`, `pools`, `cni`, …: bounded, for metrics.
     pub noun: String,
-    /// As an operator would type or say it.
+    /// The change, as an operator would type it.
     pub text: String,
 }
 
@@ -88,22 +86,22 @@ pub struct VnicState {
     pub id: Ocid,
     /// Its Ethernet address.
     pub mac: MacAddr,
-    /// The primary one is the operating system's.
+    /// Whether it is the primary VNIC, which the operating system configures.
     pub primary: bool,
-    /// Its link, where it has one.
+    /// Its link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<IfName>,
-    /// Its table, where it has one.
+    /// Its routing table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<TableId>,
     /// The host's addresses on it.
     pub addresses: Vec<IpAddr>,
-    /// The application resources that its addresses are kept for.
+    /// The application resources that its addresses are reserved for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub application_resources: Vec<String>,
-    /// Why nothing is done to it.
+    /// Why it is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left_alone: Option<LeftAlone>,
+    pub unmanaged: Option<UnmanagedReason>,
     /// What its VnicAttachment calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -116,18 +114,18 @@ pub struct VnicState {
     /// Whether it is set up as requested; `None` while that is not known or may change in a moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured: Option<bool>,
-    /// Why it is not in order.
+    /// Why it is not in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Reason>,
 }
 
-/// Why a VNIC is left as it is found.
+/// Why a VNIC is not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LeftAlone {
-    /// It is another pod network's.
+pub enum UnmanagedReason {
+    /// Another pod network owns it.
     AnotherNetwork,
-    /// It may be: nobody has said yet.
+    /// Another pod network may own it; no source has decided.
     Undecided,
     /// It is for one pod, and no pod has it.
     ForOnePod,
@@ -135,25 +133,25 @@ pub enum LeftAlone {
     InPod,
 }
 
-/// Whose pod network this is and what the installer did about it.
+/// The owner of the pod network, and the installer's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodNetworkState {
-    /// Whether ours belongs on this node.
+    /// Whether our pod network is to be installed.
     pub install: bool,
-    /// The signal that decided: a stable word.
+    /// The signal that decided, as a stable word.
     pub decided_by: String,
-    /// In words.
+    /// The decision in words.
     pub reason: String,
-    /// What became of the binaries and the configuration: a stable word.
+    /// The state of the binaries and the configuration, as a stable word.
     pub status: String,
-    /// What somebody should know and that is no failure, such as a plugin left out of the chain.
+    /// Remarks that are not failures, such as a plugin left out of the chain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-impl Pass {
-    /// Whether the agent is ready: new pods can start, as far as this node's network goes, or the node is full.
+impl ReconcileReport {
+    /// Whether the agent is ready: new pods can start, or the node is full.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.conditions.iter().any(|condition| condition.blocks() && !condition.reason.leaves_ready())
@@ -171,7 +169,15 @@ impl Pass {
         }
     }
 
-    /// Whether something failed that may well work soon.
+    /// Notes since when each condition lasts; `before` is the report of the reconcile before.
+    pub fn date_conditions(&mut self, before: Option<&Self>) {
+        for condition in &mut self.conditions {
+            let earlier = before.and_then(|before| before.conditions.iter().find(|earlier| earlier.is_same(condition)));
+            condition.since_unix_millis = earlier.map_or(Some(self.unix_millis), |earlier| earlier.since_unix_millis);
+        }
+    }
+
+    /// Whether a step failed that is retried soon.
     #[must_use]
     pub fn wants_retry(&self) -> bool {
         self.conditions.iter().any(|condition| condition.reason.is_retried_soon())
@@ -179,7 +185,7 @@ impl Pass {
 }
 
 impl Changed {
-    /// A change of something.
+    /// A change.
     #[must_use]
     pub fn new(noun: &str, text: impl fmt::Display) -> Self {
         Self { noun: noun.to_owned(), text: text.to_string() }
@@ -187,7 +193,7 @@ impl Changed {
 }
 
 impl Cause {
-    /// Its word.
+    /// The word in logs and metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -197,7 +203,6 @@ impl Cause {
             Self::Sources => "sources",
             Self::Kernel => "kernel",
             Self::Files => "files",
-            Self::Settings => "settings",
             Self::Preview => "preview",
         }
     }

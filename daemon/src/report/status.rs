@@ -1,4 +1,4 @@
-//! The node as `status` tells it: the last pass, and how old what is known is.
+//! The node as `status` shows it: readiness, the last reconcile report, and the age of the sources.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use vcn::Instance;
 
 use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::Pass;
+use crate::report::reconcile_report::ReconcileReport;
 use crate::sources::node_facts::NodeFacts;
 use crate::sources::source::Source;
 
@@ -14,104 +14,115 @@ use crate::sources::source::Source;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Whether an agent runs; where none does, this was found out without it.
+    /// The agent.
     pub agent: AgentState,
-    /// Whether the agent is ready.
-    pub ready: bool,
-    /// What is not as it should be, the worst first.
-    pub conditions: Vec<Condition>,
+    /// Whether the agent is ready, and why not.
+    #[serde(flatten)]
+    pub readiness: Readiness,
     /// The instance, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance: Option<InstanceState>,
+    pub instance: Option<Instance>,
     /// The sources.
     pub sources: Vec<SourceState>,
-    /// The last pass or, without an agent, what a pass would do.
+    /// The last reconcile or, without an agent, a preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pass: Option<Pass>,
+    pub report: Option<ReconcileReport>,
 }
 
 /// The agent itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentState {
-    /// Whether it runs.
+    /// Whether it runs. If not, the command line collected the rest itself.
     pub running: bool,
-    /// The version that answers.
+    /// The version of the program that answers.
     pub version: String,
-    /// Since when, in seconds.
+    /// Seconds since it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uptime_seconds: Option<u64>,
 }
 
-/// The instance.
+/// Whether the agent is ready, as `/readyz` answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct InstanceState {
-    /// Its OCID.
-    pub id: String,
-    /// Its shape.
-    pub shape: String,
-    /// Its region.
-    pub region: String,
+pub struct Readiness {
+    /// Whether it is.
+    pub ready: bool,
+    /// The raised conditions, the worst first.
+    pub conditions: Vec<Condition>,
 }
 
 /// A source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceState {
-    /// Which.
+    /// Its name, as in metrics.
     pub name: String,
-    /// What it says, in a word or two.
-    pub says: String,
-    /// Age of the last good answer.
+    /// Its last good answer, in a word or two.
+    pub summary: String,
+    /// Age of that answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<u64>,
-    /// Why the last question was not answered.
+    /// Why the last request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-impl Status {
-    /// The node as an agent that started then sees it.
+impl AgentState {
+    /// An agent that does not run.
     #[must_use]
-    pub fn of(agent: AgentState, world: &NodeFacts, pass: Option<&Pass>) -> Self {
+    pub fn stopped() -> Self {
+        Self { running: false, version: env!("CARGO_PKG_VERSION").to_owned(), uptime_seconds: None }
+    }
+}
+
+impl Readiness {
+    /// After a reconcile, or before the first one.
+    #[must_use]
+    pub fn of(report: Option<&ReconcileReport>) -> Self {
+        report.map_or_else(
+            || {
+                let starting = Condition::blocking(Reason::Starting, "the first reconcile has not finished");
+                Self { ready: false, conditions: vec![starting] }
+            },
+            |report| Self { ready: report.is_ready(), conditions: report.conditions.clone() },
+        )
+    }
+}
+
+impl Status {
+    /// The node with these facts, after that reconcile.
+    #[must_use]
+    pub fn of(agent: AgentState, facts: &NodeFacts, report: Option<&ReconcileReport>) -> Self {
         let now = Instant::now();
-        let starting = || vec![Condition::blocking(Reason::Starting, "no pass has ended yet")];
         Self {
             agent,
-            ready: pass.is_some_and(Pass::is_ready),
-            conditions: pass.map_or_else(starting, |pass| pass.conditions.clone()),
-            instance: world.instance.value.as_ref().map(|Instance { id, shape, region, .. }| InstanceState {
-                id: id.to_string(),
-                shape: shape.clone(),
-                region: region.clone(),
-            }),
+            readiness: Readiness::of(report),
+            instance: facts.instance.value.clone(),
             sources: vec![
-                source("instance", &world.instance, now, |instance| instance.shape.clone()),
-                source("vnics", &world.vnics, now, |vnics| format!("{} VNIC(s)", vnics.len())),
-                source("native-pod-network", &world.npn, now, |npn| match npn {
+                source("instance", &facts.instance, now, |instance| instance.shape.clone()),
+                source("vnics", &facts.vnics, now, |vnics| format!("{} VNIC(s)", vnics.len())),
+                source("native-pod-network", &facts.npn, now, |npn| match npn {
                     None => "none".into(),
                     Some(npn) => npn.state.to_string(),
                 }),
             ]
             .into_iter()
             // Most nodes have no VNIC that needs them.
-            .chain(
-                (world.attachments.value.is_some() || world.attachments.error.is_some()).then(|| {
-                    source("vnic-attachments", &world.attachments, now, |all| format!("{} VNIC(s)", all.len()))
-                }),
-            )
+            .chain((facts.attachments.value.is_some() || facts.attachments.error.is_some()).then(|| {
+                source("vnic-attachments", &facts.attachments, now, |all| format!("{} VNIC(s)", all.len()))
+            }))
             .collect(),
-            pass: pass.cloned(),
+            report: report.cloned(),
         }
     }
 }
 
-fn source<T>(name: &str, known: &Source<T>, now: Instant, says: impl FnOnce(&T) -> String) -> SourceState {
+fn source<T>(name: &str, source: &Source<T>, now: Instant, summary: impl FnOnce(&T) -> String) -> SourceState {
     SourceState {
         name: name.to_owned(),
-        says: known.value.as_ref().map_or_else(|| "unknown".to_owned(), says),
-        age_seconds: known.age(now).map(|age| age.as_secs()),
-        error: known.error.clone(),
+        summary: source.value.as_ref().map_or_else(|| "unknown".to_owned(), summary),
+        age_seconds: source.age(now).map(|age| age.as_secs()),
+        error: source.error.clone(),
     }
 }

@@ -1,5 +1,6 @@
-//! What the agent shows: answers to questions by HTTP path, whoever serves them.
+//! The agent's HTTP endpoints. `/healthz`, `/readyz` and `/metrics` answer every client, the others only root's socket.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,146 +13,125 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cni_records::Recent;
 use crate::decide::usage::Usage;
-use crate::lifecycle::reload::Configuration;
 use crate::report::attachments;
-use crate::report::condition::{Condition, Reason};
 use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::{Finished, Pass};
-use crate::report::status::{AgentState, Status};
+use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
+use crate::report::status::{AgentState, Readiness, Status};
 use crate::sources::node_facts::NodeFacts;
 use crate::triggers::reconcile_loop::PreviewRequest;
 
-/// How long the loop may be without a finished pass before /healthz asks for a restart. Passes end within seconds and run
-/// at least every resync interval; a loop this late hangs in the kernel or in a file system.
+/// Time without a completed reconcile after which /healthz asks for a restart. Reconciles take seconds and run at least every
+/// resync interval; a loop this late hangs in the kernel or in a file system.
 const STUCK: Duration = Duration::from_secs(300);
 
-/// How long a preview may take, the pass in progress before it included.
+/// Time limit of a preview, including the reconcile in progress before it.
 const PREVIEW: Duration = Duration::from_secs(20);
 
-/// Everything that can be asked for.
+/// What the answers are made from.
 #[derive(Clone, Debug)]
 pub struct Board {
-    /// Where pools and allocations are.
+    /// The directory of pools and allocations.
     pub state_dir: PathBuf,
-    /// Of which boot.
+    /// Their boot.
     pub boot: BootId,
     /// When the agent started.
     pub started: Instant,
-    /// Kernel settings, as seen from here.
+    /// Where kernel settings are mounted.
     pub sysctl_root: PathBuf,
-    /// How often a pass runs at least.
-    pub configurations: watch::Receiver<Configuration>,
-    /// The last runs of plugins.
+    /// The resync interval.
+    pub resync: Duration,
+    /// The last plugin runs.
     pub recent: Arc<Recent>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// What is known from outside.
-    pub worlds: watch::Receiver<NodeFacts>,
-    /// The last pass.
-    pub passes: watch::Receiver<Option<Finished>>,
-    /// Who makes previews.
+    /// The node's facts.
+    pub facts: watch::Receiver<NodeFacts>,
+    /// The last reconcile.
+    pub reports: watch::Receiver<Option<CompletedReconcile>>,
+    /// The loop that makes previews.
     pub previews: mpsc::Sender<PreviewRequest>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Ready {
-    ready: bool,
-    conditions: Vec<Condition>,
 }
 
 impl Answers for Board {
     async fn answer(&self, path: &str, asker: Asker) -> Answer {
         match (path, asker) {
             ("/healthz", _) => self.health(Instant::now()),
-            ("/readyz", _) => self.readiness(),
-            ("/metrics", _) => self.metrics_text().await,
+            ("/readyz", _) => {
+                let readiness = Readiness::of(self.report().as_deref());
+                Answer::json(if readiness.ready { 200 } else { 503 }, &readiness)
+            }
+            ("/metrics", _) => {
+                let usage = self.read(Usage::counted).await.ok();
+                Answer::metrics(self.metrics.text(&self.facts.borrow(), self.report().as_deref(), usage.as_ref()))
+            }
             ("/status", Asker::Root) => self.status(),
-            ("/pools", Asker::Root) => self.pools().await,
-            ("/attachments", Asker::Root) => self.attachments().await,
+            ("/pools", Asker::Root) => json(&self.read(Usage::read).await),
+            ("/attachments", Asker::Root) => {
+                let sysctl_root = self.sysctl_root.clone();
+                json(&self.read(move |state_dir, boot| attachments::read(state_dir, &sysctl_root, boot)).await)
+            }
             ("/plan", Asker::Root) => self.plan().await,
             ("/verbs", Asker::Root) => Answer::json(200, &self.recent.runs()),
-            _ => Answer::text(404, "nothing is here\n"),
+            _ => Answer::text(404, "not found\n"),
         }
     }
 }
 
 impl Board {
-    /// The process lives and its loop turns. Nothing outside makes it unhealthy: a restart would mend nothing there.
+    /// The process lives and its loop runs. No outside failure makes it unhealthy: a restart would not repair that.
     fn health(&self, now: Instant) -> Answer {
-        let last = self.passes.borrow().as_ref().map_or(self.started, |finished| finished.at);
-        match stuck(last, now, self.configurations.borrow().settings.resync) {
-            Some(waited) => Answer::text(500, &format!("no pass has ended for {} s\n", waited.as_secs())),
+        let last = self.reports.borrow().as_ref().map_or(self.started, |completed| completed.at);
+        match stuck(last, now, self.resync) {
+            Some(waited) => Answer::text(500, &format!("no reconcile has finished for {} s\n", waited.as_secs())),
             None => Answer::text(200, "ok\n"),
         }
-    }
-
-    fn readiness(&self) -> Answer {
-        let pass = self.pass();
-        let starting = || vec![Condition::blocking(Reason::Starting, "no pass has ended yet")];
-        let ready = pass.as_ref().is_some_and(|pass| pass.is_ready());
-        let conditions = pass.map_or_else(starting, |pass| pass.conditions.clone());
-        Answer::json(if ready { 200 } else { 503 }, &Ready { ready, conditions })
-    }
-
-    async fn metrics_text(&self) -> Answer {
-        let usage = self.usage(Usage::counted).await.ok();
-        let world = self.worlds.borrow().clone();
-        let body = self.metrics.text(&world, self.pass().as_deref(), usage.as_ref());
-        Answer::metrics(body)
     }
 
     fn status(&self) -> Answer {
         let agent = AgentState {
             running: true,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: Some(self.started.elapsed().as_secs()),
+            ..AgentState::stopped()
         };
-        let world = self.worlds.borrow().clone();
-        Answer::json(200, &Status::of(agent, &world, self.pass().as_deref()))
-    }
-
-    async fn pools(&self) -> Answer {
-        match self.usage(Usage::read).await {
-            Ok(usage) => Answer::json(200, &usage),
-            Err(error) => Answer::text(503, &format!("{error}\n")),
-        }
-    }
-
-    async fn attachments(&self) -> Answer {
-        let (state_dir, sysctl_root, boot) = (self.state_dir.clone(), self.sysctl_root.clone(), self.boot.clone());
-        let read = tokio::task::spawn_blocking(move || attachments::read(&state_dir, &sysctl_root, &boot)).await;
-        match read.map_err(|error| error.to_string()).flatten() {
-            Ok(all) => Answer::json(200, &all),
-            Err(error) => Answer::text(503, &format!("{error}\n")),
-        }
+        Answer::json(200, &Status::of(agent, &self.facts.borrow(), self.report().as_deref()))
     }
 
     async fn plan(&self) -> Answer {
-        let (asker, answer) = oneshot::channel();
+        let (request, answer) = oneshot::channel();
         let asked = async {
-            self.previews.send(asker).await.ok()?;
+            self.previews.send(request).await.ok()?;
             answer.await.ok()
         };
         match tokio::time::timeout(PREVIEW, asked).await {
-            Ok(Some(pass)) => Answer::json(200, &pass),
-            _ => Answer::text(503, "the agent is busy or stopping; ask again\n"),
+            Ok(Some(report)) => Answer::json(200, &report),
+            _ => Answer::text(503, "the agent is busy or stopping; retry\n"),
         }
     }
 
-    async fn usage(&self, read: fn(&Path, &BootId) -> Result<Usage, ipam::Error>) -> Result<Usage, String> {
+    /// Reads state files, not on the thread that answers health checks.
+    async fn read<T: Send + 'static, E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        read: impl FnOnce(&Path, &BootId) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, String> {
         let (state_dir, boot) = (self.state_dir.clone(), self.boot.clone());
-        let read = tokio::task::spawn_blocking(move || read(&state_dir, &boot).map_err(|error| chain(&error)));
+        let read = tokio::task::spawn_blocking(move || read(&state_dir, &boot).map_err(|error| chain(&*error.into())));
         read.await.map_err(|error| error.to_string())?
     }
 
-    fn pass(&self) -> Option<Arc<Pass>> {
-        self.passes.borrow().as_ref().map(|finished| finished.pass.clone())
+    fn report(&self) -> Option<Arc<ReconcileReport>> {
+        self.reports.borrow().as_ref().map(|completed| completed.report.clone())
     }
 }
 
-/// How long ago the last pass ended, where that is too long. By a clock that nobody sets: whoever sets the wall clock back must
-/// not hide a loop that hangs.
+fn json(value: &Result<impl Serialize, String>) -> Answer {
+    match value {
+        Ok(value) => Answer::json(200, value),
+        Err(error) => Answer::text(503, &format!("{error}\n")),
+    }
+}
+
+/// The time since the last completed reconcile, if that is too long. By a clock that cannot be set: setting the wall clock back
+/// must not hide a loop that hangs.
 fn stuck(last: Instant, now: Instant, resync: Duration) -> Option<Duration> {
     let waited = now.saturating_duration_since(last);
     (waited > STUCK + resync).then_some(waited)
@@ -162,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_that_ends_no_pass_is_stuck_five_minutes_after_the_next_was_due() {
+    fn loop_is_stuck_five_minutes_after_a_reconcile_was_due() {
         let (last, resync) = (Instant::now(), Duration::from_secs(60));
         let at = |seconds| stuck(last, last + Duration::from_secs(seconds), resync);
         assert_eq!([at(0), at(360)], [None, None]);

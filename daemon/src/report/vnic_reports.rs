@@ -2,12 +2,13 @@
 //! conditions from it, and waits with a detachment while pods use the VNIC. Nothing on the node waits for a write.
 //!
 //! ```text
-//!   passes, VnicAttachments, allocations ─▶ plan (pure) ─▶ one patch after the other, each with a deadline
+//!   reconcile reports, VnicAttachments, allocations ─▶ plan (pure) ─▶ one patch after the other, each with a deadline
 //! ```
 
 mod plan;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,9 +24,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
-use crate::lifecycle::reload::{Configuration, changed};
 use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::{Finished, Pass};
+use crate::report::reconcile_report::CompletedReconcile;
 use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
 use plan::{Pods, Report, Written};
@@ -46,11 +46,11 @@ const FIELD_MANAGER: &str = "oke-node-agent";
 #[derive(Debug)]
 pub struct VnicReporter {
     /// Where the allocations are.
-    pub configurations: watch::Receiver<Configuration>,
+    pub state_dir: PathBuf,
     /// The VnicAttachments.
     pub facts: watch::Receiver<NodeFacts>,
     /// How the VNICs are.
-    pub passes: watch::Receiver<Option<Finished>>,
+    pub reports: watch::Receiver<Option<CompletedReconcile>>,
     /// The boot of the allocations.
     pub boot: BootId,
     /// Where writes are counted.
@@ -86,7 +86,7 @@ impl VnicReporter {
             // Cancel-safe: each branch only wakes.
             tokio::select! {
                 () = sleep(LOOK), if is_used_by_name => {}
-                () = changed(&mut self.passes) => {}
+                () = changed(&mut self.reports) => {}
                 () = changed(&mut self.facts) => {}
             }
         }
@@ -95,13 +95,12 @@ impl VnicReporter {
     /// What is to be written now.
     fn due(&mut self, written: &HashMap<String, Written>) -> Vec<Report> {
         let attachments = self.attachments();
-        let pass: Option<Arc<Pass>> = self.passes.borrow_and_update().as_ref().map(|finished| finished.pass.clone());
-        let Some(pass) = pass.filter(|_| !attachments.is_empty()) else { return Vec::new() };
-        let settings = self.configurations.borrow().settings.clone();
-        let pods = Pods(|vnic: &Ocid| self.pods(vnic, &settings.state_dir));
+        let report = self.reports.borrow_and_update().as_ref().map(|completed| completed.report.clone());
+        let Some(report) = report.filter(|_| !attachments.is_empty()) else { return Vec::new() };
+        let pods = Pods(|vnic: &Ocid| self.pods(vnic));
         let of = |attachment: &VnicAttachment| {
             let known = attachment.metadata.uid.as_ref().and_then(|uid| written.get(uid));
-            plan::due(attachment, &pass, &pods, known, Instant::now())
+            plan::due(attachment, &report, &pods, known, Instant::now())
         };
         attachments.iter().filter_map(of).collect()
     }
@@ -111,8 +110,8 @@ impl VnicReporter {
     }
 
     /// How many pods have the VNIC or an address of it; `None` if that cannot be read.
-    fn pods(&self, vnic: &Ocid, state_dir: &std::path::Path) -> Option<u32> {
-        let (allocations, damage) = Store::new(state_dir, self.boot.clone()).read_sound().ok()?;
+    fn pods(&self, vnic: &Ocid) -> Option<u32> {
+        let (allocations, damage) = Store::new(&self.state_dir, self.boot.clone()).read_sound().ok()?;
         let has = |held: &&ipam::Allocation| held.addresses.iter().any(|address| address.vnic_id == *vnic);
         let count = allocations.allocations.iter().filter(has).count();
         // A record that cannot be read may be one of this VNIC's.
@@ -134,6 +133,13 @@ impl VnicReporter {
         };
         self.metrics.vnic_reported(result.is_ok());
         result
+    }
+}
+
+/// Waits for another value; forever if there is none.
+async fn changed<T>(channel: &mut watch::Receiver<T>) {
+    if channel.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -146,10 +146,3 @@ fn who_must_answer_anyway_goes_by_what_is_right() {
     assert_eq!(settings.state_dir, PathBuf::from("/run/elsewhere"));
     assert_eq!(settings.resync.as_secs(), 30);
 }
-
-#[test]
-fn where_things_are_needs_a_restart_and_how_they_should_be_does_not() {
-    let hot = |name| keys().find(name).unwrap().is_hot();
-    assert!(["RESYNC_SECONDS", "LOG_LEVEL", "PODS_MAY_USE_METADATA", "CNI_TAKEOVER", "BM_PORT_0"].into_iter().all(hot));
-    assert!(!["STATE_DIR", "LISTEN", "NPN_FILE", "OCI_METADATA_BASE_URL", "CNI_BIN_DIR"].into_iter().any(hot));
-}

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use patience::Backoff;
-pub use patience::chance;
+use backoff::Backoff;
+pub use backoff::chance;
 
 /// Between failures of the same thing.
 pub const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(30) };

@@ -25,7 +25,7 @@ const REFRESH: Duration = Duration::from_hours(1);
 pub struct CachedCopy {
     path: PathBuf,
     /// What the file holds, as far as this process wrote it.
-    written: Option<Written>,
+    written: Option<WrittenCopy>,
 }
 
 /// The last answer of a source.
@@ -42,7 +42,7 @@ pub struct CachedAnswer<T> {
 }
 
 #[derive(Debug)]
-struct Written {
+struct WrittenCopy {
     digest: u64,
     as_of: SystemTime,
 }
@@ -108,7 +108,7 @@ impl CachedCopy {
             if self.written.as_ref().is_none_or(|written| !written.covers(digest, as_of)) {
                 let answer = CachedAnswer { version, as_of_unix_millis, boot_id, value };
                 write_atomically(&self.path, &serde_json::to_vec(&answer)?)?;
-                return Ok(Some(Written { digest, as_of }));
+                return Ok(Some(WrittenCopy { digest, as_of }));
             }
             Ok(None)
         };
@@ -118,7 +118,7 @@ impl CachedCopy {
     }
 }
 
-impl Written {
+impl WrittenCopy {
     /// Whether the file may stay as it is. A clock that was set back would make it look new for as long.
     fn covers(&self, digest: u64, as_of: SystemTime) -> bool {
         let apart = as_of.duration_since(self.as_of).unwrap_or_else(|error| error.duration());

@@ -6,11 +6,11 @@ use std::fmt::Debug;
 use std::pin::pin;
 use std::time::Duration;
 
+use backoff::Backoff;
 use futures::StreamExt;
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
-use patience::Backoff;
 use resident::api_server;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -87,7 +87,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
                     tracing::warn!(event = self.events.lost, name = self.name, "{end}");
                 }
                 (failures, is_lost) = (failures.saturating_add(1), true);
-                self.retry.pause(failures, chance())
+                self.retry.delay(failures, chance())
             });
             tokio::time::sleep(pause).await;
         }

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backoff::Backoff;
 use installer::{OKE_DAEMONSET, Seen};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Config;
-use patience::Backoff;
 use resident::api_server;
 use tokio::sync::{Notify, watch};
 

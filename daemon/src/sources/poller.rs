@@ -17,7 +17,6 @@ use tokio::time::{sleep, sleep_until};
 use vcn::Ocid;
 
 use crate::decide::desired::npn_vnic;
-use crate::lifecycle::reload::{self, Configuration};
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::attachments::{AttachmentSource, Need};
@@ -101,24 +100,23 @@ pub struct Channels {
 pub async fn run<M: Metadata>(
     metadata: M,
     mut cluster: ClusterSources,
-    mut configurations: watch::Receiver<Configuration>,
+    settings: &Settings,
     metrics: Arc<Metrics>,
     channels: Channels,
 ) {
     let Channels { facts: published, links_changed, npn_changed, mut oke_cni } = channels;
-    let mut copy = machine_copy::open(&configurations.borrow().settings);
+    let mut copy = machine_copy::open(settings);
     let mut facts = machine_copy::recall(&copy);
     let mut pace = Pace::default();
     // At the start, the owner of the pod network is not decided without it.
     let mut patience = if facts.is_recalled() { OKE_CNI_AWAITED } else { FIRST_ON_A_NODE };
     while !published.is_closed() {
-        let settings = configurations.borrow_and_update().settings.clone();
         let found = oke_cni.clone();
         let known = tokio::time::timeout(patience, oke_cni.wait_for(Option::is_some));
         let asked = tokio::time::Instant::now();
         let first = (!patience.is_zero()).then(|| facts.clone());
         let answers = async {
-            let asked = ask(&mut facts, &metadata, &cluster, &settings, &metrics);
+            let asked = ask(&mut facts, &metadata, &cluster, settings, &metrics);
             // The guard is dropped at once: it blocks the writer.
             tokio::join!(asked, async { drop(known.await) })
         };
@@ -148,7 +146,6 @@ pub async fn run<M: Metadata>(
             () = sleep(pace.pause(settings.resync)) => pace.note_timer(),
             () = link => {}
             () = npn_changed.notified() => {}
-            () = reload::changed(&mut configurations) => {}
         }
         // Whatever came first: the next question is asked for the link, too.
         if was_link.get() {

@@ -9,11 +9,11 @@ pub struct Source<T> {
     pub value: Option<T>,
     /// Why the last attempt to learn more failed; `None` after a good answer.
     pub error: Option<String>,
-    confirmed: Option<Confirmed>,
+    confirmed: Option<Confirmation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Confirmed {
+enum Confirmation {
     At(Instant),
     /// A watch is open, which reports every change.
     Watched,
@@ -29,19 +29,19 @@ impl<T> Source<T> {
     /// Takes in an answer; a failure leaves the last good one.
     pub fn absorb(&mut self, answer: Result<T, String>, now: Instant) {
         match answer {
-            Ok(value) => *self = Self { value: Some(value), error: None, confirmed: Some(Confirmed::At(now)) },
+            Ok(value) => *self = Self { value: Some(value), error: None, confirmed: Some(Confirmation::At(now)) },
             Err(error) => self.fail(error, now),
         }
     }
 
     /// Takes in an answer of an open watch: it is current until the watch is lost.
     pub fn watched(&mut self, value: T) {
-        *self = Self { value: Some(value), error: None, confirmed: Some(Confirmed::Watched) };
+        *self = Self { value: Some(value), error: None, confirmed: Some(Confirmation::Watched) };
     }
 
     /// Takes in a cached copy, and why there is nothing newer.
     pub fn recall(&mut self, value: T, age: Duration, error: Option<String>, now: Instant) {
-        *self = Self { value: Some(value), error, confirmed: now.checked_sub(age).map(Confirmed::At) };
+        *self = Self { value: Some(value), error, confirmed: now.checked_sub(age).map(Confirmation::At) };
     }
 
     /// The source failed, or its watch is lost: the last good answer stays, and gets older from now on.
@@ -52,8 +52,8 @@ impl<T> Source<T> {
 
     /// The watch is closed, which is no failure.
     pub fn unwatch(&mut self, now: Instant) {
-        if self.confirmed == Some(Confirmed::Watched) {
-            self.confirmed = Some(Confirmed::At(now));
+        if self.confirmed == Some(Confirmation::Watched) {
+            self.confirmed = Some(Confirmation::At(now));
         }
     }
 
@@ -67,8 +67,8 @@ impl<T> Source<T> {
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {
         self.confirmed.map(|confirmed| match confirmed {
-            Confirmed::At(then) => now.saturating_duration_since(then),
-            Confirmed::Watched => Duration::ZERO,
+            Confirmation::At(then) => now.saturating_duration_since(then),
+            Confirmation::Watched => Duration::ZERO,
         })
     }
 }

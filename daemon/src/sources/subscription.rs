@@ -85,7 +85,7 @@ impl<T> Subscription<T> {
 
     fn lose(&mut self, error: &io::Error) {
         self.failures = self.failures.saturating_add(1);
-        let retry = Instant::now() + RETRY.pause(self.failures, (self.chance)());
+        let retry = Instant::now() + RETRY.delay(self.failures, (self.chance)());
         self.state = State::Lost { error: chain(error), retry };
     }
 }

@@ -10,7 +10,7 @@ use installer::Snapshot;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use resident::readable::{Readable, drain};
 
-use crate::report::reconcile_report::Pass;
+use crate::report::reconcile_report::ReconcileReport;
 use crate::settings::Settings;
 use crate::sources::npn;
 
@@ -73,7 +73,7 @@ impl FileWatch {
     }
 
     /// Notes what a reconcile wrote. It looks like a change of any program: one more reconcile makes sure that there was no other.
-    pub fn written(&mut self, report: &Pass) {
+    pub fn written(&mut self, report: &ReconcileReport) {
         if report.changes.iter().any(|change| matches!(change.noun.as_str(), "cni" | "pools")) {
             self.arm(&self.pools);
             self.is_owed = true;

@@ -9,12 +9,11 @@ use tokio::time::Instant;
 
 use super::schedule::Schedule;
 use super::wakeups::{Wake, Wakeups};
-use crate::cni_records::follow_up::Duties;
+use crate::cni_records::follow_up::FollowUps;
 use crate::reconcile::pods::SETTLED;
 use crate::reconcile::{Attention, Reconciler};
-use crate::report::condition_times::Since;
 use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::{Cause, Finished, Pass};
+use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::report::transitions;
 use crate::sources::backoff::chance;
 use crate::sources::poller::PUBLISHED;
@@ -26,10 +25,10 @@ pub use super::wakeups::{Channels, PreviewRequest};
 pub struct Outputs {
     /// Where reconciles are counted.
     pub metrics: Arc<Metrics>,
-    /// Told of addresses that a reconcile freed.
-    pub duties: Arc<Duties>,
+    /// Gets the addresses that a reconcile freed.
+    pub follow_ups: Arc<FollowUps>,
     /// Where reports are published.
-    pub passes: watch::Sender<Option<Finished>>,
+    pub reports: watch::Sender<Option<CompletedReconcile>>,
 }
 
 /// The loop.
@@ -39,7 +38,6 @@ pub struct ReconcileLoop {
     reconciler: Arc<Mutex<Reconciler>>,
     wakeups: Wakeups,
     schedule: Schedule,
-    condition_times: Since,
     outputs: Outputs,
 }
 
@@ -52,8 +50,7 @@ impl ReconcileLoop {
         let mut wakeups = Wakeups::new(channels, reconciler.answered());
         wakeups.wait_for_facts(PUBLISHED).await;
         let reconciler = Arc::new(Mutex::new(reconciler));
-        let (schedule, condition_times) = (Schedule::new(Instant::now()), Since::default());
-        let mut this = Self { reconciler, wakeups, schedule, condition_times, outputs };
+        let mut this = Self { reconciler, wakeups, schedule: Schedule::new(Instant::now()), outputs };
         let mut cause = Cause::Start;
         loop {
             this.reconcile(cause).await?;
@@ -79,7 +76,7 @@ impl ReconcileLoop {
         let mut report = self.run_once(cause).await?;
         report.conditions.extend(self.schedule.note(&report, Instant::now()));
         report.conditions.extend(self.wakeups.conditions());
-        self.condition_times.note(&mut report);
+        report.date_conditions(self.outputs.reports.borrow().as_ref().map(|before| &*before.report));
         self.wakeups.note_written(&report);
         self.plan(&report);
         self.publish(report);
@@ -87,7 +84,7 @@ impl ReconcileLoop {
     }
 
     /// Plans the next reconcile, and the next look at hints.
-    fn plan(&mut self, report: &Pass) {
+    fn plan(&mut self, report: &ReconcileReport) {
         let now = Instant::now();
         self.schedule.plan(report, self.wakeups.settings().resync, now, chance());
         let (due, again) = {
@@ -102,13 +99,13 @@ impl ReconcileLoop {
         self.schedule.attention = again.into_iter().chain(hints).min().map(|wait| now + wait);
     }
 
-    fn publish(&self, report: Pass) {
-        let Outputs { metrics, duties, passes } = &self.outputs;
-        metrics.passed(&report);
-        duties.freed(&report.freed);
+    fn publish(&self, report: ReconcileReport) {
+        let Outputs { metrics, follow_ups, reports } = &self.outputs;
+        metrics.reconciled(&report);
+        follow_ups.freed(&report.freed);
         let report = Arc::new(report);
-        let finished = Finished { at: std::time::Instant::now(), pass: report.clone() };
-        let before = passes.send_replace(Some(finished)).map(|finished| finished.pass);
+        let completed = CompletedReconcile { at: std::time::Instant::now(), report: report.clone() };
+        let before = reports.send_replace(Some(completed)).map(|completed| completed.report);
         transitions::log(before.as_deref(), &report);
     }
 
@@ -128,10 +125,6 @@ impl ReconcileLoop {
                         return Ok(Some(Cause::Kernel));
                     }
                 }
-                Wake::Configuration(configuration) => {
-                    self.reconciler().adopt(configuration);
-                    return Ok(Some(Cause::Settings));
-                }
                 Wake::Preview(request) => {
                     let report = self.run_once(Cause::Preview).await?;
                     // The client may have gone.
@@ -141,7 +134,7 @@ impl ReconcileLoop {
         }
     }
 
-    async fn run_once(&self, cause: Cause) -> io::Result<Pass> {
+    async fn run_once(&self, cause: Cause) -> io::Result<ReconcileReport> {
         let facts = self.wakeups.facts.clone();
         self.on_thread(move |reconciler| reconciler.reconcile(&facts, cause)).await
     }

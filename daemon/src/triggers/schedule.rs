@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::{Cause, Pass};
+use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::sources::backoff::{DEBOUNCE, RETRY, jittered};
 
 /// Repairs this close to each other are a conflict with a program that reverts them.
@@ -80,7 +80,7 @@ impl Schedule {
     }
 
     /// Notes a report; returns a condition while another program reverts what the agent repairs.
-    pub(super) fn note(&mut self, report: &Pass, now: Instant) -> Option<Condition> {
+    pub(super) fn note(&mut self, report: &ReconcileReport, now: Instant) -> Option<Condition> {
         if matches!(report.cause, Cause::Kernel | Cause::Files) {
             self.events.note(now);
             if let Some(change) = report.changes.first() {
@@ -92,7 +92,7 @@ impl Schedule {
     }
 
     /// Plans the next reconcile after one that ended.
-    pub(super) fn plan(&mut self, report: &Pass, resync: Duration, now: Instant, chance: f64) {
+    pub(super) fn plan(&mut self, report: &ReconcileReport, resync: Duration, now: Instant, chance: f64) {
         // A reconcile for kernel events retries nothing that failed, so it delays neither the next retry nor, however many there
         // are, the regular one.
         let is_same = report.wants_retry() == (self.failures > 0);
@@ -100,7 +100,7 @@ impl Schedule {
             self.failures = if report.wants_retry() { self.failures.saturating_add(1) } else { 0 };
             let pause = match self.failures {
                 0 => jittered(resync, chance),
-                failures => RETRY.pause(failures, chance).min(resync),
+                failures => RETRY.delay(failures, chance).min(resync),
             };
             self.next = now + pause;
         }
@@ -127,7 +127,7 @@ impl Schedule {
     /// How long events are gathered before a reconcile, so that a flapping link does not cause one each time.
     pub(super) fn debounce(&self, now: Instant) -> Duration {
         let events = self.events.count(now).saturating_sub(UNDELAYED);
-        DEBOUNCE.pause(self.repairs.count(now).max(events), 1.0)
+        DEBOUNCE.delay(self.repairs.count(now).max(events), 1.0)
     }
 
     fn reverted(&self, now: Instant) -> Option<Condition> {

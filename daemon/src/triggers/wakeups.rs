@@ -11,22 +11,23 @@ use super::drift_hints::DriftHints;
 use super::file_changes::{FileChange, FileWatch};
 use super::kernel_events::{Concern, KernelWatch, NftWatch};
 use super::schedule::Schedule;
-use crate::lifecycle::reload::{self, Configuration};
 use crate::report::condition::Condition;
-use crate::report::reconcile_report::{Cause, Pass};
+use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::settings::Settings;
 use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
 use crate::sources::subscription::Subscription;
 
 /// Asks for a preview: the report of a reconcile that changed nothing.
-pub type PreviewRequest = oneshot::Sender<Pass>;
+pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
 
 /// What other tasks tell the loop, and what it tells them.
 #[derive(Debug)]
 pub struct Channels {
-    /// The configuration.
-    pub configurations: watch::Receiver<Configuration>,
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// What is wrong with the configuration file, if anything.
+    pub configuration: watch::Receiver<Option<Condition>>,
     /// What is known from outside.
     pub facts: watch::Receiver<NodeFacts>,
     /// Why the port of health and metrics is not served, while it is not.
@@ -47,7 +48,6 @@ pub(super) struct Wakeups {
     channels: Channels,
     /// Notified when a plugin or a router has answered.
     answered: Arc<Notify>,
-    settings: Arc<Settings>,
     /// What is known from outside.
     pub(super) facts: NodeFacts,
     kernel: Subscription<KernelWatch>,
@@ -63,19 +63,17 @@ pub(super) enum Wake {
     Hints,
     /// Hints have settled.
     Attention,
-    Configuration(Configuration),
     Preview(PreviewRequest),
     /// No source has news any more: the agent ends.
     Ended,
 }
 
 impl Wakeups {
-    pub(super) fn new(mut channels: Channels, answered: Arc<Notify>) -> Self {
-        let settings = channels.configurations.borrow_and_update().settings.clone();
+    pub(super) fn new(channels: Channels, answered: Arc<Notify>) -> Self {
         let kernel = Subscription::open("kernel", chance, KernelWatch::open);
         let nft = Subscription::open("nft", chance, NftWatch::open);
-        let files = Subscription::open("files", chance, || FileWatch::watch(&settings));
-        Self { channels, answered, settings, facts: NodeFacts::default(), kernel, nft, files }
+        let files = Subscription::open("files", chance, || FileWatch::watch(&channels.settings));
+        Self { channels, answered, facts: NodeFacts::default(), kernel, nft, files }
     }
 
     /// Waits for the first facts. Events are gathered meanwhile: a link that comes then is news for the sources.
@@ -85,7 +83,7 @@ impl Wakeups {
     }
 
     pub(super) fn settings(&self) -> &Settings {
-        &self.settings
+        &self.channels.settings
     }
 
     /// Takes the files as they are for known, before a reconcile that looks at all of them.
@@ -96,7 +94,7 @@ impl Wakeups {
     }
 
     /// Notes the files that a reconcile wrote.
-    pub(super) fn note_written(&mut self, report: &Pass) {
+    pub(super) fn note_written(&mut self, report: &ReconcileReport) {
         if let Some(files) = self.files.source() {
             files.written(report);
         }
@@ -105,7 +103,10 @@ impl Wakeups {
     /// What is wrong with the sources of wake-ups.
     pub(super) fn conditions(&mut self) -> impl Iterator<Item = Condition> {
         let port = self.channels.port.borrow_and_update().clone();
-        [self.kernel.condition(), self.nft.condition(), self.files.condition(), port].into_iter().flatten()
+        let configuration = self.channels.configuration.borrow_and_update().clone();
+        [self.kernel.condition(), self.nft.condition(), self.files.condition(), port, configuration]
+            .into_iter()
+            .flatten()
     }
 
     /// Whether there are hints about running pods.
@@ -129,7 +130,8 @@ impl Wakeups {
 
     /// Waits once; `None` if the loop need not know.
     async fn wait(&mut self, schedule: &Schedule) -> Option<Wake> {
-        let Channels { configurations, facts, port, previews, plugin_ran, npn_changed, .. } = &mut self.channels;
+        let Channels { settings, configuration, facts, port, previews, plugin_ran, npn_changed, .. } =
+            &mut self.channels;
         let attention = schedule.attention;
         // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
         // does after its wait is not cancelled.
@@ -139,6 +141,7 @@ impl Wakeups {
             () = self.answered.notified() => Wake::Reconcile(Cause::Retry),
             () = plugin_ran.notified() => Wake::Hints,
             Ok(()) = port.changed() => Wake::Reconcile(Cause::Retry),
+            Ok(()) = configuration.changed() => Wake::Reconcile(Cause::Retry),
             Some(request) = previews.recv() => Wake::Preview(request),
             changed = facts.changed() => {
                 if changed.is_err() {
@@ -146,11 +149,6 @@ impl Wakeups {
                 }
                 let before = std::mem::replace(&mut self.facts, facts.borrow_and_update().clone());
                 return (!self.facts.says_the_same(&before)).then_some(Wake::Reconcile(Cause::Sources));
-            }
-            () = reload::changed(configurations) => {
-                let configuration = configurations.borrow_and_update().clone();
-                self.settings = configuration.settings.clone();
-                Wake::Configuration(configuration)
             }
             concern = self.kernel.news(KernelWatch::open, KernelWatch::concerning) => {
                 let are_links = match concern {
@@ -169,7 +167,7 @@ impl Wakeups {
                 }
                 Wake::Reconcile(Cause::Kernel)
             }
-            news = self.files.news(|| FileWatch::watch(&self.settings), FileWatch::news) => {
+            news = self.files.news(|| FileWatch::watch(settings), FileWatch::news) => {
                 if news.is_none_or(|news| news.npn) {
                     npn_changed.notify_one();
                 }

@@ -60,9 +60,9 @@ fn what_is_wrong_is_told_whether_an_agent_runs_or_not() {
     assert_eq!(output.status.code(), Some(3));
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let of = |container: &str| all.iter().find(|it| it["container"] == container).unwrap();
-    let lacks = format!("lacks on the host: rule add pref 1536 from {} lookup 1000", broken.addresses()[0]);
+    let lacks = format!("missing on the host: rule add pref 1536 from {} lookup 1000", broken.addresses()[0]);
     assert!(problems(of("broken")).contains(&lacks), "{:?}", problems(of("broken")));
-    assert!(problems(of("broken")).iter().any(|it| it.starts_with("its VNIC's link ens5 is down")));
+    assert!(problems(of("broken")).iter().any(|it| it.starts_with("the VNIC's link ens5 is down")));
     assert_eq!(of("dead")["state"], "link-gone");
     assert_eq!(of("adding")["state"], "adding");
     adding.expire(&node);

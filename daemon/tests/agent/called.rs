@@ -11,7 +11,7 @@ use imds::{FakeMetadata, Metadata as _};
 use oke_node_agent::Args;
 use oke_node_agent::reconcile::Reconciler;
 use oke_node_agent::report::metrics::Metrics;
-use oke_node_agent::report::reconcile_report::{Cause, Pass};
+use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
 use oke_node_agent::settings::Settings;
 use oke_node_agent::sources::node_facts::NodeFacts;
 use oke_node_agent::sources::poller;
@@ -69,12 +69,17 @@ impl Node {
         self.call(|| Reconciler::new(Arc::clone(settings)).unwrap())
     }
 
-    pub(crate) fn pass(&self, reconciler: &mut Reconciler, world: &NodeFacts, cause: Cause) -> Pass {
+    pub(crate) fn pass(&self, reconciler: &mut Reconciler, world: &NodeFacts, cause: Cause) -> ReconcileReport {
         self.timed_pass(reconciler, world, cause).0
     }
 
     /// The same, and how long it took; making a container is none of it.
-    pub(crate) fn timed_pass(&self, reconciler: &mut Reconciler, world: &NodeFacts, cause: Cause) -> (Pass, Duration) {
+    pub(crate) fn timed_pass(
+        &self,
+        reconciler: &mut Reconciler,
+        world: &NodeFacts,
+        cause: Cause,
+    ) -> (ReconcileReport, Duration) {
         self.call(|| {
             let begun = Instant::now();
             (reconciler.reconcile(world, cause), begun.elapsed())
@@ -88,7 +93,7 @@ impl Node {
         reconciler: &mut Reconciler,
         world: &NodeFacts,
         cause: Cause,
-    ) -> Pass {
+    ) -> ReconcileReport {
         self.call_in(container, || reconciler.reconcile(world, cause))
     }
 
@@ -102,7 +107,12 @@ impl Node {
     }
 
     /// The first pass of an agent whose container lacks something.
-    pub(crate) fn first_pass_in(&self, container: &Container, settings: &Arc<Settings>, world: &NodeFacts) -> Pass {
+    pub(crate) fn first_pass_in(
+        &self,
+        container: &Container,
+        settings: &Arc<Settings>,
+        world: &NodeFacts,
+    ) -> ReconcileReport {
         self.call_in(container, || Reconciler::new(Arc::clone(settings)).unwrap().reconcile(world, Cause::Start))
     }
 }
@@ -145,7 +155,7 @@ impl Scene {
         self.reconciler.replace(self.node.reconciler(&self.settings));
     }
 
-    pub(crate) fn reconcile(&self, cause: Cause) -> Pass {
+    pub(crate) fn reconcile(&self, cause: Cause) -> ReconcileReport {
         self.node.pass(&mut self.reconciler.borrow_mut(), &self.facts, cause)
     }
 }
@@ -155,6 +165,6 @@ fn facts(node: &Node, vnics: &[Value], settings: &Settings) -> NodeFacts {
 }
 
 /// What a pass changed, in its own words.
-pub(crate) fn texts(pass: &Pass) -> Vec<&str> {
+pub(crate) fn texts(pass: &ReconcileReport) -> Vec<&str> {
     pass.changes.iter().map(|change| change.text.as_str()).collect()
 }

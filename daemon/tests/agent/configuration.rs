@@ -1,14 +1,15 @@
-//! The configuration: checked whole at the start, taken over while the agent runs, the last good one kept.
+//! The configuration: checked whole at the start; a valid change restarts the agent in place, an invalid one is reported.
 
 use std::fs;
+use std::path::PathBuf;
 
 use netlink::nft;
 use oke_node_agent::args::DEFAULT_CONFIG;
 use serde_json::Value;
 
 use crate::node::{Agent, Node, wait_for};
+use crate::pod::Pod;
 use crate::program::node_with_pods;
-use crate::running::{SECOND, in_time};
 
 /// An agent that looks around so rarely that only an event can be the cause of what is seen within seconds.
 pub(crate) fn configured_at_rest(node: &Node, text: &str) -> Agent {
@@ -16,14 +17,6 @@ pub(crate) fn configured_at_rest(node: &Node, text: &str) -> Agent {
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
     agent
-}
-
-fn changes(agent: &Agent) -> Vec<String> {
-    let of_settings = |line: &Value| line["cause"] == "settings";
-    let said = |line: &Value| Some(line["change"].as_str()?.to_owned());
-    let lines = agent.log();
-    let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.filter(of_settings).filter_map(|line| said(&line)).collect()
 }
 
 #[test]
@@ -73,65 +66,62 @@ fn a_configuration_that_is_gone_is_told_and_what_it_said_holds() {
     wait_for("its end", || node.conditions().is_empty(), || agent.log());
 }
 
-#[test]
-fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_used() {
-    let node = node_with_pods();
-    let agent = configured_at_rest(&node, "LOG_LEVEL=info\n");
-    let (mut version, mut taken) = (1, 0);
-    let mut take = |said: &str| {
-        (version, taken) = (version + 1, taken + 1);
-        node.deliver(version, said);
-        // By then it is said what was changed.
-        wait_for("the new rules", || node.passes("settings") == taken, || agent.log())
-    };
-    in_time(SECOND, "a new value", || {
-        if changes(&agent).iter().any(|it| it.starts_with("nft")) {
-            take("PODS_MAY_USE_METADATA=allow\n");
-        }
-        agent.timed(|| take("PODS_MAY_USE_METADATA=deny\n"))
-    });
-    let before = changes(&agent);
-    assert!(before.iter().any(|it| it.starts_with("nft")), "{before:?}");
+/// The signals that the agent blocks, ignores and handles, how many descriptors it has, and its name.
+fn process(agent: &Agent) -> (Vec<String>, usize, String) {
+    let folder = PathBuf::from(format!("/proc/{}", agent.id()));
+    let status = fs::read_to_string(folder.join("status")).unwrap();
+    let signals = status.lines().filter(|line| line.starts_with("Sig") && !line.starts_with("SigQ")).map(str::to_owned);
+    let descriptors = fs::read_dir(folder.join("fd")).unwrap().count();
+    (signals.collect(), descriptors, fs::read_to_string(folder.join("comm")).unwrap())
+}
 
-    node.deliver(version + 1, "PODS_MAY_USE_METADATA=allow\nRESYNK_SECONDS=9\n");
+#[test]
+fn valid_change_restarts_the_agent_in_place_while_pods_start() {
+    let node = node_with_pods();
+    let agent = configured_at_rest(&node, "PODS_MAY_USE_METADATA=allow\n");
+    let rules = || {
+        let table = node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap());
+        table.map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>())
+    };
+    let (before, allowed) = (process(&agent), rules());
+    assert_eq!(before.2, "oke-node-agent\n");
+    for (version, value) in [(2, "deny"), (3, "allow"), (4, "deny")] {
+        node.deliver(version, &format!("PODS_MAY_USE_METADATA={value}\n"));
+        wait_for(
+            "the new rules",
+            || {
+                Pod::add(&node, "pod").del(&node);
+                (rules() == allowed) == (value == "allow")
+            },
+            || agent.log(),
+        );
+    }
+    // Connections of the tests come and go.
+    wait_for(
+        "the same process as before",
+        || process(&agent) == before,
+        || format!("{before:?}\n{:?}", process(&agent)),
+    );
+    let accepted = agent.events("config.accepted");
+    assert!(accepted.iter().all(|event| event["changed"] == "PODS_MAY_USE_METADATA"), "{accepted:?}");
+    let started = agent.events("agent.started").len();
+    assert_eq!((accepted.len(), agent.events("config.restarting").len(), started), (3, 3, 4), "{}", agent.log());
+}
+
+#[test]
+fn invalid_change_is_reported_and_the_old_configuration_stays() {
+    let node = node_with_pods();
+    let agent = configured_at_rest(&node, "POD_MTU=1500\n");
+    let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
+    let before = conflist();
+    node.deliver(2, "POD_MTU=8500\nRESYNK_SECONDS=9\n");
     wait_for("the condition", || node.conditions() == ["ConfigurationInvalid"], || agent.log());
     assert_eq!(node.get("/readyz").0, 200);
-    assert_eq!(changes(&agent), before, "nothing of a wrong configuration is used");
     let status = String::from_utf8(node.output(&["status"]).stdout).unwrap();
     assert!(status.contains("line 2: RESYNK_SECONDS is no key; did you mean RESYNC_SECONDS?"), "{status}");
-
-    node.deliver(version + 2, "PODS_MAY_USE_METADATA=allow\n");
+    node.deliver(3, "# in other words\nPOD_MTU = 1500\n");
     wait_for("the condition to go", || node.conditions().is_empty(), || agent.log());
-    assert!(changes(&agent).len() > before.len(), "{:?}", changes(&agent));
-    let read = |result: &str| format!("configuration_readings_total{{result=\"{result}\"}}");
-    let metrics = node.get("/metrics").1;
-    let taken = format!("{} {}\n", read("ok"), taken + 1);
-    assert!(metrics.contains(&taken) && metrics.contains(&(read("error") + " 1")), "{metrics}");
-}
-
-#[test]
-fn where_things_are_stays_until_a_restart_and_the_agent_says_so() {
-    let node = node_with_pods();
-    let agent = configured_at_rest(&node, "LOG_LEVEL=info\n");
-    node.deliver(2, "CNI_CACHE_DIR=/var/lib/elsewhere\nLOG_LEVEL=debug\n");
-    wait_for("the condition", || node.conditions() == ["RestartNeeded"], || agent.log());
-    let raised = agent.events("condition.raised");
-    let said = raised.last().unwrap()["message"].as_str().unwrap();
-    assert!(said.starts_with("CNI_CACHE_DIR changed"), "{said}");
-    node.deliver(3, "LOG_LEVEL=debug\n");
-    wait_for("the condition to go", || node.conditions().is_empty(), || agent.log());
-}
-
-#[test]
-fn the_same_again_is_no_news() {
-    let node = node_with_pods();
-    let agent = configured_at_rest(&node, "LOG_LEVEL=info\n");
-    node.deliver(2, "# in other words\nLOG_LEVEL = info\n");
-    node.deliver(3, "LOG_LEVEL=warn\n");
-    wait_for("the last", || node.passes("settings") == 1, || agent.log());
-    node.deliver(4, "LOG_LEVEL=info\n");
-    wait_for("the first again", || node.passes("settings") == 2, || agent.log());
-    assert_eq!(agent.events("config.reloaded").len(), 1, "at level warn nothing is said:\n{}", agent.log());
+    assert_eq!((conflist(), agent.events("agent.started").len()), (before, 1), "{}", agent.log());
 }
 
 #[test]
@@ -155,7 +145,7 @@ fn config_tells_what_is_set_and_checks_files() {
     assert_eq!(line("DATA_DIR="), "DATA_DIR=/var/lib/vcn-native default");
 
     let (status, said) = ask(&["config", "--check", file]);
-    assert_eq!((status, said), (0, format!("{file}: in order, 1 key(s)\n")));
+    assert_eq!((status, said), (0, format!("{file}: valid, 1 key(s)\n")));
     node.deliver(2, "LOG_LEVEL=debug\nLISTEN=here\nLISTN=\n");
     let (status, said) = ask(&["config", "--check", file]);
     assert_eq!(status, 2);
@@ -167,10 +157,7 @@ fn config_tells_what_is_set_and_checks_files() {
     let (status, said) = ask(&["config", "--explain", "-o", "json"]);
     let json: Value = serde_json::from_str(&said).unwrap();
     let resync = json.as_array().unwrap().iter().find(|key| key["key"] == "RESYNC_SECONDS").unwrap();
-    assert_eq!(
-        (status, &resync["default"], &resync["unit"], &resync["hot"]),
-        (0, &"30".into(), &"SECONDS".into(), &true.into())
-    );
+    assert_eq!((status, &resync["default"], &resync["unit"]), (0, &"30".into(), &"SECONDS".into()));
     let (_, text) = ask(&["config", "--explain"]);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for key in json.as_array().unwrap() {

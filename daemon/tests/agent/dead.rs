@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipam::NetnsRecord;
 use netlink::{LinkChange, Rule};
-use oke_node_agent::report::reconcile_report::{Cause, Pass};
+use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
 use vcn::{Family, MacAddr, PROTOCOL, RulePriorities, TableId};
 
 use crate::aftercare::dual_stack_node;
@@ -140,7 +140,7 @@ fn leftover_of_a_gone_pod_is_reported_until_it_is_removed() {
         socket.add_rule(&rule).unwrap();
     });
     let powerless = node.container().without_capability("NET_ADMIN");
-    let of_pods_gone = |pass: Pass| -> Vec<String> {
+    let of_pods_gone = |pass: ReconcileReport| -> Vec<String> {
         let subjects = [Some("died"), Some("what is about no pod")];
         let all = pass.conditions.iter().filter(|it| subjects.contains(&it.subject.as_deref()));
         all.map(ToString::to_string).collect()

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use oke_node_agent::report::condition::Reason;
-use oke_node_agent::report::reconcile_report::{Cause, Pass};
+use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
 use sandbox::Container;
 use serde_json::Value;
 use vcn::{Family, Mtu};
@@ -101,7 +101,7 @@ fn dual_stack_node_works_with_ipv4_on_a_kernel_without_ipv6() {
     let scene = Scene::new(&[dual_stack("pods", 33)]);
     let node = &scene.node;
     // On a slow machine the plugin is still being asked for its versions.
-    let is_through = |pass: &Pass| pass.conditions.iter().all(|it| it.reason != Reason::Starting);
+    let is_through = |pass: &ReconcileReport| pass.conditions.iter().all(|it| it.reason != Reason::Starting);
     let mut passes = std::iter::repeat_with(|| scene.reconcile(Cause::Start));
     let first = passes.by_ref().take(100).find(is_through).unwrap();
     assert!(first.usable && first.is_ready(), "{:#?}", first.conditions);
@@ -318,7 +318,7 @@ fn removed_address_of_a_vnic_goes_and_foreign_ones_stay() {
         })
     };
     wait_for("the end of the grace", || begun.elapsed() >= scene.settings.detach_grace, String::new);
-    let in_sync = |pass: &Pass| {
+    let in_sync = |pass: &ReconcileReport| {
         assert!(!pass.conditions.iter().any(|it| it.reason == Reason::HostNetworkFailed), "{:#?}", pass.conditions);
     };
     let mut changed = vnic("a", 33);

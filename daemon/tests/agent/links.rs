@@ -290,3 +290,34 @@ fn first_list_without_the_primary_vnic_is_rejected() {
     node.wait_ready(&mut agent);
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
 }
+
+/// If no link has the address of a physical port, only the operator can name the link.
+#[test]
+fn named_link_is_the_physical_port_without_a_matching_address() {
+    let node = Node::new();
+    node.plug("ens6", 77);
+    let untagged = |name: &str, last, index: u8| {
+        let mut vnic = vnic(name, last);
+        (vnic["nicIndex"], vnic["vlanTag"]) = (index.into(), 0.into());
+        vnic
+    };
+    node.metadata.set_vnics(vec![untagged("primary", 10, 0), untagged("second", 34, 1)]);
+    let mut agent = node.agent(&["--pod-network", "none"]);
+    wait_for("its condition", || node.conditions() == ["LinkMissing"], || agent.log());
+    agent.stop();
+    let mut agent = node.agent(&["--pod-network", "none", "--bm-port-1", "ens6"]);
+    let rules = || node.rules(Family::Ipv4);
+    wait_for("its rule", || rules() == ["1537 10.0.34.7/32 all 1000"], || format!("{:?}\n{}", rules(), agent.log()));
+    wait_for("no condition", || node.conditions().is_empty(), || agent.log());
+    // The primary VNIC is known by its port, too.
+    node.metadata.set_vnics(vec![untagged("primary", 11, 0), untagged("second", 34, 1)]);
+    let missing = || node.conditions().contains(&"PrimaryLinkMissing".to_owned());
+    node.on(|socket| {
+        let mac = LinkChange::Mac("02:00:17:00:00:63".parse().unwrap());
+        socket.change_link_named(&name("ens3"), &[mac]).unwrap();
+    });
+    wait_for("its condition", missing, || format!("{:?}\n{}", node.conditions(), agent.log()));
+    agent.stop();
+    let agent = node.agent(&["--pod-network", "none", "--bm-port-1", "ens6", "--bm-port-0", "ens3"]);
+    wait_for("its end", || !missing(), || format!("{:?}\n{}", node.conditions(), agent.log()));
+}

@@ -34,7 +34,6 @@ mod port;
 mod program;
 mod records;
 mod refused;
-mod reloaded;
 mod remembered;
 mod requested;
 mod router_advertisements;

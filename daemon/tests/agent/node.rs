@@ -114,6 +114,7 @@ impl Node {
             ("--resync-seconds", "1".into()),
             ("--detach-grace-seconds", "1".into()),
             ("--dead-after-seconds", "1".into()),
+            ("--reload-jitter-seconds", "0".into()),
         ]
         .into_iter()
         .filter(|(option, _)| !more.contains(option))
@@ -150,12 +151,6 @@ impl Node {
     /// Starts the agent without a capability.
     pub(crate) fn agent_without(&self, capability: &str) -> Agent {
         self.start(self.container().without_capability(capability), &[])
-    }
-
-    /// Starts the agent where drop-ins can be written, with nothing said but in its configuration file.
-    pub(crate) fn agent_by_file(&self) -> Agent {
-        let options = ["--imds-base-url".into(), self.metadata.base_url(), "--listen".into(), PORT.into()];
-        self.start_with(self.container_for_drop_ins(), &options)
     }
 
     /// Delivers the configuration file as a ConfigMap's volume shows it: it is a link by way of `..data`, which is replaced as
@@ -254,7 +249,7 @@ impl Node {
 
     /// How many passes ran for a cause.
     pub(crate) fn passes(&self, cause: &str) -> u32 {
-        let wanted = format!("oke_node_agent_reconcile_passes_total{{cause=\"{cause}\"");
+        let wanted = format!("oke_node_agent_reconciles_total{{cause=\"{cause}\"");
         let (_, metrics) = self.get("/metrics");
         let counts = metrics.lines().filter(|line| line.starts_with(&wanted));
         counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum()

@@ -39,7 +39,7 @@ fn vnic_of_okes_cni_is_never_changed() {
     assert_eq!(["ens5", "ens6"].map(|it| link(&node, it)), before);
     assert_eq!(node.rules(Family::Ipv4), [""; 0]);
     let (_, said) = node.run(&["status"]);
-    assert_eq!(said.matches("left alone: NativePodNetworkPending").count(), 2, "{said}");
+    assert_eq!(said.matches("not configured: NativePodNetworkPending").count(), 2, "{said}");
 
     node.publish("SUCCESS", &[("pods", 33)]);
     wait_for("the host's own", || node.routes(Family::Ipv4, 1001).len() == 2, || agent.log());
@@ -51,8 +51,8 @@ fn vnic_of_okes_cni_is_never_changed() {
     assert_eq!(agent.events("pod_network.decided").last().unwrap()["decided_by"], "oke-conflist");
     let (_, said) = node.run(&["status"]);
     let state = |vnic: &str| said.lines().find(|line| line.contains(vnic)).unwrap().to_owned();
-    assert!(state("iad.pods").ends_with("left alone: another pod network's"), "{said}");
-    assert!(state("iad.storage").ends_with("in order"), "{said}");
+    assert!(state("iad.pods").ends_with("not configured: owned by another pod network"), "{said}");
+    assert!(state("iad.storage").ends_with("in sync"), "{said}");
 }
 
 /// As an agent did it that took the VNIC for the host's.

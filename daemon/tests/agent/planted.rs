@@ -18,7 +18,7 @@ const FILES: [&str; 9] = [
     "lib/tables.json",
     "lib/vnics-seen.json",
     "lib/nativepodnetwork-seen.json",
-    "lib/told.json",
+    "lib/reported-conditions.json",
     "lib/installer.json",
     "lib/sysctls.json",
     "lib/drop-ins.json",

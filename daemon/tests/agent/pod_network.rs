@@ -1,4 +1,4 @@
-//! Whose the pod network is, and what waits for what.
+//! Which pod network owns the node, and what is installed when.
 
 use std::fs;
 

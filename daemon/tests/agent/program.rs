@@ -291,7 +291,7 @@ fn metrics_tell_pools_sources_changes_and_decisions() {
     for line in [
         r#"oke_node_agent_pool_addresses{vnic="ocid1.vnic.oc1.iad.pods",link="ens5",family="IPv4",state="total"} 16.0"#,
         r#"oke_node_agent_pool_addresses{vnic="ocid1.vnic.oc1.iad.pods",link="ens5",family="IPv4",state="free"} 16.0"#,
-        r#"oke_node_agent_metadata_questions_total{document="vnics",result="ok"}"#,
+        r#"oke_node_agent_metadata_requests_total{document="vnics",result="ok"}"#,
         r#"oke_node_agent_source_age_seconds{source="native-pod-network"}"#,
         // At the start, or as soon as the sources answer.
         r#"oke_node_agent_reconcile_changes_total{noun="rule",cause="s"#,

@@ -128,10 +128,10 @@ fn node_with_vnics_for_application_resources_only_is_reported() {
     let told = || node.conditions() == ["ApplicationResourcesOnly"];
     wait_for("the condition", told, || format!("{:?}\n{}", node.conditions(), agent.log()));
     let (ready, why) = node.run(&["why-not-ready"]);
-    assert!(!ready && why.contains("Do: Add a VNIC without applicationResources"), "{why}");
+    assert!(!ready && why.contains("Next: Add a VNIC without applicationResources"), "{why}");
     let (_, said) = node.run(&["status"]);
     let row = said.lines().find(|line| line.contains("ocid1.vnic.oc1.iad.pods")).unwrap();
-    assert!(row.ends_with("kept for application resource storage\\u{1b}[31m"), "{said}");
+    assert!(row.ends_with("reserved for application resource storage\\u{1b}[31m"), "{said}");
     assert!(!said.contains('\u{1b}') && !why.contains('\u{1b}'));
     assert!(!node.path("net.d/05-vcn-native.conflist").exists());
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use ipam::{BootId, BootTime, Pools, Request};
 use netlink::{Address, LinkChange, Route};
 use oke_node_agent::report::condition::Reason;
-use oke_node_agent::report::reconcile_report::{Cause, LeftAlone, Pass, VnicState};
+use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport, UnmanagedReason, VnicState};
 use serde_json::{Value, json};
 use vcn::{ATTACHMENTS_COPY_FILE, Family, Mtu, TableId};
 
@@ -44,7 +44,7 @@ fn ask(scene: &mut Scene, spec: Value, status: Value) {
     scene.list(&[vnic("pods", 33), dual_stack("storage", 34)]);
 }
 
-fn storage(pass: &Pass) -> &VnicState {
+fn storage(pass: &ReconcileReport) -> &VnicState {
     pass.vnics.iter().find(|vnic| vnic.id.unique_id() == "storage").unwrap()
 }
 
@@ -149,7 +149,7 @@ fn exclusive_vnic_is_in_its_pod_or_missing() {
     let mut scene = Scene::with_options(&vnics, &["--dead-after-seconds", "3600"]);
     ask(&mut scene, spec, json!({}));
     let pass = scene.reconcile(Cause::Start);
-    assert_eq!((storage(&pass).left_alone, storage(&pass).configured), (Some(LeftAlone::ForOnePod), Some(true)));
+    assert_eq!((storage(&pass).unmanaged, storage(&pass).configured), (Some(UnmanagedReason::ForOnePod), Some(true)));
     assert_eq!(scene.node.routes(Family::Ipv4, 1001), [""; 0], "the host configures nothing of it");
     let before = offer(&scene).unwrap();
     assert_eq!((&before["link"], &before["ipv4"]["reserved"]), (&json!("ens6"), &json!([])));
@@ -171,7 +171,7 @@ fn exclusive_vnic_is_in_its_pod_or_missing() {
     link(false);
     for cause in [Cause::Start, Cause::Timer] {
         let pass = scene.reconcile(cause);
-        assert_eq!((storage(&pass).left_alone, storage(&pass).trouble), (Some(LeftAlone::InPod), None), "{cause:?}");
+        assert_eq!((storage(&pass).unmanaged, storage(&pass).trouble), (Some(UnmanagedReason::InPod), None), "{cause:?}");
         assert_eq!(offer(&scene), Some(before.clone()));
     }
 }

@@ -41,7 +41,7 @@ fn with_an_agent_they_say_what_it_says() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
-    says(&node, &["status"], &["running, version", "ready               yes", "ens5", "1000", "10.0.33.7", "in order"]);
+    says(&node, &["status"], &["running, version", "ready               yes", "ens5", "1000", "10.0.33.7", "in sync"]);
     says(&node, &["pools"], &["ocid1.vnic.oc1.iad.pods", "ens5", "IPv4", "16"]);
     says(&node, &["plan"], &["Nothing would be changed."]);
     assert_eq!(json(&node, "status")["agent"]["running"], true);
@@ -145,7 +145,7 @@ fn after_an_agent_they_still_answer() {
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     agent.stop();
-    says(&node, &["status"], &[ALONE, "in order"]);
+    says(&node, &["status"], &[ALONE, "in sync"]);
     says(&node, &["pools"], &[ALONE, "ocid1.vnic.oc1.iad.pods"]);
     says(&node, &["plan"], &[ALONE, "Nothing would be changed."]);
     assert_eq!(json(&node, "status")["agent"]["running"], false);

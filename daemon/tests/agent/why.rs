@@ -92,11 +92,11 @@ fn what_blocks_is_told_with_since_when_and_what_to_do() {
 
     let (status, why) = why(&node);
     assert_eq!((status, reasons(&why["blocking"])), (1, vec!["NativePodNetworkPending".to_owned()]));
-    assert!(why["blocking"][0]["toDo"].as_str().unwrap().contains("kubectl get nativepodnetwork"));
+    assert!(why["blocking"][0]["nextStep"].as_str().unwrap().contains("kubectl get nativepodnetwork"));
     let output = node.output(&["why-not-ready"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("Not ready: new pods cannot start here. 1 reason(s)"), "{text}");
-    assert!(text.contains("1. NativePodNetworkPending, for ") && text.contains("   Do: `kubectl"), "{text}");
+    assert!(text.contains("1. NativePodNetworkPending, for ") && text.contains("   Next: `kubectl"), "{text}");
     assert!(text.lines().count() < 25, "one screen:\n{text}");
     assert_eq!(node.output(&["status"]).status.code(), Some(1));
 }

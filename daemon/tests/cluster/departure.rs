@@ -21,7 +21,7 @@ use crate::pod::Pod;
 use crate::served::GET_OWN;
 use crate::uninstaller::uninstall;
 
-const OWN: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
+const OWN: &str = "/apis/apps/v1/namespaces/oke-node-manager/daemonsets/oke-node-agent";
 
 /// How long Kubernetes waits before it kills. The agent waits for an answer for 4 s of it.
 const GRACE: Duration = Duration::from_secs(30);
@@ -277,7 +277,7 @@ fn agent_that_is_still_at_work_uninstalls_nothing() {
 fn without_an_answer_without_the_right_and_with_a_token_that_is_refused_everything_stays() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
-    scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/oke-node-agent");
+    scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/oke-node-manager/rolebindings/oke-node-agent");
     scene.cluster.wait_may(GET_OWN, false);
     scene.stays(|| scene.ready_agent(&[]), "forbidden");
 
@@ -325,18 +325,20 @@ fn switched_off_or_without_a_name_nobody_is_asked_and_everything_stays() {
     }
 }
 
+/// The DaemonSet was deleted, and still only SIGTERM asks for it.
 #[test]
-fn whether_it_goes_with_its_daemonset_is_taken_over_at_once() {
+fn changed_configuration_uninstalls_nothing() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
     let node = &scene.cluster.node;
     node.deliver(1, "UNINSTALL_WHEN_DELETED=allow\n");
     let mut agent = scene.ready_agent(&[]);
-    let passes = node.passes("settings");
     node.deliver(2, "UNINSTALL_WHEN_DELETED=deny\n");
-    wait_for("it to be read", || node.passes("settings") > passes, || agent.log());
+    wait_for("the new configuration", || agent.events("agent.started").len() == 2, || agent.log());
+    node.wait_ready(&mut agent);
     let (before, after) = scene.stop(&mut agent);
     same(&after, &before, &agent);
+    assert_ne!(after, scene.before);
     assert_eq!((words(&agent, "agent.returning"), words(&agent, "agent.leaving")), (vec![], vec![]));
 }
 

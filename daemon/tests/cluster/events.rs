@@ -43,16 +43,16 @@ impl Scene {
             let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node" } });
             server.apply_object(node).await.unwrap();
             let pod = json!({
-                "apiVersion": "v1", "kind": "Pod", "metadata": { "name": POD, "namespace": "kube-system" },
+                "apiVersion": "v1", "kind": "Pod", "metadata": { "name": POD, "namespace": "oke-node-manager" },
                 "spec": { "nodeName": "node", "serviceAccountName": "oke-node-agent",
                           "containers": [{ "name": "agent", "image": "agent" }] },
             });
             server.apply_object(pod).await.unwrap();
-            let account = ServiceAccount::new("kube-system", "oke-node-agent");
+            let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
             let unbound = server.token(&account, &Bound::Nothing).await.unwrap();
             enforced(server.client(&unbound).unwrap()).await;
             let token = server.token(&account, &Bound::Pod(POD.to_owned())).await.unwrap();
-            server.write_in_cluster(&token, "kube-system", &cluster.node.path("secrets")).unwrap();
+            server.write_in_cluster(&token, "oke-node-manager", &cluster.node.path("secrets")).unwrap();
         });
         let scene = Self { cluster };
         scene.in_order();

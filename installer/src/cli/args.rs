@@ -97,22 +97,22 @@ pub struct Keeping {
 /// The options that the agent has, too.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Which pod network this is; outranks every signal
+    /// The pod network of this node; outranks every signal
     #[arg(long, env = "POD_NETWORK", value_enum, default_value = "auto", value_name = "NETWORK")]
     pub pod_network: PodNetwork,
-    /// Install although OKE's own vcn-native-ip-cni is present; it hands out the same addresses, so it is refused while pods
-    /// of its network run on the node
+    /// Install although OKE's own vcn-native-ip-cni is present. It assigns the same addresses, so a takeover waits until no pod
+    /// of it runs on the node
     #[arg(long, env = "CNI_TAKEOVER", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub takeover: bool,
-    /// The plugins behind ours, in order, each if its binary exists: portmap, bandwidth, tuning, vnic-attach; or a JSON
-    /// array of such names and of whole entries, ["portmap", {"type": "tuning", "sysctl": {…}}]
+    /// The plugins chained after ours, in order, each if its binary exists: portmap, bandwidth, tuning, vnic-attach; or a JSON
+    /// array of names and whole entries, ["portmap", {"type": "tuning", "sysctl": {…}}]
     #[arg(long, env = "CNI_CHAIN", default_value = "portmap", value_name = "LIST")]
     pub chain: String,
-    /// The largest MTU of a pod's link; the VNIC's by default
+    /// The largest MTU of a pod's link; by default the VNIC's
     #[arg(long, env = "POD_MTU", value_name = "BYTES")]
     pub pod_mtu: Option<u32>,
-    /// If the pod network is not ours: chain vnic-attach into this configuration (10-flannel.conflist). Without the option it
-    /// is taken out again
+    /// With another pod network: chain vnic-attach into this configuration (10-flannel.conflist). Without the option it is
+    /// removed again
     #[arg(long, env = "CNI_CHAIN_INTO", value_name = "FILE")]
     pub chain_into: Option<String>,
     /// Where things are.
@@ -132,7 +132,7 @@ pub struct Directories {
     /// Where the container runtime looks for CNI configurations, as seen from here
     #[arg(long, env = "CNI_CONF_DIR", default_value = "/etc/cni/net.d", value_name = "DIR")]
     pub cni_conf_dir: PathBuf,
-    /// Where the plugin binaries to install are
+    /// The directory with the plugin binaries to install
     #[arg(long, env = "CNI_SOURCE_DIR", default_value = "/usr/libexec/vcn-native", value_name = "DIR")]
     pub source_dir: PathBuf,
 }
@@ -140,10 +140,10 @@ pub struct Directories {
 /// Where pods of OKE's own CNI show, as seen from here.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ForeignPodSources {
-    /// Where the container runtime caches results of plugins, as seen from here: shows pods (takeover)
+    /// Where the container runtime caches plugin results, as seen from here: shows pods (takeover)
     #[arg(long, env = "CNI_CACHE_DIR", default_value = CNI_CACHE_DIR, value_name = "DIR")]
     pub cni_cache_dir: PathBuf,
-    /// Where OKE's own CNI keeps which addresses are used: shows its pods (takeover)
+    /// Where OKE's own CNI keeps its used addresses: shows its pods (takeover)
     #[arg(long, env = "OKE_STATE_DIR", default_value = OKE_STATE_DIR, value_name = "DIR")]
     pub oke_state_dir: PathBuf,
 }

@@ -21,7 +21,7 @@ const DATA: [&str; 8] = [
     vcn::ATTACHMENTS_COPY_FILE,
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
-    vcn::TOLD_FILE,
+    vcn::REPORTED_CONDITIONS_FILE,
     kernel_settings::FILE,
     drop_ins::FILE,
 ];

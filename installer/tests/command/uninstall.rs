@@ -99,7 +99,7 @@ fn everything_of_ours_goes_and_everything_else_stays() {
     for ours in ["run/pools.json", "lib/tables.json", "bin/.oke-cni-installer.00.tmp"] {
         fs::write(node.path(ours), "{}").unwrap();
     }
-    for ours in [vcn::NPN_COPY_FILE, vcn::TOLD_FILE] {
+    for ours in [vcn::NPN_COPY_FILE, vcn::REPORTED_CONDITIONS_FILE] {
         fs::write(node.path("lib").join(ours), "{}").unwrap();
     }
     fs::write(node.path("lib/nativepodnetwork.json"), "an operator's").unwrap();

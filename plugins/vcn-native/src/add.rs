@@ -11,12 +11,12 @@ use ipam::{Allocation, NetnsRecord, PodRecord, Request, Reservation};
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
 
-use crate::aftercare::{self, Forgotten};
 use crate::conf::Conf;
-use crate::del;
 use crate::failure::{self, code};
+use crate::follow_up::{self, Forgotten};
 use crate::node::{self, Node};
 use crate::report::Report;
+use crate::take_down::{reclaim, take_down};
 use offer::{Offer, Why};
 
 /// How a try to make a network ended.
@@ -73,8 +73,8 @@ fn attempt(
     }
     report.mark("ipam");
     // The agent has seen to it already, as a rule.
-    let forgotten = aftercare::forget(reservation.unforgotten);
-    report.note_some(forgotten.trouble());
+    let forgotten = follow_up::forget(reservation.unforgotten);
+    report.note_some(forgotten.problem());
     if matches!(forgotten, Forgotten::Some) && offer.has_patience() {
         let error = Error::new(ErrorCode::TRY_AGAIN_LATER, "the address has connections of its last owner");
         return Ok(Attempt::Void(give_up(error, request, node, &allocation, report), Why::Remembered));
@@ -113,7 +113,7 @@ fn reserve(node: &Node<'_>, offer: &Offer<'_>, asked: &Request, report: &mut Rep
             }
             Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(asked.key.to_string()))),
             Err(ipam::Error::Exhausted(_)) if !swept => {
-                node.reclaim(&asked.key, report)?;
+                reclaim(node, &asked.key, report)?;
                 swept = true;
             }
             Err(error) => return Err(failure::of_ipam(&error)),
@@ -233,7 +233,7 @@ fn give_up(
     allocation: &Allocation,
     report: &mut Report,
 ) -> Error {
-    let had = match del::take_down(&request.key, Some(allocation), node, report) {
+    let had = match take_down(&request.key, Some(allocation), node, report) {
         Ok(had) => had,
         Err(left) => return error.with_details(left),
     };

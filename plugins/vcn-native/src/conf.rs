@@ -7,6 +7,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use vcn::{Mtu, STATE_DIR};
 
+/// Where the kernel's settings are, from a plugin's point of view.
+pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
+
 /// What the conflist may say to this plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

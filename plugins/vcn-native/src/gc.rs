@@ -6,9 +6,10 @@ use cni::{AttachmentKey, Error, GcRequest};
 use ipam::Allocation;
 
 use crate::conf::Conf;
+use crate::failure;
 use crate::node::Node;
 use crate::report::Report;
-use crate::{del, failure};
+use crate::take_down::take_down;
 
 /// An attachment this young may belong to an ADD that the runtime has not recorded yet.
 const SPARED: Duration = Duration::from_secs(30);
@@ -53,7 +54,7 @@ fn free(
     let wrap = |error| failure::of_ipam(&error);
     let _lock = node.store.attachment(key).map_err(wrap)?;
     let Some(allocation) = node.store.find(key).map_err(wrap)?.filter(|found| dead(&found)) else { return Ok(()) };
-    let had = del::take_down(key, Some(&allocation), node, report)?;
+    let had = take_down(key, Some(&allocation), node, report)?;
     node.release(key, &had, report).map_err(wrap)?;
     report.addresses(&allocation.addresses);
     Ok(())

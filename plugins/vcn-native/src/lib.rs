@@ -7,18 +7,19 @@
 //!   GC                  DEL for every attachment the runtime no longer knows
 //! ```
 //!
-//! It needs nobody (promise P1): it reads and writes node-local files, talks to the kernel and starts no other program.
+//! It needs no other process (promise P1): it reads and writes node-local files, talks to the kernel and starts no other program.
 
 mod add;
-mod aftercare;
 mod check;
 mod conf;
 mod del;
 mod failure;
+mod follow_up;
 mod gc;
 mod node;
 mod report;
 mod status;
+mod take_down;
 mod unsupported;
 
 pub use conf::Conf;
@@ -26,7 +27,7 @@ pub use failure::code;
 
 use cni::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Plugin, Refusal, StatusRequest};
 
-use crate::aftercare::Aftercare;
+use crate::follow_up::FollowUp;
 use crate::report::Report;
 
 /// The plugin.
@@ -47,8 +48,8 @@ impl Plugin for VcnNative {
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
         let mut report = Report::of_attachment("ADD", &request.key, &request.args, &request.trace);
         let answer = unsupported::refuse(&request.config).and_then(|()| add::add(request, &mut report));
-        let aftercare = answer.is_ok().then_some(Aftercare::Announce);
-        report.send(&request.conf.state_dir, answer.as_ref().err(), aftercare);
+        let follow_up = answer.is_ok().then_some(FollowUp::Announce);
+        report.send(&request.conf.state_dir, answer.as_ref().err(), follow_up);
         answer
     }
 
@@ -56,7 +57,7 @@ impl Plugin for VcnNative {
         let conf = Conf::as_far_as_sound(&request.conf, &request.config);
         let mut report = Report::of_attachment("DEL", &request.key, &request.args, &request.trace);
         let answer = del::del(request, &conf, &mut report);
-        report.send(&conf.state_dir, answer.as_ref().err(), Some(Aftercare::Forget));
+        report.send(&conf.state_dir, answer.as_ref().err(), Some(FollowUp::Forget));
         answer
     }
 
@@ -81,7 +82,7 @@ impl Plugin for VcnNative {
         let conf = Conf::as_far_as_sound(&request.conf, &request.config);
         let mut report = Report::of_network("GC", &request.config.name, &request.trace);
         let answer = gc::gc(request, &conf, &mut report);
-        report.send(&conf.state_dir, answer.as_ref().err(), Some(Aftercare::Forget));
+        report.send(&conf.state_dir, answer.as_ref().err(), Some(FollowUp::Forget));
         answer
     }
 }

@@ -10,13 +10,9 @@ use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
 use netlink::Netns;
 use vcn::Mtu;
 
-use crate::conf::Conf;
-use crate::del;
+use crate::conf::{Conf, SYSCTL_ROOT};
 use crate::failure::{self, code};
 use crate::report::Report;
-
-/// Where the kernel's settings are, from a plugin's point of view.
-pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
 
 /// The node's state files, in this boot.
 pub(crate) struct Node<'a> {
@@ -87,35 +83,6 @@ impl<'a> Node<'a> {
             Ok(true) | Err(ipam::Error::Damaged { .. }) => self.rebuild_record(self.pools().ok().as_ref(), own, report),
             Err(error) => Err(failure::of_ipam(&error)),
         }
-    }
-
-    /// Takes down and frees what ADDs have left that were killed, and that no DEL has come for. One that resists keeps its
-    /// addresses, and nobody from the others'. `own` is the attachment whose lock the caller holds.
-    pub(crate) fn reclaim(&self, own: &AttachmentKey, report: &mut Report) -> Result<(), Error> {
-        self.sweep(Some(own), report)?;
-        let (held, damaged) = self.store.read_sound().map_err(|error| failure::of_ipam(&error))?;
-        if let Some(error) = damaged {
-            report.note(error.to_string());
-        }
-        for key in held.overdue(self.now).map(|overdue| &overdue.key) {
-            match self.take_back(key, report) {
-                Ok(true) => report.note(format!("{key} was added by halves long ago: taken down")),
-                Ok(false) => {}
-                Err(error) => report.note(format!("{key} was added by halves long ago, and resists: {error}")),
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends an ADD that is overdue. Not where it is under way after all, or somebody else is at it.
-    fn take_back(&self, key: &AttachmentKey, report: &mut Report) -> Result<bool, Error> {
-        let wrap = |error| failure::of_ipam(&error);
-        let Some(_lock) = self.store.try_attachment(key).map_err(wrap)? else { return Ok(false) };
-        let left = self.store.find(key).map_err(wrap)?;
-        let Some(left) = left.filter(|it| it.tentative_until.is_some()) else { return Ok(false) };
-        let had = del::take_down(key, Some(&left), self, report)?;
-        self.release(key, &had, report).map_err(wrap)?;
-        Ok(true)
     }
 
     /// Removes rules and proxies of ours that are about nobody's address: they would lead its next owner astray.

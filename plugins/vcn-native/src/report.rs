@@ -1,4 +1,4 @@
-//! What the agent, and so `kubectl logs`, is told about a run. Never a reason for a verb to fail or to wait.
+//! The record of a run, which the agent logs. A verb neither fails nor waits for it.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, TraceContext, Verb};
 use ipam::Assigned;
 use telemetry::{Phases, Sink, VerbRecord};
 
-use crate::aftercare::Aftercare;
+use crate::follow_up::FollowUp;
 
 pub(crate) struct Report {
     record: VerbRecord,
@@ -31,7 +31,7 @@ impl Report {
         report
     }
 
-    /// Of a call that was refused, as far as it is known whom it was about.
+    /// A call that was refused, with what is known of its attachment.
     pub(crate) fn of_refusal(refusal: &Refusal<'_>) -> Self {
         let text = |part: Option<String>| part.unwrap_or_default();
         let mut report = Self::begin(refusal.verb.map_or("unknown", Verb::as_str), &refusal.trace);
@@ -60,12 +60,12 @@ impl Report {
         self.assigned.extend_from_slice(assigned);
     }
 
-    /// Addresses of which nothing is known but that they were the attachment's.
+    /// Addresses of the attachment that no record describes.
     pub(crate) fn found(&mut self, addresses: &[IpAddr]) {
         self.record.addresses.extend(addresses);
     }
 
-    /// What was said of addresses is void: others are taken.
+    /// Drops the addresses so far: ADD tries others.
     pub(crate) fn no_addresses(&mut self) {
         self.record.addresses.clear();
         self.assigned.clear();
@@ -82,8 +82,8 @@ impl Report {
         text.into_iter().for_each(|text| self.note(text));
     }
 
-    /// Hands the record over; the agent then sees to `aftercare`. Where nobody takes it, that is done here.
-    pub(crate) fn send(mut self, state_dir: &Path, error: Option<&Error>, aftercare: Option<Aftercare>) {
+    /// Hands the record over; the agent then does `follow_up`. If no agent takes the record, `follow_up` is done here.
+    pub(crate) fn send(mut self, state_dir: &Path, error: Option<&Error>, follow_up: Option<FollowUp>) {
         if let Some(error) = error {
             self.record.code = error.code.0;
             self.note(error.to_string());
@@ -93,16 +93,16 @@ impl Report {
         if sink.hand_over(&self.record) {
             return;
         }
-        if let Some(aftercare) = aftercare {
-            let trouble = aftercare.perform(&self.assigned, &self.record.addresses);
-            self.mark("aftercare");
+        if let Some(follow_up) = follow_up {
+            let problem = follow_up.perform(&self.assigned, &self.record.addresses);
+            self.mark("follow_up");
             self.close();
-            self.note_some(trouble);
+            self.note_some(problem);
         }
         sink.keep(&self.record);
     }
 
-    /// Puts down where the time went since it was last closed.
+    /// Records the phases since the last call.
     fn close(&mut self) {
         let phases = std::mem::replace(&mut self.phases, Phases::start());
         self.record.total_micros = self.record.total_micros.saturating_add(phases.total_micros());

@@ -110,7 +110,7 @@ impl Filter {
         Self { program }
     }
 
-    /// Installs it for this process and its descendants, for ever. Only system calls. A kernel without filters runs
+    /// Installs it for this process and its descendants; it cannot be removed. Only system calls. A kernel without filters runs
     /// containers without them.
     #[expect(unsafe_code, reason = "no crate in use wraps seccomp filters")]
     pub(super) fn install(&self) -> io::Result<()> {

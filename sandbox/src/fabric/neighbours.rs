@@ -9,7 +9,7 @@ use super::port::Port;
 
 /// How long an answer counts. Short, so that a test finds a node that stops answering.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
-/// The pause between two questions.
+/// The time between two requests.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Questions before giving up.
 const MOST_ASKS: u32 = 4;

@@ -163,7 +163,7 @@ impl<'a> Runtime<'a> {
             .node
             .command(Path::new(BIN_DIR).join(kind))
             .env_clear()
-            // A runtime passes its own environment; portmap looks for iptables there.
+            // A runtime passes its own environment; portmap finds iptables there.
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", pod.name())

@@ -18,7 +18,7 @@ use crate::network::{NodeSpec, SubnetSpec};
 use crate::node::{Node, boot_primary, has_ipv6_default};
 
 /// How long a node may take to learn its IPv6 default route, far beyond what it takes, for a busy machine may stand still; and the
-/// pause between two announcements.
+/// time between two announcements.
 const ANNOUNCE_DEADLINE: Duration = Duration::from_secs(60);
 const ANNOUNCE_PAUSE: Duration = Duration::from_millis(2);
 

@@ -26,7 +26,7 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes them and runs `prepare` inside, before anybody else can enter. Mounts made there stay there.
+    /// Makes them and runs `prepare` inside, before another process can enter. Mounts made there stay there.
     pub(crate) fn create(prepare: impl FnOnce() -> Result<()> + Send) -> Result<Self> {
         on_own_thread(|| {
             // CLONE_FS: a thread that shares its root and working directory cannot change its mount namespace.

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use oci::{ApiKey, Budget, Carrier, Endpoints, Instance, Login, Oci, Options, Policy, Rates, VnicAttachment};
+use oci::{ApiKey, Budget, Carrier, Endpoints, Instance, KeyOwner, Login, Oci, Options, Policy, Rates, VnicAttachment};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -54,7 +54,11 @@ impl FakeCloud {
         let forever = Duration::from_hours(24 * 365);
         let policy = Policy { attempts: 1, timeout: forever, deadline: forever, ..Policy::default() };
         let budget = Budget::new(Rates { most: 1e9, least: 1e9, burst: 1e9 });
-        let key = ApiKey::new((identity::TENANCY, "ocid1.user.oc1..fake", "fa:ke"), KEY.as_bytes()).expect("a key");
+        let key = ApiKey::new(
+            KeyOwner { tenancy: identity::TENANCY, user: "ocid1.user.oc1..fake", fingerprint: "fa:ke" },
+            KEY.as_bytes(),
+        )
+        .expect("a key");
         let endpoint = || "http://emulator".parse().expect("an endpoint");
         let endpoints = Endpoints { core: endpoint(), auth: endpoint() };
         let options = Options { policy, budget, ..Options::default() };

@@ -1,4 +1,4 @@
-//! Everything of ours that reads bytes which somebody else wrote, each as a function of bytes: a fuzz target. A target
+//! Each of our readers of bytes that another program wrote, as a function of bytes: a fuzz target. A target
 //! panics when what it calls panics, hangs, or answers something that it must never answer.
 //!
 //! ```text

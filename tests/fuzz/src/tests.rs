@@ -1,4 +1,4 @@
-//! Every target with its corpus: as it is, cut at every offset, and mutated for a moment. No reader of ours may panic.
+//! Every target with its corpus: as it is, cut at every offset, and mutated for a moment. None of our readers may panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -65,5 +65,5 @@ fn every_folder_of_the_corpus_belongs_to_a_target() {
 #[test]
 fn the_corpus_stays_small() {
     let size: usize = all().iter().flat_map(inputs).map(|(_, input)| input.len()).sum();
-    assert!(size < 128 << 10, "{size} bytes: keep what is told apart by a reader, not what a fuzzer collected");
+    assert!(size < 128 << 10, "{size} bytes: keep one input per reader's branch, not what a fuzzer collected");
 }

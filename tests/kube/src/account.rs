@@ -98,7 +98,7 @@ impl Bound {
     }
 }
 
-/// Somebody may have made it before.
+/// It may exist already.
 fn made<T>(outcome: kube::Result<T>) -> kube::Result<()> {
     match outcome {
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),

@@ -37,7 +37,7 @@ impl Listen {
 }
 
 /// Below those that the kernel gives to connections (32768 and more): a server that is stopped and started again finds its
-/// port free, and between the choice and the start nobody gets it by chance.
+/// port free, and between the choice and the start no other process gets it by chance.
 const PORTS: Range<u16> = 10_000..30_000;
 
 /// A free port that this process has not given out yet. Others begin elsewhere.

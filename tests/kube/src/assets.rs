@@ -33,11 +33,11 @@ impl Assets {
         }
     }
 
-    /// The same, built where they are not there yet, which takes minutes: whoever waits does something else meanwhile. To be
+    /// The same, built where they are not there yet, which takes minutes: the caller does something else meanwhile. To be
     /// called where there is a network.
     pub fn build() -> Result<Building> {
         let doing = || format!("run {SCRIPT}");
-        // A pipe that nobody reads yet would stop a talkative build.
+        // A pipe that is not read yet would stop a build with much output.
         let said = tempfile::tempfile().with_context(doing)?;
         let copy = said.try_clone().with_context(doing)?;
         let mut command = Command::new(SCRIPT);

@@ -1,4 +1,4 @@
-//! The thread that starts and ends one server's programs. They die with it (pdeathsig goes by thread), and it lives as long
+//! The thread that starts and ends one server's programs. They die with it (pdeathsig is per thread), and it lives as long
 //! as the [`ApiServer`](crate::ApiServer): however a test ends, nothing is left running.
 
 use std::fs::{self, File};

@@ -18,13 +18,13 @@
 //!
 //! let server = ApiServer::start()?; // 3 to 4 s; `ApiServer::shared()` where a file's tests can do with one
 //! server.apply("manifests".as_ref()).await?;
-//! let account = ServiceAccount::new("kube-system", "oke-node-agent");
+//! let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
 //! server.create_account(&account).await?;
 //! let agent = server.client(&server.token(&account, &Bound::Node("10.0.0.2".into())).await?)?;
 //! # drop(agent); Ok(()) }
 //! ```
 //!
-//! There is no controller manager, no scheduler and no kubelet: nobody makes the service account `default` of a namespace,
+//! There is no controller manager, no scheduler and no kubelet: nothing creates the service account `default` of a namespace,
 //! collects garbage, ends a namespace or runs a pod. A test makes what it needs, as those would. A client belongs to the
 //! tokio runtime that it was made in: tests that share a server make their own.
 //!

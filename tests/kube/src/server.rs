@@ -22,7 +22,7 @@ use crate::keeper::{Keeper, Site};
 use crate::weather::{self, Throttle};
 use anyhow::{Context, Result, anyhow};
 
-/// How often other ports are tried where somebody took one.
+/// How often other ports are tried when one is in use.
 const ATTEMPTS: u32 = 3;
 
 /// A running etcd and kube-apiserver. When it goes, they and their folder go.
@@ -55,7 +55,7 @@ impl ApiServer {
         }
     }
 
-    /// The one of this test binary, started when somebody first asks. Tests that use it keep out of each other's way by
+    /// The one of this test binary, started at the first call. Tests that use it keep out of each other's way by
     /// names, and never stop it.
     pub fn shared() -> Result<&'static Self> {
         static SHARED: OnceLock<Result<ApiServer>> = OnceLock::new();
@@ -177,12 +177,12 @@ impl ApiServer {
         etcd::value(self.listen.etcd, key).await
     }
 
-    /// Kills kube-apiserver: nobody answers at the address. etcd stays.
+    /// Kills kube-apiserver: the address does not answer. etcd stays.
     pub fn stop(&self) -> Result<()> {
         self.keeper.stop_api_server()
     }
 
-    /// Has kube-apiserver stand still: connections are made and stay, and nobody answers.
+    /// Has kube-apiserver stand still: connections are accepted and stay open without an answer.
     pub fn freeze(&self) -> Result<()> {
         self.keeper.signal_api_server(Signal::SIGSTOP)
     }

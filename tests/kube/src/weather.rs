@@ -44,7 +44,7 @@ pub(crate) async fn move_on(client: &Client) -> Result<()> {
 pub(crate) const OCCUPIER: &str = "kube-harness-occupier";
 
 /// As long as this lives, every request of a user is refused with 429: its priority level has no queue and no seats, and
-/// the one request that such a level lets through all the same is ours.
+/// the one request that such a level lets through is the test's.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     occupation: JoinHandle<()>,
@@ -73,7 +73,7 @@ impl Throttle {
         until("of another priority level", &|answer| answer.level == level).await?;
         let (sits, mut seated) = watch::channel(false);
         let occupation = Self { occupation: tokio::spawn(occupy(occupier, sits)) };
-        // Whoever has the only seat for a moment, the user too, has others refused: that alone tells nothing.
+        // The holder of the only seat, the user too, has other requests refused: a refusal alone proves nothing.
         let within = tokio::time::timeout_at(deadline.into(), seated.wait_for(|seated| *seated));
         if !matches!(within.await, Ok(Ok(_))) {
             return Err(anyhow!("the only seat was not to be had"));

@@ -1,5 +1,5 @@
 //! How `unsafe` may be allowed: at one function, by `#[expect(unsafe_code, reason = "…")]`. The compiler reports an `expect`
-//! that nothing needs any more; an `allow` stays for ever and covers what is added later.
+//! that nothing needs any more; an `allow` stays and covers what is added later.
 
 use crate::finding::Finding;
 use crate::source::{blank, bracketed, line_of};

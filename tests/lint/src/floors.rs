@@ -10,7 +10,7 @@ const FLOORS: &[(&str, u8)] = &[
     // Vocabulary: no input, no output.
     ("crates/vcn", 0),
     ("crates/api", 0),
-    ("crates/patience", 0),
+    ("crates/backoff", 0),
     // Adapters: one outside system each.
     ("crates/netlink", 1),
     ("crates/imds", 1),
@@ -21,6 +21,7 @@ const FLOORS: &[(&str, u8)] = &[
     // Decisions: pure planning, thin appliers.
     ("crates/datapath", 2),
     ("crates/ipam", 2),
+    ("crates/health", 2),
     // Programs.
     ("plugins/vcn-native", 3),
     ("plugins/vnic-attach", 3),

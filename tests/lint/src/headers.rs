@@ -26,7 +26,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// `tests/…` of a package, and `foo/tests.rs` or `foo/tests/…` beside the code; but not the sources of the packages in
+/// `tests/…` of a package, and `foo/tests.rs` or `foo/tests/…` next to the code; but not the sources of the packages in
 /// the folder `tests` at the root.
 fn is_test_file(name: &str) -> bool {
     let own = name.strip_prefix("tests/").unwrap_or(name);

@@ -1,4 +1,4 @@
-//! House checks: what we promised each other about this workspace and no other tool looks after. Each check is one
+//! House checks: rules of this workspace that no other tool checks. Each check is one
 //! module with a `check` function that gives back its findings; none of them changes anything.
 //!
 //! ```text

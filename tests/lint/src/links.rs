@@ -1,5 +1,5 @@
 //! Documents that name a file name one that exists: relative links, and paths in `code` that start with a folder or a
-//! file of ours. Code blocks are left out: what they show may be on another machine.
+//! file of the repository. Code blocks are left out: what they show may be on another machine.
 
 use std::path::{Component, Path, PathBuf};
 

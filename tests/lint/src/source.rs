@@ -70,7 +70,7 @@ fn is_word_char(c: char) -> bool {
 }
 
 fn starts_word(bytes: &[u8], at: usize) -> bool {
-    // `br"…"` too: its b stays, which harms nobody.
+    // `br"…"` too: its b stays, which is harmless.
     let before = at.checked_sub(1).and_then(|at| bytes.get(at));
     !before.is_some_and(|b| (b.is_ascii_alphanumeric() && *b != b'b') || *b == b'_')
 }

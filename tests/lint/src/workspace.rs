@@ -11,12 +11,12 @@ use serde::Deserialize;
 pub struct Workspace {
     /// The packages of the workspace.
     pub packages: Vec<Package>,
-    /// The absolute root folder; package folders are told relative to it.
+    /// The absolute root folder; package folders are given relative to it.
     #[serde(rename = "workspace_root")]
     pub root: PathBuf,
 }
 
-/// One package of ours.
+/// One package of the workspace.
 #[derive(Debug, Deserialize)]
 pub struct Package {
     /// The package name.

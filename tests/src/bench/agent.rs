@@ -96,9 +96,12 @@ fn cluster(vcn: &Vcn, node: &Node) -> anyhow::Result<(Container, ApiServer)> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             server.apply(&ApiServer::native_pod_networks()).await?;
-            server.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/daemonset.yaml")).await?;
+            for file in ["namespace.yaml", "daemonset.yaml"] {
+                let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base");
+                server.apply(&manifests.join(file)).await?;
+            }
             server.apply_object(object).await?;
-            let account = ServiceAccount::new("kube-system", "oke-node-agent");
+            let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
             let agent = server.token(&account, &Bound::Nothing).await?;
             server.write_in_cluster(&agent, &account.namespace, Path::new(SECRETS))
         })?;

@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, default_value = ".build/bin/vcn-native", value_name = "PROGRAM")]
     pub plugin: PathBuf,
     /// Another build of our plugin, to see what a change brings. Once more with both in the other's place: the first has
-    /// three lanes, which keeps it warm, and looks better by a twentieth
+    /// three lanes, which keeps it warm, and measures faster by a twentieth
     #[arg(long, value_name = "PROGRAM")]
     pub rival: Option<PathBuf>,
     /// The program that only makes the netlink calls, linked as ordinary programs are
@@ -42,7 +42,7 @@ pub struct Args {
     /// Where the reference plugins are
     #[arg(long, default_value = "/usr/lib/cni", value_name = "DIR")]
     pub reference: PathBuf,
-    /// The node agent, beside the plugin; its memory and processor time are not measured without
+    /// The node agent, next to the plugin; its memory and processor time are not measured without
     #[arg(long, value_name = "PROGRAM")]
     pub agent: Option<PathBuf>,
     /// Pods in the burst that the agent is measured through

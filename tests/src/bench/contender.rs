@@ -16,7 +16,7 @@ use super::node;
 use super::pod::Pod;
 use super::verb::{self, Run};
 
-/// The state directory in which nobody listens.
+/// The state directory without a listener.
 const ALONE: &str = "alone";
 
 /// Who.
@@ -220,7 +220,7 @@ fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
     })
 }
 
-/// The router of the first VNIC, which a pod of ours must reach; a pod of the reference's, which no router knows, its host.
+/// The router of the first VNIC, which our pod must reach; a pod of the reference plugins, which no router knows, reaches its host.
 const fn reachable(kind: Kind, family: Family) -> &'static str {
     match (kind, family) {
         (Kind::Ours | Kind::Rival, Family::Ipv4) => "10.0.0.1",

@@ -1,4 +1,4 @@
-//! Somebody who takes the plugin's records, as the agent does on every node: where nobody does, the plugin does the agent's
+//! A listener for the plugin's records, like the agent on every node: without one, the plugin does the agent's
 //! share of the work itself.
 
 use std::os::fd::AsFd;

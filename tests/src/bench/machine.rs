@@ -57,7 +57,7 @@ impl fmt::Display for Scheduling {
 pub(crate) fn describe(args: &Args, contenders: &[Contender]) -> anyhow::Result<String> {
     let mut text = String::new();
     let system = nix::sys::utsname::uname()?;
-    // The coarse clock goes by timer interrupts, so its resolution is one of their periods.
+    // The coarse clock advances with timer interrupts, so its resolution is one of their periods.
     let tick = Duration::from(clock_getres(ClockId::CLOCK_REALTIME_COARSE)?);
     let processors = std::thread::available_parallelism()?;
     writeln!(

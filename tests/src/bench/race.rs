@@ -85,7 +85,7 @@ impl Dice {
         std::thread::sleep(Duration::from_micros(self.roll(8_000)));
     }
 
-    /// Another order, so that nobody always comes after the one that leaves the caches coldest.
+    /// Another order, so that no contender always follows the one that leaves the caches coldest.
     fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, usize::try_from(self.roll(end as u64 + 1)).unwrap_or(end));

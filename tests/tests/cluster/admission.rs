@@ -16,14 +16,14 @@ use tokio::sync::OnceCell;
 
 use crate::{manifests_folder, wait_for};
 
-const NAMESPACE: &str = "kube-system";
+const NAMESPACE: &str = "oke-node-manager";
 const NO_USE: &str = "one must be allowed to \"use\" vnicprofiles";
-const KUBELET: &str = "a kubelet must not change it";
+const KUBELET: &str = "a kubelet must not change the annotation";
 const OWN_POD: &str =
-    "an agent writes nothing but annotations of its own Pod, events about its own Node and reports on its VNICs";
-const OWN_VNIC: &str = "an agent reports on VNICs of its own Node only, which status.nodeName names";
-const ONLY_REPORT: &str = "of a VnicAttachment an agent writes status.node and nothing else";
-const ONLY_OURS: &str = "annotations that begin with oke.oraclecloud.com/agent- and nothing else";
+    "an agent may only write annotations of its own Pod, Events about its own Node and reports on its VNICs";
+const OWN_VNIC: &str = "an agent may only report on VNICs of its own Node, which status.nodeName names";
+const ONLY_REPORT: &str = "an agent may only write status.node of a VnicAttachment";
+const ONLY_OURS: &str = "annotations of its Pod that begin with oke.oraclecloud.com/agent-";
 const UNBOUND: &str = "an agent's token must be bound to its pod and node";
 
 /// The server with our definitions and policies, once these are enforced, and an agent's account that was granted
@@ -54,7 +54,7 @@ async fn prepare(server: &ApiServer) {
     .await;
 }
 
-/// By a policy. Another value each time: what changes nothing is refused by nobody.
+/// By a policy. Another value each time: a policy does not refuse a write without a change.
 async fn wait_until_refused<T>(what: &str, attempt: impl AsyncFn(&str) -> kube::Result<T>) {
     let number = AtomicU32::new(0);
     wait_for(what, async || match attempt(&format!("a-{}", number.fetch_add(1, Ordering::Relaxed))).await {
@@ -85,7 +85,7 @@ fn use_of(profile: &str) -> Value {
     json!({ "verb": "use", "group": api::GROUP, "resource": "vnicprofiles", "name": profile })
 }
 
-/// Gives somebody a role, and waits until he may do this by it: the API server hears of it a moment later.
+/// Binds a role and waits until the user may do this by it: the API server applies it a moment later.
 async fn grant(server: &ApiServer, name: &str, role: &str, mut subject: Value, may: Value) {
     let word = |key: &str| subject[key].as_str().unwrap().to_owned();
     let user = match word("kind").as_str() {
@@ -147,7 +147,7 @@ async fn patch_status(client: &Client, node: &str, patch: &Value) -> kube::Resul
     Api::all(client.clone()).patch_status(node, &PatchParams::default(), &Patch::Merge(patch)).await
 }
 
-/// Somebody was refused, by a policy, for this.
+/// A policy refused the request, for this reason.
 fn assert_refused<T>(outcome: kube::Result<T>, why: &str) {
     match outcome {
         Err(kube::Error::Api(status)) => {
@@ -187,7 +187,7 @@ async fn who_may_use_vnic_profiles_may_ask_change_and_take_back() {
     let (operator, bystander) = (user(server, "operator"), user(server, "bystander"));
     let take_back = vnics(Value::Null);
     annotate(&operator, "used-1", "storage").await.unwrap();
-    // What is there already stands in nobody's way.
+    // Existing objects stay writable.
     patch_node(&bystander, "used-1", &json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
     annotate(&bystander, "used-1", "storage").await.unwrap();
     assert_refused(annotate(&bystander, "used-1", "storage,backup").await, NO_USE);

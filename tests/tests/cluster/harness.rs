@@ -80,7 +80,7 @@ async fn the_api_server_stops_freezes_forgets_and_throttles_on_request() {
     for _ in 0..20 {
         assert_eq!(status(busy.apiserver_version().await), 429);
     }
-    assert_eq!(status(client.apiserver_version().await), 200, "nobody else is throttled");
+    assert_eq!(status(client.apiserver_version().await), 200, "other users are not throttled");
     server.unthrottle().await.unwrap();
     wait_for("200", async || (status(busy.apiserver_version().await) == 200).then_some(())).await;
 }

@@ -154,8 +154,9 @@ fn agent_has_no_right_but_these() {
         "{everywhere:?}"
     );
     let namespace = daemon_set(AGENT).metadata.namespace.unwrap();
-    let daemon_set = |name: &str, verbs: &[&str]| (namespace.clone(), rule("apps", "daemonsets", Some(&[name]), verbs));
-    let (own, okes) = (daemon_set(AGENT, &["get"]), daemon_set("vcn-native-ip-cni", &["list", "watch"]));
+    let own = (namespace, rule("apps", "daemonsets", Some(&[AGENT]), &["get"]));
+    let okes = rule("apps", "daemonsets", Some(&["vcn-native-ip-cni"]), &["list", "watch"]);
+    let okes = ("kube-system".to_owned(), okes);
     // Where those about objects without a namespace are.
     let events = ("default".to_owned(), rule("events.k8s.io", "events", None, &["create"]));
     assert_eq!(in_namespaces, [own, okes, events]);

@@ -52,7 +52,7 @@ impl Scene {
         let vcn = Arc::new(vcn);
         let cloud = OciApi::start(Arc::clone(&vcn), OciSettings::default()).unwrap();
         let kubernetes = ApiServer::start().unwrap();
-        for file in ["crds.yaml", "daemonset.yaml", "admission.yaml"] {
+        for file in ["namespace.yaml", "crds.yaml", "daemonset.yaml", "admission.yaml"] {
             kubernetes.apply(&manifests_folder().join("base").join(file)).await.unwrap();
         }
         let folder = TempDir::new().unwrap();
@@ -156,13 +156,13 @@ async fn agent(node: &Node, kubernetes: &ApiServer, folder: &Path) -> Agent {
     let configure = || fs::create_dir(directory).and_then(|()| fs::write(directory.join("agent.conf"), conf));
     node.run(configure).unwrap().unwrap();
     let pod = format!("oke-node-agent-{}", node.name());
-    let object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod, "namespace": "kube-system" },
+    let object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod, "namespace": "oke-node-manager" },
         "spec": { "nodeName": node.name(), "serviceAccountName": "oke-node-agent",
                   "containers": [{ "name": "agent", "image": "agent" }] } });
     kubernetes.apply_object(object).await.unwrap();
-    let account = ServiceAccount::new("kube-system", "oke-node-agent");
+    let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
     let token = kubernetes.token(&account, &Bound::Pod(pod)).await.unwrap();
-    kubernetes.write_in_cluster(&token, "kube-system", folder).unwrap();
+    kubernetes.write_in_cluster(&token, "oke-node-manager", folder).unwrap();
     let (host, port) = kubernetes.service();
     relay(node, format!("{host}:{port}"));
     let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", directory);

@@ -1,4 +1,4 @@
-//! Each container of ours works under exactly the privileges that its manifest gives it, and needs every one of them.
+//! Each of our containers works under exactly the privileges that its manifest gives it, and needs every one of them.
 
 mod agent;
 mod node;

@@ -1,4 +1,4 @@
-//! Which steps of an object a failed one keeps from being tried. Pure.
+//! Which steps of an object are skipped after a failed one. Pure.
 
 use api::AttachmentReason as Reason;
 use vcn::Family;
@@ -7,22 +7,22 @@ use super::Failure;
 use crate::attachment::plan::step::Action;
 use crate::attachment::refusal::is_no_answer;
 
-/// Whether `next` is in vain, or wrong, after `failed` did not succeed.
+/// Whether `next` would fail or be wrong after `failed`.
 pub(super) fn hinders(failed: &Action, failure: &Failure, next: &Action) -> bool {
-    // A change of the VNIC and each family's addresses are had without the others. All else rests on what comes before it.
+    // A change of the VNIC and each family's addresses are independent. Everything else depends on the previous step.
     let (Some(part), Some(other)) = (Part::of(failed), Part::of(next)) else { return true };
     match failure {
-        // Who does not answer this does not answer that.
+        // Without an answer to this, there will be none to that.
         Failure::Kubernetes => true,
         Failure::Cloud(said) if is_no_answer(said.reason) => true,
-        // That one address is somebody else's says nothing of another.
+        // One address in use elsewhere says nothing about another.
         Failure::Cloud(said) if said.reason == Reason::AddressTaken => false,
-        // The same limit, or the same policy that is missing.
+        // The same limit, or the same missing policy.
         Failure::Cloud(_) | Failure::Old(_) => part == other,
     }
 }
 
-/// What of a VNIC that is there.
+/// The independent parts of an attached VNIC.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Itself,
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_alone_is_tried_and_what_is_in_vain_is_not() {
+    fn only_independent_steps_are_tried_after_a_failure() {
         let named: IpAddr = "10.0.0.7".parse().unwrap();
         let version = VnicVersion { id: vnic(), etag: None };
         let update = Action::Update(version, Box::default());

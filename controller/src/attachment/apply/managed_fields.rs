@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::profile::select::from_template::profile_of;
 
-/// Keeps the fields as text: as maps they take twenty times the memory. An object that a profile made keeps no list at all.
+/// Keeps the fields as text: as maps they take twenty times the memory. A profile's object keeps no list at all.
 pub fn compact(object: &mut VnicAttachment) {
     if profile_of(object).is_some() {
         object.metadata.managed_fields = None;
@@ -40,7 +40,7 @@ mod tests {
     use crate::attachment::sample::attachment;
 
     #[test]
-    fn compacted_managed_fields_still_tell_an_applied_object() {
+    fn compacted_managed_fields_still_show_an_apply() {
         let mut object = attachment("a", 1);
         let entry = json!([{ "manager": "kubectl", "operation": "Apply", "fieldsV1": { "f:spec": {} } }]);
         object.metadata.managed_fields = serde_json::from_value(entry).unwrap();

@@ -1,4 +1,4 @@
-//! What is written to VnicAttachments. A trait, so that tests need no API server.
+//! Writes to VnicAttachments. A trait, so that tests need no API server.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,21 +17,20 @@ use crate::attachment::apply::managed_fields::{compact, is_applied};
 use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork, PodNetworks};
 use crate::profile::select::from_template::profile_of;
 
-/// For one write.
+/// The deadline of one write.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Writes to VnicAttachments. Each is about the very object that is given: one of the same name that was made anew is left
-/// alone.
+/// Writes to VnicAttachments. Each applies to the given object only, not to a new one of the same name.
 pub trait Objects: Send + Sync + 'static {
-    /// Adds or removes our finalizer. Returns the object as it is then; `None` when it is no more.
+    /// Adds or removes our finalizer. Returns the changed object; `None` if it no longer exists.
     fn set_finalizer(
         &self,
         object: &VnicAttachment,
         wanted: bool,
     ) -> impl Future<Output = Result<Option<VnicAttachment>, ObjectError>> + Send;
 
-    /// Writes its status, all of it, unless the object is another since: a process that stood still may have decided on it long ago,
-    /// and nobody would right what it says before the next regular look. That the object is no more is fine.
+    /// Writes its whole status, unless the object changed since: a process that stood still may have decided long ago, and
+    /// its status would stay wrong until the next regular reconcile. A missing object is fine.
     fn write_status(
         &self,
         object: &VnicAttachment,
@@ -45,43 +44,43 @@ pub enum ObjectError {
     /// The API server refused, or did not answer.
     #[error("{doing} of VnicAttachment {name}")]
     Kubernetes {
-        /// What.
+        /// The operation.
         doing: &'static str,
-        /// Of which.
+        /// The object.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
-    /// It did not answer in time.
+    /// No answer in time.
     #[error("{doing} of VnicAttachment {name}: no answer within {DEADLINE:?}")]
     TimedOut {
-        /// What.
+        /// The operation.
         doing: &'static str,
-        /// Of which.
+        /// The object.
         name: String,
     },
 }
 
 impl ObjectError {
-    /// Whether the object is another than was known: it is looked at again as soon as it is known.
+    /// Whether the object changed: it is reconciled again when the watch delivers it.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         let Self::Kubernetes { source, .. } = self else { return false };
         let kube::Error::Api(status) = source.as_ref() else { return false };
-        // What a patch is conditional on: 422 as a wrong field is, but no field is named.
+        // A failed condition of a patch: 422 like an invalid field, but without a field name.
         let fields = status.details.as_ref().map_or(0, |details| details.causes.len());
         status.code == 409 || status.code == 422 && fields == 0
     }
 }
 
-/// The API server's.
+/// Those of the API server.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct KubeObjects(Api<VnicAttachment>, KubePodNetworks);
 
 impl KubeObjects {
-    /// Those that this client sees, and these pod networks.
+    /// Uses this client.
     #[must_use]
     pub fn new(client: Client, pod_networks: KubePodNetworks) -> Self {
         Self(Api::all(client), pod_networks)
@@ -105,14 +104,14 @@ impl Objects for KubeObjects {
         if wanted {
             finalizers.push(VNIC_FINALIZER);
         }
-        // With the version, for the list is written as a whole and others' finalizers are in it.
+        // With the version, because the list is written as a whole and contains finalizers of others.
         let mut metadata = json!({
             "uid": object.uid(), "resourceVersion": object.resource_version(), "finalizers": finalizers,
         });
         let is_dispensable = profile_of(object).is_some() || !is_applied(object);
         if let Some(metadata) = metadata.as_object_mut().filter(|_| wanted && is_dispensable) {
-            // Who wrote which field is a quarter of the object. The API server does not begin anew until somebody applies
-            // something. What was applied keeps it: without it, the next `kubectl apply --server-side` would be a conflict.
+            // The list of field owners is a quarter of the object. The API server starts no new one until a user applies
+            // something. An applied object keeps it: otherwise the next `kubectl apply --server-side` would be a conflict.
             metadata.insert("managedFields".to_owned(), json!([{}]));
         }
         let patch = json!({ "metadata": metadata });
@@ -142,17 +141,17 @@ impl Objects for KubeObjects {
     }
 }
 
-/// Never by apply: with that, the API server would begin to write down who owns which field.
+/// Never by apply, which would make the API server record field owners.
 pub(crate) fn params() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
-/// The patch is refused unless this is so.
+/// The patch is refused unless this holds.
 pub(crate) fn is<const N: usize>(path: [&str; N], value: impl Into<Value>) -> PatchOperation {
     PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value: value.into() })
 }
 
-/// In the place of whatever is there.
+/// Replaces the present value.
 pub(crate) fn put<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
     PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
 }

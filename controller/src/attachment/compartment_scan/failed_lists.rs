@@ -1,4 +1,4 @@
-//! Compartments that cannot be listed: one of them is no reason to leave the others alone.
+//! Compartments that cannot be listed; the others are listed all the same.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use oci::Error;
 use resident::logging::chain;
 use vcn::Ocid;
 
-/// So often in turn a compartment must be answered with 404 before it is listed no more. It is gone, or a policy is; a look at an
-/// instance in it makes it known again.
+/// After so many 404 answers in a row a compartment is no longer listed: it is gone, or a policy is missing. A reconcile of
+/// an instance in it makes it known again.
 const GIVEN_UP: u32 = 3;
 
-/// Those that could not be listed, with how many 404 in turn there were.
+/// Those that could not be listed, with the number of 404 answers in a row.
 #[derive(Debug, Default)]
 pub struct FailedLists(BTreeMap<Ocid, u32>);
 
 impl FailedLists {
-    /// Notes how listing went, and tells what is new.
+    /// Records the result of listing, and logs news.
     pub(super) fn note(&mut self, compartment: &Ocid, error: Option<&Error>) {
         let before = self.0.get(compartment).copied();
         let Some(error) = error else {
@@ -32,13 +32,13 @@ impl FailedLists {
         self.0.insert(compartment.clone(), if error.is_not_found_or_forbidden() { in_turn } else { 0 });
     }
 
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Those that are not to be listed any more. They are forgotten here.
+    /// Those that are no longer listed. They are removed here.
     pub(super) fn take_given_up(&mut self) -> Vec<Ocid> {
         let given_up: Vec<Ocid> = self.0.extract_if(.., |_, in_turn| *in_turn >= GIVEN_UP).map(|(id, _)| id).collect();
         for compartment in &given_up {

@@ -1,4 +1,4 @@
-//! Lists of compartments that many instances ask for: while one is fresh it is made once, however many ask at the same time.
+//! Lists of compartments that many instances need: each is requested once while it is fresh, however many callers there are.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,14 +12,14 @@ use vcn::Ocid;
 use super::{Compartment, CompartmentScan};
 use crate::attachment::refusal::visible;
 
-/// For so long it is believed that a compartment may not be listed: for those who ask together. Somebody may be mending it.
+/// How long a refusal to list a compartment is shared by concurrent callers. A policy may be added meanwhile.
 const REFUSED: Duration = Duration::from_secs(10);
 
-/// By compartment. Who makes a list holds its lock, and the others wait for it.
+/// By compartment. The caller that requests a list holds its lock; the others wait.
 #[derive(Debug, Default)]
 pub struct Listings(Mutex<HashMap<Ocid, Arc<Waiting<Option<Listing>>>>>);
 
-/// A list, or that there is none to be had, and when it was asked for.
+/// A list, or a refusal, and when it was requested.
 #[derive(Debug)]
 struct Listing {
     asked: Instant,
@@ -27,10 +27,10 @@ struct Listing {
 }
 
 impl Listings {
-    /// Lists of these compartments, none of them older than `life`; nothing where one may not be listed.
+    /// Lists of these compartments, none of them older than `life`; `None` for one that may not be listed.
     ///
     /// # Errors
-    /// When there is no answer for one: then nothing is known of what is nowhere.
+    /// When one gets no answer: then an absence proves nothing.
     pub async fn whole<C: CloudView>(
         &self,
         cloud: &C,
@@ -63,7 +63,7 @@ impl Listings {
         Ok(listed)
     }
 
-    /// What is old and asked for by nobody now is not kept.
+    /// Old lists without a caller are dropped.
     fn slot(&self, compartment: &Ocid, life: Duration) -> Arc<Waiting<Option<Listing>>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, slot| {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_compartment_is_listed_once_for_all_who_ask_whatever_else_they_ask_for() {
+    async fn concurrent_callers_share_one_list() {
         let (cloud, listings) = (FakeCloud::new(), Listings::default());
         let (one, two, three) = (compartment("one"), compartment("two"), compartment("three"));
         let sets = [BTreeSet::from([one.clone(), two.clone()]), BTreeSet::from([one.clone(), three.clone()])];
@@ -110,15 +110,11 @@ mod tests {
         tokio::time::sleep(LIFE).await;
         let first = BTreeSet::from([one]);
         listings.whole(&cloud, &first, LIFE).await.unwrap();
-        assert_eq!(
-            (asked(&cloud), listings.0.lock().unwrap().len()),
-            (4, 1),
-            "the others are old, and asked for by nobody"
-        );
+        assert_eq!((asked(&cloud), listings.0.lock().unwrap().len()), (4, 1), "the others are old and unused");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_shared_by_those_who_ask_together_and_an_outage_is_nobodys_answer() {
+    async fn a_refusal_is_shared_and_an_outage_is_not() {
         let (cloud, listings) = (FakeCloud::new(), Listings::default());
         let set = BTreeSet::from([compartment("one")]);
         cloud.forbid(&compartment("one"));

@@ -1,4 +1,4 @@
-//! What seldom changes and many instances share: subnets and shapes, asked for once in a while.
+//! Rarely changing data that many instances share: subnets and shapes, read once in a while.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,19 +11,19 @@ use vcn::Ocid;
 
 use crate::attachment::refusal::visible;
 
-/// A subnet gets another block once in its life.
+/// A subnet gets another block perhaps once in its life.
 const SUBNETS: Duration = Duration::from_mins(10);
-/// Shapes come with the year.
+/// New shapes appear perhaps once a year.
 const SHAPES: Duration = Duration::from_hours(1);
 
-/// What was asked for, and when.
+/// What was read, and when.
 #[derive(Debug, Default)]
 pub struct Cache {
-    subnets: Kept<Ocid, Subnet>,
-    shapes: Kept<Ocid, Arc<[Shape]>>,
+    subnets: TimedCache<Ocid, Subnet>,
+    shapes: TimedCache<Ocid, Arc<[Shape]>>,
 }
 
-type Kept<K, V> = Mutex<HashMap<K, (Instant, V)>>;
+type TimedCache<K, V> = Mutex<HashMap<K, (Instant, V)>>;
 
 impl Cache {
     pub(in crate::attachment) async fn subnet<C: CloudView>(
@@ -34,7 +34,7 @@ impl Cache {
         if let Some(subnet) = fresh(&self.subnets, id, SUBNETS) {
             return Ok(Some(subnet));
         }
-        // That it is not to be seen is not kept: somebody may be mending it.
+        // A refusal is not cached, because a policy may be added.
         let subnet = visible(cloud.subnet(id).await)?;
         if let Some(subnet) = &subnet {
             keep(&self.subnets, id, subnet.clone());
@@ -42,7 +42,7 @@ impl Cache {
         Ok(subnet)
     }
 
-    /// None where shapes are not to be seen: then nothing is known of capacity, and the cloud's own refusal tells.
+    /// `None` if shapes are not visible: then OCI's own refusal shows that an instance is full.
     pub(in crate::attachment) async fn shapes<C: CloudView>(
         &self,
         cloud: &C,
@@ -57,11 +57,11 @@ impl Cache {
     }
 }
 
-fn fresh<K: Eq + Hash, V: Clone>(kept: &Kept<K, V>, key: &K, life: Duration) -> Option<V> {
+fn fresh<K: Eq + Hash, V: Clone>(kept: &TimedCache<K, V>, key: &K, life: Duration) -> Option<V> {
     let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     kept.get(key).filter(|(since, _)| since.elapsed() < life).map(|(_, value)| value.clone())
 }
 
-fn keep<K: Eq + Hash + Clone, V>(kept: &Kept<K, V>, key: &K, value: V) {
+fn keep<K: Eq + Hash + Clone, V>(kept: &TimedCache<K, V>, key: &K, value: V) {
     kept.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), (Instant::now(), value));
 }

@@ -1,4 +1,4 @@
-//! OCI's view of one instance, as far as it matters here.
+//! OCI's state of one instance, as far as the planner needs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,44 +15,44 @@ use crate::attachment::report::attachment_status::StatusReason;
 /// An instance and its VNICs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// The machine.
+    /// The instance itself.
     pub machine: Machine,
-    /// Its compartment, where it is to be seen.
+    /// Its compartment, if visible.
     pub compartment: Option<Ocid>,
-    /// Its attachments, those that are DETACHED included as long as the cloud lists them.
+    /// Its attachments, including DETACHED ones that OCI still lists.
     pub attachments: Vec<Seen>,
-    /// VNICs that people were told of, that are there, and whose attachments are not listed.
+    /// Reported VNICs that exist, but whose attachments are not listed.
     pub unlisted: BTreeSet<Ocid>,
-    /// The subnets that were asked for, as far as they can be seen.
+    /// The requested subnets, if visible.
     pub subnets: BTreeMap<Ocid, Subnet>,
-    /// What OKE says of its pod network, where it was asked for.
+    /// OKE's pod network, if it was read.
     pub pod_network: Option<PodNetwork>,
 }
 
-/// The machine.
+/// The instance itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// It is there.
+    /// It exists.
     There {
-        /// How far it is.
+        /// Its lifecycle state.
         state: InstanceState,
         /// Its shape's name.
         shape: String,
-        /// The most VNICs that it may have, where that is known.
+        /// The most VNICs that it may have, if known.
         most: Option<u32>,
     },
-    /// 404: gone, or not ours to see.
+    /// 404: gone, or not visible to us.
     NotSeen,
 }
 
 /// An attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// As the cloud has it.
+    /// As OCI lists it.
     pub attachment: VnicAttachment,
-    /// Whom it is for.
+    /// Its object.
     pub owner: Owner,
-    /// Its VNIC, where it is ours and attached.
+    /// Its VNIC, if it has our marks and is attached.
     pub vnic: Option<SeenVnic>,
 }
 
@@ -68,7 +68,7 @@ pub enum Owner {
 /// A VNIC with our marks, as OCI lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenVnic {
-    /// It, and its version.
+    /// The VNIC, and its version.
     pub vnic: Tagged<Vnic>,
     /// Its IPv4 addresses.
     pub ipv4: Listed,
@@ -79,28 +79,27 @@ pub struct SeenVnic {
 /// The addresses of one family that a VNIC holds, its own included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// These and no others.
+    /// Exactly these.
     Known(Vec<IpObject>),
-    /// The cloud was asked, and does not say so to the controller: nothing may be concluded from it, and nothing done about them.
+    /// OCI refuses to list them: nothing may be concluded from that, and nothing done about them.
     Refused(StatusReason),
     /// Not read, because no step needs it.
     Unasked,
 }
 
-/// Why nothing is known of an instance.
+/// Why the state of an instance is unknown.
 #[derive(Debug, ThisError)]
-pub enum Unread {
-    /// The cloud did not answer.
+pub enum ReadError {
+    /// OCI did not answer.
     #[error(transparent)]
     Cloud(#[from] Error),
-    /// A list without the primary VNIC is no answer, for every instance that lives has one: a list that lacks it may lack
-    /// others, too.
+    /// A list without the primary VNIC is not valid, because each living instance has one: it may lack others too.
     #[error("OCI lists {0} VNIC(s) of the instance, and none of them can be the primary one")]
     NotWhole(usize),
 }
 
 impl Observed {
-    /// An instance of which nothing is to be seen.
+    /// An invisible instance.
     #[must_use]
     pub const fn not_seen() -> Self {
         Self {
@@ -114,8 +113,8 @@ impl Observed {
     }
 }
 
-impl Unread {
-    /// What it means to people.
+impl ReadError {
+    /// Reason and message for people.
     pub(in crate::attachment) fn said(&self) -> StatusReason {
         match self {
             Self::Cloud(error) => refusal::said(error, None),
@@ -123,7 +122,7 @@ impl Unread {
         }
     }
 
-    /// The number that Oracle's support asks for.
+    /// The request id for Oracle's support.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         match self {
@@ -132,7 +131,7 @@ impl Unread {
         }
     }
 
-    /// Whether the cloud said nothing of the instance: a 404 after it was seen, or a list that lacks something, does.
+    /// Whether OCI reported nothing about the instance. A 404 after it was seen, and an incomplete list, are reports.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         matches!(self, Self::Cloud(error) if !error.is_not_found_or_forbidden())
@@ -140,19 +139,19 @@ impl Unread {
 }
 
 impl Seen {
-    /// Whether it is for this object.
+    /// Whether it belongs to this object.
     #[must_use]
     pub fn is_for(&self, uid: &str) -> bool {
         matches!(&self.owner, Owner::Ours(own) if own == uid)
     }
 
-    /// How far it is.
+    /// Its lifecycle state.
     #[must_use]
     pub const fn state(&self) -> AttachmentState {
         self.attachment.lifecycle_state
     }
 
-    /// The primary VNIC is never ours.
+    /// The primary VNIC never has our marks.
     pub(super) fn may_be_primary(&self) -> bool {
         self.owner == Owner::Foreign && self.state().counts()
     }
@@ -168,19 +167,19 @@ impl SeenVnic {
         }
     }
 
-    /// Whether it is on its way out, whatever its attachment says.
+    /// Whether it is going, whatever its attachment's state.
     #[must_use]
     pub const fn is_going(&self) -> bool {
         matches!(self.vnic.value.lifecycle_state, VnicState::Terminating | VnicState::Terminated)
     }
 
-    /// Whether it is still being made, which it may be when its attachment is ATTACHED.
+    /// Whether it is still being created, which is possible while its attachment is ATTACHED.
     #[must_use]
     pub const fn is_coming(&self) -> bool {
         matches!(self.vnic.value.lifecycle_state, VnicState::Provisioning)
     }
 
-    /// Whether the cloud refused to list addresses of it.
+    /// Whether OCI refused to list addresses of it.
     #[must_use]
     pub const fn is_unlisted(&self) -> bool {
         matches!((&self.ipv4, &self.ipv6), (Listed::Refused(_), _) | (_, Listed::Refused(_)))
@@ -197,7 +196,7 @@ impl SeenVnic {
 }
 
 impl Machine {
-    /// Whether it runs or stands, and is not on its way out: its VNICs do not go with it.
+    /// Whether it runs or is stopped, and is not going: its VNICs stay.
     #[must_use]
     pub const fn is_up(&self) -> bool {
         matches!(self, Self::There { state: InstanceState::Running | InstanceState::Stopped, .. })

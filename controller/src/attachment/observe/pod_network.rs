@@ -1,8 +1,7 @@
-//! What OKE says of an instance's pod network, asked for by name before a VNIC is attached to the instance or detached from it.
-//! Reads, and decides nothing.
+//! Reads OKE's pod network of an instance, before a VNIC is attached or detached. Reads only; decides nothing.
 //!
-//! OKE's controller, while it makes a pod network, takes every secondary VNIC on the instance for one of the pods': it counts them
-//! to know how many are missing, gives them pods' addresses, and fails where one comes meanwhile.
+//! While OKE's controller builds a pod network, it uses each secondary VNIC of the instance for pods: it counts them, assigns
+//! pod addresses to them, and fails if one appears meanwhile.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,13 +17,13 @@ use vcn::Ocid;
 use crate::cluster::client::patient;
 use crate::report::metrics::Metrics;
 
-/// For the one request.
+/// The deadline of the request.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// From the first refusal for want of time on it is asked for so long: less than the deadline, so that the refusal is what is told.
+/// How long a busy API server is retried: less than the deadline, so that its refusal is reported.
 const READING: Duration = Duration::from_secs(5);
-/// HTTP's: too much is asked for at once.
+/// HTTP: too many requests.
 const TOO_MANY_REQUESTS: u16 = 429;
-/// HTTP's: from here on the server is in trouble itself.
+/// HTTP: from here on the server itself fails.
 const SERVER_ERRORS: u16 = 500;
 
 /// What is known of it.
@@ -32,36 +31,36 @@ const SERVER_ERRORS: u16 = 500;
 pub enum PodNetwork {
     /// There is none: no such object, or no such kind in the cluster.
     Absent,
-    /// OKE makes one, or has made it.
+    /// OKE builds one, or has built it.
     There(NativePodNetwork),
-    /// The API server's answer tells nothing of it: a refusal, or what is not its.
-    Unread(Why),
-    /// There was no answer, or only that there is none now.
-    Silent(Why),
+    /// The API server refuses, or its answer cannot be read.
+    Unread(ReadFailure),
+    /// No answer, or only that there is none now.
+    Silent(ReadFailure),
 }
 
-/// Why nobody knows.
+/// Why it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
-    /// The same words as long as nothing changes.
+pub struct ReadFailure {
+    /// For people; unchanged while the cause is.
     pub words: String,
-    /// For the log, with all that is known.
+    /// For the log, with all details.
     pub error: String,
 }
 
-/// Who can be asked.
+/// The source of pod networks.
 pub trait PodNetworks: Send + Sync {
-    /// The one of this instance, as it is now.
+    /// That of this instance, as it is now.
     fn pod_network(&self, instance: &Ocid) -> impl Future<Output = PodNetwork> + Send;
 }
 
-/// The API server's.
+/// Those of the API server.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct KubePodNetworks(Api<DynamicObject>);
 
 impl KubePodNetworks {
-    /// Those that this client sees, which is to tell at once what is refused.
+    /// Uses this client, which must report refusals at once.
     #[must_use]
     pub fn new(client: &Client, metrics: Arc<Metrics>) -> Self {
         Self(Api::all_with(patient(client, metrics, READING), &api::npn::resource()))
@@ -74,20 +73,22 @@ impl PodNetworks for KubePodNetworks {
         let silent = || format!("the API server gives no answer about NativePodNetwork {name}");
         match timeout(DEADLINE, self.0.get(name)).await {
             Ok(Ok(object)) => understood(instance, object),
-            // No such object, or, in a text that is no Status, no such kind.
+            // No such object, or, without a Status in the body, no such kind.
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => PodNetwork::Absent,
             Ok(Err(kube::Error::Api(status))) => {
                 let words = format!("the API server answers {} for NativePodNetwork {name}", status.code);
                 let is_silent = status.code == TOO_MANY_REQUESTS || status.code >= SERVER_ERRORS;
-                let why = Why { words, error: chain(&kube::Error::Api(status)) };
+                let why = ReadFailure { words, error: chain(&kube::Error::Api(status)) };
                 if is_silent { PodNetwork::Silent(why) } else { PodNetwork::Unread(why) }
             }
             Ok(Err(error @ kube::Error::SerdeError(_))) => {
                 let words = format!("NativePodNetwork {name} cannot be read");
-                PodNetwork::Unread(Why { words, error: chain(&error) })
+                PodNetwork::Unread(ReadFailure { words, error: chain(&error) })
             }
-            Ok(Err(error)) => PodNetwork::Silent(Why { words: silent(), error: chain(&error) }),
-            Err(_) => PodNetwork::Silent(Why { words: silent(), error: format!("no answer within {DEADLINE:?}") }),
+            Ok(Err(error)) => PodNetwork::Silent(ReadFailure { words: silent(), error: chain(&error) }),
+            Err(_) => {
+                PodNetwork::Silent(ReadFailure { words: silent(), error: format!("no answer within {DEADLINE:?}") })
+            }
         }
     }
 }
@@ -100,7 +101,7 @@ fn understood(instance: &Ocid, object: DynamicObject) -> PodNetwork {
         Ok(npn) => format!("NativePodNetwork {name} belongs to another instance, {}", npn.instance),
         Err(error) => chain(&error),
     };
-    PodNetwork::Unread(Why { error: words.clone(), words })
+    PodNetwork::Unread(ReadFailure { error: words.clone(), words })
 }
 
 #[cfg(test)]
@@ -111,7 +112,7 @@ mod tests {
     use crate::attachment::sample::instance;
     use crate::cluster::client::offline::{client_with, json};
 
-    /// What is known where this is answered for ever, and whether that is known before the deadline.
+    /// The result when this is always answered, and whether it comes before the deadline.
     async fn known(code: u16) -> (PodNetwork, bool) {
         let refusal =
             format!(r#"{{"kind":"Status","status":"Failure","message":"as it is","reason":"as it is","code":{code}}}"#);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn that_there_is_no_answer_now_is_told_apart_from_a_refusal_and_by_its_code() {
+    async fn a_busy_server_is_told_apart_from_a_refusal() {
         for code in [429, 500, 503, 504] {
             let (known, is_early) = known(code).await;
             assert!(is_early && matches!(&known, PodNetwork::Silent(why) if why.words == answers(code)), "{known:?}");
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_none_of_its_is_told_as_one_and_a_server_that_says_nothing_as_none() {
+    async fn a_foreign_answer_is_told_apart_from_no_answer() {
         let known = |document: Option<String>| async move {
             let client = client_with(move |_, _| document.clone().map(|document| json(200, document)));
             KubePodNetworks::new(&client, Arc::default()).pod_network(&instance(1)).await

@@ -1,4 +1,4 @@
-//! Reads OCI's view of one instance. Decides nothing.
+//! Reads OCI's state of one instance. Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use oci::{AttachmentState, CloudView, Error, Instance, InstanceState, Kind, Vnic
 use vcn::{Family, Ocid};
 
 use super::cache::Cache;
-use super::observed::{Listed, Machine, Observed, Owner, Seen, SeenVnic, Unread};
+use super::observed::{Listed, Machine, Observed, Owner, ReadError, Seen, SeenVnic};
 use crate::attachment::mark::{Mark, Uid};
 use crate::attachment::refusal::{self, visible};
 
@@ -18,33 +18,33 @@ use crate::attachment::refusal::{self, visible};
 pub struct Question<'a> {
     /// The instance.
     pub instance: &'a Ocid,
-    /// Ownership VNICs are ours.
+    /// The mark of our VNICs.
     pub mark: &'a Mark,
-    /// The subnets that are asked for.
+    /// The requested subnets.
     pub subnets: &'a BTreeSet<Ocid>,
-    /// Whether anybody asks for IPv6 addresses.
+    /// Whether IPv6 addresses are requested.
     pub ipv6: bool,
-    /// The VNICs' own addresses that people were told of.
+    /// The VNICs' own addresses in statuses.
     pub own: &'a BTreeSet<IpAddr>,
-    /// The objects that there are: what is named for one of them is its VNIC, whoever took the tags off.
+    /// The existing objects: an attachment named for one of them is its VNIC, even without tags.
     pub present: &'a HashSet<Uid>,
-    /// Those of them that are being deleted: nobody needs to know their VNICs' addresses.
+    /// Those being deleted: their VNICs' addresses are not needed.
     pub leaving: &'a HashSet<Uid>,
-    /// The VNICs that people were told of.
+    /// The VNICs in statuses.
     pub told: &'a BTreeSet<Ocid>,
-    /// Attachments that were found to be others'.
+    /// Attachments that are known to be foreign.
     pub foreign: &'a HashSet<Ocid>,
-    /// Attachments whose detach the cloud accepted.
+    /// Attachments whose detach OCI accepted.
     pub detaching: &'a BTreeSet<Ocid>,
 }
 
-/// The VNICs that people were told of, by these objects' statuses.
+/// The VNICs in these objects' statuses.
 #[must_use]
 pub fn told_vnics(objects: &[Arc<Object>]) -> BTreeSet<Ocid> {
     objects.iter().filter_map(|object| object.status.as_ref()?.vnic_id.clone()).collect()
 }
 
-/// Their own addresses, likewise.
+/// Their own addresses in statuses.
 #[must_use]
 pub fn told_addresses(objects: &[Arc<Object>]) -> BTreeSet<IpAddr> {
     objects.iter().filter_map(|object| object.status.as_ref()).flat_map(|status| status.own_addresses.clone()).collect()
@@ -57,12 +57,12 @@ pub fn leaving(objects: &[Arc<Object>]) -> HashSet<Uid> {
     leaving.filter_map(|object| object.metadata.uid.clone()).collect()
 }
 
-/// Reads it.
+/// Reads the state.
 ///
 /// # Errors
-/// When the cloud does not answer what there is, whoever may see it, or not all of it. That an instance, a VNIC or a subnet is
-/// not to be seen is an answer. That a VNIC's addresses are not to be listed, or that another's VNIC cannot be read, is a matter of that one.
-pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, Unread> {
+/// When OCI does not answer, or only incompletely. An invisible instance, VNIC or subnet is an answer. Unlistable addresses,
+/// or an unreadable foreign VNIC, concern only that VNIC.
+pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, ReadError> {
     let Some(instance) = visible(cloud.instance(question.instance).await)? else {
         return Ok(Observed::not_seen());
     };
@@ -81,7 +81,7 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
     }
     let Instance { lifecycle_state: state, shape, compartment_id, .. } = instance;
     if has_primary(state) && !attachments.iter().any(Seen::may_be_primary) {
-        return Err(Unread::NotWhole(attachments.iter().filter(|seen| seen.state().counts()).count()));
+        return Err(ReadError::NotWhole(attachments.iter().filter(|seen| seen.state().counts()).count()));
     }
     let mut unlisted = question.told.clone();
     for seen in &attachments {
@@ -96,7 +96,7 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
     Ok(Observed { machine, compartment: Some(compartment_id), attachments, unlisted, subnets, pod_network: None })
 }
 
-/// Reads each attachment that is being detached by its OCID: that answer is current, a list may be stale.
+/// Reads each detaching attachment by its OCID, because that answer is current; a list may be stale.
 async fn follow_detaches<C: CloudView>(
     cloud: &C,
     accepted: &BTreeSet<Ocid>,
@@ -106,7 +106,7 @@ async fn follow_detaches<C: CloudView>(
     for id in shown.chain(accepted.iter().cloned()).collect::<BTreeSet<_>>() {
         let read = match cloud.vnic_attachment(&id).await {
             Ok(read) => read.value,
-            // Forgotten, or not to be read: the list stands.
+            // Forgotten, or not readable: the list counts.
             Err(error) if is_of_one(&error) => continue,
             Err(error) => return Err(error),
         };
@@ -125,7 +125,7 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
     let is_there = attachment.lifecycle_state == AttachmentState::Attached;
     let vnic = match &attachment.vnic_id {
         Some(id) if is_there && !foreign => match visible(cloud.vnic(id).await) {
-            // Nobody's here who is known: by no name, and no object tells of it.
+            // Not our VNIC: neither its name nor any status refers to it.
             Err(error) if present.is_none() && !question.told.contains(id) && is_of_one(&error) => None,
             answer => answer?,
         },
@@ -136,7 +136,7 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
         return Ok(Seen { attachment, owner, vnic: None });
     };
     let tags = &vnic.value.freeform_tags;
-    // Without the tags, or with those of a cluster that was called otherwise: what is planned puts them back.
+    // Its tags are missing, or name a former cluster name: the plan restores them.
     let present = present.filter(|_| !Mark::is_released(tags)).cloned();
     let owner = question.mark.owner(tags).or(present).filter(|_| !vnic.value.is_primary);
     let Some(uid) = owner else { return Ok(Seen { attachment, owner: Owner::Foreign, vnic: None }) };
@@ -144,8 +144,8 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
     let stays = question.present.contains(&uid) && !question.leaving.contains(&uid);
     if stays && matches!(vnic.value.lifecycle_state, VnicState::Available | VnicState::Unknown) {
         ipv4 = list(cloud, &vnic.value.id, Family::Ipv4).await?;
-        // The VNIC itself lists its IPv6 addresses, and does not say which is its own: one that was told of as that is. A VNIC that was
-        // made without, or has lost it, has others alone.
+        // The VNIC lists its IPv6 addresses and does not mark its own: the one in the status counts. A VNIC that was created
+        // without one, or lost it, has others only.
         let has_others = vnic.value.ipv6_addresses.iter().any(|address| !question.own.contains(address));
         ipv6 = match question.ipv6 || has_others {
             true => list(cloud, &vnic.value.id, Family::Ipv6).await?,
@@ -163,7 +163,8 @@ async fn list<C: CloudView>(cloud: &C, vnic: &Ocid, family: Family) -> Result<Li
     }
 }
 
-/// Whether an answer is about what was asked for. Who is away, busy or lets nobody in says the same to the next question.
+/// Whether an answer is about the requested resource. An outage, a 429 or a refused login would answer the next request
+/// alike.
 fn is_of_one(error: &Error) -> bool {
     !matches!(error.kind(), Kind::Throttled | Kind::Unavailable | Kind::Login)
 }
@@ -182,7 +183,8 @@ const fn is_there(state: VnicState) -> bool {
     matches!(state, VnicState::Provisioning | VnicState::Available)
 }
 
-/// Whether an instance in this state has its primary VNIC for sure: it comes while it is made, and goes before it is gone.
+/// Whether an instance in this state certainly has its primary VNIC: it appears during creation, and goes before the instance
+/// is gone.
 const fn has_primary(state: InstanceState) -> bool {
     use InstanceState::{CreatingImage, Moving, Running, Starting, Stopped, Stopping};
     matches!(state, Moving | Running | Starting | Stopping | Stopped | CreatingImage)

@@ -1,4 +1,4 @@
-//! The VNIC as it is asked for, and as it should be once it is there.
+//! The requested VNIC, and its desired state once it is attached.
 
 use oci::{AttachVnic, CreateVnic, FreeformTags, Subnet};
 
@@ -6,7 +6,7 @@ use super::Case;
 use crate::attachment::mark::Mark;
 use crate::attachment::plan::step::Action;
 
-/// Asks for it. The token is the same in every process as long as no VNIC that was made for the object is known to be gone.
+/// The attach request. Its token is the same in every process while no VNIC of the object is known to be gone.
 pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
     let spec = &case.object.spec;
     let vnic = &spec.vnic;
@@ -18,7 +18,7 @@ pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
         create_vnic_details: CreateVnic {
             subnet_id: Some(vnic.subnet_id.clone()),
             display_name: Some(display_name(case)),
-            // Nobody gets a public address for having forgotten to say no.
+            // The default is no public address.
             assign_public_ip: Some(vnic.assign_public_ip),
             assign_ipv6_ip: has_ipv6.then_some(true),
             nsg_ids: vnic.nsg_ids.clone(),

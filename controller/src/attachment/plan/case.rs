@@ -1,18 +1,18 @@
-//! An object with what is seen of it and its retry state, and the questions that planning asks.
+//! An object with its observed state and retry state, and the questions of the planner.
 
 use std::time::Duration;
 
 use api::AttachmentReason as Reason;
 use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
+use backoff::Backoff;
 use kube::ResourceExt;
 use oci::AttachmentState;
-use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
 
 use super::{TOKEN_LIFE, Wanted};
 use crate::attachment::mark::Uid;
-use crate::attachment::observe::forgotten::{Clock, Doubt, Known};
+use crate::attachment::observe::forgotten::{Clock, EvidenceGap, EvidenceSummary};
 use crate::attachment::observe::observed::{Observed, Seen};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::event_diff;
@@ -26,7 +26,7 @@ pub(super) struct Case<'a> {
     pub(super) name: String,
     pub(super) uid: Uid,
     pub(super) seen: Vec<&'a Seen>,
-    /// Whether the VNIC that people were told of is there although no list has it.
+    /// Whether the reported VNIC exists although no list has it.
     pub(super) is_unlisted: bool,
     pub(super) state: RetryState,
     read_at: Instant,
@@ -53,7 +53,7 @@ impl<'a> Case<'a> {
         (self.object.metadata.creation_timestamp.as_ref().map(|time| &time.0), &self.name)
     }
 
-    /// Whether something may have been asked for it by a token that the cloud does not know any more.
+    /// Whether its VNIC may have been requested with a token that OCI has forgotten.
     pub(super) fn outlived_tokens(&self, clock: Clock) -> bool {
         let made = self.object.metadata.creation_timestamp.as_ref();
         made.is_some_and(|made| clock.now.duration_since(made.0).unsigned_abs() >= TOKEN_LIFE)
@@ -63,7 +63,7 @@ impl<'a> Case<'a> {
         self.object.metadata.deletion_timestamp.is_some()
     }
 
-    /// The pause that is to pass before anything is asked for again, if it is after one of these.
+    /// The backoff before another request, if it follows one of these failures.
     pub(super) fn rest_of(&self, setbacks: &[FailedAttempt]) -> Option<RemainingBackoff> {
         self.state.backlog.rest(self.read_at, &self.pauses).filter(|rest| setbacks.contains(&rest.after))
     }
@@ -78,8 +78,8 @@ impl<'a> Case<'a> {
         self.state.absent_for(self.read_at)
     }
 
-    /// Where the instance is answered 404: what supports that it is gone, or the doubt.
-    pub(super) fn forgotten(&self) -> Result<Known, Doubt> {
+    /// If the instance is answered 404: the evidence that it is gone, or the doubt.
+    pub(super) fn forgotten(&self) -> Result<EvidenceSummary, EvidenceGap> {
         self.state.forgotten(self.read_at)
     }
 
@@ -91,15 +91,15 @@ impl<'a> Case<'a> {
         self.object.spec.vnic.name == other.object.spec.vnic.name
     }
 
-    /// How good its claim to its name is, the best first: it has a VNIC; people were told that it had, or that one is on its way,
-    /// which a list may lack; it is older.
+    /// Its claim to its name, the best first: it has a VNIC; its status reports one, or one in progress, which a list may
+    /// lack; it is older.
     pub(super) fn claim(&self) -> impl Ord {
         let is_on_its_way = self.is_told(Reason::Attaching) || self.is_told(Reason::AttachFailed);
         let is_told = self.was_attached() || self.is_told_of_detachment() || is_on_its_way;
         (self.live().is_none(), !is_told, self.age())
     }
 
-    /// The attachment that is, will be or was last the object's; the one that its status names, should there be two.
+    /// The attachment that is, will be or was the object's; of two, the one in its status.
     pub(super) fn live(&self) -> Option<&'a Seen> {
         let live = || self.seen.iter().copied().filter(|seen| seen.state() != AttachmentState::Detached);
         let counts = || live().filter(|seen| seen.state().counts());
@@ -108,12 +108,12 @@ impl<'a> Case<'a> {
         named.or_else(|| counts().next()).or_else(|| live().next())
     }
 
-    /// How many VNICs it had that are gone.
+    /// How many of its VNICs are gone.
     pub(super) fn dead(&self) -> usize {
         self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached).count()
     }
 
-    /// The VNIC that people were told of.
+    /// The VNIC in its status.
     pub(super) fn told_vnic(&self) -> Option<&vcn::Ocid> {
         self.object.status.as_ref()?.vnic_id.as_ref()
     }
@@ -122,18 +122,18 @@ impl<'a> Case<'a> {
         condition::find(&self.object.status.as_ref()?.conditions, kind)
     }
 
-    /// Whether people were told of its VNIC: what is missing since was taken away by somebody else.
+    /// Whether its status reports a VNIC: if that is missing, another program detached it.
     pub(super) fn was_attached(&self) -> bool {
         self.told_vnic().is_some()
     }
 
-    /// Whether people were told of this one.
+    /// Whether its status reports this one.
     pub(super) fn is_told_of(&self, seen: &Seen) -> bool {
         self.was_attached() && self.told_vnic() == seen.attachment.vnic_id.as_ref()
     }
 
-    /// What is known of a VNIC that cannot be seen: what people were told of it, or which one it is. That stays written as long
-    /// as it is listed: what is missing from a list afterwards is not taken for what never was.
+    /// What is known of an invisible VNIC: the reported one, or its OCID. It stays in the status while it is listed, so that
+    /// its later absence is noticed.
     pub(super) fn facts_of(&self, seen: &Seen) -> Facts {
         if self.is_told_of(seen) {
             return event_diff::last(self.object.status.as_ref()).facts;
@@ -142,20 +142,19 @@ impl<'a> Case<'a> {
         Facts { vnic_id: seen.attachment.vnic_id.clone().filter(|_| is_there), ..Facts::default() }
     }
 
-    /// Whether the VNIC that people were told of is listed as DETACHED.
+    /// Whether the reported VNIC is listed as DETACHED.
     pub(super) fn is_listed_gone(&self) -> bool {
         let told = self.told_vnic();
         let mut dead = self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached);
         told.is_some() && dead.any(|seen| seen.attachment.vnic_id.as_ref() == told)
     }
 
-    /// Whether people were told of a VNIC that no list has, neither alive nor dead.
+    /// Whether no list has the reported VNIC, neither alive nor dead.
     pub(super) fn is_missing(&self) -> bool {
         self.was_attached() && self.live().is_none() && !self.is_listed_gone()
     }
 
-    /// Whether the VNIC was seen while the object was being deleted, and is listed as DETACHED now. No other is asked for
-    /// after that.
+    /// Whether the VNIC was seen while the object was being deleted, and is now DETACHED. No other is requested after that.
     pub(super) fn was_taken_off(&self) -> bool {
         let is_seen = [Reason::Detaching, Reason::DetachFailed, Reason::UsedByPods, Reason::InUse]
             .iter()
@@ -163,13 +162,13 @@ impl<'a> Case<'a> {
         self.is_leaving() && is_seen && self.is_listed_gone()
     }
 
-    /// Whether what they were told is about the spec as it is now.
+    /// Whether the reported status is about the present spec.
     pub(super) fn is_told_in_this_generation(&self) -> bool {
         let told = self.object.status.as_ref();
         told.is_some_and(|told| told.observed_generation == self.object.metadata.generation)
     }
 
-    /// What people were told last.
+    /// The last reported status.
     pub(super) fn as_told(&self) -> AttachmentStatus {
         let said = |told: &condition::Condition| {
             Reason::from_word(&told.reason).map(|reason| StatusReason::new(reason, told.message.clone()))
@@ -182,7 +181,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What people were told last; this, where they were told nothing.
+    /// The last reported status; or this one, if there was none.
     pub(super) fn as_told_or(&self, reason: Reason, message: &str) -> AttachmentStatus {
         if self.told(ConditionType::Attached).is_some() {
             self.as_told()
@@ -200,10 +199,10 @@ impl<'a> Case<'a> {
         self.is_told(Reason::DetachedOutOfBand)
     }
 
-    /// Whether the instance was seen TERMINATED, from which none comes back, or was taken for that and nothing is seen of it.
+    /// Whether the instance was seen TERMINATED, which is final, or counts as that and nothing of it is visible.
     pub(super) fn stays_gone(&self) -> bool {
         let was_seen = event_diff::was_seen_terminated(self.object.status.as_ref());
-        let is_seen = self.forgotten().is_err_and(Doubt::is_sight);
+        let is_seen = self.forgotten().is_err_and(EvidenceGap::is_sight);
         self.is_told(Reason::NodeGone) && (was_seen || !is_seen)
     }
 }

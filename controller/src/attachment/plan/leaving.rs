@@ -1,4 +1,4 @@
-//! An object that is being deleted: its VNIC goes first, or is left to whoever wants it, then the object.
+//! An object that is being deleted: its VNIC is detached or released first, then the finalizer is removed.
 
 use api::AttachmentReason as Reason;
 use api::OnDelete;
@@ -16,7 +16,7 @@ use crate::work::Pause;
 /// A VNIC that keeps our tags counts as orphaned.
 const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC to orphan, so our tags cannot be removed; to orphan it with its tags, remove the finalizer";
 
-/// The same where the instance is not seen: what stands before it says what is, and what is in the way.
+/// The same with an invisible instance: the message before it names the cause.
 const OR_LET_IT_GO: &str = "; or remove the finalizer: our tags stay";
 
 pub(super) fn plan(
@@ -35,7 +35,7 @@ pub(super) fn plan(
             if orphan && verdict.attached.reason == Reason::NotAuthorizedOrNotFound {
                 verdict.attached.message.push_str(OR_LET_IT_GO);
             }
-            // That is written first; the next look lets it go.
+            // That is written first; the next reconcile removes the finalizer.
             plan.waits = verdict.attached.reason == Reason::NodeGone;
             return verdict;
         }
@@ -44,7 +44,7 @@ pub(super) fn plan(
     };
     let mut live = case.seen.iter().filter(|seen| seen.state() != AttachmentState::Detached).peekable();
     if live.peek().is_none() && state == InstanceState::Terminating {
-        // Lists of such an instance may be empty whatever there is. It is TERMINATED in a moment, which is proof.
+        // Lists of such an instance may be empty. It will be TERMINATED in a moment, which is proof.
         plan.waits = true;
         return AttachmentStatus::without_vnic(
             Reason::Detaching,
@@ -67,7 +67,7 @@ pub(super) fn plan(
                 plan.push(case, Action::Disown(version, Box::new(change)));
                 StatusReason::new(Reason::Detaching, "the VNIC stays on the instance, tagged as released")
             }
-            // It stays whatever happens. That its tags cannot be taken off may pass: a policy comes, the cloud catches up.
+            // It stays in any case. A failure to remove its tags may pass: a policy is added, or OCI's view catches up.
             (AttachmentState::Attached, None) if orphan => {
                 StatusReason::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT)
             }
@@ -102,14 +102,14 @@ pub(super) fn plan(
         plan.push(case, Action::RemoveFinalizer);
     }
     let attached = match verdict {
-        // Until it is gone: else it would be written and taken back with each attempt.
+        // Until it is gone: otherwise it would be written and reverted with each attempt.
         Some(said) if said.reason == Reason::Detaching && case.is_told(Reason::DetachFailed) && !orphan => {
             FailedAttempt::Detach.said()
         }
         Some(said) => said,
         None => StatusReason::new(Reason::Detaching, ""),
     };
-    // Which VNIC it is stays written, so that whoever comes later knows it when it is listed as DETACHED.
+    // The status keeps the VNIC, so that a later process recognizes it when it is listed as DETACHED.
     let pod_addresses = event_diff::last(case.object.status.as_ref()).facts.pod_addresses;
     AttachmentStatus { attached, ready: None, facts: Facts { vnic_id, pod_addresses, ..Facts::default() } }
 }
@@ -138,8 +138,8 @@ fn detach(
     }
 }
 
-/// None is listed. That is proof when the very VNIC that was taken off is listed as DETACHED; else another may have been asked
-/// for a moment ago, by a process that is no more, and is not listed yet.
+/// None is listed. That is proof if the detached VNIC itself is listed as DETACHED. Otherwise an earlier process may have
+/// requested another one a moment ago, which is not listed yet.
 fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> AttachmentStatus {
     let is_early = case.absent_for() < wanted.proof;
     if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {

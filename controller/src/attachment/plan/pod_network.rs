@@ -1,5 +1,5 @@
-//! What OKE's pod network on the instance has to do with a VNIC of ours: while it is made none comes, and one that is its does
-//! not go. A plan that comes to such a step without knowing it asks for it, and does not have the step.
+//! How OKE's pod network blocks steps: while OKE builds it, no VNIC is attached, and one that it uses is not detached. A plan
+//! with such a step but without the pod network requests a read of it, and omits the step.
 
 use api::AttachmentReason as Reason;
 use api::condition::Condition;
@@ -12,15 +12,15 @@ use crate::attachment::observe::observed::Observed;
 use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::report::attachment_status::StatusReason;
 
-/// Why none may be attached now, if so. What was told last is why it was not ready.
+/// Why no VNIC may be attached now, if so. The last reported reason explains the missing readiness.
 pub(super) fn before_attach(observed: &Observed, told: Option<&Condition>, plan: &mut Plan) -> Option<StatusReason> {
     hold(observed, plan, |npn| (npn.state != NpnState::Success).then(|| pending(npn, told)))
 }
 
-/// Why this one may not be detached now, if so.
+/// Why this VNIC may not be detached now, if so.
 pub(super) fn before_detach(observed: &Observed, vnic: Option<&Ocid>, plan: &mut Plan) -> Option<StatusReason> {
     hold(observed, plan, |npn| {
-        // One that it may come to name is not waited for: some stay IN_PROGRESS for ever.
+        // A VNIC that it may name later is not waited for: some stay IN_PROGRESS forever.
         if !vnic.is_some_and(|vnic| npn.names(vnic)) {
             return None;
         }
@@ -53,7 +53,7 @@ fn hold(
 
 fn pending(npn: &NativePodNetwork, told: Option<&Condition>) -> StatusReason {
     let of = what(npn);
-    // While it fails OKE goes to and fro between the two, and why it fails is what helps.
+    // While it fails, OKE alternates between the two states, and the failure is what helps.
     let failed = format!("{of} is {}", NpnState::Backoff);
     let is_kept =
         |told: &&Condition| told.reason == Reason::PodNetworkPending.as_str() && told.message.starts_with(&failed);
@@ -78,7 +78,7 @@ fn name(npn: &NativePodNetwork) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::observe::pod_network::Why;
+    use crate::attachment::observe::pod_network::ReadFailure;
 
     fn npn(status: &str) -> PodNetwork {
         let document = format!(
@@ -87,7 +87,7 @@ mod tests {
         PodNetwork::There(NativePodNetwork::parse(document.as_bytes()).unwrap())
     }
 
-    /// What a VNIC that is to come is told, and one that is to go; and whether somebody waits.
+    /// The reasons for an attach and for a detach; and whether something waits.
     fn told(pod_network: Option<PodNetwork>) -> ([Option<(Reason, String)>; 2], bool, bool) {
         let observed = Observed { pod_network, ..Observed::not_seen() };
         let mut plan = Plan::default();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn none_comes_while_oke_attaches_and_none_goes_that_is_the_pods() {
+    fn oke_blocks_attaches_and_pods_block_detaches() {
         let entry = |vnic: &str| {
             format!(r#""vnics":[{{"vnicId":"ocid1.vnic.oc1.iad.{vnic}","macAddress":"02:00:17:00:00:01"}}]"#)
         };
@@ -125,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_holds_both_and_where_there_is_none_nothing_does() {
+    fn an_unknown_pod_network_blocks_both() {
         let unknown = |words: &str| Some((Reason::PodNetworkUnknown, words.to_owned()));
         assert_eq!(told(Some(PodNetwork::Absent)), ([None, None], false, false));
-        let why = |words: &str| Why { words: words.to_owned(), error: String::new() };
+        let why = |words: &str| ReadFailure { words: words.to_owned(), error: String::new() };
         let unread = told(Some(PodNetwork::Unread(why("403"))));
         assert_eq!(unread, ([unknown("403"), unknown("403")], true, false));
         let unanswered = || Some((Reason::PodNetworkUnanswered, "429".to_owned()));

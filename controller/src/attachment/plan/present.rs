@@ -1,4 +1,4 @@
-//! A VNIC that is attached: what it is, and what is to be changed of it and of its addresses.
+//! An attached VNIC: its state, and the changes of it and of its addresses.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,14 +16,14 @@ use crate::attachment::refusal::is_no_answer;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::{event_diff, node_report};
 
-/// Fewer are asked for one by one: each has its own answer.
+/// Fewer are requested one by one, because each then has its own answer.
 const SEVERAL: usize = 2;
-/// So many in one request: a VNIC seldom takes more of a family, and neither does such a request.
+/// The most per request: few VNICs take more of a family.
 const MOST_AT_ONCE: usize = 64;
 /// The most addresses of a VNIC that pods share, as the definition bounds its status.
 const SHARED_ADDRESSES: usize = 32;
 
-/// The same each time, so that nothing is written while it goes on like that.
+/// Constant, so that nothing is written while it continues.
 const NOT_CHANGED: &str = "OCI accepted the change and did not apply it; retried with backoff";
 const NOT_RELEASED: &str = "OCI accepted the release of addresses and did not apply it; retried with backoff";
 
@@ -67,7 +67,7 @@ pub(super) fn plan(
     }
 }
 
-/// What of the VNIC itself is not as asked.
+/// The differences of the VNIC itself.
 fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
     let template = &case.object.spec.vnic;
     let groups = |ids: &[vcn::Ocid]| ids.iter().cloned().collect::<BTreeSet<_>>();
@@ -83,8 +83,8 @@ fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
     (change != UpdateVnic::default()).then_some(change)
 }
 
-/// The tags that it should have: the spec's and ours. Others, a tenancy's own tools', stay once it was as asked: until then there may be
-/// some that left the spec. That it lacks an address since, or cannot be changed back, makes no difference to others'.
+/// The tags that it should have: the spec's and the controller's. Foreign tags stay once it matched the spec; before that, some may be
+/// left from an earlier spec. Missing addresses or a refused change do not matter here.
 fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
     let own = attach_request::tags(case, mark);
     let generation = case.object.metadata.generation;
@@ -95,8 +95,8 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
     Mark::others(&vnic.freeform_tags).chain(own).collect()
 }
 
-/// What is said where the cloud does not list a family's addresses; nothing where it is in order and the first answer is a 404, which is no
-/// reason to say anything new, or there was none.
+/// The reason if OCI does not list a family's addresses; `None` if it matched the spec and this is the first 404, which is no
+/// reason to report anything new, or there was no answer.
 fn unlisted(case: &Case<'_>, said: &StatusReason, plan: &mut Plan) -> Option<StatusReason> {
     let told = case.object.status.as_ref();
     let is_first = case.state.unseen_looks < 2;
@@ -112,8 +112,7 @@ fn unlisted(case: &Case<'_>, said: &StatusReason, plan: &mut Plan) -> Option<Sta
     Some(said.clone())
 }
 
-/// Gives it what it lacks of a family, releases what it has too many. Addresses that somebody else gave it are not counted
-/// and stay.
+/// Adds missing addresses of a family, and releases superfluous ones. Foreign addresses are not counted and stay.
 fn addresses(
     case: &Case<'_>,
     (vnic, all, subnet): (&SeenVnic, &[IpObject], Option<&Subnet>),
@@ -126,11 +125,11 @@ fn addresses(
     let ours = ours(case, all, family);
     let missing: Vec<IpAddr> =
         requested.iter().copied().filter(|address| !ours.iter().any(|own| own.ip_address == *address)).collect();
-    // For one that is missing none goes: it may be somebody else's, and the pods of another would have lost their network in
-    // vain. Once it is had there is one too many.
+    // None is released for a missing requested one: that may be in use elsewhere, and pods of another address would lose
+    // their network without effect. Once it is assigned, there is one too many.
     let spare = ours.iter().filter(|own| !requested.contains(&own.ip_address));
     let surplus = ours.len().saturating_sub(usize::from(count));
-    // Always the same ones, so that a plan made anew goes on where the last one stood.
+    // Always the same ones, so that a new plan continues the last one.
     let mut released: Vec<&&IpObject> = spare.collect();
     released.sort_by_key(|own| std::cmp::Reverse(own.ip_address));
     released.truncate(surplus);
@@ -150,7 +149,7 @@ fn addresses(
             None => plan.push(case, Action::DeleteAddress { family, id, address }),
         }
     }
-    // The same intention as long as the spec and what is there are the same, in every process.
+    // The same request while spec and state are the same, in every process.
     let mut known: Vec<&str> = ours.iter().map(|own| own.id.as_str()).collect();
     known.sort_unstable();
     let basis = format!(
@@ -163,7 +162,7 @@ fn addresses(
     let own = own_ipv6(case, vnic);
     let new = |what: &str, requested: Option<IpAddr>| {
         let block = subnet.filter(|_| family == Family::Ipv6).and_then(|subnet| block(subnet, requested, own));
-        // A token goes with one body: the subnet may have got another block since.
+        // A token belongs to one body: the subnet may have got another block since.
         let what = block.map_or_else(|| what.to_owned(), |block| format!("{what}/{block}"));
         let token = wanted.mark.token("address", &case.uid, &[id.as_str(), &family.to_string(), &basis, &what]);
         NewAddress { vnic: id.clone(), family, block, tags: attach_request::tags(case, wanted.mark), token }
@@ -173,8 +172,8 @@ fn addresses(
     }
     let lacking = usize::from(count).saturating_sub(missing.len() + ours.len());
     if lacking > 0 && case.state.is_coming(family) {
-        // They come one after the other. Who asks again meanwhile, with another token as more are there, gets too many; a new
-        // process, which cannot know, releases them afterwards.
+        // They appear one by one. A request meanwhile would have another token and give too many; a new process cannot know
+        // that, and releases them later.
         plan.waits = true;
     } else if lacking >= SEVERAL && !case.state.is_bulk_failed() {
         for (number, first) in (0..lacking).step_by(MOST_AT_ONCE).enumerate() {
@@ -201,7 +200,7 @@ fn addresses(
     Some(StatusReason::new(Reason::AddressesPending, message))
 }
 
-/// The addresses that count: those with our tag, and those that were requested.
+/// The addresses that count: those with our tag, and the requested ones.
 fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpObject> {
     let counts = |own: &&IpObject| {
         !own.is_primary
@@ -212,7 +211,7 @@ fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpO
     all.iter().filter(counts).collect()
 }
 
-/// The VNIC's own, which it does not say: one that is not beside it.
+/// The VNIC's own IPv6 address, which OCI does not mark: the one that no list entry is for.
 fn own_ipv6(case: &Case<'_>, own: &SeenVnic) -> Option<IpAddr> {
     let told = event_diff::last(case.object.status.as_ref()).facts.own_addresses;
     let beside = match &own.ipv6 {
@@ -221,14 +220,14 @@ fn own_ipv6(case: &Case<'_>, own: &SeenVnic) -> Option<IpAddr> {
     };
     let is_own = |address: &&IpAddr| match &beside {
         Some(beside) => !beside.iter().any(|other| other.ip_address == **address),
-        // Which of them it is, only the list tells, and what was told before.
+        // Only the list and the last status show which it is.
         None => told.contains(address),
     };
     own.vnic.value.ipv6_addresses.iter().find(is_own).copied()
 }
 
-/// The block that an address comes from, where OCI demands to be told: where there are several. For a requested one its own, for
-/// any the VNIC's, so that it is the same at each try, or else the first.
+/// The block of a new address, which OCI requires if there are several: a requested address's own block, otherwise the
+/// VNIC's, so that each attempt is the same, or else the first.
 fn block(subnet: &Subnet, requested: Option<IpAddr>, own: Option<IpAddr>) -> Option<IpNetwork> {
     let blocks = subnet.ipv6_blocks();
     let with = |address: IpAddr| blocks.iter().find(|block| block.contains(address));

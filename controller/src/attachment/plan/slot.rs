@@ -1,4 +1,4 @@
-//! Ownership turn it is: an instance takes one attach or detach at a time.
+//! The one attach or detach that an instance takes at a time.
 
 use api::AttachmentReason as Reason;
 use oci::AttachmentState;
@@ -30,12 +30,12 @@ impl Slot {
         *self = Self { taken_by: Some(by), by_step: true };
     }
 
-    /// By something that the cloud accepted, and no list shows.
+    /// By a request that OCI accepted and no list shows.
     pub(super) fn take_unlisted(&mut self, by: &'static str) {
         *self = Self { taken_by: Some(by), by_step: false };
     }
 
-    /// What is said of an object that has to wait for its turn: why it was refused in the last one, where it was.
+    /// The status of a waiting object: its last refusal, if there was one.
     pub(super) fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<StatusReason> {
         let other = self.taken_by?;
         if self.by_step {

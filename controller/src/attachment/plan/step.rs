@@ -1,4 +1,4 @@
-//! What is done to come from what there is to what is wanted, in an operator's words.
+//! The steps from the observed to the desired state, in an operator's words.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,30 +12,30 @@ use vcn::{Family, Ocid};
 pub struct Step {
     /// The VnicAttachment's name.
     pub object: String,
-    /// What is done.
+    /// The action.
     pub action: Action,
 }
 
-/// What is done.
+/// The actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Keep the object until its VNIC is gone.
+    /// Add the finalizer, which keeps the object until its VNIC is gone.
     AddFinalizer,
-    /// Let the object go.
+    /// Remove the finalizer.
     RemoveFinalizer,
-    /// Ask for the VNIC. It comes later.
+    /// Request the VNIC. It appears later.
     Attach(Box<AttachVnic>, RetryToken),
-    /// Have it detached, which deletes it. It goes later.
+    /// Detach it, which deletes it. It goes later.
     Detach(Ocid),
     /// Change it.
     Update(VnicVersion, Box<UpdateVnic>),
-    /// Take our tags off it: it is somebody else's from then on.
+    /// Remove our tags: it is no longer managed.
     Disown(VnicVersion, Box<UpdateVnic>),
-    /// Give it an address that was asked for by name, or (`None`) any.
+    /// Add a requested address, or (`None`) any.
     CreateAddress(NewAddress, Option<IpAddr>),
-    /// Give it several of any kind. They come later.
+    /// Add several of any address. They appear later.
     CreateAddresses(NewAddress, u32),
-    /// Take an address away.
+    /// Release an address.
     DeleteAddress {
         /// Its family.
         family: Family,
@@ -55,23 +55,23 @@ pub struct VnicVersion {
     pub etag: Option<Etag>,
 }
 
-/// What a new address needs.
+/// A new address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAddress {
-    /// Ownership it will be.
+    /// Its VNIC.
     pub vnic: Ocid,
     /// Its family.
     pub family: Family,
-    /// The block of the subnet that it comes from, where that has to be said.
+    /// The block of the subnet, if OCI requires it.
     pub block: Option<IpNetwork>,
     /// Its tags.
     pub tags: FreeformTags,
-    /// Of the intention.
+    /// The retry token.
     pub token: RetryToken,
 }
 
 impl Action {
-    /// What it is called in metrics.
+    /// The step's name in metrics.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -87,13 +87,13 @@ impl Action {
         }
     }
 
-    /// Whether it gives the VNIC addresses.
+    /// Whether it adds addresses.
     #[must_use]
     pub const fn is_create_address(&self) -> bool {
         matches!(self, Self::CreateAddress(..) | Self::CreateAddresses(..))
     }
 
-    /// Whether what it asks for comes later, so that looking again at once would tell nothing.
+    /// Whether it takes effect later, so that another reconcile at once would show nothing.
     #[must_use]
     pub const fn comes_later(&self) -> bool {
         matches!(self, Self::Attach(..) | Self::Detach(_) | Self::CreateAddresses(..))

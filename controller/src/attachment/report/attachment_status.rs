@@ -1,29 +1,29 @@
-//! What is to be said of an object: in how far it is as asked, why not, and what its VNIC is.
+//! The planned status of an object: its readiness, the reason, and its VNIC.
 
 use std::net::IpAddr;
 
 use api::AttachmentReason;
 use vcn::Ocid;
 
-/// What is to be said.
+/// The planned status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentStatus {
-    /// Whether the VNIC is on the instance, and why not.
+    /// Whether the VNIC is attached, and why not.
     pub attached: StatusReason,
-    /// Whether all is as asked, where that is another word.
+    /// Whether everything matches the spec, if the reason differs.
     pub ready: Option<StatusReason>,
     /// The VNIC, as far as it is known.
     pub facts: Facts,
 }
 
-/// A reason, and in words what is special about it.
+/// A reason and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusReason {
-    /// The word.
+    /// The reason.
     pub reason: AttachmentReason,
-    /// For people; the same as long as nothing changes.
+    /// For people; unchanged while the cause is.
     pub message: String,
-    /// The number of the request that was refused.
+    /// The id of the refused request.
     pub request_id: Option<String>,
 }
 
@@ -34,16 +34,16 @@ pub struct Facts {
     pub vnic_id: Option<Ocid>,
     /// Its own addresses.
     pub own_addresses: Vec<IpAddr>,
-    /// The IPv4 addresses beside its own, if pods share it.
+    /// The IPv4 addresses in addition, if pods share it.
     pub pod_addresses: Vec<IpAddr>,
-    /// How many it has beside its own.
+    /// How many IPv4 addresses it has in addition.
     pub ipv4_count: Option<u32>,
-    /// How many it has beside its own.
+    /// How many IPv6 addresses it has in addition.
     pub ipv6_count: Option<u32>,
 }
 
 impl StatusReason {
-    /// A reason and words.
+    /// A reason and a message.
     #[must_use]
     pub fn new(reason: AttachmentReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), request_id: None }
@@ -51,7 +51,7 @@ impl StatusReason {
 }
 
 impl AttachmentStatus {
-    /// Not attached, nothing known of a VNIC.
+    /// Not attached, no VNIC known.
     #[must_use]
     pub fn without_vnic(reason: AttachmentReason, message: impl Into<String>) -> Self {
         Self { attached: StatusReason::new(reason, message), ready: None, facts: Facts::default() }
@@ -63,7 +63,7 @@ impl AttachmentStatus {
         self.ready.as_ref().unwrap_or(&self.attached).reason
     }
 
-    /// The same, with a failure: it is about the VNIC's attachment as long as it is not attached, else about the rest.
+    /// Adds a failure: it concerns the attachment while the VNIC is not attached, else the rest.
     #[must_use]
     pub fn failed(mut self, said: StatusReason) -> Self {
         if self.attached.reason == AttachmentReason::Attached {

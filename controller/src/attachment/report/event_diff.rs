@@ -1,4 +1,4 @@
-//! What of a verdict is news, compared with what the object said before.
+//! Which part of a new status becomes an Event, compared with the previous status.
 
 use api::AttachmentReason as Reason;
 use api::condition::{ConditionType, find};
@@ -8,21 +8,21 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::attachment::observe::forgotten::is_about;
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
-use crate::cluster::events::{Level, News};
+use crate::cluster::events::{EventContent, Level};
 
-/// The news: a reason that was not said before.
+/// The Event: a reason that was not reported before.
 #[must_use]
 pub fn of(
     regarding: ObjectReference,
     before: Option<&VnicAttachmentStatus>,
     verdict: &AttachmentStatus,
-) -> Option<News> {
+) -> Option<EventContent> {
     let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
     let conditions = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
     if find(conditions, ConditionType::Ready).is_some_and(|before| before.reason == said.reason.as_str()) {
         return None;
     }
-    Some(News {
+    Some(EventContent {
         regarding,
         level: level(said.reason),
         reason: said.reason.as_str(),
@@ -31,7 +31,7 @@ pub fn of(
     })
 }
 
-/// Whether an object was as asked, in its present generation.
+/// Whether an object matched its spec, in its present generation.
 #[must_use]
 pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
     object.metadata.deletion_timestamp.is_none()
@@ -44,15 +44,15 @@ pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>
         })
 }
 
-/// Whether an object was tried in its present generation, and why that led nowhere is told: nothing is on its way.
+/// Whether an object was tried in its present generation and its status has the cause of the failure: nothing is in progress.
 #[must_use]
 pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
     told_now(object, status).is_some_and(|reason| match reason {
         Reason::Attached | Reason::Ready | Reason::Configured | Reason::NotReported | Reason::Pending => false,
-        // On its way, or as soon as something else has ended.
+        // In progress, or next after another operation.
         Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
         Reason::AddressesPending | Reason::ChangePending => false,
-        // OKE ends it in a minute or two.
+        // OKE finishes in a minute or two.
         Reason::PodNetworkPending => false,
         Reason::AttachFailed | Reason::DetachFailed | Reason::InUse | Reason::NotConfigured => true,
         Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered | Reason::UsedByPods => true,
@@ -63,26 +63,26 @@ pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) 
     })
 }
 
-/// Whether the instance was seen TERMINATED: that stays so, whatever is to be read afterwards.
+/// Whether the instance was seen TERMINATED, which is final.
 #[must_use]
 pub fn is_gone(status: Option<&VnicAttachmentStatus>) -> bool {
     let attached = status.and_then(|status| find(&status.conditions, ConditionType::Attached));
     attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::NodeGone))
 }
 
-/// How much an answer of the cloud's tells.
+/// How much an answer of OCI reveals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Something of the object.
+    /// Something about the object.
     Given,
-    /// Nothing: there was none, or that it was one too many.
+    /// Nothing: there was none, or a 429.
     Missing,
-    /// Nothing, for the same reason as the last time.
+    /// Nothing, for the same cause as before.
     MissingAgain,
 }
 
-/// Whether a status stays as it is where nothing could be read. No answer is not told in place of one, and in place of what was on
-/// its way only when it comes twice: each such word would be written, and taken back at the next look.
+/// Whether a status stays as it is after a failed read. A missing answer does not replace an answer, and replaces progress
+/// only when it happens twice: otherwise it would be written and reverted at the next reconcile.
 #[must_use]
 pub fn stays_unread(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>, answer: Answer) -> bool {
     let stays = match answer {
@@ -96,7 +96,7 @@ pub fn stays_unread(object: &VnicAttachment, status: Option<&VnicAttachmentStatu
     is_settled(object, status) || is_gone(status) || stays || (answer != Answer::Given && is_forgotten)
 }
 
-/// Whether an object tells, in its present generation, what keeps it from being as asked, and the cloud's or OKE's answers say so.
+/// Whether an object's status has an answer of OCI or OKE that blocks it, in its present generation.
 #[must_use]
 pub fn is_answered(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
     told_now(object, status).is_some_and(|reason| {
@@ -105,26 +105,26 @@ pub fn is_answered(object: &VnicAttachment, status: Option<&VnicAttachmentStatus
     })
 }
 
-/// Whether anything but that all is well is told of an object in its present generation.
+/// Whether the status of an object reports a problem in its present generation.
 fn is_told_of_now(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
     told_now(object, status).is_some_and(|reason| reason.status() != ConditionStatus::True)
 }
 
-/// Why an object is ready or not, as told in its present generation.
+/// The reason of Ready, in the object's present generation.
 fn told_now(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> Option<Reason> {
     let status = status.filter(|status| status.observed_generation == object.metadata.generation);
     let ready = status.and_then(|status| find(&status.conditions, ConditionType::Ready));
     ready.and_then(|ready| Reason::from_word(&ready.reason))
 }
 
-/// Whether it was seen, and not only taken for terminated because the cloud has forgotten it.
+/// Whether its end was seen, and not inferred because OCI forgot it.
 #[must_use]
 pub fn was_seen_terminated(status: Option<&VnicAttachmentStatus>) -> bool {
     let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
     is_gone(status) && !conditions.any(|condition| is_about(&condition.message))
 }
 
-/// What a status says of the VNIC, as a verdict to add a failure to.
+/// The planned status that a written one represents, to add a failure to.
 #[must_use]
 pub fn last(status: Option<&VnicAttachmentStatus>) -> AttachmentStatus {
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -136,7 +136,7 @@ pub fn last(status: Option<&VnicAttachmentStatus>) -> AttachmentStatus {
     AttachmentStatus { attached, ready: None, facts: facts(status) }
 }
 
-/// A verdict, and what failed of it. That somebody detached the VNIC is told first, with what keeps it from being mended.
+/// A planned status with a failure. A detach by another program is reported first, with the cause that blocks the repair.
 #[must_use]
 pub fn refused(told: Option<&VnicAttachmentStatus>, verdict: AttachmentStatus, said: StatusReason) -> AttachmentStatus {
     let reason = Reason::DetachedOutOfBand;
@@ -156,7 +156,7 @@ fn facts(status: Option<&VnicAttachmentStatus>) -> Facts {
 
 fn level(reason: Reason) -> Level {
     match reason {
-        // On its way.
+        // In progress.
         Reason::Attaching | Reason::Detaching | Reason::AddressesPending | Reason::ChangePending => Level::Normal,
         Reason::InstanceBusy | Reason::PodNetworkPending => Level::Normal,
         reason if reason.status() == ConditionStatus::True => Level::Normal,

@@ -1,6 +1,6 @@
-//! From the planned status of an object to the status that is written: what was written before stays where it still holds, so
-//! that nothing is written while nothing changes. Messages stand on Ready alone, and only where the reason needs one.
-//! What the node's agent reported stays as it wrote it.
+//! The written status of an object, from the planned one. Earlier values stay while they are valid, so that nothing is
+//! written while nothing changes. Only Ready has a message, and only if the reason needs one. The report of the node's agent
+//! stays as the agent wrote it.
 
 use api::condition::{Condition, ConditionType, MESSAGE_MAX, cut, find, set, stored};
 use api::{ConditionStatus, NODE_NAME_MAX, Reason as _, VnicAttachment, VnicAttachmentStatus};
@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
 use crate::attachment::report::node_report;
 
-/// The fewest bytes of a message that stand before the request id.
+/// The least space for a message before the request id.
 const WORDS_LEAST: usize = 24;
 /// Precedes the request id of a refused request, at the end of its message.
 const REQUEST: &str = " [opc-request-id ";

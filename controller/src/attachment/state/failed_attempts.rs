@@ -1,18 +1,18 @@
-//! What the cloud takes and does not carry out, and what is taken away again and again: told by its lists, counted, and
-//! followed by a pause that grows. Every process sees the same records, so none of them counts from the beginning. Pure.
+//! Requests that OCI accepts but does not carry out, and VNICs that are detached again and again. OCI's lists show them; they
+//! are counted and followed by growing backoff. Every process sees the same records, so the count survives. Pure.
 //!
 //! ```text
-//!   asked ─▶ ATTACHING ─▶ DETACHED                 the attach came to nothing  ╮
-//!   attached, told ─────▶ DETACHED, again          the VNIC was lost again     ├─▶ pause: 1 s, 2 s, 4 s … as many as
-//!   detach taken ─▶ DETACHING ─▶ ATTACHED          the detach came to nothing  ╯   there are records, losses or detaches
+//!   asked ─▶ ATTACHING ─▶ DETACHED                 the attach failed           ╮
+//!   attached ───────────▶ DETACHED, again          the VNIC was lost again     ├─▶ backoff: 1 s, 2 s, 4 s … as many as
+//!   detach sent ──▶ DETACHING ─▶ ATTACHED          the detach failed           ╯   there are records, losses or detaches
 //! ```
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use api::{AttachmentReason as Reason, VnicAttachment};
+use backoff::Backoff;
 use oci::AttachmentState;
-use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
 
@@ -21,48 +21,48 @@ use crate::attachment::report::attachment_status::StatusReason;
 use crate::attachment::state::retry_state::ReadTimes;
 use crate::work::Pause;
 
-/// For so long a record that no list has any more is known: a list may be behind, or of an instance that is on its way out.
+/// How long a record that no list has any more is remembered: a list may be stale, or of an instance that is going.
 const KNOWN_FOR: Duration = Duration::from_hours(24);
 
-/// What became of a request that was taken, or of a VNIC.
+/// The outcome of an accepted request, or of a VNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedAttempt {
     /// The VNIC was not attached after all.
     Attach,
     /// The VNIC was not detached after all.
     Detach,
-    /// Somebody else detached the VNIC, not for the first time.
+    /// Another program detached the VNIC, not for the first time.
     Loss,
 }
 
-/// A pause before the same is asked for again.
+/// The backoff before the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemainingBackoff {
-    /// After what.
+    /// The failure.
     pub after: FailedAttempt,
-    /// How long, and after how many of them.
+    /// Its length, and the number of failures.
     pub pause: Pause,
 }
 
-/// Of one object.
+/// The attempts of one object.
 #[derive(Clone, Debug, Default)]
 pub(in crate::attachment) struct FailedAttempts {
-    /// Its attachments that were listed as DETACHED; nothing before the first list: how old those are is not known.
-    over: Option<HashMap<Ocid, Over>>,
-    /// The one that was seen attached last.
+    /// Its attachments that were listed as DETACHED; `None` before the first list, because their age is unknown.
+    over: Option<HashMap<Ocid, EndedAttempt>>,
+    /// The one that was last seen attached.
     attached: Option<Ocid>,
-    /// The detach that the cloud took.
+    /// The detach that OCI accepted.
     detach: Option<Box<Detach>>,
-    /// How many of them came to nothing.
+    /// How many of them failed.
     kept: u32,
     last: Option<Box<(FailedAttempt, Attempts)>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Over {
-    /// When last.
+struct EndedAttempt {
+    /// When it was last listed.
     listed: Instant,
-    /// Whether it had been attached. Of those in the first list that is not known: they count.
+    /// Whether it had been attached. Records of the first list count too, because that is unknown.
     is_loss: bool,
 }
 
@@ -73,27 +73,27 @@ struct Detach {
     is_seen: bool,
 }
 
-/// Attempts at the same thing that led to nothing.
+/// Failed attempts at one thing.
 #[derive(Clone, Debug)]
 pub(in crate::attachment) struct Attempts {
     /// How many in a row.
     pub(in crate::attachment) number: u32,
     /// When the last one was made or seen to fail.
     pub(in crate::attachment) at: Instant,
-    /// Of the object: a changed spec may ask for something else.
+    /// The object's generation: a changed spec may request something else.
     pub(in crate::attachment) generation: Option<i64>,
 }
 
 impl Attempts {
     /// The rest of the backoff, without jitter: the queue adds it. `None` once it is over.
     pub(in crate::attachment) fn pause(&self, now: Instant, pauses: &Backoff) -> Option<Pause> {
-        let left = pauses.pause(self.number, 1.0).saturating_sub(now.saturating_duration_since(self.at));
+        let left = pauses.delay(self.number, 1.0).saturating_sub(now.saturating_duration_since(self.at));
         (!left.is_zero()).then_some(Pause { left, number: self.number })
     }
 }
 
 impl FailedAttempt {
-    /// What is told of it. The same each time, so that nothing is written while it goes on like that.
+    /// The message. Constant, so that nothing is written while it continues.
     #[must_use]
     pub fn said(self) -> StatusReason {
         let (reason, words) = match self {
@@ -112,7 +112,7 @@ impl FailedAttempt {
         StatusReason::new(reason, words)
     }
 
-    /// What it is called in metrics; a loss is counted when it is told.
+    /// Its name in metrics; a loss is counted when it is reported.
     #[must_use]
     pub const fn kind(self) -> Option<&'static str> {
         match self {
@@ -124,11 +124,12 @@ impl FailedAttempt {
 }
 
 impl FailedAttempts {
-    /// Takes note of what is listed of the object. Returns what is new; `is_up`: nothing of the instance goes with it.
+    /// Records what is listed of the object. Returns what is new; `is_up`: no VNIC goes because of the instance.
     pub(in crate::attachment) fn note(
         &mut self,
         object: &VnicAttachment,
-        (own, is_up): (&[&Seen], bool),
+        own: &[&Seen],
+        is_up: bool,
         times: ReadTimes,
     ) -> Option<FailedAttempt> {
         let generation = object.metadata.generation;
@@ -140,18 +141,18 @@ impl FailedAttempts {
         self.last.as_ref().map(|last| last.0)
     }
 
-    /// Whether a record is listed that was not, the last time.
+    /// Whether a new record was listed the last time.
     pub(in crate::attachment) fn has_new_record(&self, own: &[&Seen]) -> bool {
         self.fresh(own).next().is_some()
     }
 
-    /// Its records that no list had before; none in the first one.
+    /// Its records that no earlier list had; empty for the first list.
     fn fresh<'s>(&self, own: &[&'s Seen]) -> impl Iterator<Item = &'s Seen> {
         let is_new = |seen: &&Seen| self.over.as_ref().is_some_and(|known| !known.contains_key(&seen.attachment.id));
         records(own).filter(is_new)
     }
 
-    /// What records are new, and how many count.
+    /// The new records, and how many count.
     fn note_records(&mut self, object: &VnicAttachment, own: &[&Seen], now: Instant) -> Option<(FailedAttempt, u32)> {
         let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
         let was_there = |seen: &Seen| {
@@ -163,7 +164,7 @@ impl FailedAttempts {
         let noted = self.over.get_or_insert_default();
         noted.retain(|_, over| now.saturating_duration_since(over.listed) < KNOWN_FOR);
         for seen in records(own) {
-            noted.entry(seen.attachment.id.clone()).or_insert(Over { listed: now, is_loss: true }).listed = now;
+            noted.entry(seen.attachment.id.clone()).or_insert(EndedAttempt { listed: now, is_loss: true }).listed = now;
         }
         for (id, is_loss) in fresh {
             noted.entry(id.clone()).and_modify(|over| over.is_loss = is_loss);
@@ -176,13 +177,13 @@ impl FailedAttempts {
             }
             return None;
         }
-        // The first one that is lost is attached again at once.
+        // The first lost one is attached again at once.
         is_lost.map(
             |lost| if lost { (FailedAttempt::Loss, losses.saturating_sub(1)) } else { (FailedAttempt::Attach, all) },
         )
     }
 
-    /// A list may be behind: what it lacks of a detach is believed when it has been so for as long as a proof takes.
+    /// A list may be stale: the absence of a detach counts after the time of a proof.
     fn note_detach(&mut self, own: &[&Seen], times: ReadTimes) -> Option<(FailedAttempt, u32)> {
         let detach = self.detach.as_mut()?;
         let listed = own.iter().find(|seen| seen.attachment.id == detach.attachment).map(|seen| seen.state());
@@ -202,7 +203,7 @@ impl FailedAttempts {
         Some((FailedAttempt::Detach, self.kept))
     }
 
-    /// The cloud took a detach.
+    /// OCI accepted a detach.
     pub(in crate::attachment) fn detaching(&mut self, attachment: &Ocid, now: Instant) {
         let same = |detach: &Detach| detach.attachment == *attachment;
         if !self.detach.as_deref().is_some_and(same) {
@@ -210,19 +211,19 @@ impl FailedAttempts {
         }
     }
 
-    /// The attachment whose detach the cloud took, as long as it may be carried out.
+    /// The attachment with an accepted detach, while it may be carried out.
     pub(in crate::attachment) fn detaches(&self) -> Option<&Ocid> {
         self.detach.as_ref().map(|detach| &detach.attachment)
     }
 
-    /// The pause that is not over yet.
+    /// The remaining backoff.
     pub(in crate::attachment) fn rest(&self, now: Instant, pauses: &Backoff) -> Option<RemainingBackoff> {
         let (after, attempts) = self.last.as_deref()?;
         Some(RemainingBackoff { after: *after, pause: attempts.pause(now, pauses)? })
     }
 }
 
-/// What is listed of the object as DETACHED.
+/// The object's attachments in state DETACHED.
 fn records<'s>(own: &[&'s Seen]) -> impl Iterator<Item = &'s Seen> {
     own.iter().copied().filter(|seen| seen.state() == AttachmentState::Detached)
 }

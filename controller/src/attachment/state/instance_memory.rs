@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{AttachmentReason, VnicAttachment, VnicAttachmentStatus};
+use backoff::Backoff;
 use kube::ResourceExt;
 use oci::AttachmentState;
-use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
 
@@ -23,7 +23,7 @@ use crate::attachment::state::failed_attempts::FailedAttempt;
 use crate::attachment::state::retry_state::{ReadTimes, Refused, RetryState};
 use crate::work::Pause;
 
-/// What a list shows that was not known.
+/// News in a list.
 #[derive(Debug, Default)]
 pub(in crate::attachment) struct News {
     /// How long attaching took for those that are attached now.
@@ -37,7 +37,7 @@ pub(in crate::attachment) struct News {
 pub(in crate::attachment) struct InstanceMemory {
     /// Boxed: a table of few has more places than objects, and these are large.
     pub(in crate::attachment) objects: HashMap<Uid, Box<RetryState>>,
-    /// Attachments that are not ours.
+    /// Attachments of other owners.
     pub(in crate::attachment) foreign: HashSet<Ocid>,
     /// Why nothing could be read at the last reconcile.
     pub(in crate::attachment) unreadable: Option<AttachmentReason>,
@@ -69,7 +69,7 @@ impl InstanceMemory {
         self.objects.entry(uid.to_owned()).or_default()
     }
 
-    /// Takes note of what was read.
+    /// Records what was read.
     pub(in crate::attachment) fn note(
         &mut self,
         all: &[Arc<VnicAttachment>],
@@ -92,7 +92,7 @@ impl InstanceMemory {
             let Some(setback) = setback else { continue };
             news.setbacks.push((object.name_any(), setback));
             if setback != FailedAttempt::Loss {
-                // It is another object's turn.
+                // Another object is next.
                 self.refused(&uid, setback.said());
                 self.of(&uid).declined();
             }
@@ -103,7 +103,7 @@ impl InstanceMemory {
     /// Notes whether something has to wait for the pod network. Returns for how long, without jitter: the queue adds it.
     pub(in crate::attachment) fn held(&mut self, is_held: bool, pauses: &Backoff) -> Option<Pause> {
         self.held = if is_held { self.held.saturating_add(1) } else { 0 };
-        is_held.then(|| Pause { left: pauses.pause(self.held, 1.0), number: self.held })
+        is_held.then(|| Pause { left: pauses.delay(self.held, 1.0), number: self.held })
     }
 
     /// Whether something waits for an answer about the pod network, and did so at the last reconcile.
@@ -123,7 +123,7 @@ impl InstanceMemory {
         self.refusals = self.refusals.saturating_add(1);
         let turn = self.refusals;
         let object = self.of(uid);
-        // As `is_worth_telling` has it: while others have their turns, the object keeps the answer that it got in its own.
+        // As `is_worth_telling` has it: while others are tried, the object keeps the answer to its own request.
         let is_kept =
             |before: &StatusReason| !is_no_answer(before.reason) && before.reason != AttachmentReason::InstanceBusy;
         let before = object.refused.take().map(|refused| refused.said).filter(is_kept);

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{VnicAttachment, VnicAttachmentStatus};
+use backoff::Backoff;
 use oci::AttachmentState;
-use patience::Backoff;
 use tokio::time::Instant;
 use vcn::{Family, Ocid};
 
-use crate::attachment::observe::forgotten::{Doubt, Known};
+use crate::attachment::observe::forgotten::{EvidenceGap, EvidenceSummary};
 use crate::attachment::observe::observed::{Listed, Machine, Seen, SeenVnic};
 use crate::attachment::report::attachment_status::StatusReason;
 use crate::attachment::state::failed_attempts::{Attempts, FailedAttempt, FailedAttempts};
@@ -65,7 +65,7 @@ pub struct RetryState {
     /// In how many reconciles in a row its VNIC was listed as attached, and it or its addresses could not be read.
     pub(in crate::attachment) unseen_looks: u32,
     /// Since when there is no doubt that the instance is forgotten, and how many compartments were listed; or the doubt.
-    forgotten: Option<Result<(Instant, usize), Doubt>>,
+    forgotten: Option<Result<(Instant, usize), EvidenceGap>>,
     /// Whether the last reconcile got no answer to that.
     unanswered: bool,
     asked: Option<Instant>,
@@ -94,12 +94,13 @@ impl RetryState {
     }
 
     /// Where the instance is answered 404: what supports that it is gone, or the doubt.
-    pub(in crate::attachment) fn forgotten(&self, now: Instant) -> Result<Known, Doubt> {
+    pub(in crate::attachment) fn forgotten(&self, now: Instant) -> Result<EvidenceSummary, EvidenceGap> {
         match self.forgotten {
-            Some(known) if !self.unanswered => {
-                known.map(|(since, compartments)| Known { since: now.saturating_duration_since(since), compartments })
-            }
-            _ => Err(Doubt::NotLooked),
+            Some(known) if !self.unanswered => known.map(|(since, compartments)| EvidenceSummary {
+                since: now.saturating_duration_since(since),
+                compartments,
+            }),
+            _ => Err(EvidenceGap::NotLooked),
         }
     }
 
@@ -143,7 +144,7 @@ impl RetryState {
             // That VNIC explains the refusal of the token, and counts as gone from here on.
             self.spent_since = None;
         }
-        let setback = if is_unasked { None } else { self.backlog.note(object, (own, machine.is_up()), times) };
+        let setback = if is_unasked { None } else { self.backlog.note(object, own, machine.is_up(), times) };
         if is_unasked || own.iter().any(|seen| seen.state() != AttachmentState::Detached) {
             self.forget_absence();
         } else {
@@ -177,7 +178,7 @@ impl RetryState {
     }
 
     /// The instance is answered 404, and this supports that it is gone, or speaks against it.
-    pub(in crate::attachment) fn judged(&mut self, judged: Result<usize, Doubt>, now: Instant) {
+    pub(in crate::attachment) fn judged(&mut self, judged: Result<usize, EvidenceGap>, now: Instant) {
         let since = match self.forgotten {
             Some(Ok((since, _))) => since,
             _ => now,

@@ -1,4 +1,4 @@
-//! Private addresses beside a VNIC's own: given, released, never anybody else's.
+//! Addresses in addition to a VNIC's own: added, released, and never those of other owners.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_as_asked_for_are_there_in_both_families() {
+async fn requested_counts_are_assigned_in_both_families() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| {
@@ -35,11 +35,11 @@ async fn as_many_as_asked_for_are_there_in_both_families() {
     scene.settle().await;
     assert_eq!((beside(&scene, Family::Ipv4).await.len(), beside(&scene, Family::Ipv6).await.len()), (31, 2));
     assert_eq!(scene.told("a")[1], "True Ready");
-    assert_eq!(scene.count("BulkCreateAddresses"), 2, "several are one request");
+    assert_eq!(scene.count("BulkCreateAddresses"), 2, "several need one request");
 }
 
 #[tokio::test(start_paused = true)]
-async fn fewer_are_released_from_the_end_and_more_are_added() {
+async fn a_changed_count_adds_or_releases_addresses() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 4);
@@ -67,7 +67,7 @@ async fn requested_addresses_are_among_those_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_requested_address_that_is_taken_is_told_and_had_as_soon_as_it_is_free() {
+async fn a_taken_address_is_reported_and_assigned_when_free() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
@@ -82,7 +82,7 @@ async fn a_requested_address_that_is_taken_is_told_and_had_as_soon_as_it_is_free
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_that_is_being_modified_is_busy_and_the_address_is_not_taken() {
+async fn a_vnic_that_is_being_modified_counts_as_busy() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
@@ -100,7 +100,7 @@ async fn a_vnic_that_is_being_modified_is_busy_and_the_address_is_not_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_somebody_else_gave_the_vnic_is_not_counted_and_stays() {
+async fn a_foreign_address_is_not_counted_and_stays() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
@@ -140,7 +140,7 @@ async fn the_spent_token_of_an_address_is_replaced() {
             object.spec.vnic.ipv4_count = 1;
             object.spec.requested_addresses = requested;
         });
-        // It is made, deleted by somebody else, and asked for again.
+        // It is created, deleted by another program, and requested again.
         scene.look().await;
         let vnic = scene.vnic().await.id;
         let all = scene.cloud.addresses(&vnic, Family::Ipv4).await.unwrap();
@@ -152,13 +152,13 @@ async fn the_spent_token_of_an_address_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_came_to_no_end_goes_on_soon() {
+async fn an_unfinished_reconcile_continues_soon() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
     scene.settle().await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
-    // Twice the token is found spent; then the address is given, and then the other one released.
+    // The token is refused twice; then the address is added, and the other one released.
     for _ in 0..2 {
         scene.cloud.fail_next("CreateAddress", (409, "InvalidatedRetryToken"), false);
     }
@@ -171,7 +171,7 @@ async fn a_look_that_came_to_no_end_goes_on_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_are_one_request_again_however_long_ago_the_last_one_was() {
+async fn a_later_bulk_request_is_one_request() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 4);
@@ -185,7 +185,7 @@ async fn several_are_one_request_again_however_long_ago_the_last_one_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_that_come_one_after_the_other_are_asked_for_once() {
+async fn slowly_assigned_addresses_are_requested_once() {
     let scene = Scene::with(4);
     scene.cloud.pace_bulks(10);
     scene.wants("a");
@@ -199,13 +199,13 @@ async fn addresses_that_come_one_after_the_other_are_asked_for_once() {
     assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (41, 2));
 }
 
-/// Somebody else has this address. Returns what gives it back.
+/// Another owner has this address. Returns a function that frees it.
 async fn take(scene: &Scene, taken: IpAddr) -> vcn::Ocid {
     let all = scene.cloud.attachments().into_iter();
     let primary = all.filter(|it| it.display_name.is_none()).find_map(|it| it.vnic_id).unwrap();
-    let theirs = CreateAddress { vnic_id: Some(primary), ip_address: Some(taken), ..CreateAddress::default() };
-    let token = RetryToken::derive(&["theirs"]);
-    oci::Cloud::create_address(&scene.cloud, Family::Ipv4, &theirs, &token).await.unwrap().value.id
+    let foreign = CreateAddress { vnic_id: Some(primary), ip_address: Some(taken), ..CreateAddress::default() };
+    let token = RetryToken::derive(&["foreign"]);
+    oci::Cloud::create_address(&scene.cloud, Family::Ipv4, &foreign, &token).await.unwrap().value.id
 }
 
 async fn look_often(scene: &Scene) {
@@ -217,12 +217,12 @@ async fn look_often(scene: &Scene) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_requested_address_that_is_taken_keeps_no_other_address_away() {
+async fn a_taken_address_does_not_block_others() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
     scene.settle().await;
-    let theirs = take(&scene, address("10.0.40.7")).await;
+    let foreign = take(&scene, address("10.0.40.7")).await;
     scene.change("a", |object| {
         object.spec.vnic.ipv4_count = 5;
         object.spec.vnic.ipv6_count = 2;
@@ -233,31 +233,31 @@ async fn a_requested_address_that_is_taken_keeps_no_other_address_away() {
     assert!(four.len() == 4 && four.contains(&address("10.0.40.8")), "{four:?}");
     assert_eq!(beside(&scene, Family::Ipv6).await.len(), 2);
     assert_eq!(scene.told("a"), ["True Attached", "False AddressTaken"]);
-    oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &theirs).await.unwrap();
+    oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &foreign).await.unwrap();
     scene.settle().await;
     let five = beside(&scene, Family::Ipv4).await;
     assert!(five.len() == 5 && four.iter().all(|own| five.contains(own)), "{five:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_is_released_for_a_requested_one_when_that_is_had() {
+async fn an_address_is_released_only_after_its_replacement_is_assigned() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
     scene.settle().await;
     let before = beside(&scene, Family::Ipv4).await;
-    let theirs = take(&scene, address("10.0.40.7")).await;
+    let foreign = take(&scene, address("10.0.40.7")).await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
     look_often(&scene).await;
     assert_eq!((beside(&scene, Family::Ipv4).await, scene.told("a")[1].as_str()), (before, "False AddressTaken"));
-    oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &theirs).await.unwrap();
+    oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &foreign).await.unwrap();
     scene.settle().await;
     assert_eq!(beside(&scene, Family::Ipv4).await, [address("10.0.40.7")]);
     assert_eq!(scene.told("a")[1], "True Ready");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_the_vnic_that_is_refused_keeps_no_address_away() {
+async fn a_refused_change_does_not_block_addresses() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -272,7 +272,7 @@ async fn a_change_of_the_vnic_that_is_refused_keeps_no_address_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_answer_is_asked_nothing_more() {
+async fn no_request_follows_an_unanswered_one() {
     for (status, code) in [(503, "ServiceUnavailable"), (429, "TooManyRequests"), (401, "NotAuthenticated")] {
         let scene = Scene::with(4);
         scene.wants("a");
@@ -288,7 +288,7 @@ async fn whoever_does_not_answer_is_asked_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_one_request_takes_are_several_requests() {
+async fn many_addresses_need_several_requests() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 130);
@@ -298,7 +298,7 @@ async fn more_than_one_request_takes_are_several_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_so_many_at_once_are_refused_as_many_as_may_be_had_come_one_by_one() {
+async fn refused_bulk_requests_fall_back_to_single_ones() {
     for refusal in [
         (400, "LimitExceeded"),
         (400, "InvalidParameter"),
@@ -318,7 +318,7 @@ async fn where_so_many_at_once_are_refused_as_many_as_may_be_had_come_one_by_one
         scene.look().await;
         assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.told("a")[1].as_str()), (70, "True Ready"));
         assert_eq!(scene.count("BulkCreateAddresses"), 1);
-        // The next time, at once again.
+        // The next time, in bulk again.
         scene.change("a", |object| object.spec.vnic.ipv4_count = 80);
         scene.settle().await;
         assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (80, 2));
@@ -326,8 +326,8 @@ async fn where_so_many_at_once_are_refused_as_many_as_may_be_had_come_one_by_one
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ipv6_address_that_is_all_a_vnic_has_is_released_and_not_its_own() {
-    // The VNIC was made before its subnet had a block, or somebody took its own address away.
+async fn a_single_ipv6_address_is_not_the_vnics_own() {
+    // The VNIC was created before its subnet had a block, or its own address was deleted.
     for had_own in [false, true] {
         let scene = Scene::with(4);
         let id: vcn::Ocid = "ocid1.subnet.oc1.iad.late".parse().unwrap();
@@ -354,7 +354,7 @@ async fn an_ipv6_address_that_is_all_a_vnic_has_is_released_and_not_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_its_own_ipv6_address_alone_is_not_asked_for_others_at_each_look() {
+async fn a_vnic_with_its_own_ipv6_address_only_is_not_listed_again() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;

@@ -1,4 +1,4 @@
-//! A VNIC is asked for once, whatever happens meanwhile.
+//! A VNIC is requested once, whatever happens meanwhile.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::attachment::sample::instance;
 use crate::work::Next;
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wanted_is_attached_and_told() {
+async fn a_requested_vnic_is_attached_and_reported() {
     let scene = Scene::with(2);
     scene.wants("storage");
     assert!(matches!(scene.look().await, Next::Soon(_)));
@@ -27,7 +27,7 @@ async fn what_is_wanted_is_attached_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_stands_before_the_vnic_is_asked_for() {
+async fn the_finalizer_is_set_before_the_request() {
     let scene = Scene::with(2);
     scene.wants("storage");
     // It was deleted, and the watch is behind.
@@ -40,7 +40,7 @@ async fn the_finalizer_stands_before_the_vnic_is_asked_for() {
 async fn a_crash_after_the_request_was_sent_does_not_attach_twice() {
     let mut scene = Scene::with(4);
     scene.wants("storage");
-    // The answer is lost, and with it the process.
+    // The answer is lost, and the process with it.
     scene.cloud.fail_next("AttachVnic", (500, "InternalServerError"), true);
     scene.look().await;
     scene.restart();
@@ -50,7 +50,7 @@ async fn a_crash_after_the_request_was_sent_does_not_attach_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_processes_that_a_late_list_tells_nothing_ask_for_one_vnic() {
+async fn two_processes_with_a_stale_list_request_one_vnic() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.cloud.lag_lists(4);
@@ -59,8 +59,8 @@ async fn two_processes_that_a_late_list_tells_nothing_ask_for_one_vnic() {
         scene.restart();
         scene.cloud.settle();
     }
-    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (4, 1), "the cloud knows the token");
-    // Also for the one after it, whatever else was refused meanwhile.
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (4, 1), "OCI knows the token");
+    // Also for the next one, whatever else was refused meanwhile.
     scene.settle().await;
     let asked = scene.count("AttachVnic");
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
@@ -77,7 +77,7 @@ async fn two_processes_that_a_late_list_tells_nothing_ask_for_one_vnic() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_call_leaves_one_vnic_and_a_restart_finishes() {
-    // Which calls an undisturbed run makes, then a run for each in which that one's answer is lost with the process.
+    // Which calls an undisturbed run makes; then one run for each, in which its answer is lost and the process killed.
     let calm = Scene::with(4);
     calm.wants("storage");
     calm.change("storage", |object| object.spec.vnic.ipv4_count = 3);
@@ -103,7 +103,7 @@ async fn a_crash_at_any_call_leaves_one_vnic_and_a_restart_finishes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_takes_one_vnic_after_the_other() {
+async fn vnics_of_an_instance_are_attached_one_by_one() {
     let scene = Scene::with(8);
     ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
     scene.look().await;
@@ -115,7 +115,7 @@ async fn an_instance_takes_one_vnic_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_elses_attach_is_waited_for() {
+async fn a_foreign_attach_is_waited_for() {
     let scene = Scene::with(8);
     let others = oci::AttachVnic {
         instance_id: instance(1),
@@ -135,7 +135,7 @@ async fn somebody_elses_attach_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_shape_does_not_hold_is_not_asked_for_and_explained() {
+async fn a_vnic_beyond_the_shapes_limit_is_explained() {
     let scene = Scene::with(2);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.settle().await;
@@ -148,7 +148,7 @@ async fn what_the_shape_does_not_hold_is_not_asked_for_and_explained() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_instance_says_of_its_limit_outranks_its_shape() {
+async fn the_instances_own_limit_outranks_its_shape() {
     let scene = Scene::with(4);
     scene.cloud.change_instance(&instance(1), |machine| {
         machine.shape_config = Some(ShapeConfig { ocpus: Some(1.0), max_vnic_attachments: Some(2) });
@@ -159,7 +159,7 @@ async fn what_the_instance_says_of_its_limit_outranks_its_shape() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_is_starting_is_waited_for_and_a_stopped_one_is_not() {
+async fn a_starting_instance_is_waited_for() {
     for (state, called, told) in [
         (InstanceState::Starting, 0, "False InstanceBusy"),
         (InstanceState::Stopping, 0, "False InstanceBusy"),
@@ -174,7 +174,7 @@ async fn an_instance_that_is_starting_is_waited_for_and_a_stopped_one_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bare_metal_is_asked_for_the_port() {
+async fn bare_metal_requests_name_the_port() {
     let scene = Scene::with(4);
     scene.cloud.change_instance(&instance(1), |it| it.shape = "BM.Standard.E4.128".to_owned());
     scene.wants("a");
@@ -184,9 +184,9 @@ async fn bare_metal_is_asked_for_the_port() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_long_attaching_took_is_counted_from_the_request_that_was_granted() {
+async fn attach_time_counts_from_the_accepted_request() {
     for (refusal, expected) in [
-        // Days of a full subnet are no time that the cloud took.
+        // Days of a full subnet do not count.
         ((400, "LimitExceeded"), 5.0),
         ((409, "IncorrectState"), 5.0),
         // This one may have been carried out.
@@ -208,7 +208,7 @@ async fn how_long_attaching_took_is_counted_from_the_request_that_was_granted() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn none_is_asked_for_while_somebody_detaches_another_of_the_instance() {
+async fn no_request_while_a_foreign_detach_is_in_progress() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -222,7 +222,7 @@ async fn none_is_asked_for_while_somebody_detaches_another_of_the_instance() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_is_there_when_it_is_available_and_not_when_its_attachment_is() {
+async fn a_vnic_is_ready_only_when_it_is_available() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| (object.spec.vnic.ipv4_count, object.spec.vnic.ipv6_count) = (2, 1));
@@ -241,12 +241,12 @@ async fn a_vnic_is_there_when_it_is_available_and_not_when_its_attachment_is() {
     scene.settle().await;
     assert_eq!((scene.told("a")[1].as_str(), scene.addresses_beside().await), ("True Ready", 2));
     assert!(!scene.metrics.text().contains("detached_out_of_band_total 1"));
-    // What was in order stays so, and is not asked about for nothing.
+    // A VNIC that was ready stays so, without extra requests.
     let written = scene.statuses();
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Provisioning);
     assert!(matches!(scene.look().await, Next::Soon(_)));
     assert_eq!(scene.statuses(), written);
-    // As it does while it is changed: it is there, and nobody takes its addresses away.
+    // As while it is changed: it exists, and keeps its addresses.
     let told = scene.status("a");
     scene.change("a", |object| object.spec.vnic.display_name = Some("other".to_owned()));
     let asked = scene.calls();
@@ -261,7 +261,7 @@ async fn a_vnic_is_there_when_it_is_available_and_not_when_its_attachment_is() {
     scene.settle().await;
     assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
     assert_eq!(scene.vnic().await.display_name.as_deref(), Some("other"));
-    // On its way out, it is said to be so before its attachment is.
+    // It is reported as going before its attachment is.
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Terminating);
     let asked = scene.calls();
     assert!(matches!(scene.look().await, Next::Soon(_)));
@@ -272,7 +272,7 @@ async fn a_vnic_is_there_when_it_is_available_and_not_when_its_attachment_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_vnic_with_a_public_address_is_asked_for_in_a_subnet_that_allows_none() {
+async fn a_prohibited_public_address_is_not_requested() {
     let scene = Scene::with(4);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.change("a", |object| object.spec.vnic.assign_public_ip = true);
@@ -282,7 +282,7 @@ async fn no_vnic_with_a_public_address_is_asked_for_in_a_subnet_that_allows_none
     assert!(scene.message("a").starts_with("assignPublicIp is true"), "{}", scene.message("a"));
     scene.settle().await;
     assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["False InvalidSpec", "True Ready"]);
-    // Where it may be, it is asked for.
+    // Where it is allowed, it is requested.
     let id: vcn::Ocid = "ocid1.subnet.oc1.iad.public".parse().unwrap();
     scene.cloud.add_subnet(oci::Subnet { prohibit_public_ip_on_vnic: false, ..pods("10.0.64.0/20", id.clone()) });
     scene.wants("c");

@@ -1,4 +1,4 @@
-//! A subnet of several IPv6 blocks: an address says of which it is, always the same.
+//! A subnet with several IPv6 blocks: a request names its block, always the same.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ fn blocks(scene: &Scene, all: &[&str]) {
     scene.cloud.add_subnet(Subnet { ipv6_cidr_block: all.first().copied(), ipv6_cidr_blocks: all, ..one });
 }
 
-/// How many addresses beside its own it has of each block.
+/// How many addresses in addition to its own it has of each block.
 async fn beside(scene: &Scene) -> [usize; 2] {
     let vnic = scene.vnic().await.id;
     let all = scene.cloud.addresses(&vnic, Family::Ipv6).await.unwrap();
@@ -32,7 +32,7 @@ async fn beside(scene: &Scene) -> [usize; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_are_of_the_vnics_own_block_and_a_requested_one_of_its_own() {
+async fn addresses_come_from_the_vnics_own_block() {
     for (count, requested, expected) in [
         (1, None, [0, 1]),
         (5, None, [0, 5]),
@@ -57,7 +57,7 @@ async fn addresses_are_of_the_vnics_own_block_and_a_requested_one_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_without_an_ipv6_address_of_its_own_has_them_of_the_first_block() {
+async fn a_vnic_without_its_own_ipv6_address_uses_the_first_block() {
     let scene = Scene::with(4);
     blocks(&scene, &[]);
     scene.wants("a");
@@ -70,7 +70,7 @@ async fn a_vnic_without_an_ipv6_address_of_its_own_has_them_of_the_first_block()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_nobody_was_told_of_is_not_made_twice_in_one_block_or_the_other() {
+async fn an_unreported_address_is_not_created_twice() {
     let mut scene = Scene::with(4);
     blocks(&scene, &[FIRST, SECOND]);
     scene.wants("a");

@@ -1,4 +1,4 @@
-//! Whole compartments are listed, and one that cannot be is its own affair.
+//! Whole compartments are listed; one that cannot be listed does not affect others.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::scene::{Scene, compartment};
 use crate::attachment::sample::{attachment, instance};
 use crate::work::Worker;
 
-/// Instances in two compartments, each with a VNIC; so many more objects that looks would take hours.
+/// Instances in two compartments, each with a VNIC; and so many objects that regular reconciles would take hours.
 async fn two_compartments() -> (Scene, Ocid) {
     let scene = Scene::with(4);
     let other: Ocid = "ocid1.compartment.oc1..two".parse().unwrap();
@@ -35,7 +35,7 @@ fn detach_behind(scene: &Scene, number: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compartment_that_cannot_be_listed_holds_up_no_other_and_proves_nothing() {
+async fn an_unlistable_compartment_proves_nothing() {
     let (scene, other) = two_compartments().await;
     let missed = RefCell::new(Vec::new());
     let told = || scene.metrics.text().contains("unlisted_compartments 1");
@@ -50,12 +50,12 @@ async fn a_compartment_that_cannot_be_listed_holds_up_no_other_and_proves_nothin
     detach_behind(&scene, 2);
     minutes(5).await;
     assert!(told());
-    assert_eq!(*missed.borrow(), [instance(2)], "of the first, nothing is known");
+    assert_eq!(*missed.borrow(), [instance(2)], "the first is unknown");
     scene.cloud.allow(&compartment());
     minutes(5).await;
     assert!(!told());
     assert_eq!(*missed.borrow(), [instance(2), instance(1), instance(2)]);
-    // Gone for good: asked for no more, until an instance is seen in it.
+    // Gone for good: not listed again until an instance is seen in it.
     scene.cloud.forbid(&other);
     minutes(15).await;
     let asked = || {

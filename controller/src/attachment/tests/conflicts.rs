@@ -1,4 +1,4 @@
-//! 409 and 412: what was known may be old. It is read anew, and what is refused all the same is told.
+//! 409 and 412: the known state may be stale. It is read again, and a lasting refusal is reported.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::objects::Refusals;
 use super::scene::Scene;
 use crate::work::Next;
 
-/// One whose next so many calls of an operation are refused.
+/// A scene in which the next calls of an operation are refused.
 async fn scene_of(operation: &'static str, refusal: (u16, &str), times: usize) -> Scene {
     let scene = Scene::with(4);
     scene.wants("a");
@@ -25,7 +25,7 @@ async fn scene_of(operation: &'static str, refusal: (u16, &str), times: usize) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_that_stays_is_told() {
+async fn a_lasting_conflict_is_reported() {
     for refusal in [
         (409, "Conflict"),
         (409, "NotAuthorizedOrResourceAlreadyExists"),
@@ -63,7 +63,7 @@ async fn a_conflict_that_stays_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_another_than_was_known_is_waited_for_and_not_tried_again_as_it_was() {
+async fn a_changed_object_is_waited_for() {
     let scene = Scene::with(4);
     scene.wants("a");
     *scene.objects.refuse.lock().unwrap() = Some(Refusals { after: 0, times: 10, code: 409 });
@@ -75,7 +75,7 @@ async fn an_object_that_is_another_than_was_known_is_waited_for_and_not_tried_ag
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_conflict_is_not_told() {
+async fn one_conflict_is_not_reported() {
     let (other, exists) = ((409, "Conflict"), (409, "NotAuthorizedOrResourceAlreadyExists"));
     for (operation, refusal) in
         [("AttachVnic", exists), ("UpdateVnic", other), ("CreateAddress", other), ("DetachVnic", exists)]
@@ -90,7 +90,7 @@ async fn one_conflict_is_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attach_that_was_carried_out_and_answered_with_a_conflict_attaches_one() {
+async fn a_conflict_after_a_successful_attach_attaches_one_vnic() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.cloud.lag_lists(6);
@@ -106,7 +106,7 @@ async fn an_attach_that_was_carried_out_and_answered_with_a_conflict_attaches_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_conflict_stays_keeps_no_other_of_the_instance_waiting() {
+async fn a_lasting_conflict_does_not_block_the_instance() {
     let scene = Scene::with(4);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     for _ in 0..2 {
@@ -120,7 +120,7 @@ async fn whose_conflict_stays_keeps_no_other_of_the_instance_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_is_being_modified_is_asked_once_a_look() {
+async fn a_busy_instance_gets_one_request_per_reconcile() {
     for (operation, code) in [
         ("AttachVnic", "Conflict"),
         ("AttachVnic", "IncorrectState"),
@@ -140,7 +140,7 @@ async fn an_instance_that_is_being_modified_is_asked_once_a_look() {
             assert_eq!(scene.count(operation) - asked, look, "{operation} {code}");
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
-        // Each had its turns, and says so.
+        // Each was tried, and reports it.
         let told = names.map(|name| (scene.told(name)[1].clone(), scene.message(name).contains(code)));
         assert_eq!(told, names.map(|_| ("False InstanceBusy".to_owned(), true)), "{operation} {code}");
     }

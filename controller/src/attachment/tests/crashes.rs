@@ -1,5 +1,5 @@
-//! The process is killed between any two instructions that matter: at each call to the cloud and each write, before it is
-//! carried out and after. Another one finishes the work. Or a write is refused, and the same one does, or another.
+//! The process is killed at each call to OCI and each write, before and after it is carried out, and another one finishes the
+//! work. Or a write is refused, and the same process or another one finishes.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use super::objects::Refusals;
 use super::scene::Scene;
 use crate::work::Next;
 
-/// What is being done when it happens.
+/// The work at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Story {
-    /// A VNIC and its addresses are made.
+    /// A VNIC and its addresses are created.
     Attach,
-    /// The same, and the object is deleted before anybody takes over.
+    /// The same, and the object is deleted before another process takes over.
     Forsake,
-    /// They are made anew, for somebody took them away.
+    /// They are created again, because they were detached.
     AttachAgain,
-    /// They go.
+    /// They are removed.
     Detach,
-    /// They are left to others.
+    /// They are released.
     Leave,
 }
 
 const STORIES: [Story; 5] = [Story::Attach, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave];
 
-/// What the API server answers: somebody else wrote, a right is missing, the object is not as it should be, it is out of order.
+/// Answers of the API server: a conflict, a missing right, an invalid object, an internal error.
 const REFUSALS: [u16; 4] = [409, 403, 422, 500];
 
-/// Where it happens.
+/// The place of the kill.
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum KillPoint {
     Call(usize),
     Write(usize),
 }
 
 impl Story {
-    /// What went before.
+    /// The calls before it.
     async fn begin(self) -> Scene {
         let scene = Scene::with(4);
         scene.cloud.lag_lists(1);
@@ -76,12 +76,12 @@ impl Story {
     }
 }
 
-/// Returns whether it came to that point.
-async fn killed(story: Story, at: At, done: bool) -> bool {
+/// Returns whether this point was reached.
+async fn killed(story: Story, at: KillPoint, done: bool) -> bool {
     let mut scene = story.begin().await;
     match at {
-        At::Call(number) => scene.cloud.halt(number, done),
-        At::Write(number) => *scene.objects.halt.lock().unwrap() = Some((number, done)),
+        KillPoint::Call(number) => scene.cloud.halt(number, done),
+        KillPoint::Write(number) => *scene.objects.halt.lock().unwrap() = Some((number, done)),
     }
     let mut killed = false;
     let mut ended = false;
@@ -111,7 +111,7 @@ async fn killed(story: Story, at: At, done: bool) -> bool {
     killed
 }
 
-/// Returns whether it came to that write. A write that is refused may be refused again, `times` in all.
+/// Returns whether this write was reached. It is refused `times` times.
 async fn refused(story: Story, write: usize, code: u16, times: usize, restarts: bool) -> bool {
     let mut scene = story.begin().await;
     *scene.objects.refuse.lock().unwrap() = Some(Refusals { after: write, times, code });
@@ -145,7 +145,7 @@ async fn refused(story: Story, write: usize, code: u16, times: usize, restarts: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_write_is_refused_the_end_is_the_same() {
+async fn any_refused_write_leads_to_the_same_end() {
     for story in STORIES {
         for code in REFUSALS {
             for (times, restarts) in [(1, false), (5, false), (2, true)] {
@@ -160,9 +160,9 @@ async fn whatever_write_is_refused_the_end_is_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wherever_a_process_is_killed_the_next_one_comes_to_the_same_end() {
+async fn any_kill_leads_to_the_same_end() {
     for story in STORIES {
-        for kind in [At::Call, At::Write] {
+        for kind in [KillPoint::Call, KillPoint::Write] {
             let mut points = 0;
             while killed(story, kind(points), true).await && killed(story, kind(points), false).await {
                 points += 1;

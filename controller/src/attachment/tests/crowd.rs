@@ -1,4 +1,4 @@
-//! Many who are refused, and few requests: who is new, who goes, who is polled and who waits for a moment is served all the same.
+//! Many refused requests, and a small budget: new, deleted, polled and briefly waiting objects are served all the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::attachment::worker::AttachmentWorker;
 use crate::cluster::store::Store;
 use crate::work::{self, Next, Retries, Work, Worker};
 
-/// Calls in a look at what is refused; a second's calls are two.
+/// Calls per reconcile of a refused object; the budget is two per second.
 const LOOK: Duration = Duration::from_millis(1500);
 const REFUSED: u32 = 100;
 
-/// Takes as long for a look as its calls take.
-struct Slow(AttachmentWorker<FakeCloud, FakeObjects>);
+/// Delays each reconcile by the time of its calls.
+struct SlowWorker(AttachmentWorker<FakeCloud, FakeObjects>);
 
-impl Worker<vcn::Ocid> for Slow {
+impl Worker<vcn::Ocid> for SlowWorker {
     fn retries(&self) -> Retries {
         self.0.retries()
     }
@@ -44,7 +44,7 @@ fn wants(store: &Store, name: &str, number: u32, subnet: &vcn::Ocid) {
     store.attachments_mut().apply(object);
 }
 
-/// How long it takes until this is so. The cloud settles meanwhile.
+/// The time until this is true. OCI settles meanwhile.
 async fn until(cloud: &FakeCloud, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let began = Instant::now();
     while !is_so() {
@@ -60,7 +60,7 @@ fn is_ready(store: &Store, name: &str) -> bool {
     object.is_some_and(|object| is_settled(&object, object.status.as_ref()))
 }
 
-/// A queue, and a hundred in it who have been refused for half an hour.
+/// A queue with a hundred objects that have been refused for half an hour.
 struct Crowd {
     cloud: FakeCloud,
     store: Arc<Store>,
@@ -82,7 +82,7 @@ impl Crowd {
             wants(&store, &format!("refused-{number}"), number, &full);
             work.now(instance(number));
         }
-        let running = tokio::spawn(work::run(work.clone(), Arc::new(Slow(worker)), 1, || 0.5));
+        let running = tokio::spawn(work::run(work.clone(), Arc::new(SlowWorker(worker)), 1, || 0.5));
         sleep(Duration::from_mins(30)).await;
         assert_eq!(work.depth().failing, REFUSED as usize);
         Self { cloud, store, objects, work, running }
@@ -90,7 +90,7 @@ impl Crowd {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_who_are_refused_keep_nobody_waiting() {
+async fn a_hundred_refused_objects_block_no_other() {
     let scene = Scene::with(4);
     scene.wants("old");
     scene.settle().await;
@@ -104,12 +104,12 @@ async fn a_hundred_who_are_refused_keep_nobody_waiting() {
     work.now(instance(1));
     let gone = until(&cloud, "the old one is gone", || store.attachments().get("old").is_none()).await;
     running.abort();
-    // Two or three looks each and the polls' pauses; behind all that are refused, one look alone would wait for 150 s.
+    // Two or three reconciles each, and polls. Behind all refused ones, one reconcile alone would wait for 150 s.
     assert!(attached < Duration::from_secs(30) && gone < Duration::from_secs(30), "{attached:?}, {gone:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_oke_or_for_a_change_does_not_wait_for_a_hundred_who_are_refused() {
+async fn pending_objects_do_not_wait_for_refused_ones() {
     let Crowd { cloud, store, objects, work, running } = Crowd::of_refused(Scene::with(4)).await;
     let says = |state: &str| objects.pod_network.lock().unwrap().0 = npn(state, state, &[]);
     let began = Instant::now();
@@ -120,7 +120,7 @@ async fn who_waits_for_oke_or_for_a_change_does_not_wait_for_a_hundred_who_are_r
     says("SUCCESS");
     until(&cloud, "the new one is ready", || is_ready(&store, "new")).await;
     let attached = began.elapsed();
-    // The cloud takes a change, and has to be asked once more.
+    // OCI accepts a change but does not apply it, and has to be asked again.
     cloud.take_in_vain("UpdateVnic");
     let mut object = VnicAttachment::clone(store.attachments().get("new").unwrap());
     object.metadata.generation = Some(object.metadata.generation.unwrap_or_default() + 1);
@@ -128,16 +128,16 @@ async fn who_waits_for_oke_or_for_a_change_does_not_wait_for_a_hundred_who_are_r
     store.attachments_mut().apply(object);
     work.now(instance(1));
     let asked = || cloud.calls().iter().filter(|(operation, _)| *operation == "UpdateVnic").count();
-    until(&cloud, "it is asked for the change", || asked() == 1).await;
+    until(&cloud, "the change is requested", || asked() == 1).await;
     cloud.carry_out("UpdateVnic");
     let changed = until(&cloud, "the new one is changed", || is_ready(&store, "new")).await;
     running.abort();
-    // Looks after 0, 15 and 45 s, and polls. In turn with all that are refused, one look alone would wait for 450 s.
+    // Reconciles after 0, 15 and 45 s, and polls. In the retry lane, one reconcile alone would wait for 450 s.
     assert!(attached < Duration::from_secs(75) && changed < Duration::from_secs(15), "{attached:?}, {changed:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn polls_are_slower_while_many_wait_and_no_longer() {
+async fn polls_are_slower_while_many_wait() {
     let scene = Scene::with(4);
     let others = 2..42;
     for number in others.clone() {
@@ -158,7 +158,7 @@ async fn polls_are_slower_while_many_wait_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_go_by_what_the_cloud_takes_not_by_what_it_may_be_asked() {
+async fn intervals_follow_the_rate_that_oci_accepts() {
     let scene = Scene::with(4);
     for number in 2..3002 {
         scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
@@ -179,7 +179,7 @@ async fn pauses_go_by_what_the_cloud_takes_not_by_what_it_may_be_asked() {
     sleep(Duration::from_hours(1)).await;
     let low = pauses().await;
     assert_eq!(low, [9_600, 14_400, 48_016_000]);
-    // By the same the queue reckons what was put off before.
+    // The queue adjusts earlier delays by the same rate.
     let longest = scene.worker.longest();
     assert_eq!([longest.soon, longest.regular].map(|pause| pause.as_millis()), [low[0], low[2]]);
 }

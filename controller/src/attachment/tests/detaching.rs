@@ -1,4 +1,4 @@
-//! A VNIC that somebody else detaches, seen before it is gone; and one that is there and not to be seen.
+//! A VNIC that another program detaches, seen before it is gone; and one that exists but is invisible.
 
 use oci::{AttachmentState, InstanceState};
 
@@ -6,7 +6,7 @@ use super::scene::Scene;
 use crate::attachment::sample::instance;
 use crate::work::Next;
 
-/// Somebody detaches the VNIC, which takes its time.
+/// Another program detaches the VNIC, which takes some time.
 async fn detach(scene: &Scene) -> vcn::Ocid {
     let id = scene.live()[0].id.clone();
     oci::Cloud::detach_vnic(&scene.cloud, &id, None).await.unwrap();
@@ -20,7 +20,7 @@ fn told_of_detachments(scene: &Scene) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_is_detaching_is_told_once_and_attached_again_when_it_is_gone() {
+async fn a_foreign_detach_is_reported_once_and_repaired() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -42,7 +42,7 @@ async fn what_somebody_is_detaching_is_told_once_and_attached_again_when_it_is_g
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_being_detached_and_missing_from_a_list_is_not_attached_without_proof() {
+async fn a_detaching_vnic_is_attached_again_only_with_proof() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -59,7 +59,7 @@ async fn what_is_being_detached_and_missing_from_a_list_is_not_attached_without_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_with_an_instance_that_stops_is_nobodys_doing() {
+async fn vnics_of_a_stopping_instance_blame_no_program() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -76,7 +76,7 @@ async fn what_goes_with_an_instance_that_stops_is_nobodys_doing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_before_it_was_there_is_attached_again_and_nobody_is_blamed() {
+async fn a_vnic_lost_before_it_was_ready_blames_no_program() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.look().await;
@@ -90,7 +90,7 @@ async fn what_goes_before_it_was_there_is_attached_again_and_nobody_is_blamed() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_attached_and_not_to_be_seen_is_not_attached_again_for_one_list_that_lacks_it() {
+async fn one_incomplete_list_attaches_no_second_vnic() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -108,7 +108,7 @@ async fn what_is_attached_and_not_to_be_seen_is_not_attached_again_for_one_list_
     }
     scene.settle().await;
     assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
-    // It is gone indeed.
+    // It is really gone.
     scene.cloud.detach_behind(&scene.live()[0].id);
     scene.settle().await;
     assert_eq!(scene.live()[0].lifecycle_state, AttachmentState::Attached);

@@ -1,5 +1,5 @@
-//! An object never has two VNICs, also where the cloud has forgotten the token of the first one: another cluster's name makes
-//! another token, and stands for that here.
+//! An object never has two VNICs, even if OCI forgot the first one's token. Another cluster name, which makes another token,
+//! stands for that here.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::scene::Scene;
 use crate::attachment::plan::TOKEN_LIFE;
 use crate::work::Next;
 
-/// Made so long ago that the cloud may have forgotten whatever was asked for it.
+/// So old that OCI may have forgotten its requests.
 fn make_old(scene: &Scene, name: &str) {
     made_at(scene, name, Timestamp::now() - TOKEN_LIFE);
 }
@@ -21,7 +21,7 @@ fn made_at(scene: &Scene, name: &str, when: Timestamp) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_that_could_not_be_seen_for_a_while_is_not_attached_twice() {
+async fn an_invisible_vnic_is_not_attached_twice() {
     for unseen in 0..4 {
         let mut scene = Scene::with(6);
         scene.wants("a");
@@ -42,15 +42,15 @@ async fn a_vnic_that_could_not_be_seen_for_a_while_is_not_attached_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_listed_of_an_old_object_is_proven_to_be_absent_whatever_its_status_says() {
-    // By a clock that was set back, an old object is one of the future.
+async fn an_old_object_needs_proof_before_an_attach() {
+    // With a clock that was set back, an old object has a future time.
     for made in [Timestamp::now() - TOKEN_LIFE, Timestamp::now() + TOKEN_LIFE * 2] {
         let mut scene = Scene::with(6);
         scene.wants("a");
         scene.settle().await;
         let id = scene.live()[0].id.clone();
         made_at(&scene, "a", made);
-        // It was never told, or somebody emptied it.
+        // It was never reported, or the status was emptied.
         scene.change("a", |object| object.status = None);
         scene.restart_as("a-day-later");
         scene.cloud.hide(&id, 1);
@@ -63,7 +63,7 @@ async fn what_is_not_listed_of_an_old_object_is_proven_to_be_absent_whatever_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_object_without_a_vnic_waits_for_that_proof_once_and_not_at_each_attempt() {
+async fn an_old_object_waits_for_that_proof_once() {
     let scene = Scene::with(6);
     scene.wants("a");
     make_old(&scene, "a");
@@ -83,7 +83,7 @@ async fn an_old_object_without_a_vnic_waits_for_that_proof_once_and_not_at_each_
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_lists_that_lack_a_vnic_with_no_answer_between_them_prove_nothing() {
+async fn a_failed_list_between_two_lists_resets_the_proof() {
     for is_told in [true, false] {
         let mut scene = Scene::with(6);
         scene.wants("a");
@@ -101,12 +101,12 @@ async fn two_lists_that_lack_a_vnic_with_no_answer_between_them_prove_nothing() 
         assert_eq!(scene.look().await, Next::Failed);
         assert!(matches!(scene.look().await, Next::Soon(_)));
         scene.settle().await;
-        assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "told: {is_told}");
+        assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "reported: {is_told}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_that_was_never_seen_is_known_by_the_list() {
+async fn an_invisible_vnic_is_known_by_the_list() {
     let mut scene = Scene::with(6);
     scene.wants("a");
     scene.look().await;
@@ -123,7 +123,7 @@ async fn a_vnic_that_was_never_seen_is_known_by_the_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_that_is_shown_is_there_however_many_lists_lack_it() {
+async fn a_visible_vnic_exists_although_lists_lack_it() {
     let mut scene = Scene::with(6);
     scene.wants("a");
     scene.settle().await;

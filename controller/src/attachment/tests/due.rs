@@ -1,4 +1,4 @@
-//! When an instance is to be looked at of which the API server told something.
+//! When an instance is reconciled after an event of the API server.
 
 use super::pod_networks::{npn, why};
 use super::scene::Scene;
@@ -8,7 +8,7 @@ use crate::cluster::store::NodeView;
 use crate::work::When;
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_order_waits_for_its_turn_and_what_is_not_does_not() {
+async fn an_instance_in_sync_waits_for_its_regular_reconcile() {
     let scene = Scene::with(4);
     scene.wants("a");
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
@@ -26,7 +26,7 @@ async fn what_is_in_order_waits_for_its_turn_and_what_is_not_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_has_its_turn_at_a_start_and_what_was_changed_since_has_not_to_wait() {
+async fn a_refused_object_is_queued_at_the_start() {
     let scene = Scene::with(4);
     let full = scene.full_subnet();
     scene.wants("a");
@@ -36,7 +36,7 @@ async fn what_was_refused_has_its_turn_at_a_start_and_what_was_changed_since_has
     assert_eq!(scene.told("a")[1], "False SubnetFull");
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn);
     scene.wants("b");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "another one is new");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "another object is new");
     scene.store.attachments_mut().delete("b");
     scene.change("a", |object| object.spec.vnic.subnet_id = crate::attachment::sample::subnet());
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
@@ -45,7 +45,7 @@ async fn what_was_refused_has_its_turn_at_a_start_and_what_was_changed_since_has
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_oke_is_new_still_and_its_reason_outlasts_a_cloud_that_does_not_answer() {
+async fn a_pending_reason_survives_an_outage() {
     let mut scene = Scene::with(4);
     scene.objects.pod_network.lock().unwrap().0 = npn("IN_PROGRESS", "IN_PROGRESS", &[]);
     scene.wants("a");
@@ -61,11 +61,11 @@ async fn what_waits_for_oke_is_new_still_and_its_reason_outlasts_a_cloud_that_do
     scene.objects.pod_network.lock().unwrap().0 = PodNetwork::Unread(why("403"));
     scene.look().await;
     assert_eq!(scene.told("a")[1], "Unknown PodNetworkUnknown");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn, "somebody has to mend that");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn, "a person has to act");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_by_itself_is_no_part_of_a_rollout() {
+async fn a_single_request_is_not_part_of_a_rollout() {
     let scene = Scene::with(6);
     let stamped = |vnic: &str| {
         let mut object = attachment("x", 1);
@@ -79,10 +79,10 @@ async fn what_is_asked_for_by_itself_is_no_part_of_a_rollout() {
     scene.store.attachments_mut().apply(stamped("one"));
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout);
     scene.wants("mine");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "somebody's own beside it");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "a user's own object next to it");
     scene.settle().await;
     scene.store.attachments_mut().apply(stamped("two"));
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout, "his is as he wants it");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout, "that object is in sync");
     scene.delete("mine");
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
     scene.look().await;
@@ -91,5 +91,5 @@ async fn what_is_asked_for_by_itself_is_no_part_of_a_rollout() {
     let node = scene.store.nodes().of(&instance(1)).cloned().unwrap();
     let vnics = Some("pool".to_owned());
     scene.store.nodes_mut().apply(NodeView { vnics, ..NodeView::clone(&node) });
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "somebody named it for this Node");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "an annotation names it for this Node");
 }

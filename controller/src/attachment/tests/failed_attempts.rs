@@ -1,5 +1,5 @@
-//! What the cloud takes and does not carry out, what it always refuses, and what is taken away for ever: each says so, asks ever
-//! more seldom, and keeps nobody waiting.
+//! Requests that OCI does not carry out, always refuses, or that are reverted again and again: each is reported, backs off,
+//! and blocks no other.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::work::Next;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Looks, as the queue would, for so long; after each this happens in the cloud. Returns how often.
+/// Reconciles, as the queue would, for this long; runs `after` in OCI after each one. Returns their number.
 async fn go_on(scene: &Scene, most: Duration, mut happens: impl FnMut(&Scene)) -> u32 {
     let (began, mut looks) = (Instant::now(), 0);
     while began.elapsed() < most {
@@ -52,7 +52,7 @@ fn counted(scene: &Scene, line: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_attached_in_vain_says_so_pauses_ever_longer_and_keeps_nobody_waiting() {
+async fn a_failing_attach_is_reported_and_backs_off() {
     let scene = Scene::with(8);
     ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
     go_on(&scene, Duration::from_mins(1), |scene| {
@@ -69,18 +69,18 @@ async fn who_is_attached_in_vain_says_so_pauses_ever_longer_and_keeps_nobody_wai
     })
     .await;
     let asked = scene.count("AttachVnic") - asked;
-    // Every two minutes, the longest pause; each time a look that asks, and one that sees what came of it.
-    assert!((25..=32).contains(&asked) && looks <= 70, "{asked} times in {looks} looks");
-    assert_eq!((scene.statuses(), reason(&scene, "a").as_str()), (written, "False AttachFailed"), "it is no news");
+    // Every two minutes, the longest backoff; each time one reconcile that requests and one that sees the result.
+    assert!((25..=32).contains(&asked) && looks <= 70, "{asked} times in {looks} reconciles");
+    assert_eq!((scene.statuses(), reason(&scene, "a").as_str()), (written, "False AttachFailed"), "no change");
     let records = of(&scene, "a").len();
     let is_counted = |count| counted(&scene, &format!(r#"undone_total{{kind="attach"}} {count}"#));
-    assert!(is_counted(records) || is_counted(records - 1), "the last one may not have been seen: {records}");
+    assert!(is_counted(records) || is_counted(records - 1), "the last one may be unseen: {records}");
     go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
     assert_eq!((reason(&scene, "a").as_str(), scene.live().len()), ("True Ready", 3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_attempts_follow_soon_and_what_was_changed_or_begins_anew_does_not_wait() {
+async fn a_changed_spec_ends_the_backoff() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     let begun = Instant::now();
@@ -92,19 +92,19 @@ async fn the_first_attempts_follow_soon_and_what_was_changed_or_begins_anew_does
         gives_up(scene, "a");
     })
     .await;
-    // A poll, and a pause of 1, 2, 4, 8 s.
+    // A poll, and a backoff of 1, 2, 4, 8 s.
     assert_eq!(at, [0, 4, 9, 16, 27]);
     assert!(matches!(scene.look().await, Next::BackOff(_)));
     let asked = scene.count("AttachVnic");
     scene.change("a", |object| object.spec.vnic.freeform_tags = FreeformTags::from([("x".into(), "y".into())]));
     scene.look().await;
-    assert_eq!(scene.count("AttachVnic"), asked + 1, "it asks for something else");
+    assert_eq!(scene.count("AttachVnic"), asked + 1, "it requests something else");
     gives_up(&scene, "a");
     scene.look().await;
     assert!(matches!(scene.look().await, Next::BackOff(_)));
     scene.restart();
     scene.look().await;
-    assert_eq!(scene.count("AttachVnic"), asked + 2, "a process that did not see it try tries");
+    assert_eq!(scene.count("AttachVnic"), asked + 2, "a new process tries at once");
     gives_up(&scene, "a");
     assert!(
         matches!(scene.look().await, Next::BackOff(pause) if pause.left > Duration::from_mins(1)),
@@ -114,7 +114,7 @@ async fn the_first_attempts_follow_soon_and_what_was_changed_or_begins_anew_does
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_detached_in_vain_says_so_and_keeps_nobody_waiting() {
+async fn a_failing_detach_is_reported_and_blocks_no_other() {
     let scene = Scene::with(8);
     scene.wants("a");
     scene.settle().await;
@@ -130,19 +130,19 @@ async fn who_is_detached_in_vain_says_so_and_keeps_nobody_waiting() {
     assert!((25..=40).contains(&asked), "{asked} times");
     let written = scene.statuses();
     go_on(&scene, Duration::from_mins(10), |scene| gives_up(scene, "a")).await;
-    assert_eq!(scene.statuses(), written, "it is no news");
+    assert_eq!(scene.statuses(), written, "no change");
     go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
     assert_eq!((scene.exists("a"), scene.live().len()), (false, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_behind_makes_no_detach_one_in_vain() {
+async fn a_stale_list_does_not_fail_a_detach() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
     scene.delete("a");
     scene.look().await;
-    // Listed as it was before, twice.
+    // Listed as before, twice.
     gives_up(&scene, "a");
     for _ in 0..2 {
         scene.look().await;
@@ -152,11 +152,11 @@ async fn a_list_that_is_behind_makes_no_detach_one_in_vain() {
     assert_eq!(scene.told("a")[0], "False Detaching");
     advance(Duration::from_secs(4)).await;
     scene.look().await;
-    assert_eq!(scene.told("a")[0], "False DetachFailed", "but not for ever");
+    assert_eq!(scene.told("a")[0], "False DetachFailed", "but not forever");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_list_makes_no_detach_fail() {
+async fn a_detach_is_followed_despite_a_stale_list() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -167,14 +167,14 @@ async fn a_stale_list_makes_no_detach_fail() {
         assert_eq!(scene.told("a")[0], "False Detaching");
         advance(Duration::from_secs(3)).await;
     }
-    assert_eq!((scene.count("DetachVnic"), scene.count("GetVnicAttachment")), (1, 5), "one read for each look");
+    assert_eq!((scene.count("DetachVnic"), scene.count("GetVnicAttachment")), (1, 5), "one read per reconcile");
     scene.cloud.settle();
     scene.look().await;
     assert!(!scene.exists("a"), "DETACHED, although the list still shows it as attached");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_always_refused_whatever_for_passes_the_turn_on() {
+async fn a_refused_object_lets_the_next_one_try() {
     let refusals = [
         (500, "InternalServerError"),
         (503, "ServiceUnavailable"),
@@ -190,7 +190,7 @@ async fn who_is_always_refused_whatever_for_passes_the_turn_on() {
         ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
         scene.change("a", |object| object.spec.vnic.subnet_id = other);
         scene.look().await;
-        // At once, it might be carried out beside the first one.
+        // At once, it might be carried out in addition to the first one.
         assert_eq!(scene.count("AttachVnic"), 1, "{refusal:?}");
         let waits = format!("queued behind a: {}", scene.told("a")[0].split(' ').nth(1).unwrap());
         assert_eq!([scene.message("b"), scene.message("c")], [waits.clone(), waits], "{refusal:?}");
@@ -201,13 +201,13 @@ async fn who_is_always_refused_whatever_for_passes_the_turn_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_who_detaches_whatever_is_ready_is_answered_ever_more_seldom() {
+async fn repeated_foreign_detaches_are_repaired_with_backoff() {
     let scene = Scene::with(8);
     scene.wants("a");
     scene.settle().await;
     scene.cloud.detach_behind(&scene.live()[0].id);
     scene.look().await;
-    assert_eq!(scene.live().len(), 1, "the first loss is mended at once");
+    assert_eq!(scene.live().len(), 1, "the first loss is repaired at once");
     scene.settle().await;
     let (asked, began) = (scene.count("AttachVnic"), Instant::now());
     let mut told = false;
@@ -216,7 +216,7 @@ async fn somebody_who_detaches_whatever_is_ready_is_answered_ever_more_seldom() 
         told |= scene.message("a").contains("controller again");
         scene.cloud.settle();
         if reason(&scene, "a") == "True Ready" {
-            // Each loss is noticed in a second.
+            // Each loss is noticed within a second.
             scene.live().iter().for_each(|it| scene.cloud.detach_behind(&it.id));
             advance(Duration::from_secs(1)).await;
         } else {
@@ -230,7 +230,7 @@ async fn somebody_who_detaches_whatever_is_ready_is_answered_ever_more_seldom() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_loss_is_mended_at_once_though_an_attach_came_to_nothing_before() {
+async fn the_first_loss_is_repaired_at_once_after_a_failed_attach() {
     let scene = Scene::with(8);
     scene.wants("a");
     scene.look().await;
@@ -243,26 +243,26 @@ async fn the_first_loss_is_mended_at_once_though_an_attach_came_to_nothing_befor
         scene.look().await;
         let told = scene.message("a");
         assert!(told.contains(message) && told.contains("controller again") == (again == 0), "{told}");
-        assert_eq!(scene.count("AttachVnic") - asked, 1, "the second one is after a pause");
+        assert_eq!(scene.count("AttachVnic") - asked, 1, "the second one backs off");
         scene.settle().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_to_nothing_before_it_was_listed_leads_to_one_vnic() {
+async fn an_attach_that_failed_unlisted_leads_to_one_vnic() {
     let scene = Scene::with(8);
     scene.wants("a");
     scene.cloud.lag_lists(2);
     scene.look().await;
     gives_up(&scene, "a");
-    // Its token is refused until it is listed; then another one is asked for, which no list has for longer than the first was
+    // Its token is refused until it is listed; then another VNIC is requested, which lists lack for longer than the first was
     // refused.
     for _ in 0..2 {
         advance(Duration::from_secs(3)).await;
         scene.look().await;
     }
     scene.cloud.lag_lists(4);
-    // Nor does anybody hear that it was accepted.
+    // Its acceptance is not noticed either.
     scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
     for _ in 0..8 {
         advance(Duration::from_secs(3)).await;
@@ -276,14 +276,14 @@ async fn what_came_to_nothing_before_it_was_listed_leads_to_one_vnic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_that_no_list_told_of_for_a_while_come_to_nothing_once() {
-    // Answered 404, no list is asked for; a list lacks them once, or twice.
+async fn records_absent_from_a_list_count_once() {
+    // While the instance is answered 404 no list is requested; then a list lacks them once or twice.
     for lacks in [None, Some(1), Some(2)] {
         let scene = Scene::with(4);
         scene.wants("a");
         go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
         assert_eq!(of(&scene, "a").len(), 5);
-        let Next::BackOff(rest) = scene.look().await else { panic!("it rests") };
+        let Next::BackOff(rest) = scene.look().await else { panic!("it backs off") };
         assert_eq!(rest.number, 5, "at its own pace still");
         let undone = r#"undone_total{kind="attach"} 5"#;
         assert!(counted(&scene, undone));
@@ -294,23 +294,23 @@ async fn records_that_no_list_told_of_for_a_while_come_to_nothing_once() {
         for _ in 0..4 {
             scene.look().await;
         }
-        assert_eq!(scene.look().await, Next::BackOff(rest), "{lacks:?}: it does not begin anew");
+        assert_eq!(scene.look().await, Next::BackOff(rest), "{lacks:?}: it does not start again");
         assert!(counted(&scene, undone), "{lacks:?}");
         assert_eq!(reason(&scene, "a"), "False AttachFailed", "{lacks:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_of_before_a_process_began_are_no_news_to_it_though_its_first_answer_is_a_404() {
+async fn older_records_are_known_after_a_404() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
-    assert!(matches!(scene.look().await, Next::BackOff(_)), "the last one is seen");
+    assert!(matches!(scene.look().await, Next::BackOff(_)), "the last failure is seen");
     let asked = scene.count("AttachVnic");
     scene.restart();
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
     scene.look().await;
     scene.look().await;
-    assert_eq!(scene.count("AttachVnic"), asked + 1, "nothing came to nothing since");
+    assert_eq!(scene.count("AttachVnic"), asked + 1, "nothing failed since");
     assert!(counted(&scene, r#"undone_total{kind="attach"} 5"#));
 }

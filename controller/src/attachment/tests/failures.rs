@@ -1,4 +1,4 @@
-//! Every failure explains itself, and none is for ever.
+//! Each failure explains itself and is retried.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::attachment::sample::attachment;
 use crate::work::Next;
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_attach_is_told_with_its_reason_and_tried_again() {
+async fn a_refused_attach_is_reported_and_retried() {
     for ((status, code), told) in [
         ((400, "LimitExceeded"), "False LimitReached"),
         ((400, "QuotaExceeded"), "False LimitReached"),
@@ -34,7 +34,7 @@ async fn a_refused_attach_is_told_with_its_reason_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_calls_are_told_and_tried_again() {
+async fn throttling_is_reported_and_retried() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.cloud.fail_next("AttachVnic", (429, "TooManyRequests"), false);
@@ -46,18 +46,18 @@ async fn too_many_calls_are_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_stays_is_written_once() {
+async fn a_lasting_failure_is_written_once() {
     let scene = Scene::with(4);
     scene.wants("a");
     for _ in 0..5 {
         scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
         scene.look().await;
     }
-    assert_eq!(scene.statuses(), 1, "the number of a later request is no news");
+    assert_eq!(scene.statuses(), 1, "a later request id changes nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_is_not_overwritten_by_no_answer_and_back() {
+async fn an_outage_does_not_replace_a_refusal() {
     for (operation, none) in [
         ("GetInstance", (429, "TooManyRequests")),
         ("ListVnicAttachments", (503, "ServiceUnavailable")),
@@ -75,7 +75,7 @@ async fn what_was_refused_is_not_overwritten_by_no_answer_and_back() {
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
         assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (1, "False LimitReached"), "{operation} {none:?}");
-        // Of what is asked for since then, it says nothing.
+        // It is not about later requests.
         scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
         scene.cloud.fail_next(operation, none, false);
         scene.look().await;
@@ -84,13 +84,13 @@ async fn what_was_refused_is_not_overwritten_by_no_answer_and_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_nothing_is_to_be_read_of_what_is_on_its_way_is_told_the_second_time() {
+async fn a_failed_read_during_progress_is_reported_the_second_time() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.look().await;
     let unread = |(status, code)| scene.cloud.fail_next("GetInstance", (status, code), false);
     let written = scene.statuses();
-    // A poll that had no answer, then one that had.
+    // A poll without an answer, then one with.
     for _ in 0..5 {
         unread((429, "TooManyRequests"));
         assert_eq!(scene.look().await, Next::Failed);
@@ -103,7 +103,7 @@ async fn that_nothing_is_to_be_read_of_what_is_on_its_way_is_told_the_second_tim
     assert_eq!(scene.told("a")[0], "False Attaching");
     scene.look().await;
     assert_eq!(scene.told("a")[0], "Unknown OciUnavailable");
-    // One way of getting no answer and another, and so on, is no news.
+    // Another kind of outage changes nothing.
     for number in 0..10 {
         unread(if number % 2 == 0 { (429, "TooManyRequests") } else { (503, "ServiceUnavailable") });
         scene.look().await;
@@ -114,7 +114,7 @@ async fn that_nothing_is_to_be_read_of_what_is_on_its_way_is_told_the_second_tim
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_order_stays_so_when_nothing_can_be_read() {
+async fn an_object_in_sync_stays_so_during_an_outage() {
     let scene = Scene::with(4);
     scene.wants("old");
     scene.settle().await;
@@ -122,13 +122,13 @@ async fn what_is_in_order_stays_so_when_nothing_can_be_read() {
     scene.wants("new");
     scene.cloud.fail_next("ListVnicAttachments", (503, "ServiceUnavailable"), false);
     assert_eq!(scene.look().await, Next::Failed);
-    assert_eq!(scene.told("old"), ["True Attached", "True Ready"], "nobody knows better");
+    assert_eq!(scene.told("old"), ["True Attached", "True Ready"], "nothing contradicts it");
     assert_eq!(scene.told("new"), ["Unknown OciUnavailable", "Unknown OciUnavailable"]);
     assert_eq!(scene.statuses(), written + 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_is_not_to_be_seen_is_told() {
+async fn an_invisible_instance_is_reported() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
@@ -138,7 +138,7 @@ async fn an_instance_that_is_not_to_be_seen_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subnet_that_is_not_to_be_seen_is_told_and_others_go_on() {
+async fn an_invisible_subnet_blocks_no_other_object() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.subnet_id = "ocid1.subnet.oc1.iad.unknown".parse().unwrap());
@@ -152,7 +152,7 @@ async fn a_subnet_that_is_not_to_be_seen_is_told_and_others_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_always_refused_keeps_nobody_waiting() {
+async fn a_refused_object_blocks_no_other() {
     let scene = Scene::with(8);
     let full = scene.full_subnet();
     ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
@@ -168,8 +168,8 @@ async fn who_is_always_refused_keeps_nobody_waiting() {
         scene.look().await;
     }
     assert_eq!(scene.told("c")[1], "True Ready");
-    assert_eq!(scene.statuses(), written + 1, "what is said of the others stays");
-    // Nor does a detach that is refused.
+    assert_eq!(scene.statuses(), written + 1, "the status of the others stays");
+    // Nor does a refused detach.
     scene.delete("c");
     scene.wants("d");
     scene.cloud.fail_next("DetachVnic", (404, "NotAuthorizedOrNotFound"), false);
@@ -191,7 +191,7 @@ async fn who_is_always_refused_keeps_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detachment_is_told_before_the_refusal_to_mend_it() {
+async fn a_foreign_detach_is_reported_before_the_failed_repair() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -211,11 +211,11 @@ async fn a_detachment_is_told_before_the_refusal_to_mend_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_at_what_is_not_in_order_are_not_put_off_for_hours() {
+async fn drifted_objects_are_reconciled_soon() {
     let scene = Scene::with(2);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.settle().await;
-    // So many that regular looks alone would take hours.
+    // So many that regular reconciles alone would take hours.
     for number in 2..3000 {
         scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
     }
@@ -226,7 +226,7 @@ async fn looks_at_what_is_not_in_order_are_not_put_off_for_hours() {
     scene.settle().await;
     assert_eq!(scene.look().await, Next::Settled(scene.worker.between_looks()));
     assert!(scene.worker.between_looks() > Duration::from_mins(5));
-    // What the cloud does not show, it may show in a moment. A VNIC is told of at the second look.
+    // An invisible resource may appear in a moment. A VNIC is reported at the second reconcile.
     scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
     scene.look().await;
     for (operation, told) in [("GetVnic", "False Attaching"), ("GetInstance", "Unknown NotAuthorizedOrNotFound")] {
@@ -237,7 +237,7 @@ async fn looks_at_what_is_not_in_order_are_not_put_off_for_hours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_who_are_refused_in_turn_stands_still() {
+async fn statuses_of_refused_objects_do_not_change() {
     let (throttled, away) = ((429, "TooManyRequests"), (503, "ServiceUnavailable"));
     let (locked, nobody) = ((409, "IncorrectState"), (401, "NotAuthenticated"));
     for (refusal, told) in [
@@ -246,7 +246,7 @@ async fn what_is_said_of_who_are_refused_in_turn_stands_still() {
         (nobody, "Unknown NotAuthenticated"),
         (locked, "False InstanceBusy"),
     ] {
-        // What was refused before that: a 409 is told no longer than until there is no answer.
+        // The earlier refusal: a 409 is reported only until there is no answer.
         for first in [refusal, locked, away] {
             let scene = Scene::with(8);
             ["a", "b", "c"].iter().for_each(|name| scene.wants(name));

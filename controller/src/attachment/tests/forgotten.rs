@@ -1,4 +1,4 @@
-//! An instance ended while no controller ran, and the cloud has forgotten it.
+//! An instance that ended while no controller ran, and that OCI has forgotten.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::work::{Next, Worker};
 
 const RESYNC: Duration = Duration::from_mins(5);
 
-/// An instance with a VNIC and another one in the same subnet, both seen; nobody works any more.
+/// An instance with a VNIC and another one in the same subnet, both seen; no controller runs any more.
 async fn before() -> Scene {
     let mut scene = Scene::with(4);
     scene.add_machine(2, &subnet());
@@ -24,7 +24,7 @@ async fn before() -> Scene {
     scene
 }
 
-/// Looks for so many regular pauses.
+/// Reconciles for this many regular intervals.
 async fn look_for(scene: &Scene, pauses: u32) {
     for _ in 0..pauses {
         scene.look().await;
@@ -32,7 +32,7 @@ async fn look_for(scene: &Scene, pauses: u32) {
     }
 }
 
-/// The day is a calendar's, which tests cannot wait for.
+/// The day is wall-clock time, which tests cannot wait for.
 fn age(scene: &Scene, by: SignedDuration) {
     let mut objects = scene.store.attachments_mut();
     let mut object = api::VnicAttachment::clone(objects.get("a").unwrap());
@@ -54,19 +54,19 @@ async fn a_day_passes(scene: &Scene) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_ended_unseen_holds_nothing_up_for_ever() {
+async fn an_instance_that_ended_unseen_is_released_after_a_day() {
     let mut scene = before().await;
     scene.cloud.forget_instance(&instance(1));
     scene.store.nodes_mut().delete("node-1");
     scene.delete("a");
     look_for(&scene, 1).await;
-    assert_eq!(reason(&scene), "NotAuthorizedOrNotFound", "at first it is a 404 like any other");
+    assert_eq!(reason(&scene), "NotAuthorizedOrNotFound", "at first it is an ordinary 404");
     look_for(&scene, 14).await;
-    assert_eq!(reason(&scene), "InstanceForgotten", "an hour is no day");
+    assert_eq!(reason(&scene), "InstanceForgotten", "an hour is not a day");
     age(&scene, SignedDuration::from_hours(25));
     scene.restart();
     look_for(&scene, 11).await;
-    assert_eq!(reason(&scene), "InstanceForgotten", "another process has not seen it for long");
+    assert_eq!(reason(&scene), "InstanceForgotten", "a new process has not seen it for long");
     look_for(&scene, 4).await;
     assert!(!scene.exists("a"));
     assert_eq!(scene.metrics.forgotten_so_far(), 1);
@@ -74,7 +74,7 @@ async fn an_instance_that_ended_unseen_holds_nothing_up_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wanted_still_says_that_its_instance_is_gone_and_on_what_evidence() {
+async fn a_wanted_object_reports_its_gone_instance_with_evidence() {
     let scene = before().await;
     scene.cloud.forget_instance(&instance(1));
     scene.store.nodes_mut().delete("node-1");
@@ -85,11 +85,11 @@ async fn what_is_wanted_still_says_that_its_instance_is_gone_and_on_what_evidenc
     let (written, asked) = (scene.statuses(), scene.count("GetInstance"));
     look_for(&scene, 3).await;
     assert_eq!((scene.statuses(), scene.message("a").as_str()), (written, words), "and stays so");
-    assert_eq!(scene.count("GetInstance"), asked + 3, "nobody saw it end: it may come back");
+    assert_eq!(scene.count("GetInstance"), asked + 3, "its end was not seen: it may come back");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_was_moved_out_of_sight_keeps_its_object() {
+async fn an_instance_moved_to_an_invisible_compartment_keeps_its_object() {
     let scene = before().await;
     let elsewhere: Ocid = "ocid1.compartment.oc1..elsewhere".parse().unwrap();
     scene.cloud.hide_instance(&instance(1), &elsewhere);
@@ -102,7 +102,7 @@ async fn an_instance_that_was_moved_out_of_sight_keeps_its_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_out_of_sight_says_what_is_in_the_way_and_how_to_let_it_go() {
+async fn an_invisible_orphan_names_the_next_step() {
     let scene = before().await;
     scene.change("a", |object| object.spec.vnic.on_delete = api::OnDelete::Orphan);
     scene.settle().await;
@@ -116,7 +116,7 @@ async fn an_orphan_out_of_sight_says_what_is_in_the_way_and_how_to_let_it_go() {
         "{}",
         scene.message("a")
     );
-    // The longest that there is to say has room.
+    // The longest message fits.
     scene.cloud.forget_instance(&instance(1));
     scene.cloud.forget_instance(&instance(2));
     look_for(&scene, 2).await;
@@ -125,7 +125,7 @@ async fn an_orphan_out_of_sight_says_what_is_in_the_way_and_how_to_let_it_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_doubt_keeps_the_object_and_begins_the_day_anew() {
+async fn each_doubt_restarts_the_day() {
     for doubt in ["a Node names it", "another VNIC", "subnet", "list"] {
         let scene = before().await;
         scene.cloud.forget_instance(&instance(1));
@@ -152,7 +152,7 @@ async fn every_doubt_keeps_the_object_and_begins_the_day_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_an_answer_says_nothing_and_the_day_goes_on() {
+async fn an_unanswered_call_does_not_restart_the_day() {
     for operation in ["GetInstance", "GetVnic", "GetSubnet", "ListVnicAttachments"] {
         for refusal in [(503, "ServiceUnavailable"), (429, "TooManyRequests")] {
             let scene = before().await;
@@ -173,7 +173,7 @@ async fn a_call_without_an_answer_says_nothing_and_the_day_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_ends_by_calls_without_an_answer() {
+async fn unanswered_calls_prove_nothing() {
     let mut scene = before().await;
     scene.cloud.forget_instance(&instance(1));
     scene.store.nodes_mut().delete("node-1");
@@ -206,7 +206,7 @@ fn subnet_elsewhere(scene: &Scene) -> Ocid {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_vnic_of_another_object_in_the_subnet_is_the_witness_among_however_many_that_are_none() {
+async fn another_objects_vnic_in_the_subnet_is_the_witness() {
     let mut scene = Scene::with(4);
     let elsewhere = subnet_elsewhere(&scene);
     (2..60).for_each(|number| scene.add_machine(number, &elsewhere));
@@ -230,7 +230,7 @@ async fn the_vnic_of_another_object_in_the_subnet_is_the_witness_among_however_m
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_are_witnesses_in_an_order_that_stays_and_not_without_bound() {
+async fn witnesses_are_read_in_a_fixed_order_and_bounded() {
     let scene = before().await;
     let elsewhere = subnet_elsewhere(&scene);
     (3..60).for_each(|number| scene.add_machine(number, &elsewhere));
@@ -240,12 +240,12 @@ async fn others_are_witnesses_in_an_order_that_stays_and_not_without_bound() {
     assert_eq!(reason(&scene), "InstanceForgotten", "{}", scene.message("a"));
     let (told, asked) = (scene.status("a"), scene.count("GetVnic"));
     look_for(&scene, 10).await;
-    assert_eq!(scene.status("a"), told, "as it was at the first look");
+    assert_eq!(scene.status("a"), told, "as at the first reconcile");
     assert!(scene.count("GetVnic") <= asked + 10 * 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_witness_is_found_behind_however_many_vnics_of_other_compartments() {
+async fn a_witness_is_found_behind_other_compartments() {
     // In the same subnet, though the last in the list; in another one of the same compartment.
     for witness in [subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap()] {
         let mut scene = Scene::with(4);
@@ -263,7 +263,7 @@ async fn a_witness_is_found_behind_however_many_vnics_of_other_compartments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_for_terminated_is_not_once_something_is_seen_of_it() {
+async fn a_forgotten_instance_returns_when_it_is_seen() {
     for seen in ["a Node names it", "its VNIC is visible", "OCI lists an attachment of it"] {
         let scene = before().await;
         let vnic = scene.status("a").vnic_id.unwrap();
@@ -274,7 +274,7 @@ async fn what_was_taken_for_terminated_is_not_once_something_is_seen_of_it() {
         a_day_passes(&scene).await;
         look_for(&scene, 2).await;
         assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
-        assert_eq!(scene.status("a").vnic_id.as_ref(), Some(&vnic), "it is asked for as long as it is not found");
+        assert_eq!(scene.status("a").vnic_id.as_ref(), Some(&vnic), "it is read while it is not found");
         match seen {
             "a Node names it" => drop(scene.store.nodes_mut().apply(node)),
             "its VNIC is visible" => scene.cloud.allow(&vnic),
@@ -289,7 +289,7 @@ async fn what_was_taken_for_terminated_is_not_once_something_is_seen_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_for_terminated_stays_so_where_less_is_to_be_seen() {
+async fn a_forgotten_instance_stays_so_with_less_evidence() {
     let scene = before().await;
     scene.cloud.forget_instance(&instance(1));
     scene.store.nodes_mut().delete("node-1");

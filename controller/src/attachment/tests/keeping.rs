@@ -1,4 +1,4 @@
-//! What is attached stays as asked, and costs nothing while it is.
+//! An attached VNIC stays in sync, and costs nothing meanwhile.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use oci::{FreeformTags, InstanceState};
 
 use super::scene::Scene;
 use crate::attachment::sample::{attachment, instance};
-use crate::work::{Next, Worker as _};
+use crate::work::Next;
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_or_changed_while_nothing_changes() {
@@ -23,7 +23,7 @@ async fn nothing_is_written_or_changed_while_nothing_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_detached_is_told_and_attached_again() {
+async fn a_foreign_detach_is_reported_and_repaired() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -41,7 +41,7 @@ async fn what_somebody_else_detached_is_told_and_attached_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_lacks_a_vnic_for_a_moment_attaches_none_and_tells_nothing() {
+async fn one_incomplete_list_changes_nothing() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -51,7 +51,7 @@ async fn a_list_that_lacks_a_vnic_for_a_moment_attaches_none_and_tells_nothing()
     assert!(matches!(scene.look().await, Next::Soon(_)));
     scene.settle().await;
     assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written));
-    // It is gone, and so is the record of it.
+    // It is gone, and so is its record.
     scene.cloud.hide(&id, u32::MAX);
     scene.cloud.detach_behind(&id);
     scene.settle().await;
@@ -60,7 +60,7 @@ async fn a_list_that_lacks_a_vnic_for_a_moment_attaches_none_and_tells_nothing()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_attached_again_is_told_as_detached_first() {
+async fn a_failed_repair_is_first_reported_as_detached() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -73,7 +73,7 @@ async fn what_cannot_be_attached_again_is_told_as_detached_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_of_the_spec_are_carried_out() {
+async fn changes_of_the_spec_are_applied() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -95,7 +95,7 @@ async fn changes_of_the_spec_are_carried_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_changed_is_put_back() {
+async fn foreign_changes_are_reverted() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -107,7 +107,7 @@ async fn what_somebody_else_changed_is_put_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_is_refused_is_told_and_the_vnic_stays_attached() {
+async fn a_refused_change_is_reported_and_the_vnic_stays() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -116,7 +116,7 @@ async fn a_change_that_is_refused_is_told_and_the_vnic_stays_attached() {
     assert_eq!(scene.look().await, Next::Failed);
     assert_eq!(scene.told("a"), ["True Attached", "False InvalidSpec"]);
     scene.settle().await;
-    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "no error is for ever");
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "no error is final");
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn a_change_based_on_an_old_version_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_objects_of_an_instance_that_is_terminated_say_so_and_can_go() {
+async fn objects_of_a_terminated_instance_report_it() {
     let scene = Scene::with(4);
     scene.wants("users");
     scene.settle().await;
@@ -144,7 +144,7 @@ async fn the_objects_of_an_instance_that_is_terminated_say_so_and_can_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_on_its_way_out_takes_its_vnics_along_and_nobody_is_blamed() {
+async fn a_terminating_instance_blames_no_program() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -156,7 +156,7 @@ async fn an_instance_on_its_way_out_takes_its_vnics_along_and_nobody_is_blamed()
         tokio::time::sleep(Duration::from_secs(10)).await;
         scene.restart();
     }
-    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "nothing that anybody could mend");
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "nothing to repair");
     assert_eq!((scene.told("late")[0].as_str(), scene.statuses()), ("False InstanceBusy", written + 1));
     scene.settle().await;
     assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
@@ -165,14 +165,14 @@ async fn an_instance_on_its_way_out_takes_its_vnics_along_and_nobody_is_blamed()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_detached_from_an_instance_that_stops_is_told_and_mended_when_it_has_stopped() {
+async fn a_detach_from_a_stopping_instance_is_repaired_later() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
     scene.cloud.detach_behind(&scene.live()[0].id);
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Stopping);
     assert!(matches!(scene.look().await, Next::Soon(_)));
-    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "it may be on its way out");
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "it may be terminating");
     scene.cloud.settle();
     scene.look().await;
     assert_eq!(scene.told("a"), ["False DetachedOutOfBand", "False DetachedOutOfBand"]);
@@ -182,7 +182,7 @@ async fn what_somebody_detached_from_an_instance_that_stops_is_told_and_mended_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_stops_and_starts_keeps_what_it_has() {
+async fn a_restarted_instance_keeps_its_vnics() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -197,7 +197,7 @@ async fn an_instance_that_stops_and_starts_keeps_what_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_without_the_primary_vnic_is_no_answer_however_often_it_comes() {
+async fn a_list_without_the_primary_vnic_is_ignored() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -218,7 +218,7 @@ async fn a_list_without_the_primary_vnic_is_no_answer_however_often_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_leaves_keeps_its_vnics() {
+async fn a_deleted_node_keeps_its_vnics() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -226,15 +226,15 @@ async fn a_node_that_leaves_keeps_its_vnics() {
     scene.store.nodes_mut().delete("node-1");
     scene.settle().await;
     assert_eq!((scene.calls(), scene.told("a")[1].as_str()), (called, "True Ready"));
-    assert_eq!(scene.status("a").node_name.as_deref(), Some("node-1"), "as it was called");
+    assert_eq!(scene.status("a").node_name.as_deref(), Some("node-1"), "its last name");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_with_our_tags_and_no_object_is_told_and_left_alone() {
+async fn an_orphaned_vnic_is_reported_and_left_alone() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
-    // Somebody removed the finalizer by hand.
+    // The finalizer was removed by hand.
     scene.store.attachments_mut().delete("a");
     scene.wants("b");
     scene.settle().await;
@@ -243,7 +243,7 @@ async fn a_vnic_with_our_tags_and_no_object_is_told_and_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_vnic_of_an_object_that_cannot_be_read_is_not_nobodys() {
+async fn the_vnic_of_an_unreadable_object_is_not_orphaned() {
     let scene = Scene::with(4);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.settle().await;
@@ -254,14 +254,14 @@ async fn the_vnic_of_an_object_that_cannot_be_read_is_not_nobodys() {
     assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
     scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
     scene.look().await;
-    assert!(scene.metrics.text().contains("unclaimed_vnics 0"), "whose it is cannot be seen");
+    assert!(scene.metrics.text().contains("unclaimed_vnics 0"), "its object is unknown");
     scene.store.attachments_mut().delete("a");
     scene.settle().await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_asks_for_ever_about_an_instance_that_was_seen_terminated() {
+async fn a_terminated_instance_is_not_read_again() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -282,7 +282,7 @@ async fn nobody_asks_for_ever_about_an_instance_that_was_seen_terminated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_made_anew_under_the_same_name_gets_a_vnic_of_its_own() {
+async fn a_recreated_object_gets_its_own_vnic() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -297,11 +297,11 @@ async fn an_object_made_anew_under_the_same_name_gets_a_vnic_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_many_instances_a_list_of_the_compartment_tells_what_is_missing() {
+async fn with_many_instances_a_compartment_list_shows_missing_vnics() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
-    // So many that looks alone would take hours.
+    // So many that regular reconciles alone would take hours.
     for number in 2..3000 {
         scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
     }
@@ -314,12 +314,12 @@ async fn with_many_instances_a_list_of_the_compartment_tells_what_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_told_however_short_the_pause_between_looks_is_by_now() {
+async fn a_missing_vnic_is_found_with_any_interval() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
     scene.cloud.detach_behind(&scene.live()[0].id);
-    // It may have been longer when the next look at this instance was put off.
+    // It may have been longer when the next reconcile was scheduled.
     assert_eq!(scene.worker.between_looks(), Duration::from_mins(5));
     let missed = std::cell::RefCell::new(Vec::new());
     let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| missed.borrow_mut().push(instance));
@@ -328,7 +328,7 @@ async fn what_is_missing_is_told_however_short_the_pause_between_looks_is_by_now
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_vnic_with_an_objects_tags_is_told_left_alone_and_goes_with_it() {
+async fn a_second_vnic_with_an_objects_tags_is_detached_with_it() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -340,7 +340,7 @@ async fn a_second_vnic_with_an_objects_tags_is_told_left_alone_and_goes_with_it(
             freeform_tags: first.freeform_tags.clone(),
             ..oci::CreateVnic::default()
         },
-        display_name: Some("somebody's copy".to_owned()),
+        display_name: Some("foreign copy".to_owned()),
         nic_index: None,
     };
     oci::Cloud::attach_vnic(&scene.cloud, &copy, &oci::RetryToken::derive(&["copy"])).await.unwrap();
@@ -350,49 +350,4 @@ async fn a_second_vnic_with_an_objects_tags_is_told_left_alone_and_goes_with_it(
     scene.delete("a");
     scene.settle().await;
     assert_eq!((scene.live().len(), scene.exists("a")), (0, false));
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_key_that_is_taken_over_at_once_takes_effect() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    for key in crate::args::keys().iter().filter(|key| key.is_hot()) {
-        let seconds = async || match key.name() {
-            "RESYNC_SECONDS" => scene.worker.between_looks(),
-            "POLL_SECONDS" => match scene.look().await {
-                Next::Soon(pause) => pause,
-                next => panic!("{next:?}"),
-            },
-            "RETRY_MOST_SECONDS" => scene.worker.retries().pauses.cap,
-            other => panic!("nobody has shown that {other} takes effect"),
-        };
-        if key.name() == "LOG_LEVEL" {
-            // A process shows it: tests/cluster/at_rest.rs.
-            continue;
-        }
-        assert_ne!(seconds().await, Duration::from_secs(17));
-        scene.configure(&[&key.flag(), "17"]);
-        assert_eq!(seconds().await, Duration::from_secs(17), "{}", key.name());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_vnic_that_is_listed_and_not_to_be_seen_once_is_as_it_was_and_twice_is_told() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
-    let before = scene.status("a");
-    let unseen = || scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
-    unseen();
-    assert!(matches!(scene.look().await, Next::Soon(_)), "a second look comes soon");
-    assert_eq!(scene.status("a"), before);
-    scene.settle().await;
-    assert_eq!(scene.status("a"), before);
-    unseen();
-    unseen();
-    scene.look().await;
-    scene.look().await;
-    assert_eq!(scene.told("a"), ["False Attaching", "False Attaching"]);
-    scene.settle().await;
-    assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
 }

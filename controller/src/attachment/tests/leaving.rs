@@ -1,4 +1,4 @@
-//! What is no longer wanted goes, and nothing is called gone without proof.
+//! An unwanted VNIC is detached, and nothing counts as gone without proof.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::attachment::sample::instance;
 use crate::work::Next;
 
 #[tokio::test(start_paused = true)]
-async fn the_object_goes_when_the_vnic_is_gone_and_not_before() {
+async fn the_object_goes_after_its_vnic() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -25,14 +25,14 @@ async fn the_object_goes_when_the_vnic_is_gone_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_still_being_attached_is_detached_afterwards() {
+async fn an_attaching_vnic_is_detached_afterwards() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.look().await;
     scene.delete("a");
     scene.look().await;
     assert!(scene.exists("a"));
-    assert_eq!(scene.count("DetachVnic"), 0, "the cloud would refuse");
+    assert_eq!(scene.count("DetachVnic"), 0, "OCI would refuse");
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
 }
@@ -58,10 +58,10 @@ async fn nothing_is_detached_from_an_instance_that_is_neither_running_nor_stoppe
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_never_listed_must_be_missing_for_a_while() {
+async fn an_unlisted_vnic_must_be_missing_for_a_while() {
     let scene = Scene::with(4);
     scene.wants("a");
-    // Asked for; whether it was done, nobody knows.
+    // Requested; it is unknown whether OCI did it.
     scene.cloud.fail_next("AttachVnic", (500, "InternalServerError"), false);
     scene.look().await;
     scene.delete("a");
@@ -72,7 +72,7 @@ async fn what_was_never_listed_must_be_missing_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_stays_as_it_is_without_our_tags() {
+async fn a_released_vnic_stays_without_our_tags() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| {
@@ -89,7 +89,7 @@ async fn an_orphan_stays_as_it_is_without_our_tags() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_whose_instance_is_not_found_keeps_its_object_until_its_tags_are_off() {
+async fn an_orphan_keeps_its_object_until_its_tags_are_removed() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
@@ -106,7 +106,7 @@ async fn an_orphan_whose_instance_is_not_found_keeps_its_object_until_its_tags_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_the_instance_is_not_found_proves_nothing() {
+async fn a_404_for_the_instance_proves_nothing() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -123,7 +123,7 @@ async fn that_the_instance_is_not_found_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_was_terminated_and_is_forgotten_holds_nothing_up() {
+async fn a_terminated_and_forgotten_instance_blocks_nothing() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -137,13 +137,13 @@ async fn an_instance_that_was_terminated_and_is_forgotten_holds_nothing_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_between_termination_and_oblivion_holds_nothing_up_either() {
+async fn an_outage_after_termination_blocks_nothing() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Terminated);
     scene.settle().await;
-    // Of what is gone nobody asks any more; for a newcomer somebody does.
+    // A terminated instance is not read again; for a new object it is.
     scene.wants("late");
     scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
     assert_eq!(scene.look().await, Next::Failed);
@@ -173,7 +173,7 @@ async fn a_list_without_the_primary_vnic_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leaves_with_its_instance_goes_when_that_is_terminated() {
+async fn an_object_goes_with_its_terminated_instance() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -189,7 +189,7 @@ async fn what_leaves_with_its_instance_goes_when_that_is_terminated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detach_that_is_not_found_is_no_proof_either() {
+async fn a_404_for_a_detach_is_no_proof() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -203,7 +203,7 @@ async fn a_detach_that_is_not_found_is_no_proof_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_leave_one_after_the_other_and_what_comes_takes_their_place() {
+async fn detaches_run_one_by_one_before_attaches() {
     let scene = Scene::with(3);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.settle().await;
@@ -215,7 +215,7 @@ async fn several_leave_one_after_the_other_and_what_comes_takes_their_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_is_not_to_be_seen_is_not_detached() {
+async fn an_invisible_orphan_is_not_detached() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
@@ -230,24 +230,24 @@ async fn an_orphan_that_is_not_to_be_seen_is_not_detached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_vnic_that_is_gone_does_not_prove_that_the_next_one_is() {
+async fn an_earlier_lost_vnic_is_no_proof() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
     scene.cloud.lag_lists(2);
     scene.cloud.detach_behind(&scene.live()[0].id);
     scene.look().await;
-    assert_eq!(scene.live().len(), 1, "a second one was asked for");
+    assert_eq!(scene.live().len(), 1, "a second one was requested");
     scene.restart();
     scene.delete("a");
     scene.look().await;
-    assert!(scene.exists("a"), "it may be on its way");
+    assert!(scene.exists("a"), "it may be in progress");
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_seen_going_is_gone_once_it_is_listed_so() {
+async fn a_detaching_vnic_is_gone_once_it_is_listed_so() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -260,14 +260,14 @@ async fn what_was_seen_going_is_gone_once_it_is_listed_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_none_was_listed_before_one_was_asked_for_is_no_proof() {
+async fn lists_before_the_request_are_no_proof() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Moving);
     scene.look().await;
     tokio::time::sleep(Duration::from_mins(1)).await;
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Running);
-    // It is carried out, the answer is lost, and lists are behind.
+    // It is carried out, the answer is lost, and lists are stale.
     scene.cloud.lag_lists(2);
     scene.cloud.fail_next("AttachVnic", (500, "InternalServerError"), true);
     scene.look().await;
@@ -282,7 +282,7 @@ async fn that_none_was_listed_before_one_was_asked_for_is_no_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_shown_is_not_gone_however_many_lists_lack_it() {
+async fn a_visible_vnic_is_not_gone_although_lists_lack_it() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;

@@ -1,4 +1,4 @@
-//! Ownership a VNIC is when its tags are not as they were.
+//! Ownership of a VNIC whose tags were changed.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn tag(scene: &Scene, tags: FreeformTags) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_tags_are_left_on_a_vnic_that_is_in_order() {
+async fn foreign_tags_stay_on_a_vnic_in_sync() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into());
@@ -32,12 +32,12 @@ async fn others_tags_are_left_on_a_vnic_that_is_in_order() {
     for _ in 0..3 {
         scene.settle().await;
     }
-    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (billed.clone(), 1), "theirs alone");
-    // One of ours is put back beside them.
+    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (billed.clone(), 1), "foreign tags only");
+    // One of our tags is restored next to them.
     tag(&scene, with(FreeformTags::new(), "cost-center")).await;
     scene.settle().await;
     assert_eq!(scene.vnic().await.freeform_tags, billed);
-    // Of what is asked for anew, none is left that was asked for before: whose is whose, nobody knows then.
+    // After a change of the spec, tags of the earlier spec are removed, because their owner is unknown.
     scene.change("a", |object| object.spec.vnic.freeform_tags.clear());
     scene.cloud.fail_next("UpdateVnic", (503, "ServiceUnavailable"), false);
     scene.look().await;
@@ -46,7 +46,7 @@ async fn others_tags_are_left_on_a_vnic_that_is_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_tags_are_left_on_a_vnic_that_lacks_an_address_since() {
+async fn foreign_tags_stay_while_an_address_is_missing() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
@@ -61,15 +61,15 @@ async fn others_tags_are_left_on_a_vnic_that_lacks_an_address_since() {
         scene.look().await;
     }
     assert_eq!(scene.told("a")[1], "False LimitReached");
-    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (billed, 1), "theirs alone");
-    // What left the spec leaves the VNIC all the same.
+    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (billed, 1), "foreign tags only");
+    // A tag that left the spec is removed all the same.
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
     scene.look().await;
     assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (own, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn tags_that_somebody_took_off_are_put_back() {
+async fn removed_tags_are_restored() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -98,7 +98,7 @@ async fn a_vnic_without_tags_goes_with_its_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_called_otherwise_keeps_its_vnics_and_addresses() {
+async fn a_renamed_cluster_keeps_its_vnics_and_addresses() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 3);
@@ -112,13 +112,13 @@ async fn a_cluster_that_is_called_otherwise_keeps_its_vnics_and_addresses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_left_to_others_is_not_taken_up_again() {
+async fn a_released_vnic_is_not_adopted() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
     scene.settle().await;
     scene.delete("a");
-    // The tags are off, and the object is not gone: the process was killed in between.
+    // The tags are removed, and the object still exists: the process was killed in between.
     let released = FreeformTags::from([(RELEASED_TAG.to_owned(), "uid-a".to_owned())]);
     tag(&scene, released.clone()).await;
     scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Detach);
@@ -128,7 +128,7 @@ async fn what_was_left_to_others_is_not_taken_up_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_of_ours_is_told_on_an_instance_without_objects_too() {
+async fn an_orphaned_vnic_is_found_on_an_instance_without_objects() {
     let scene = Scene::with(4);
     ["a", "left"].iter().for_each(|name| scene.wants(name));
     scene.settle().await;
@@ -136,7 +136,7 @@ async fn a_vnic_of_ours_is_told_on_an_instance_without_objects_too() {
     let tags = FreeformTags::from([(RELEASED_TAG.to_owned(), "uid-left".to_owned())]);
     let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
     oci::Cloud::update_vnic(&scene.cloud, &left, &change, None).await.unwrap();
-    // Somebody removed the finalizers by hand.
+    // The finalizers were removed by hand.
     ["a", "left"].iter().for_each(|name| drop(scene.store.attachments_mut().delete(name)));
     scene.look().await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
@@ -146,12 +146,12 @@ async fn a_vnic_of_ours_is_told_on_an_instance_without_objects_too() {
     assert!(scene.metrics.text().contains("unclaimed_vnics 0"), "one list proves nothing");
     let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}"));
     let _ = tokio::time::timeout(Duration::from_secs(1501), sweeping).await;
-    assert!(scene.metrics.text().contains("unclaimed_vnics 1"), "what was left to others is theirs");
-    assert_eq!((scene.count("GetVnic") - before, scene.live().len()), (2, 2), "each is asked for once");
+    assert!(scene.metrics.text().contains("unclaimed_vnics 1"), "a released VNIC does not count");
+    assert_eq!((scene.count("GetVnic") - before, scene.live().len()), (2, 2), "each is read once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_are_not_to_be_seen_do_not_hide_one_of_ours_and_are_asked_for_seldom() {
+async fn invisible_vnics_do_not_hide_an_orphaned_one() {
     const OTHERS: usize = 250;
     let scene = Scene::with(OTHERS + 4);
     for number in 0..OTHERS {
@@ -168,26 +168,26 @@ async fn many_that_are_not_to_be_seen_do_not_hide_one_of_ours_and_are_asked_for_
     scene.live().iter().for_each(|theirs| scene.cloud.forbid(theirs.vnic_id.as_ref().unwrap()));
     scene.wants("a");
     scene.settle().await;
-    // Somebody removed the finalizer by hand.
+    // The finalizer was removed by hand.
     scene.store.attachments_mut().delete("a");
     scene.look().await;
     let asked = || scene.count("GetVnic");
     let mut sweeping = Box::pin(scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}")));
     let mut sweeps = async |number: u64| {
         let before = asked();
-        // A second more than the sweeps take to begin.
+        // One second more than the start of the scans.
         assert!(tokio::time::timeout(Duration::from_secs(300 * number + 1), &mut sweeping).await.is_err());
         asked() - before
     };
-    assert_eq!(sweeps(2).await, 200, "the second list is the first that tells something");
+    assert_eq!(sweeps(2).await, 200, "the second list is the first proof");
     assert_eq!(sweeps(1).await, OTHERS - 200 + 1);
     assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
     assert_eq!(sweeps(9).await, 0);
-    assert_eq!(sweeps(12).await, OTHERS, "once an hour, and of ours no more");
+    assert_eq!(sweeps(12).await, OTHERS, "once an hour, except our VNIC");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_is_being_looked_at_counts_all_the_same() {
+async fn an_instance_in_reconcile_is_counted() {
     let scene = Scene::with(4);
     scene.add_machine(2, &"ocid1.subnet.oc1.iad.nodes".parse().unwrap());
     scene.wants("a");
@@ -196,7 +196,7 @@ async fn an_instance_that_is_being_looked_at_counts_all_the_same() {
     scene.wants("b");
     scene.settle().await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
-    // The look at one is not answered, and that at another one ends meanwhile.
+    // One reconcile gets no answer, and that of another instance ends meanwhile.
     scene.cloud.halt(0, false);
     let looking = tokio::time::timeout(Duration::from_secs(10), scene.look());
     let other = async {
@@ -205,13 +205,13 @@ async fn an_instance_that_is_being_looked_at_counts_all_the_same() {
         assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
     };
     assert!(tokio::join!(looking, other).0.is_err());
-    // What is known of it is read anew.
+    // Its state is read again.
     scene.settle().await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_primary_vnic_is_nobodys_whatever_tags_it_has() {
+async fn the_primary_vnic_belongs_to_no_object() {
     for first in [true, false] {
         let scene = Scene::with(4);
         let primary = scene.cloud.attachments().into_iter().find_map(|it| it.vnic_id).unwrap();
@@ -235,7 +235,7 @@ async fn the_primary_vnic_is_nobodys_whatever_tags_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_others_vnics_those_are_known_that_are_listed() {
+async fn only_listed_foreign_vnics_are_remembered() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;

@@ -1,10 +1,10 @@
-//! Two objects of one name on an instance: one of them has it.
+//! Two objects of one name on an instance: one of them keeps it.
 
 use std::time::Duration;
 
 use super::scene::Scene;
 
-/// Each in turn asks for a VNIC called the same.
+/// Each requests a VNIC of the same name, one after the other.
 async fn want_in_turn(scene: &Scene, names: [&str; 2]) {
     for name in names {
         scene.wants(name);
@@ -14,7 +14,7 @@ async fn want_in_turn(scene: &Scene, names: [&str; 2]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_older_of_two_with_one_name_has_it() {
+async fn the_older_of_two_objects_keeps_the_name() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.wants("b");
@@ -28,7 +28,7 @@ async fn the_older_of_two_with_one_name_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_its_vnic_keeps_the_name_whatever_the_order_of_the_two() {
+async fn the_object_with_a_vnic_keeps_the_name() {
     for names in [["a", "b"], ["b", "a"]] {
         let scene = Scene::with(6);
         want_in_turn(&scene, names).await;
@@ -40,7 +40,7 @@ async fn who_has_its_vnic_keeps_the_name_whatever_the_order_of_the_two() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_had_its_vnic_is_the_one_that_has_another_when_somebody_detached_it() {
+async fn a_foreign_detach_does_not_change_the_names_owner() {
     for is_listed in [true, false] {
         let mut scene = Scene::with(6);
         want_in_turn(&scene, ["b", "a"]).await;
@@ -49,7 +49,7 @@ async fn who_had_its_vnic_is_the_one_that_has_another_when_somebody_detached_it(
         if !is_listed {
             scene.cloud.hide(&gone, 1000);
         }
-        // What was asked for is not listed at once, and whoever comes next does not know of it.
+        // Lists lag behind requests, and the next process does not know about this one.
         scene.cloud.lag_lists(2);
         for _ in 0..8 {
             scene.look().await;

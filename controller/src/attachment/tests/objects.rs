@@ -1,4 +1,4 @@
-//! Objects that no API server keeps: what is written is in the store, or is refused, or never answered.
+//! Objects without an API server: a write is stored, refused, or never answered.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,23 +14,23 @@ use crate::attachment::apply::objects::{ObjectError, Objects};
 use crate::attachment::observe::pod_network::{PodNetwork, PodNetworks};
 use crate::cluster::store::Store;
 
-/// An API server's part: what is written is in the store at once.
+/// The API server's part: a write is in the store at once.
 #[derive(Clone, Debug)]
 pub(super) struct FakeObjects {
     pub(super) store: Arc<Store>,
     /// How many statuses were written.
     pub(super) statuses: Arc<AtomicUsize>,
-    /// Objects that are no more, of which the watch has not told.
+    /// Deleted objects that the watch has not reported.
     pub(super) vanished: Arc<Mutex<BTreeSet<String>>>,
-    /// How many writes are answered before one is not, and whether that is carried out.
+    /// How many writes are answered before one is not, and whether that one is carried out.
     pub(super) halt: Arc<Mutex<Option<(usize, bool)>>>,
     /// Which writes are refused.
     pub(super) refuse: Arc<Mutex<Option<Refusals>>>,
-    /// What is said of the pod network of every instance, or of the one that it names; and how often it was asked for.
+    /// The pod network of each instance, or of the named one; and how often it was read.
     pub(super) pod_network: Arc<Mutex<(PodNetwork, usize)>>,
 }
 
-/// Writes that are refused: none of the first so many, then so many in turn.
+/// Refused writes: none of the first `after`, then the next `times`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusals {
     pub(super) after: usize,
@@ -39,7 +39,7 @@ pub(super) struct Refusals {
 }
 
 impl FakeObjects {
-    /// The refusal of a write that is about another version than there is.
+    /// The refusal of a write that names another version.
     fn check_version(&self, object: &VnicAttachment) -> Result<(), ObjectError> {
         let objects = self.store.attachments();
         match objects.get(&object.name_any()) {

@@ -1,4 +1,4 @@
-//! OKE's pod network is not got in the way of: nothing comes while it is made, nothing goes that is the pods'.
+//! OKE's pod network: nothing is attached while OKE builds it, and no VNIC of pods is detached.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use api::{NativePodNetwork, OnDelete};
 use serde_json::json;
 
 use super::scene::Scene;
-use crate::attachment::observe::pod_network::{PodNetwork, Why};
+use crate::attachment::observe::pod_network::{PodNetwork, ReadFailure};
 use crate::attachment::sample::instance;
 use crate::profile::plan::state::State;
 use crate::work::Next;
 
-/// The instance's, in this state, which lists these VNICs.
+/// The instance's, in this state, with these VNICs.
 pub(super) fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
     let entries: Vec<_> =
         vnics.iter().map(|vnic| json!({ "vnicId": vnic, "macAddress": "02:00:17:00:00:01" })).collect();
@@ -20,16 +20,16 @@ pub(super) fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
     PodNetwork::There(NativePodNetwork::parse(document.to_string().as_bytes()).unwrap())
 }
 
-pub(super) fn why(words: &str) -> Why {
-    Why { words: words.to_owned(), error: words.to_owned() }
+pub(super) fn why(words: &str) -> ReadFailure {
+    ReadFailure { words: words.to_owned(), error: words.to_owned() }
 }
 
 fn says(scene: &Scene, pod_network: PodNetwork) {
     scene.objects.pod_network.lock().unwrap().0 = pod_network;
 }
 
-/// Pods live by `a`'s VNIC, and `a` is deleted.
-async fn of_a_vnic_of_the_pods_that_is_to_go() -> Scene {
+/// Pods use `a`'s VNIC, and `a` is deleted.
+async fn scene_with_a_deleted_pod_vnic() -> Scene {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -45,7 +45,7 @@ fn asked(scene: &Scene) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_attached_before_oke_has_finished_and_the_pauses_grow() {
+async fn attaches_wait_for_oke_with_backoff() {
     let scene = Scene::with(4);
     says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
     ["a", "b"].iter().for_each(|name| scene.wants(name));
@@ -71,7 +71,7 @@ async fn nothing_is_attached_before_oke_has_finished_and_the_pauses_grow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_oke_fails_stays_told_while_it_tries_again() {
+async fn okes_failure_stays_reported_while_oke_retries() {
     let scene = Scene::with(4);
     says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
     scene.wants("a");
@@ -88,7 +88,7 @@ async fn why_oke_fails_stays_told_while_it_tries_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_asked_for_once_before_each_attach_and_detach_and_never_at_rest() {
+async fn the_pod_network_is_read_once_per_step() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -104,7 +104,7 @@ async fn it_is_asked_for_once_before_each_attach_and_detach_and_never_at_rest() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_attached_all_the_same_asks_nobody() {
+async fn a_blocked_attach_does_not_read_the_pod_network() {
     let scene = Scene::with(1);
     says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
     scene.wants("a");
@@ -113,7 +113,7 @@ async fn what_cannot_be_attached_all_the_same_asks_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_told_of_the_pod_network_is_told_and_nothing_is_attached_or_detached_blindly() {
+async fn an_unknown_pod_network_is_reported_and_blocks_steps() {
     let scene = Scene::with(4);
     scene.wants("there");
     scene.settle().await;
@@ -135,7 +135,7 @@ async fn what_is_not_told_of_the_pod_network_is_told_and_nothing_is_attached_or_
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_is_not_told_in_place_of_one_nor_the_first_time() {
+async fn a_first_missing_answer_is_not_reported() {
     let scene = Scene::with(4);
     let pending = npn("IN_PROGRESS", "IN_PROGRESS", &[]);
     says(&scene, pending.clone());
@@ -158,7 +158,7 @@ async fn no_answer_is_not_told_in_place_of_one_nor_the_first_time() {
     assert_eq!((scene.statuses(), scene.message("b").as_str()), (written + 1, "429"));
     assert_eq!(scene.told("b"), ["Unknown PodNetworkUnanswered", "Unknown PodNetworkUnanswered"]);
     let trouble = |name: &str| State::of(scene.store.attachments().get(name).unwrap()).trouble;
-    assert_eq!([trouble("a"), trouble("b")], [None, None], "no profile fails by it");
+    assert_eq!([trouble("a"), trouble("b")], [None, None], "it fails no profile");
     assert_eq!(scene.count("AttachVnic"), 0);
     says(&scene, PodNetwork::Absent);
     scene.settle().await;
@@ -166,7 +166,7 @@ async fn no_answer_is_not_told_in_place_of_one_nor_the_first_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_that_is_to_go_rests_while_there_is_no_answer_and_stays_told_of() {
+async fn a_detach_waits_for_an_answer() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -184,7 +184,7 @@ async fn a_vnic_that_is_to_go_rests_while_there_is_no_answer_and_stays_told_of()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_of_the_pods_stays_with_its_object_until_it_is_theirs_no_more() {
+async fn a_pod_vnic_stays_until_pods_release_it() {
     let mut scene = Scene::with(4);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.settle().await;
@@ -196,7 +196,7 @@ async fn a_vnic_of_the_pods_stays_with_its_object_until_it_is_theirs_no_more() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         scene.cloud.settle();
     }
-    assert_eq!((scene.exists("b"), scene.live().len()), (false, 1), "another's does not wait for it");
+    assert_eq!((scene.exists("b"), scene.live().len()), (false, 1), "another VNIC does not wait for it");
     assert_eq!(scene.told("a"), ["False UsedByPods", "False UsedByPods"]);
     assert_eq!(
         scene.message("a"),
@@ -214,7 +214,7 @@ async fn a_vnic_of_the_pods_stays_with_its_object_until_it_is_theirs_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_that_is_not_named_goes_with_its_object_although_oke_never_finishes() {
+async fn an_unnamed_vnic_goes_although_oke_never_finishes() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -225,8 +225,8 @@ async fn a_vnic_that_is_not_named_goes_with_its_object_although_oke_never_finish
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_of_the_pods_that_is_to_be_left_is_left_to_them() {
-    let scene = of_a_vnic_of_the_pods_that_is_to_go().await;
+async fn a_released_pod_vnic_stays_with_the_pods() {
+    let scene = scene_with_a_deleted_pod_vnic().await;
     assert_eq!(scene.told("a")[0], "False UsedByPods");
     scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
     scene.look().await;
@@ -234,9 +234,9 @@ async fn a_vnic_of_the_pods_that_is_to_be_left_is_left_to_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_of_the_pods_goes_with_its_instance() {
+async fn a_pod_vnic_goes_with_its_instance() {
     use oci::InstanceState::Terminated;
-    let scene = of_a_vnic_of_the_pods_that_is_to_go().await;
+    let scene = scene_with_a_deleted_pod_vnic().await;
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = Terminated);
     scene.look().await;
     assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));

@@ -1,5 +1,5 @@
-//! Addresses that are to go, and changes of a VNIC: what the cloud refuses is told, and neither that nor what it takes and does
-//! not carry out is asked for again and again.
+//! Releases of addresses and changes of VNICs: refusals are reported, and neither refused nor ignored requests are repeated
+//! without backoff.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn with_addresses(count: u8) -> Scene {
     scene
 }
 
-/// The addresses beside its own, the highest last.
+/// The addresses in addition to its own, the highest last.
 async fn beside(scene: &Scene) -> Vec<oci::IpObject> {
     let mut all = scene.cloud.addresses(&scene.vnic().await.id, Family::Ipv4).await.unwrap();
     all.retain(|own| !own.is_primary);
@@ -26,7 +26,7 @@ async fn beside(scene: &Scene) -> Vec<oci::IpObject> {
     all
 }
 
-/// Looks at pauses that grow as those of the queue do, for so long. Returns how many requests each look made.
+/// Reconciles for this long, with growing backoff like the queue's. Returns the number of requests of each reconcile.
 async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> {
     let (began, mut all, mut failed) = (Instant::now(), Vec::new(), 0);
     while began.elapsed() < most {
@@ -47,13 +47,13 @@ async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_refused_is_told_and_asked_for_once_a_look() {
+async fn a_refused_release_is_requested_once_per_reconcile() {
     let scene = with_addresses(8).await;
     for own in beside(&scene).await {
         scene.cloud.forbid(&own.id);
     }
     scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
-    assert_eq!(scene.look().await, Next::Failed, "so that pauses grow");
+    assert_eq!(scene.look().await, Next::Failed, "so that the backoff grows");
     assert_eq!(scene.count("DeleteAddress"), 2, "once more after the list said that it is there");
     assert_eq!(scene.told("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
     let written = scene.statuses();
@@ -70,7 +70,7 @@ async fn a_release_that_is_refused_is_told_and_asked_for_once_a_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_somebody_released_meanwhile_keeps_no_other_and_is_not_told() {
+async fn an_address_released_elsewhere_blocks_no_other() {
     let scene = with_addresses(4).await;
     let written = scene.statuses();
     scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
@@ -82,7 +82,7 @@ async fn an_address_that_somebody_released_meanwhile_keeps_no_other_and_is_not_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cloud_takes_and_does_not_carry_out_is_asked_for_again_after_pauses_that_grow() {
+async fn an_ignored_request_is_repeated_with_backoff() {
     let minutes = Duration::from_mins(20);
     for (operation, told) in [("UpdateVnic", "False ChangePending"), ("DeleteAddress", "False AddressesPending")] {
         let scene = with_addresses(1).await;
@@ -110,7 +110,7 @@ async fn what_the_cloud_takes_and_does_not_carry_out_is_asked_for_again_after_pa
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_in_vain_keeps_nothing_else_waiting() {
+async fn an_ignored_request_blocks_nothing_else() {
     let scene = with_addresses(1).await;
     scene.cloud.take_in_vain("UpdateVnic");
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
@@ -118,7 +118,7 @@ async fn what_was_taken_in_vain_keeps_nothing_else_waiting() {
     scene.cloud.delete_behind(beside(&scene).await[0].ip_address);
     assert!(matches!(scene.look().await, Next::BackOff(_)));
     assert_eq!(beside(&scene).await.len(), 1, "the address came back");
-    // Something else is asked for at once.
+    // Other requests are sent at once.
     let asked = scene.count("UpdateVnic");
     scene.change("a", |object| object.spec.vnic.display_name = Some("other".to_owned()));
     scene.look().await;

@@ -1,4 +1,4 @@
-//! Of a right that the controller lacks, a VnicAttachment says by name which call was refused: the row of docs/iam.md.
+//! A VnicAttachment names the refused call if a permission is missing: the row of docs/iam.md.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use vcn::Family;
 use super::scene::Scene;
 
 const PAGE: &str = include_str!("../../../../docs/iam.md");
-/// No condition names these. The controller makes no bulk deletes. Without shapes nothing is known of capacity, and the cloud's own
-/// refusal tells; lists show the end of a detach, too.
-const NEVER_TOLD: [&str; 4] = ["GetVnicAttachment", "ListShapes", "BulkDeletePrivateIps", "BulkDeleteIpv6s"];
+/// No condition names these. The controller makes no bulk deletes. Without shapes, OCI's own refusal shows that an instance
+/// is full; lists also show the end of a detach.
+const NEVER_NAMED: [&str; 4] = ["GetVnicAttachment", "ListShapes", "BulkDeletePrivateIps", "BulkDeleteIpv6s"];
 
-/// The second column of the table of rights.
+/// The second column of the table of permissions.
 fn operations() -> BTreeSet<&'static str> {
     let table = PAGE.split("| call |").nth(1).unwrap().split("\n\n").next().unwrap();
     let cells = table.lines().skip(2).filter_map(|line| line.split('|').nth(2));
     cells.flat_map(|cell| cell.split(',')).map(str::trim).filter(|word| !word.is_empty()).collect()
 }
 
-/// One that comes to need this call at its next look.
+/// A scene whose next reconcile needs this call.
 async fn scene_of(operation: &str) -> Scene {
     let scene = Scene::with(4);
     scene.wants("a");
@@ -34,7 +34,7 @@ async fn scene_of(operation: &str) -> Scene {
         scene.delete("a");
     } else if operation == "ListIpv6s" {
         let beside = oci::CreateAddress { vnic_id: Some(scene.vnic().await.id), ..oci::CreateAddress::default() };
-        let token = oci::RetryToken::derive(&["somebody"]);
+        let token = oci::RetryToken::derive(&["foreign"]);
         oci::Cloud::create_address(&scene.cloud, Family::Ipv6, &beside, &token).await.unwrap();
     }
     scene.change("a", |object| {
@@ -54,14 +54,15 @@ async fn scene_of(operation: &str) -> Scene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_call_that_may_be_refused_is_named_by_the_condition() {
+async fn the_condition_names_each_refused_call() {
     let all = operations();
-    assert!(all.len() >= 17 && NEVER_TOLD.iter().all(|operation| all.contains(operation)), "{all:?}");
-    for operation in all.into_iter().filter(|operation| !NEVER_TOLD.contains(operation)) {
+    assert!(all.len() >= 17 && NEVER_NAMED.iter().all(|operation| all.contains(operation)), "{all:?}");
+    for operation in all.into_iter().filter(|operation| !NEVER_NAMED.contains(operation)) {
         let scene = scene_of(operation).await;
         (0..20).for_each(|_| scene.cloud.fail_next(operation, (404, "NotAuthorizedOrNotFound"), false));
         let mut said = Vec::new();
-        // What is attached already is told at the second look; several addresses are asked for one by one after the first.
+        // An attached VNIC is reported at the second reconcile; after a refused bulk request, addresses are requested one by
+        // one.
         for _ in 0..2 {
             scene.look().await;
             scene.cloud.settle();

@@ -1,4 +1,4 @@
-//! A cloud in memory, objects in the store, and a worker.
+//! An in-memory OCI, objects in the store, and a worker.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -8,9 +8,7 @@ use api::condition::{ConditionType, find};
 use api::{VnicAttachment, VnicAttachmentStatus};
 use clap::Parser;
 use oci::{AttachmentState, Budget, CloudView, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
-use resident::reload::Configuration;
 use sandbox::FakeCloud;
-use tokio::sync::watch;
 use vcn::{Family, Ocid};
 
 use super::objects::{FakeObjects, delete, next};
@@ -31,7 +29,6 @@ pub(super) struct Scene {
     pub(super) objects: FakeObjects,
     pub(super) worker: AttachmentWorker<FakeCloud, FakeObjects>,
     pub(super) metrics: Arc<Metrics>,
-    configurations: watch::Sender<Configuration<Settings>>,
 }
 
 pub(super) const CLUSTER: &str = "cluster-1";
@@ -72,7 +69,7 @@ pub(super) fn pods(block: &str, id: Ocid) -> Subnet {
 }
 
 impl Scene {
-    /// One instance, number 1, that may have `most` VNICs, its primary one included.
+    /// One instance, number 1, with at most `most` VNICs, including its primary one.
     pub(super) fn with(most: usize) -> Self {
         let cloud = FakeCloud::new();
         for id in [subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap()] {
@@ -94,9 +91,8 @@ impl Scene {
             pod_network: Arc::new(Mutex::new((PodNetwork::Absent, 0))),
         };
         let metrics = Arc::new(Metrics::default());
-        let (configurations, read) = watch::channel(configuration(&[]));
-        let worker = worker(&cloud, &objects, &store, &metrics, (read, CLUSTER));
-        Self { cloud, store, objects, worker, metrics, configurations }
+        let worker = worker(&cloud, &objects, &store, &metrics, CLUSTER);
+        Self { cloud, store, objects, worker, metrics }
     }
 
     /// One more instance, in another compartment.
@@ -122,15 +118,9 @@ impl Scene {
         self.restart_as(CLUSTER);
     }
 
-    /// The same, and the cluster is called this from then on.
+    /// The same, and the cluster has this name from then on.
     pub(super) fn restart_as(&mut self, cluster: &str) {
-        let read = self.configurations.subscribe();
-        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics, (read, cluster));
-    }
-
-    /// Another configuration is taken over.
-    pub(super) fn configure(&self, arguments: &[&str]) {
-        self.configurations.send_replace(configuration(arguments));
+        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics, cluster);
     }
 
     pub(super) fn wants(&self, name: &str) {
@@ -154,12 +144,12 @@ impl Scene {
         self.store.attachments().get(name).is_some()
     }
 
-    /// One look.
+    /// One reconcile.
     pub(super) async fn look(&self) -> Next {
         self.worker.work(instance(1)).await
     }
 
-    /// Looks, with the cloud settling in between, until nothing is to come any more.
+    /// Reconciles, with OCI settling in between, until nothing is pending.
     pub(super) async fn settle(&self) {
         for _ in 0..30 {
             let next = self.look().await;
@@ -190,7 +180,7 @@ impl Scene {
         find(&status.conditions, ConditionType::Ready).map(|told| told.message.clone()).unwrap_or_default()
     }
 
-    /// What was asked of the cloud that changes something.
+    /// The calls that change something in OCI.
     pub(super) fn calls(&self) -> Vec<&'static str> {
         let all = self.cloud.calls().into_iter().map(|(operation, _)| operation);
         all.filter(|operation| !operation.starts_with("Get") && !operation.starts_with("List")).collect()
@@ -200,7 +190,7 @@ impl Scene {
         self.cloud.calls().iter().filter(|(made, _)| *made == operation).count()
     }
 
-    /// Secondary attachments that are there or on their way.
+    /// Secondary attachments that exist or are in progress.
     pub(super) fn live(&self) -> Vec<Listed> {
         let all = self.cloud.attachments().into_iter();
         all.filter(|it| it.lifecycle_state.counts() && it.display_name.is_some()).collect()
@@ -213,7 +203,7 @@ impl Scene {
         self.cloud.vnic(live[0].vnic_id.as_ref().unwrap()).await.unwrap().value
     }
 
-    /// How many IPv4 addresses the VNIC has beside its own.
+    /// How many IPv4 addresses the VNIC has in addition to its own.
     pub(super) async fn addresses_beside(&self) -> usize {
         let all = self.cloud.addresses(&self.vnic().await.id, Family::Ipv4).await.unwrap();
         all.iter().filter(|address| !address.is_primary).count()
@@ -224,17 +214,12 @@ impl Scene {
     }
 }
 
-fn configuration(arguments: &[&str]) -> Configuration<Settings> {
-    let line = ["oke-node-controller"].iter().chain(arguments);
-    Configuration::new(Arc::new(Settings::new(Args::try_parse_from(line).unwrap().options).unwrap()))
-}
-
 fn worker(
     cloud: &FakeCloud,
     objects: &FakeObjects,
     store: &Arc<Store>,
     metrics: &Arc<Metrics>,
-    (configurations, cluster): (watch::Receiver<Configuration<Settings>>, &str),
+    cluster: &str,
 ) -> AttachmentWorker<FakeCloud, FakeObjects> {
     let (events, _) = Events::new(Arc::default());
     let surroundings = WorkerContext {
@@ -242,7 +227,7 @@ fn worker(
         mark: Mark::new(cluster),
         events,
         metrics: metrics.clone(),
-        configurations,
+        pace: Settings::new(Args::parse_from(["oke-node-controller"]).options).unwrap().pace,
         budget: Budget::default(),
     };
     AttachmentWorker::new(cloud.clone(), objects.clone(), surroundings)

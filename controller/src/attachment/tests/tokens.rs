@@ -1,5 +1,5 @@
-//! A retry token that the cloud refuses: what was made by it is gone, or it went with another body before. Which of the two is
-//! not to be told by the answer, so the lists have to tell.
+//! A retry token that OCI refuses: its VNIC is gone, or it was used with another body before. The answer does not tell which,
+//! so lists decide.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::scene::Scene;
 
-/// How a token that went with another body may be refused. How it is, is written nowhere; the second is the code for one whose
+/// Possible refusals of a token that was used with another body; Oracle documents none. The second is the code for one whose
 /// VNIC is gone.
 const REFUSALS: [(u16, &str, &str); 3] = [
     (400, "InvalidParameter", "the retry token was used with another body"),
@@ -24,7 +24,7 @@ fn change_tags(scene: &Scene) {
     });
 }
 
-/// Looks once a second until it is ready with the VNIC that is there; never is the spec blamed.
+/// Reconciles once a second until it is ready with the existing VNIC; the spec is never blamed.
 async fn ready_within(scene: &Scene, most: Duration, case: &str) {
     let began = Instant::now();
     let is_there = || scene.live().iter().any(|it| it.vnic_id.is_some() && it.vnic_id == scene.status("a").vnic_id);
@@ -38,7 +38,7 @@ async fn ready_within(scene: &Scene, most: Duration, case: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_request_for_a_vnic_that_is_there_and_not_listed_yet_makes_no_second_one() {
+async fn a_changed_request_for_an_unlisted_vnic_makes_no_second_one() {
     for refusal in REFUSALS {
         for is_restarted in [false, true] {
             let (mut scene, case) = (Scene::with(6), format!("{refusal:?}, restarted: {is_restarted}"));
@@ -47,7 +47,7 @@ async fn a_changed_request_for_a_vnic_that_is_there_and_not_listed_yet_makes_no_
             scene.wants("a");
             scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
             scene.look().await;
-            // Attached: nothing of the instance is under way that would keep a second request from being carried out.
+            // Attached: no operation of the instance would block a second request.
             scene.cloud.settle();
             assert_eq!(scene.live().len(), 1);
             change_tags(&scene);
@@ -63,7 +63,7 @@ async fn a_changed_request_for_a_vnic_that_is_there_and_not_listed_yet_makes_no_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_whose_vnic_is_gone_from_all_lists_is_replaced_when_they_have_told_so() {
+async fn a_token_is_replaced_when_lists_lack_its_vnic() {
     for refusal in REFUSALS {
         for (is_restarted, is_changed) in [(false, false), (true, false), (false, true), (true, true)] {
             let case = format!("{refusal:?}, restarted: {is_restarted}, changed: {is_changed}");
@@ -84,7 +84,7 @@ async fn a_token_whose_vnic_is_gone_from_all_lists_is_replaced_when_they_have_to
             let began = Instant::now();
             ready_within(&scene, Duration::from_secs(60), &case).await;
             assert!(began.elapsed() >= PROOF, "{case}: {:?}", began.elapsed());
-            // One by the first token, some in vain, one by the next.
+            // One with the first token, some without effect, one with the next.
             assert!(scene.count("AttachVnic") <= 15, "{case}: {} times", scene.count("AttachVnic"));
             assert_eq!(scene.cloud.attachments().len(), 3, "{case}: the primary one, the first, another");
         }
@@ -92,8 +92,8 @@ async fn a_token_whose_vnic_is_gone_from_all_lists_is_replaced_when_they_have_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_a_token_is_forgotten_when_no_list_could_be_read_meanwhile() {
-    // Of an instance that is answered 404, no list is asked for.
+async fn a_token_refusal_is_forgotten_without_lists() {
+    // While an instance is answered 404, no list is requested.
     let failures =
         [("ListVnicAttachments", (503, "ServiceUnavailable")), ("GetInstance", (404, "NotAuthorizedOrNotFound"))];
     for (operation, answer) in failures {
@@ -111,12 +111,12 @@ async fn a_refusal_of_a_token_is_forgotten_when_no_list_could_be_read_meanwhile(
             scene.cloud.fail_next(operation, answer, false);
             scene.look().await;
         }
-        assert_eq!(scene.cloud.attachments().len(), 2, "{operation}: no two lists in turn lacked it for so long");
+        assert_eq!(scene.cloud.attachments().len(), 2, "{operation}: no two lists in a row lacked it for so long");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_came_late_tells_nothing_of_the_time_that_it_took() {
+async fn a_late_list_shows_the_time_of_its_request() {
     let scene = Scene::with(6);
     scene.cloud.refuse_other_wishes(REFUSALS[1]);
     scene.cloud.lag_lists(3);
@@ -136,11 +136,11 @@ async fn a_list_that_came_late_tells_nothing_of_the_time_that_it_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nor_is_a_vnic_missing_for_the_time_that_a_list_took() {
+async fn a_late_list_proves_no_absence() {
     let mut scene = Scene::with(6);
     scene.wants("a");
     scene.settle().await;
-    // Known by its tags alone: the one that asks next has no token of it.
+    // Identified by its tags only: the next request has no token for it.
     scene.restart_as("another-name");
     scene.cloud.hide(&scene.live()[0].id, 2);
     scene.cloud.forbid(&scene.live()[0].vnic_id.clone().unwrap());
@@ -152,7 +152,7 @@ async fn nor_is_a_vnic_missing_for_the_time_that_a_list_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_changed_between_two_detachments_is_attached_again_whatever_records_are_left() {
+async fn a_vnic_changed_between_two_detaches_is_attached_again() {
     let scene = Scene::with(6);
     scene.wants("a");
     scene.settle().await;

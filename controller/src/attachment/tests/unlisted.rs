@@ -1,5 +1,5 @@
-//! A VNIC whose addresses the cloud does not list is one object's matter: that one says so, nothing is concluded from it, and others go
-//! on.
+//! A VNIC whose addresses OCI does not list concerns one object: it reports that, nothing is concluded from it, and others
+//! continue.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn look_often(scene: &Scene) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_list_addresses_what_leaves_leaves_and_what_comes_comes() {
+async fn attach_and_detach_work_without_listing_addresses() {
     for operation in ["ListPrivateIps", "ListIpv6s"] {
         let scene = Scene::with(4);
         ["a", "c"].iter().for_each(|name| scene.wants(name));
@@ -47,12 +47,12 @@ async fn without_the_right_to_list_addresses_what_leaves_leaves_and_what_comes_c
             "{operation}: what is not known is left as it is"
         );
         assert_eq!(scene.status("c").own_addresses, before, "{operation}");
-        assert_eq!(scene.look().await, Next::Failed, "{operation}: so that pauses grow");
+        assert_eq!(scene.look().await, Next::Failed, "{operation}: so that the backoff grows");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leaves_is_not_asked_for_its_addresses() {
+async fn a_deleted_object_needs_no_address_list() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -63,7 +63,7 @@ async fn what_leaves_is_not_asked_for_its_addresses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_404_for_what_is_in_order_is_not_told_and_two_are_until_it_is_listed_again() {
+async fn two_404_answers_are_reported_and_one_is_not() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
@@ -82,7 +82,7 @@ async fn one_404_for_what_is_in_order_is_not_told_and_two_are_until_it_is_listed
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_what_is_changed_meanwhile_nobody_says_that_it_is_as_asked() {
+async fn a_changed_object_is_not_ready_without_its_addresses() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.settle().await;
@@ -102,15 +102,15 @@ async fn of_what_is_changed_meanwhile_nobody_says_that_it_is_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_own_ipv6_address_is_not_known_gets_no_other_for_it() {
+async fn an_unknown_own_ipv6_address_is_not_replaced() {
     let scene = Scene::with(4);
     scene.wants("a");
     refuse(&scene, "ListIpv6s", NO_RIGHT);
     look_often(&scene).await;
     let vnic = scene.vnic().await;
-    assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "the list tells which it is");
+    assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "the list shows which it is");
     let beside = CreateAddress { vnic_id: Some(vnic.id), ..CreateAddress::default() };
-    let token = RetryToken::derive(&["somebody"]);
+    let token = RetryToken::derive(&["foreign"]);
     oci::Cloud::create_address(&scene.cloud, Family::Ipv6, &beside, &token).await.unwrap();
     look_often(&scene).await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip));
@@ -118,7 +118,7 @@ async fn whose_own_ipv6_address_is_not_known_gets_no_other_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_away_is_asked_nothing_more_and_what_is_in_order_stays_so() {
+async fn an_outage_ends_the_requests_of_a_reconcile() {
     let scene = Scene::with(4);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.settle().await;
@@ -126,7 +126,7 @@ async fn who_is_away_is_asked_nothing_more_and_what_is_in_order_stays_so() {
     scene.cloud.fail_next("ListAddresses", (503, "ServiceUnavailable"), false);
     assert_eq!(scene.look().await, Next::Failed);
     assert_eq!((scene.statuses(), scene.count("ListAddresses")), (written, listed + 1));
-    // An answer that cannot be read says nothing of the VNIC either; others go on.
+    // An unreadable answer does not concern the VNIC either; others continue.
     refuse(&scene, "ListPrivateIps", (415, ""));
     scene.wants("c");
     look_often(&scene).await;
@@ -135,15 +135,15 @@ async fn who_is_away_is_asked_nothing_more_and_what_is_in_order_stays_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn anothers_vnic_that_cannot_be_read_holds_up_nobody() {
+async fn an_unreadable_foreign_vnic_blocks_no_object() {
     let scene = Scene::with(4);
     scene.wants("a");
-    // The primary one is the first that is listed.
+    // The primary one is listed first.
     scene.cloud.fail_next("GetVnic", (415, ""), false);
     scene.look().await;
     scene.settle().await;
     assert_eq!((scene.told("a")[1].as_str(), scene.live().len()), ("True Ready", 1));
-    // One's own is no less there for it.
+    // Its own VNIC exists all the same.
     refuse(&scene, "GetVnic", (415, ""));
     for _ in 0..5 {
         assert_eq!(scene.look().await, Next::Failed);

@@ -1,4 +1,4 @@
-//! Looks for what speaks for or against an instance's end where the cloud answers 404 for it. Reads, and decides nothing.
+//! Collects evidence for or against an instance's end when OCI answers 404 for it. Reads only; decides nothing.
 
 use std::sync::{Arc, PoisonError};
 
@@ -16,11 +16,11 @@ use crate::attachment::observe::forgotten::Evidence;
 use crate::attachment::refusal::visible;
 use crate::attachment::report::event_diff;
 
-/// So many other VNICs of each sort are asked for until one is read.
+/// How many other VNICs of each kind are read until one is visible.
 const WITNESSES: usize = 5;
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
-    /// Asks about each object whose instance nobody saw end, and takes note.
+    /// Collects evidence for each object whose instance was not seen to end.
     pub(super) async fn seek(&self, objects: &[Arc<VnicAttachment>], memory: &mut InstanceMemory) {
         let open = |object: &&Arc<VnicAttachment>| !event_diff::was_seen_terminated(object.status.as_ref());
         for object in objects.iter().filter(open) {
@@ -35,7 +35,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
     }
 
-    /// What is cheap to ask and a doubt by itself comes first.
+    /// Cheap checks that alone raise a doubt come first.
     async fn evidence(&self, object: &VnicAttachment) -> Result<Evidence, Error> {
         let (spec, mut evidence) = (&object.spec, Evidence::default());
         evidence.no_node = self.store.nodes().of(&spec.instance_id).is_none();
@@ -50,12 +50,12 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         if !evidence.no_vnic {
             return Ok(evidence);
         }
-        // Not from the cache: whether it is seen now is the question.
+        // Not from the cache: its visibility now is the question.
         let Some(subnet) = visible(self.cloud.subnet(&spec.vnic.subnet_id).await)? else { return Ok(evidence) };
         evidence.subnet = true;
         let mut compartments = self.compartments.lock().unwrap_or_else(PoisonError::into_inner).clone();
         compartments.insert(subnet.compartment_id.clone());
-        let resync = self.configurations.borrow().settings.pace.resync;
+        let resync = self.pace.resync;
         let listed = self.listings.whole(&self.cloud, &compartments, resync).await?;
         let Some(listed) = listed else { return Ok(evidence) };
         evidence.compartments = Some(compartments.len());
@@ -70,8 +70,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         Ok(evidence)
     }
 
-    /// Listed VNICs that may be in this compartment, the subnet's: always the same as long as these are there, or the answer
-    /// would be another at each look. Those of other objects in the same subnet are, and others there.
+    /// Listed VNICs that may be in the subnet's compartment: constant while they exist, so that reconciles agree. Those of
+    /// other objects in the same subnet are in it, and others may be.
     fn witnesses(&self, object: &VnicAttachment, listed: &CompartmentScan, compartment: &Ocid) -> Vec<Ocid> {
         let subnet = &object.spec.vnic.subnet_id;
         let mut named: Vec<Ocid> = self.store.attachments().vnics_in(subnet);

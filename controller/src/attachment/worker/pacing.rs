@@ -1,64 +1,63 @@
-//! How often instances are looked at, as configured, as many as there are, and as much as the cloud takes: pauses that were
-//! reckoned by the configured most would fill a queue where it takes less. By what it usually takes, for a pause lasts;
-//! and the queue holds those that were reckoned against what it takes later.
+//! How often instances are reconciled, from the configuration, their number, and the rate that OCI usually accepts. With the
+//! configured maximum instead, the queue would overflow when OCI accepts less. The queue adjusts earlier delays when the rate
+//! changes.
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use backoff::Backoff;
 use oci::Cloud;
-use patience::Backoff;
 use vcn::Ocid;
 
 use super::AttachmentWorker;
 use crate::attachment::apply::objects::Objects;
 use crate::attachment::worker::pace;
-use crate::work::{Longest, When};
+use crate::work::{DelayLimits, When};
 
-/// The first pause after a failure; they double up to RETRY_MOST_SECONDS.
+/// The first backoff after a failure; it doubles up to RETRY_MOST_SECONDS.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// The first pause until a pod network is looked for again that a VNIC waits for; they double likewise. OKE takes a minute or two
-/// to make one.
+/// The first backoff while a VNIC waits for a pod network; it doubles likewise. OKE needs a minute or two to build one.
 const FIRST_HELD: Duration = Duration::from_secs(15);
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
-    /// The pauses between two attempts at what failed, or came to nothing.
+    /// The backoff between two attempts after a failure.
     pub(super) fn pauses(&self) -> Backoff {
-        let cap = self.configurations.borrow().settings.pace.retry_most;
+        let cap = self.pace.retry_most;
         Backoff { first: FIRST_RETRY.min(cap), cap }
     }
 
-    /// The pauses while a VNIC waits for the instance's pod network.
+    /// The backoff while a VNIC waits for the instance's pod network.
     pub(super) fn pauses_of_held(&self) -> Backoff {
         let Backoff { cap, .. } = self.pauses();
         Backoff { first: FIRST_HELD.min(cap), cap }
     }
 
-    /// The pause between two looks at what is in order.
+    /// The interval between two reconciles of an instance in sync.
     #[must_use]
     pub fn between_looks(&self) -> Duration {
-        let resync = self.configurations.borrow().settings.pace.resync;
+        let resync = self.pace.resync;
         pace::between_looks(resync, self.store.attachments().load(), self.budget.standing().usual)
     }
 
-    /// The pause until an instance of which something is on its way is looked at again.
+    /// The interval between two polls of an instance.
     pub(super) fn between_polls(&self, instance: &Ocid) -> Duration {
-        let poll = self.configurations.borrow().settings.pace.poll;
+        let poll = self.pace.poll;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(instance.clone());
         pace::between_polls(poll, waiting.len(), self.budget.standing().usual)
     }
 
-    /// How far off the next looks may be, by what the cloud takes now.
-    pub(super) fn longest_pauses(&self) -> Longest {
-        let poll = self.configurations.borrow().settings.pace.poll;
+    /// How far away the next reconciles may be, at the rate that OCI accepts now.
+    pub(super) fn longest_pauses(&self) -> DelayLimits {
+        let poll = self.pace.poll;
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
         let soon = pace::between_polls(poll, waiting, self.budget.standing().usual);
-        Longest { regular: self.between_looks(), soon }
+        DelayLimits { regular: self.between_looks(), soon }
     }
 
-    /// When an instance that the API server told something of is to be looked at: at once, or, where it is in order (all
-    /// are told of at the start), some time until the next regular look. What was refused as it is asked for now has its turn,
-    /// and what a profile asks for of all nodes that it selects does not stand before what somebody asks for by itself.
+    /// When to reconcile an instance after an event of the API server: at once; or, if it is in sync (at the start all are
+    /// reported), some time until the next regular reconcile. A request that was already refused is queued with the retries,
+    /// and a profile's objects for many nodes come after single requests.
     #[must_use]
     pub fn due(&self, instance: &Ocid, chance: f64) -> When {
         let (node, is_annotated) = match self.store.nodes().of(instance) {

@@ -1,4 +1,4 @@
-//! The instance's pod network is asked for, and no answer is not told in place of one.
+//! Reads the instance's pod network; a missing answer does not replace an answer in a status.
 
 use api::condition::{ConditionType, find};
 use api::{AttachmentReason, Reason as _, VnicAttachment};
@@ -15,8 +15,7 @@ use crate::attachment::report::event_diff::{self, Answer};
 use crate::attachment::state::instance_memory::InstanceMemory;
 
 impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
-    /// What is known of it now. That nothing is goes into the log when it is new: an outage is ten thousand instances', every
-    /// two minutes.
+    /// Its present state. A failure is logged when it is new: an outage concerns ten thousand instances, every two minutes.
     pub(super) async fn ask_pod_network(&self, instance: &Ocid, memory: &mut InstanceMemory) -> PodNetwork {
         let known = self.objects.pod_network(instance).await;
         match &known {
@@ -31,13 +30,14 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         known
     }
 
-    /// Whether a status stays as it is because the API server did not answer: the first time, and as long as an answer is told, or
-    /// that there is none. Else each such word would be written, and taken back at the next look.
+    /// Whether a status stays because the API server did not answer: the first time, and while an answer or an outage is
+    /// already reported. Otherwise it would be written and reverted at the next reconcile.
     pub(super) fn is_left_unanswered(
         &self,
         object: &VnicAttachment,
         verdict: &AttachmentStatus,
-        (is_again, memory): (bool, &InstanceMemory),
+        is_again: bool,
+        memory: &InstanceMemory,
     ) -> bool {
         let reason = AttachmentReason::PodNetworkUnanswered;
         if verdict.attached.reason != reason {

@@ -1,4 +1,4 @@
-//! What a look ends with: objects say how things are, and what is new becomes an event.
+//! The end of a reconcile: statuses are written, and news become Events.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::AttachmentWorker;
 use crate::attachment::apply::objects::Objects;
 use crate::attachment::apply::{Outcome, Refusal};
 use crate::attachment::observe::forgotten::is_about;
-use crate::attachment::observe::observed::Unread;
+use crate::attachment::observe::observed::ReadError;
 use crate::attachment::plan::Plan;
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
@@ -25,7 +25,7 @@ use crate::attachment::report::status::status;
 use crate::attachment::state::instance_memory::InstanceMemory;
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
-    /// Writes the status and tells the news, if there is any. Returns whether that could be done.
+    /// Writes the status and the Event, if there is one. Returns whether that succeeded.
     pub(super) async fn tell(
         &self,
         object: &VnicAttachment,
@@ -60,7 +60,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
     }
 
-    /// Whether a step's failure is told in a status: no answer is not told in place of one.
+    /// Whether a step's failure is reported in a status: a missing answer does not replace an answer.
     pub(super) fn is_worth_telling(
         &self,
         object: &VnicAttachment,
@@ -81,21 +81,20 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             tracing::warn!(event = "instance.forgotten", object = object.name_any(), why);
             self.metrics.forgotten();
         }
-        self.events.tell(news);
+        self.events.report(news);
     }
 
-    /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, the day of what is
-    /// forgotten goes on, and what was refused stays so; the others are told why.
+    /// The read failed. Objects in sync stay so, as do terminated, forgotten and refused ones; the others report the cause.
     pub(super) async fn tell_unreadable(
         &self,
         objects: &[Arc<VnicAttachment>],
-        error: &Unread,
+        error: &ReadError,
         memory: &mut InstanceMemory,
     ) {
         let said = error.said();
-        // Two lists with one between that is none are not two in turn.
+        // A failed list resets the count of lists in a row.
         memory.forget_absences();
-        // An outage is ten thousand instances' every two minutes: each tells once.
+        // An outage concerns ten thousand instances every two minutes: each reports it once.
         let again = memory.unreadable.replace(said.reason) == Some(said.reason);
         if !again {
             tracing::warn!(
@@ -120,11 +119,12 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     }
 }
 
-/// What is said of who waits for its first turn: behind whom, and why that one did not get on, where it was refused.
+/// The status of an object that waits for its first attempt: behind which one, and why that one failed, if it did.
 pub(super) fn in_line(
     object: &VnicAttachment,
     said: AttachmentStatus,
-    (plan, outcome): (&Plan, &Outcome),
+    plan: &Plan,
+    outcome: &Outcome,
 ) -> AttachmentStatus {
     let Some(Refusal { object: first, said: why, .. }) = &outcome.refused else { return said };
     let is_in_line = plan.in_line.contains(&object.name_any());

@@ -12,10 +12,10 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tower::service_fn;
 
-/// How long an answer takes.
+/// The delay of an answer.
 const TAKES: Duration = Duration::from_millis(5);
 
-/// The client of a server that answers a request and its body so, or never.
+/// A client whose server answers each request with a given status and body, or never.
 pub(crate) fn client_with<F>(answer: F) -> Client
 where
     F: FnMut(&Parts, Value) -> Option<Response<Body>> + Clone + Send + 'static,

@@ -1,4 +1,4 @@
-//! What is asked of the API server, and how often.
+//! Which requests reach the API server, and how often.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ use crate::cluster::store::{Store, follow_nodes};
 const LIST: &str = r#"{"apiVersion":"v1","kind":"NodeList","metadata":{},"items":[]}"#;
 const TOO_MANY: &str = r#"{"apiVersion":"v1","kind":"Status","status":"Failure","message":"no time","code":429}"#;
 
-/// Gives these answers to the first requests, on one connection, and to others none.
+/// Gives these answers to the first requests, on one connection, and none to others.
 async fn answer(port: TcpListener, answers: &[(&str, &str)]) -> std::io::Result<()> {
     let (mut stream, _) = port.accept().await?;
     for (status, body) in answers {
@@ -42,7 +42,7 @@ async fn client_of(answers: &'static [(&str, &str)]) -> (Client, JoinHandle<std:
     (of(config).unwrap(), tokio::spawn(answer(port, answers)))
 }
 
-/// The code of an answer, 200 where it was none of an error.
+/// The status of an answer, 200 if it was not an error.
 fn code<T>(answer: kube::Result<T>) -> u16 {
     match answer {
         Ok(_) => 200,
@@ -52,7 +52,7 @@ fn code<T>(answer: kube::Result<T>) -> u16 {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_want_of_time_is_told_or_made_again() {
+async fn a_429_is_reported_or_retried() {
     let answers: &[(&str, &str)] = &[("429 Too Many Requests", TOO_MANY), ("200 OK", LIST)];
     for (is_patient, asked) in [(false, 429), (true, 200)] {
         let (client, _server) = client_of(answers).await;
@@ -63,21 +63,21 @@ async fn what_is_refused_for_want_of_time_is_told_or_made_again() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_never_answered_ends() {
+async fn an_unanswered_list_ends() {
     let (client, server) = client_of(&[("200 OK", LIST)]).await;
     let nodes: Api<Node> = Api::all(patient(&client, Arc::default(), READING));
     nodes.list(&ListParams::default()).await.unwrap();
-    // From here there is a connection, and nothing but the clock to wait for.
+    // From here there is a connection, and only the clock to wait for.
     tokio::time::pause();
     let began = Instant::now();
     let answer = timeout(SILENCE * 3, nodes.list(&ListParams::default())).await;
     assert!(matches!(answer, Ok(Err(_))), "{answer:?}");
-    assert!(began.elapsed() >= SILENCE, "a watch is silent for long");
+    assert!(began.elapsed() >= SILENCE, "a watch may be silent for long");
     assert!(!server.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_nodes_are_read_though_one_request_of_twenty_is_refused() {
+async fn nodes_are_read_although_requests_are_refused() {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
     let client = client_with(move |head, _| {
@@ -110,7 +110,7 @@ async fn ten_thousand_nodes_are_read_though_one_request_of_twenty_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_always_refused_is_told_as_it_is_and_counted() {
+async fn a_lasting_refusal_is_reported_and_counted() {
     for (after, reads, writes) in [(None, 6..20, 3..8), (Some("1"), 6..20, 3..8), (Some("86400"), 4..6, 1..2)] {
         let metrics = Arc::new(Metrics::default());
         let client = client_with(move |_, _| {
@@ -138,7 +138,7 @@ async fn what_is_always_refused_is_told_as_it_is_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_with_less_patience_is_told_the_refusal_so_much_earlier() {
+async fn a_shorter_retry_time_reports_the_refusal_earlier() {
     let nodes: Api<Node> =
         Api::all(patient(&client_with(|_, _| Some(json(429, TOO_MANY))), Arc::default(), Duration::from_secs(20)));
     let answer = timeout(Duration::from_secs(21), nodes.list(&ListParams::default())).await;
@@ -146,7 +146,7 @@ async fn who_reads_with_less_patience_is_told_the_refusal_so_much_earlier() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_together_is_not_made_again_together_nor_sooner_than_the_server_says() {
+async fn refused_requests_are_retried_apart_and_not_too_early() {
     let (began, asked) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
     let log = asked.clone();
     let client = client_with(move |_, _| {
@@ -167,6 +167,6 @@ async fn what_is_refused_together_is_not_made_again_together_nor_sooner_than_the
     let again: Vec<Duration> = asked.lock().unwrap().split_off(50);
     let (first, last) = (again[0].as_secs_f64(), again[49].as_secs_f64());
     assert!(first >= 10.0 && last < 15.2, "{again:?}");
-    // A fifth of all that there may be between them.
+    // A fifth of the possible difference.
     assert!(last - first > 1.0, "{again:?}");
 }

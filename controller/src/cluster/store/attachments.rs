@@ -11,17 +11,17 @@ use crate::attachment::report::node_report;
 use crate::attachment::worker::pace::Load;
 use crate::report::metrics::Census;
 
-/// All that are known.
+/// All known objects.
 #[derive(Debug, Default)]
 pub struct Attachments {
     objects: HashMap<String, Arc<VnicAttachment>>,
     names: BTreeMap<Ocid, BTreeSet<String>>,
-    /// Those that a later version wrote and this one cannot read.
+    /// Those of a later version that this one cannot read.
     unreadable: BTreeSet<String>,
 }
 
-/// What is believed of an object: its instance and its VNIC.
-pub type Believed = (Ocid, Ocid);
+/// What an object states: its instance and its VNIC.
+pub type StatedVnic = (Ocid, Ocid);
 
 impl Attachments {
     /// Those of an instance, by name.
@@ -37,38 +37,38 @@ impl Attachments {
         self.objects.get(name)
     }
 
-    /// All of them, in no order.
+    /// All of them, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<VnicAttachment>> {
         self.objects.values()
     }
 
-    /// The names of those that are there and cannot be read: nobody may write over them.
+    /// The names of unreadable objects: they must not be overwritten.
     #[must_use]
     pub const fn unreadable(&self) -> &BTreeSet<String> {
         &self.unreadable
     }
 
-    /// One is there that cannot be read. If it could be before, that is what is known of it.
+    /// An unreadable object exists. If it was readable before, that content stays.
     pub fn cannot_read(&mut self, name: String) {
         self.unreadable.insert(name);
     }
 
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn load(&self) -> Load {
         Load { instances: self.names.len(), objects: self.objects.len() }
     }
 
-    /// What their statuses say of VNICs: instance and VNIC.
+    /// Instance and VNIC in their statuses.
     #[must_use]
-    pub fn believed(&self) -> Vec<Believed> {
+    pub fn believed(&self) -> Vec<StatedVnic> {
         let vnic = |object: &Arc<VnicAttachment>| {
             Some((object.spec.instance_id.clone(), object.status.as_ref()?.vnic_id.clone()?))
         };
         self.objects.values().filter_map(vnic).collect()
     }
 
-    /// The VNICs in a subnet that their statuses name, in no order.
+    /// The VNICs of a subnet in their statuses, unordered.
     #[must_use]
     pub fn vnics_in(&self, subnet: &Ocid) -> Vec<Ocid> {
         let there = self.objects.values().filter(|object| object.spec.vnic.subnet_id == *subnet);
@@ -80,7 +80,7 @@ impl Attachments {
         self.names.keys()
     }
 
-    /// One is new or changed. Returns the instances that this is about.
+    /// A new or changed object. Returns the affected instances.
     pub fn apply(&mut self, object: VnicAttachment) -> BTreeSet<Ocid> {
         let (name, instance) = (object.name_any(), object.spec.instance_id.clone());
         self.unreadable.remove(&name);
@@ -88,12 +88,12 @@ impl Attachments {
         let mut touched = BTreeSet::new();
         match before {
             Some(before) if *before == object => return touched,
-            // Made anew under the same name.
+            // Created again under the same name.
             Some(before) if before.spec.instance_id != instance => {
                 touched = self.delete(&name);
                 touched.insert(instance.clone());
             }
-            // Our own writes come back by the watch: a status is no reason to look again.
+            // The watch returns our own writes: a status is no reason to reconcile.
             Some(before) if same_but_for_status(&before, &object) => {}
             _ => {
                 touched.insert(instance.clone());
@@ -104,7 +104,7 @@ impl Attachments {
         touched
     }
 
-    /// One is gone.
+    /// An object is gone.
     pub fn delete(&mut self, name: &str) -> BTreeSet<Ocid> {
         self.unreadable.remove(name);
         let Some(object) = self.objects.remove(name) else { return BTreeSet::new() };
@@ -118,7 +118,7 @@ impl Attachments {
         BTreeSet::from([instance])
     }
 
-    /// These are all there are. Every instance that has some is touched: much may have been missed.
+    /// The complete list. Every instance with objects is touched, because changes may have been missed.
     pub fn replace(&mut self, all: Vec<VnicAttachment>) -> BTreeSet<Ocid> {
         let mut touched: BTreeSet<Ocid> = self.names.keys().cloned().collect();
         *self = Self::default();
@@ -128,7 +128,7 @@ impl Attachments {
         touched
     }
 
-    /// How many there are, by their condition Ready.
+    /// Their number, by their condition Ready.
     #[must_use]
     pub fn census(&self) -> Census {
         let mut census = Census::new();
@@ -145,8 +145,7 @@ impl Attachments {
     }
 }
 
-/// Whether nothing is another but what we write ourselves: the status but for the report of the node's agent, our finalizer, and
-/// the version that goes with them.
+/// Whether only our own writes differ: the status but for the report of the node's agent, our finalizer, and the version.
 fn same_but_for_status(one: &VnicAttachment, other: &VnicAttachment) -> bool {
     let (a, b) = (&one.metadata, &other.metadata);
     one.spec == other.spec
@@ -154,7 +153,7 @@ fn same_but_for_status(one: &VnicAttachment, other: &VnicAttachment) -> bool {
         && a.labels == b.labels
         && a.annotations == b.annotations
         && node_report::of(one) == node_report::of(other)
-        // That ours came is our own doing.
+        // We added our finalizer ourselves.
         && (!has_finalizer(one) || has_finalizer(other))
 }
 
@@ -168,11 +167,11 @@ mod tests {
     use crate::attachment::sample::{attachment, instance};
 
     #[test]
-    fn objects_are_found_by_instance_and_news_name_it() {
+    fn objects_are_found_by_instance() {
         let mut all = Attachments::default();
         assert_eq!(all.apply(attachment("a", 1)), BTreeSet::from([instance(1)]));
         assert_eq!(all.apply(attachment("b", 1)), BTreeSet::from([instance(1)]));
-        assert_eq!(all.apply(attachment("b", 1)), BTreeSet::new(), "nothing is another");
+        assert_eq!(all.apply(attachment("b", 1)), BTreeSet::new(), "nothing changed");
         let names: Vec<String> = all.of(&instance(1)).iter().map(|object| object.name_any()).collect();
         assert_eq!(names, ["a", "b"]);
         assert_eq!(all.delete("a"), BTreeSet::from([instance(1)]));
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn made_anew_for_another_instance_touches_both() {
+    fn an_object_recreated_for_another_instance_touches_both() {
         let mut all = Attachments::default();
         all.apply(attachment("a", 1));
         assert_eq!(all.apply(attachment("a", 2)), BTreeSet::from([instance(1), instance(2)]));
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_read_is_known_by_name_until_it_can_or_is_gone() {
+    fn an_unreadable_object_is_known_by_name() {
         let mut all = Attachments::default();
         let names = |all: &Attachments| all.unreadable().iter().cloned().collect::<Vec<_>>();
         all.apply(attachment("a", 1));
@@ -203,18 +202,18 @@ mod tests {
     }
 
     #[test]
-    fn report_of_the_agent_is_news() {
+    fn report_of_the_agent_touches_its_instance_once() {
         let mut all = Attachments::default();
         all.apply(attachment("a", 1));
         let mut reported = attachment("a", 1);
         let node = Some(api::NodeReport { configured: true, ..Default::default() });
         reported.status = Some(api::VnicAttachmentStatus { node, ..Default::default() });
         assert_eq!(all.apply(reported.clone()), BTreeSet::from([instance(1)]));
-        assert_eq!(all.apply(reported), BTreeSet::new(), "once");
+        assert_eq!(all.apply(reported), BTreeSet::new());
     }
 
     #[test]
-    fn a_status_of_our_own_is_no_news() {
+    fn our_own_status_write_touches_nothing() {
         let mut all = Attachments::default();
         all.apply(attachment("a", 1));
         let mut with_status = attachment("a", 1);
@@ -225,11 +224,11 @@ mod tests {
         let mut kept = with_status.clone();
         kept.metadata.finalizers = Some(vec![VNIC_FINALIZER.to_owned()]);
         assert_eq!(all.apply(kept), BTreeSet::new(), "nor is our finalizer");
-        assert_eq!(all.apply(with_status), BTreeSet::from([instance(1)]), "that somebody took it off is");
+        assert_eq!(all.apply(with_status), BTreeSet::from([instance(1)]), "its removal by another program does");
     }
 
     #[test]
-    fn a_new_list_forgets_what_is_not_in_it() {
+    fn a_new_list_forgets_missing_objects() {
         let mut all = Attachments::default();
         all.apply(attachment("a", 1));
         assert_eq!(all.replace(vec![attachment("b", 2)]), BTreeSet::from([instance(1), instance(2)]));

@@ -10,21 +10,21 @@ use kube::core::Object;
 use serde::Deserialize;
 use vcn::Ocid;
 
-/// A Node as it comes: what is not named here is not even read.
-pub type NodeObject = Object<NodeSpec, Unread>;
+/// A Node as received: fields that are not named here are not even read.
+pub type NodeObject = Object<NodeSpec, SkippedFields>;
 
-/// Of a Node's spec, what is read.
+/// The fields that are read of a Node's spec.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Which machine it is.
+    /// The machine's identity.
     #[serde(rename = "providerID")]
     pub provider_id: Option<String>,
 }
 
 /// What is not read: addresses, images, conditions, most of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Unread {}
+pub struct SkippedFields {}
 
 /// A Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,25 +33,25 @@ pub struct NodeView {
     pub name: String,
     /// Its uid, for events.
     pub uid: Option<String>,
-    /// The instance that it is, where its providerID names one.
+    /// Its instance, if its providerID names one.
     pub instance: Option<Ocid>,
-    /// Why its providerID names no instance, where it names something else.
+    /// Why its providerID does not name an instance, if it has another value.
     pub stranger: Option<String>,
     /// Its labels.
     pub labels: Labels,
-    /// The annotation that asks for VNICs, where it has one.
+    /// The annotation that requests VNICs, if it has one.
     pub vnics: Option<String>,
-    /// Since when it is there: a Node that is made anew is younger than its instance's VNICs.
+    /// Its creation time: a recreated Node is younger than its instance's VNICs.
     pub created: Option<Timestamp>,
     /// Whether it is being deleted.
     pub leaving: bool,
 }
 
-/// Labels as one text, sorted: those of ten thousand Nodes would be 40 MB as maps.
+/// Labels as one text, sorted: those of ten thousand Nodes would take 40 MB as maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Box<str>);
 
-/// All that are known.
+/// All known Nodes.
 #[derive(Debug, Default)]
 pub struct Nodes {
     nodes: HashMap<String, Arc<NodeView>>,
@@ -60,12 +60,12 @@ pub struct Nodes {
 }
 
 impl NodeView {
-    /// What is kept of a Node.
+    /// The kept part of a Node.
     #[must_use]
     pub fn of(object: NodeObject) -> Self {
         let metadata = object.metadata;
         let annotations = metadata.annotations.unwrap_or_default();
-        // Empty as long as the cloud's manager has not got to the Node.
+        // Empty until the cloud controller manager has handled the Node.
         let provider_id = object.spec.provider_id.filter(|id| !id.is_empty());
         let instance = provider_id.as_deref().map(instance_of).transpose();
         Self {
@@ -82,13 +82,13 @@ impl NodeView {
 }
 
 impl NodeView {
-    /// Its place among Nodes that claim one instance: the oldest has it, of several the first by name.
+    /// Its rank among Nodes that claim one instance: the oldest one counts, among equals the first by name.
     #[must_use]
     pub fn seniority(&self) -> (Option<Timestamp>, &str) {
         (self.created, &self.name)
     }
 
-    /// As events name it.
+    /// As an Event's object.
     #[must_use]
     pub fn reference(&self) -> ObjectReference {
         ObjectReference {
@@ -102,7 +102,7 @@ impl NodeView {
 }
 
 impl Labels {
-    /// To be looked up in.
+    /// As a map for lookups.
     #[must_use]
     pub fn map(&self) -> BTreeMap<String, String> {
         let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -113,31 +113,31 @@ impl Labels {
 impl FromIterator<(String, String)> for Labels {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(labels: I) -> Self {
         let sorted: BTreeMap<String, String> = labels.into_iter().collect();
-        // The API server lets neither keys nor values have a '=' or a line's end.
+        // The API server allows no '=' and no line end in keys and values.
         let lines: Vec<String> = sorted.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         Self(lines.join("\n").into())
     }
 }
 
 impl Nodes {
-    /// The Node that an instance is; of several that claim it, the senior one.
+    /// The Node of an instance; of several that claim it, the senior one.
     #[must_use]
     pub fn of(&self, instance: &Ocid) -> Option<&NodeView> {
         self.nodes.get(self.names.get(instance)?).map(AsRef::as_ref)
     }
 
-    /// All of them, in no order.
+    /// All of them, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<NodeView>> {
         self.nodes.values()
     }
 
-    /// How often something changed that is kept: a heartbeat changes nothing.
+    /// How often a kept field changed: a heartbeat does not count.
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// One is new or changed. Returns the instances that this is about.
+    /// A new or changed Node. Returns the affected instances.
     pub fn apply(&mut self, node: NodeView) -> BTreeSet<Ocid> {
         if self.nodes.get(&node.name).is_some_and(|known| **known == node) {
             return BTreeSet::new();
@@ -159,15 +159,15 @@ impl Nodes {
         touched
     }
 
-    /// One is gone.
+    /// A Node is gone.
     pub fn delete(&mut self, name: &str) -> BTreeSet<Ocid> {
         let Some(node) = self.nodes.remove(name) else { return BTreeSet::new() };
         self.changes += 1;
         let Some(instance) = node.instance.clone() else { return BTreeSet::new() };
-        // An instance that came back under another name keeps that one.
+        // An instance that returned under another name keeps that one.
         if self.names.get(&instance).is_some_and(|current| current == name) {
             self.names.remove(&instance);
-            // Another Node that claims to be it was there all the time.
+            // Another Node that claims it was there all the time.
             let others = self.nodes.values().filter(|other| other.instance.as_ref() == Some(&instance));
             if let Some(other) = others.min_by_key(|other| other.seniority()) {
                 self.names.insert(instance.clone(), other.name.clone());
@@ -176,7 +176,7 @@ impl Nodes {
         BTreeSet::from([instance])
     }
 
-    /// These are all there are.
+    /// The complete list.
     pub fn replace(&mut self, all: Vec<NodeView>) -> BTreeSet<Ocid> {
         let mut gone: BTreeSet<String> = self.nodes.keys().cloned().collect();
         let mut touched = BTreeSet::new();
@@ -208,7 +208,7 @@ mod tests {
     const ONE: &str = "ocid1.instance.oc1.iad.one";
 
     #[test]
-    fn a_node_is_found_by_its_instance_and_what_is_kept_is_little() {
+    fn a_node_is_found_by_its_instance() {
         let mut nodes = Nodes::default();
         let instance: Ocid = ONE.parse().unwrap();
         assert_eq!(nodes.apply(node("a", ONE)), BTreeSet::from([instance.clone()]));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_no_instance_says_why_and_one_that_is_none_yet_does_not() {
+    fn a_node_with_a_foreign_provider_id_says_why() {
         let view = node("virtual", "ocid1.virtualnode.oc1.iad.v");
         assert!(view.instance.is_none() && view.stranger.unwrap().contains("ocid1.virtualnode.oc1.iad.v"));
         for spec in [serde_json::json!({}), serde_json::json!({ "providerID": "" })] {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_came_back_under_another_name_keeps_it() {
+    fn an_instance_keeps_its_new_node_name() {
         let mut nodes = Nodes::default();
         let instance: Ocid = ONE.parse().unwrap();
         nodes.apply(node("a", ONE));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_several_nodes_has_the_instance_in_whatever_order_they_come() {
+    fn the_oldest_of_several_nodes_has_the_instance() {
         let instance: Ocid = ONE.parse().unwrap();
         let born =
             |name: &str, second| NodeView { created: Some(Timestamp::from_second(second).unwrap()), ..node(name, ONE) };
@@ -262,14 +262,14 @@ mod tests {
             order.into_iter().for_each(|node| drop(nodes.apply(node.clone())));
             let named = |nodes: &Nodes| nodes.of(&instance).map(|node| node.name.clone());
             assert_eq!(named(&nodes).as_deref(), Some("b"));
-            // The old one was deleted and made again between two events.
+            // The old one was deleted and created again between two events.
             nodes.apply(born("b", 3));
             assert_eq!(named(&nodes).as_deref(), Some("a"));
         }
     }
 
     #[test]
-    fn packed_labels_are_the_same_again_whatever_their_order() {
+    fn packed_labels_do_not_depend_on_order() {
         let pair = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let two = [("pool", "storage"), ("a.b/c", "")];
         let labels: Labels = two.map(pair).into_iter().collect();

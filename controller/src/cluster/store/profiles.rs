@@ -7,7 +7,7 @@ use api::VnicProfile;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 
-/// All that are known.
+/// All known profiles.
 #[derive(Debug, Default)]
 pub struct Profiles {
     objects: BTreeMap<String, Arc<VnicProfile>>,
@@ -15,18 +15,18 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// All that can be read, by name.
+    /// All readable ones, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<VnicProfile>> {
         self.objects.values()
     }
 
-    /// The names of those that a later version wrote and this one cannot read.
+    /// The names of those of a later version that this one cannot read.
     #[must_use]
     pub const fn unreadable(&self) -> &BTreeSet<String> {
         &self.unreadable
     }
 
-    /// One is new or changed.
+    /// A new or changed profile.
     pub fn apply(&mut self, object: DeserializeGuard<VnicProfile>) {
         let name = object.name_any();
         self.delete(&name);
@@ -47,13 +47,13 @@ impl Profiles {
         }
     }
 
-    /// One is gone.
+    /// A profile is gone.
     pub fn delete(&mut self, name: &str) {
         self.objects.remove(name);
         self.unreadable.remove(name);
     }
 
-    /// These are all there are.
+    /// The complete list.
     pub fn replace(&mut self, all: Vec<DeserializeGuard<VnicProfile>>) {
         *self = Self::default();
         all.into_iter().for_each(|object| self.apply(object));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_later_version_is_known_by_name_alone() {
+    fn a_profile_of_a_later_version_is_known_by_name_only() {
         let mut all = Profiles::default();
         all.replace(vec![profile("b", "Host"), profile("a", "Pods"), profile("c", "Moon")]);
         assert_eq!(names(&all), (vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()]));

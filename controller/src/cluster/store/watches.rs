@@ -1,4 +1,4 @@
-//! How the watches stand: since when one is behind what the API server has, and why.
+//! The state of the watches: since when one is behind the API server, and why.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// For how long a watch may fail before it is said again.
+/// How long a watch may fail before it is logged again.
 const TOLD_AGAIN: Duration = Duration::from_mins(5);
-/// A watch that goes on after a failure says nothing until something changes. It tries again within half a minute and hears of
-/// the next failure within five: who has been silent for longer stands.
+/// A watch that recovers reports nothing until something changes. It retries within half a minute and would report the next
+/// failure within five: one that was silent for longer works.
 const STANDS: Duration = Duration::from_secs(330);
-/// A watch that has failed for so long is no accident.
+/// A watch that has failed for this long is reported.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// All of them, by what they watch.
+/// All of them, by their kind.
 #[derive(Debug, Default)]
 pub struct Watches(Mutex<BTreeMap<&'static str, Watch>>);
 
 #[derive(Debug, Default)]
 struct Watch {
-    /// Since when it has been reading everything, if it has not come to the end.
+    /// Since when it has been reading its list, if that is not complete.
     reading: Option<Instant>,
-    failing: Option<Failing>,
+    failing: Option<WatchFailure>,
 }
 
 #[derive(Debug)]
-struct Failing {
+struct WatchFailure {
     first: Instant,
     last: Instant,
     told: Instant,
@@ -34,19 +34,19 @@ struct Failing {
 }
 
 impl Watches {
-    /// It begins to read everything.
+    /// It starts to read its list.
     pub fn reads(&self, what: &'static str) {
         self.all().entry(what).or_default().reading.get_or_insert_with(Instant::now);
     }
 
-    /// It has what the API server has.
+    /// It is up to date.
     pub fn is_current(&self, what: &'static str) {
         if let Some(Watch { failing: Some(_), .. }) = self.all().insert(what, Watch::default()) {
             tracing::info!(event = "watch.recovered", what);
         }
     }
 
-    /// It failed, and is tried again.
+    /// It failed, and retries.
     pub fn failed(&self, what: &'static str, why: String) {
         let now = Instant::now();
         let mut all = self.all();
@@ -57,10 +57,10 @@ impl Watches {
             tracing::warn!(event = "watch.failed", what, error = why, "retried with backoff");
         }
         let first = before.map_or(now, |before| before.first);
-        watch.failing = Some(Failing { first, last: now, told: told.unwrap_or(now), why });
+        watch.failing = Some(WatchFailure { first, last: now, told: told.unwrap_or(now), why });
     }
 
-    /// For how long each has been behind.
+    /// How long each has been behind.
     #[must_use]
     pub fn behind(&self) -> Vec<(&'static str, Duration)> {
         let now = Instant::now();
@@ -80,7 +80,7 @@ impl Watches {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<&'static str, Watch>> {
-        // Every change is complete in itself, so a panic elsewhere leaves it usable.
+        // Each change is complete by itself, so a panic elsewhere leaves it usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_never_read_is_behind_from_the_beginning_and_says_why_once_it_fails() {
+    async fn an_unread_watch_is_behind_from_the_start() {
         let watches = Watches::default();
         watches.reads("Nodes");
         advance(SECOND * 200).await;
@@ -123,17 +123,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_fails_again_and_again_is_behind_and_one_that_failed_once_is_not() {
+    async fn only_a_watch_that_keeps_failing_is_behind() {
         let watches = Watches::default();
         watches.is_current("Nodes");
         watches.failed("Nodes", "refused".to_owned());
         advance(SECOND * 300).await;
-        assert_eq!(seconds(&watches), [0], "it may stand since");
+        assert_eq!(seconds(&watches), [0], "it may work since");
         watches.failed("Nodes", "refused".to_owned());
         assert_eq!(seconds(&watches), [300]);
         advance(STANDS).await;
         assert_eq!((seconds(&watches), watches.trouble()), (vec![0], None));
         watches.failed("Nodes", "refused".to_owned());
-        assert_eq!(seconds(&watches), [0], "that is another story");
+        assert_eq!(seconds(&watches), [0], "that is another failure");
     }
 }

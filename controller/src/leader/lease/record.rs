@@ -1,30 +1,30 @@
-//! What a lease says, and what to do about it. Pure.
+//! The contents of a Lease, and the next step. Pure.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 
-/// A lease as it was read.
+/// A Lease as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Its resource version: a write that names an old one is refused. None of one that is gone.
+    /// Its resource version: a write that names an old one is refused. `None` if it was deleted.
     pub(super) version: Option<String>,
     pub(super) holder: Option<String>,
-    /// For how long it is good after a renewal, as its holder says.
+    /// How long it is valid after a renewal, according to its holder.
     pub(super) duration: Duration,
     pub(super) transitions: i32,
     pub(super) acquired: Option<Timestamp>,
 }
 
-/// What to do.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// There is none: make it, as the follower of this one.
+pub(super) enum LeaseStep {
+    /// There is none: create it, as the successor of this one.
     Create(Record),
-    /// It is ours, or free, or its holder is gone: write it over this one.
+    /// It is held, free or expired: write it over this one.
     Write(Record),
-    /// Somebody else has it.
+    /// Another replica holds it.
     Wait,
 }
 
@@ -42,13 +42,13 @@ impl Record {
     }
 }
 
-/// Decides; `unchanged` is for how long the record has been as it is, or gone, by our own clock. None: there never was one.
-pub(super) fn decide(record: Option<&Record>, unchanged: Duration, me: &str) -> Step {
-    let Some(record) = record else { return Step::Create(Record::default()) };
+/// Decides; `unchanged` is for how long the record is unchanged or missing, by our own clock. `None`: there never was one.
+pub(super) fn decide(record: Option<&Record>, unchanged: Duration, me: &str) -> LeaseStep {
+    let Some(record) = record else { return LeaseStep::Create(Record::default()) };
     match record.holder.as_deref() {
-        Some(holder) if holder != me && unchanged < record.duration => Step::Wait,
-        _ if record.version.is_none() => Step::Create(record.clone()),
-        _ => Step::Write(record.clone()),
+        Some(holder) if holder != me && unchanged < record.duration => LeaseStep::Wait,
+        _ if record.version.is_none() => LeaseStep::Create(record.clone()),
+        _ => LeaseStep::Write(record.clone()),
     }
 }
 
@@ -66,25 +66,25 @@ mod tests {
     }
 
     #[test]
-    fn what_another_renews_is_left_to_it_and_what_it_left_is_taken_after_its_time() {
+    fn a_lease_of_another_replica_is_taken_after_it_expires() {
         let theirs = held_by("b");
-        assert_eq!(decide(Some(&theirs), Duration::from_millis(14_999), "a"), Step::Wait);
-        assert_eq!(decide(Some(&theirs), Duration::from_secs(15), "a"), Step::Write(theirs));
+        assert_eq!(decide(Some(&theirs), Duration::from_millis(14_999), "a"), LeaseStep::Wait);
+        assert_eq!(decide(Some(&theirs), Duration::from_secs(15), "a"), LeaseStep::Write(theirs));
     }
 
     #[test]
-    fn what_is_ours_or_free_or_missing_is_written_at_once() {
+    fn a_held_free_or_missing_lease_is_written_at_once() {
         let (ours, free) = (held_by("a"), Record { holder: None, ..held_by("x") });
-        assert_eq!(decide(Some(&ours), Duration::ZERO, "a"), Step::Write(ours.clone()));
-        assert_eq!(decide(Some(&free), Duration::ZERO, "a"), Step::Write(free.clone()));
-        assert_eq!(decide(None, Duration::ZERO, "a"), Step::Create(Record::default()));
+        assert_eq!(decide(Some(&ours), Duration::ZERO, "a"), LeaseStep::Write(ours.clone()));
+        assert_eq!(decide(Some(&free), Duration::ZERO, "a"), LeaseStep::Write(free.clone()));
+        assert_eq!(decide(None, Duration::ZERO, "a"), LeaseStep::Create(Record::default()));
     }
 
     #[test]
-    fn what_another_held_when_it_was_deleted_is_made_anew_after_its_time_and_what_we_held_at_once() {
+    fn a_deleted_lease_is_created_again_after_it_expires() {
         let theirs = Record { version: None, ..held_by("b") };
-        assert_eq!(decide(Some(&theirs), Duration::from_millis(14_999), "a"), Step::Wait);
-        assert_eq!(decide(Some(&theirs), Duration::from_secs(15), "a"), Step::Create(theirs.clone()));
-        assert_eq!(decide(Some(&theirs), Duration::ZERO, "b"), Step::Create(theirs));
+        assert_eq!(decide(Some(&theirs), Duration::from_millis(14_999), "a"), LeaseStep::Wait);
+        assert_eq!(decide(Some(&theirs), Duration::from_secs(15), "a"), LeaseStep::Create(theirs.clone()));
+        assert_eq!(decide(Some(&theirs), Duration::ZERO, "b"), LeaseStep::Create(theirs));
     }
 }

@@ -1,4 +1,4 @@
-//! A lease against an API server that answers as the test says, on a clock of the test's.
+//! A Lease against a scripted API server, with a paused clock.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -13,25 +13,25 @@ use super::*;
 
 const ME: &str = "one";
 
-/// What it answers to which request, and what it was asked.
+/// Answers to requests by method and number.
 type Play = dyn Fn(&str, usize) -> Option<(u16, Value)> + Send + Sync;
 
-/// Without a connection: while the kernel carries one's bytes, a clock that runs when nothing else does would run.
+/// Works without a connection, because a paused clock advances while the kernel carries bytes.
 struct Server {
     play: Arc<Play>,
     pause: Duration,
     asked: Arc<Mutex<Vec<String>>>,
-    /// What was to be written: the version that it names, and the holder.
+    /// The attempted writes: version and holder.
     written: Arc<Mutex<Vec<(Value, Value)>>>,
 }
 
 impl Server {
-    /// `play` is told the method, and how many requests there were before; where it gives nothing, nobody answers.
+    /// `play` gets the method and the number of earlier requests; with `None` there is no answer.
     fn start(play: Arc<Play>) -> Self {
         Self::start_slow(play, Duration::ZERO)
     }
 
-    /// One that takes so long to answer a write.
+    /// Delays its answer to each write.
     fn start_slow(play: Arc<Play>, pause: Duration) -> Self {
         Self { play, pause, asked: Arc::default(), written: Arc::default() }
     }
@@ -99,7 +99,7 @@ fn conflict() -> (u16, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_not_answered_any_more_ends_before_another_may_take_the_lease() {
+async fn a_leader_without_answers_exits_before_the_lease_expires() {
     for seconds in [1, 2, 15, 300] {
         let server = Server::start(Arc::new(|_, before| (before < 2).then(|| (200, held_by(ME, before)))));
         let mut lease = server.lease(seconds);
@@ -114,9 +114,9 @@ async fn whoever_is_not_answered_any_more_ends_before_another_may_take_the_lease
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_of_our_own_that_came_late_takes_the_lease_from_nobody() {
+async fn a_late_write_of_our_own_keeps_the_lease() {
     let play = |method: &str, before: usize| match (method, before) {
-        // Had by now, and written once more before the fourth request, which names the version of the third.
+        // Held by now, and written once more before the fourth request, which names the version of the third.
         ("PUT", 3) => Some(conflict()),
         _ if before < 6 => Some((200, held_by(ME, before))),
         _ => Some((200, held_by("two", before))),
@@ -124,12 +124,12 @@ async fn a_write_of_our_own_that_came_late_takes_the_lease_from_nobody() {
     let server = Server::start(Arc::new(play));
     let mut lease = server.lease(15);
     lease.acquire(|| {}).await;
-    assert_eq!(lease.keep().await.to_string(), "another one took the lease");
-    assert_eq!(server.asked(), ["GET", "PUT", "GET", "PUT", "GET", "PUT", "GET"], "it was ours, whatever came late");
+    assert_eq!(lease.keep().await.to_string(), "another replica took the Lease");
+    assert_eq!(server.asked(), ["GET", "PUT", "GET", "PUT", "GET", "PUT", "GET"], "it was held despite the late write");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_deleted_is_its_holders_for_its_time() {
+async fn a_deleted_lease_stays_its_holders_until_it_expires() {
     let play = |method: &str, before: usize| match (method, before) {
         ("GET", 0) => Some((200, held_by("two", 0))),
         ("GET", _) => Some(gone()),
@@ -142,7 +142,7 @@ async fn a_lease_that_somebody_deleted_is_its_holders_for_its_time() {
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(15) && took < Duration::from_secs(20), "{took:?}");
     assert_eq!(server.asked().iter().filter(|method| *method != "GET").collect::<Vec<_>>(), ["POST"]);
-    // Who never saw one has nobody to wait for.
+    // A replica that never saw one waits for no holder.
     let server =
         Server::start(Arc::new(|method: &str, _| Some(if method == "GET" { gone() } else { (201, held_by(ME, 1)) })));
     let began = Instant::now();
@@ -151,7 +151,7 @@ async fn a_lease_that_somebody_deleted_is_its_holders_for_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_lease_is_deleted_makes_it_anew_and_goes_on() {
+async fn a_holder_creates_its_deleted_lease_again() {
     let play = |method: &str, before: usize| match (method, before) {
         ("GET", 2) => Some(gone()),
         ("POST", _) => Some((201, held_by(ME, before))),
@@ -161,12 +161,12 @@ async fn whose_lease_is_deleted_makes_it_anew_and_goes_on() {
     let server = Server::start(Arc::new(play));
     let mut lease = server.lease(15);
     lease.acquire(|| {}).await;
-    assert_eq!(lease.keep().await.to_string(), "another one took the lease");
+    assert_eq!(lease.keep().await.to_string(), "another replica took the Lease");
     assert_eq!(server.asked(), ["GET", "PUT", "GET", "POST", "GET", "PUT", "GET"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_written_late_is_good_from_when_it_was_asked_for() {
+async fn a_lease_is_valid_from_when_it_was_requested() {
     let server = Server::start_slow(Arc::new(|_, before| Some((200, held_by(ME, before)))), Duration::from_secs(4));
     let mut lease = server.lease(15);
     let began = Instant::now();
@@ -175,9 +175,9 @@ async fn a_lease_that_is_written_late_is_good_from_when_it_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_given_back_although_a_renewal_that_was_given_up_is_carried_out_all_the_same() {
+async fn release_survives_a_late_renewal() {
     let play = |method: &str, before: usize| match (method, before) {
-        // The renewal. It is carried out, after what is read next.
+        // The renewal. It takes effect after the next read.
         ("PUT", 3) => None,
         ("PUT", 5) => Some(conflict()),
         _ => Some((200, held_by(ME, before))),
@@ -185,7 +185,7 @@ async fn it_is_given_back_although_a_renewal_that_was_given_up_is_carried_out_al
     let server = Server::start(Arc::new(play));
     let mut lease = server.lease(15);
     lease.acquire(|| {}).await;
-    // SIGTERM comes in the midst of it.
+    // SIGTERM arrives during it.
     assert!(timeout(Duration::from_secs(2), lease.keep()).await.is_err());
     lease.release().await;
     let written = server.written.lock().unwrap().clone();
@@ -195,12 +195,12 @@ async fn it_is_given_back_although_a_renewal_that_was_given_up_is_carried_out_al
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_ours_is_not_given_back() {
+async fn a_lease_of_another_replica_is_not_released() {
     let server = Server::start(Arc::new(|_, before| Some((200, held_by(if before < 2 { ME } else { "two" }, before)))));
     let mut lease = server.lease(15);
     lease.release().await;
-    assert_eq!(server.asked(), [""; 0], "it was never asked for");
+    assert_eq!(server.asked(), [""; 0], "it was never requested");
     lease.acquire(|| {}).await;
     lease.release().await;
-    assert_eq!(server.asked(), ["GET", "PUT", "GET"], "another one has it");
+    assert_eq!(server.asked(), ["GET", "PUT", "GET"], "another replica holds it");
 }

@@ -1,17 +1,17 @@
-//! Replacing what cannot be changed: one VNIC of a profile at a time. The next one goes only when every other one of the
-//! profile that is as the template says is ready, so that a template that does not work costs one VNIC, not all. Pure.
+//! Replaces VNICs whose immutable fields changed, one VNIC of a profile at a time. The next one is replaced only when all
+//! others that match the template are ready, so a broken template costs one VNIC, not all. Pure.
 
 use crate::profile::plan::step::Step;
 use crate::profile::select::from_template::TemplateObject;
 
-/// How far a VNIC is with its template.
+/// The state of a VNIC relative to its template.
 #[derive(Debug)]
 pub enum Course {
-    /// As the template says and ready, or not ours to have.
+    /// It matches and is ready, or belongs to another requester.
     Settled,
-    /// As the template says, or about to be, and not ready.
+    /// It matches, or soon will, and is not ready.
     Waits,
-    /// To be replaced by this step.
+    /// This step replaces it.
     Old {
         /// Whether it is ready as it is.
         ready: bool,
@@ -24,7 +24,7 @@ pub enum Course {
 #[derive(Debug, Default)]
 pub struct Rollout {
     waits_for: Option<String>,
-    /// Those that are ready come first: of those that are not, the new one may well not be either, and hold up the rest.
+    /// Ready ones come first: if a VNIC is not ready, its replacement may not be ready either, and would block the rest.
     old: Vec<(bool, Step)>,
 }
 
@@ -38,19 +38,19 @@ impl Rollout {
         }
     }
 
-    /// How many are to be replaced, and what the next one waits for. None where none is.
+    /// How many are to be replaced, and what the next one waits for; `None` if there are none.
     #[must_use]
     pub fn standing(&self) -> Option<(usize, Option<String>)> {
         (!self.old.is_empty()).then(|| (self.old.len(), self.waits_for.clone()))
     }
 
-    /// The next replacement, if it may go now.
+    /// The next replacement, if it may start now.
     #[must_use]
     pub fn next(mut self) -> Option<Step> {
         if self.waits_for.is_some() {
             return None;
         }
-        // Stable: among equals the order of the stamps.
+        // Stable: equal ones keep the order of the stamps.
         self.old.sort_by_key(|(not_ready, _)| *not_ready);
         self.old.into_iter().map(|(_, step)| step).next()
     }

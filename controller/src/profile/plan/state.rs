@@ -1,4 +1,4 @@
-//! How far a node is with the VNICs of a profile, by the conditions of its VnicAttachments. Pure.
+//! The progress of a node's VNICs of a profile, from the conditions of its VnicAttachments. Pure.
 
 use api::condition::find;
 use api::{AttachmentReason, Condition, ConditionType, VnicAttachment};
@@ -8,36 +8,36 @@ use api::{AttachmentReason, Condition, ConditionType, VnicAttachment};
 pub struct State {
     /// Whether the VNIC is attached; all of them, for a node.
     pub attached: bool,
-    /// Whether it is as it was asked for, in all.
+    /// Whether the VNIC is as requested in every respect; all of them, for a node.
     pub ready: bool,
-    /// What somebody must see to, worst first.
+    /// What a person must solve, worst first.
     pub trouble: Option<Trouble>,
 }
 
-/// What somebody must see to.
+/// What a person must solve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// Somebody else has the name.
+    /// Another requester has the name.
     Conflict(String),
     /// A limit, a permission, a wrong field.
     Failing(String),
-    /// The Node gets no VNICs: it is no instance, or another Node has its instance. No other Node depends on it.
+    /// The Node gets no VNICs: it is not an instance, or another Node has its instance. It blocks no other Node.
     Excluded(String),
 }
 
 impl State {
     /// Nothing is missing.
     pub const READY: Self = Self { attached: true, ready: true, trouble: None };
-    /// Nothing is there yet.
+    /// Nothing exists yet.
     pub const ABSENT: Self = Self { attached: false, ready: false, trouble: None };
 
-    /// As ABSENT, and why.
+    /// Like ABSENT, with the reason.
     #[must_use]
     pub fn in_conflict(text: String) -> Self {
         Self { trouble: Some(Trouble::Conflict(text)), ..Self::ABSENT }
     }
 
-    /// As ABSENT, and why the Node gets nothing.
+    /// Like ABSENT, with the reason why the Node gets none.
     #[must_use]
     pub fn excluded(why: String) -> Self {
         Self { trouble: Some(Trouble::Excluded(why)), ..Self::ABSENT }
@@ -49,7 +49,7 @@ impl State {
         matches!(self.trouble, Some(Trouble::Excluded(_)))
     }
 
-    /// As the object's conditions say, as far as they are about its present spec.
+    /// From the object's conditions, if they describe its present spec.
     #[must_use]
     pub fn of(object: &VnicAttachment) -> Self {
         let Some(status) = object.status.as_ref().filter(|_| object.metadata.deletion_timestamp.is_none()) else {
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Both together.
+    /// The combination of two.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let trouble = match (self.trouble, other.trouble) {
@@ -83,7 +83,7 @@ pub fn is_terminated(object: &VnicAttachment) -> bool {
     attached.and_then(|condition| AttachmentReason::from_word(&condition.reason)) == Some(AttachmentReason::NodeGone)
 }
 
-/// What does not pass by itself.
+/// What does not resolve by itself.
 fn trouble(ready: &Condition) -> Option<Trouble> {
     use AttachmentReason as R;
     let text =

@@ -1,14 +1,14 @@
-//! What is done to come from the VnicAttachments that are there to those that the VnicProfiles ask for, in an operator's words.
+//! The steps from the present VnicAttachments to those that the VnicProfiles request, in an operator's words.
 
 use std::fmt;
 
 use api::{VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 
-use crate::profile::plan::removal::Why;
+use crate::profile::plan::removal::RemovalReason;
 use crate::profile::select::from_template::TemplateObject;
 
-/// One write. Done in the order they stand in, or in any other: each is about another object.
+/// One write. The order does not matter: each is about another object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Deletes an object.
@@ -16,34 +16,33 @@ pub enum Step {
         /// Which.
         object: Target,
         /// Why.
-        why: Why,
+        why: RemovalReason,
     },
-    /// Deletes an object that is to be made anew: what changed in its template cannot be changed.
+    /// Deletes an object that is to be created again: an immutable field of its template changed.
     Replace {
         /// Which.
         object: Target,
         /// What changed.
         fields: Vec<&'static str>,
-        /// What it is to be.
+        /// Its new content.
         stamp: TemplateObject,
     },
-    /// Brings an object in line.
+    /// Updates an object.
     Change {
-        /// What it is to be.
+        /// Its new content.
         stamp: TemplateObject,
         /// What differs.
         fields: Vec<&'static str>,
     },
-    /// Makes an object.
+    /// Creates an object.
     Make(TemplateObject),
-    /// Keeps a profile until what is made from it is gone: before anything is.
+    /// Sets the finalizer of a profile, before its first object is created.
     Guard(Profile),
-    /// Lets a profile go that is being deleted.
+    /// Removes the finalizer of a deleted profile.
     LetGo(Profile),
 }
 
-/// The one object that a deletion is about, as it was read: another one of its name is not meant, nor one that somebody has
-/// made his own since.
+/// The one object that a deletion means, as read: not another one of its name, nor one that a user has taken over since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its name.
@@ -76,7 +75,7 @@ impl Step {
         }
     }
 
-    /// What it does, as metrics say it.
+    /// The step's name in metrics.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -89,15 +88,18 @@ impl Step {
         }
     }
 
-    /// The profile that it is for, where it is for one.
+    /// The profile, if the step is for one.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
         match self {
             Self::Make(stamp) | Self::Change { stamp, .. } | Self::Replace { stamp, .. } => Some(&stamp.profile),
-            Self::Remove { why: Why::NotInProfile(profile) | Why::NotForNode { profile, .. }, .. } => Some(profile),
+            Self::Remove {
+                why: RemovalReason::NotInProfile(profile) | RemovalReason::NotForNode { profile, .. },
+                ..
+            } => Some(profile),
             Self::Guard(profile) | Self::LetGo(profile) => Some(&profile.name),
-            Self::Remove { why: Why::ProfileDeleted(profile), .. } => Some(profile),
-            Self::Remove { why: Why::InstanceTerminated, .. } => None,
+            Self::Remove { why: RemovalReason::ProfileDeleted(profile), .. } => Some(profile),
+            Self::Remove { why: RemovalReason::InstanceTerminated, .. } => None,
         }
     }
 }
@@ -141,7 +143,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Where a stamp comes from, and for whom.
+/// The origin of a stamp, and its node.
 struct Origin<'a>(&'a TemplateObject);
 
 impl fmt::Display for Origin<'_> {

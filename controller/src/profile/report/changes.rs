@@ -1,5 +1,5 @@
-//! Events about a VnicProfile when the reason of its condition becomes another one that a person cares for. What was told stands in
-//! its status, so that neither a look nor a controller that begins tells it again.
+//! Events about a VnicProfile whose condition gets another important reason. Its status holds the last reported reason, so
+//! that neither a reconcile nor a new leader repeats it.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use api::condition::find;
 use api::{Condition, ConditionType, ProfileReason, Reason as _, VnicProfile, VnicProfileStatus};
 use kube::{Resource, ResourceExt};
 
-use crate::cluster::events::{Level, News};
+use crate::cluster::events::{EventContent, Level};
 
-/// The reasons that were written last, by profile and uid: the watch tells of a write only later.
+/// The last written reasons, by profile and uid: the watch reports a write only later.
 #[derive(Debug, Default)]
 pub struct Changes(BTreeMap<(String, Option<String>), String>);
 
 impl Changes {
-    /// Notes what was written of a profile as it was read. What is to be told of it, if it is another reason than before.
-    pub fn note(&mut self, profile: &VnicProfile, status: &VnicProfileStatus) -> Option<News> {
+    /// Records a written status. Returns the Event, if the reason changed.
+    pub fn note(&mut self, profile: &VnicProfile, status: &VnicProfileStatus) -> Option<EventContent> {
         let ready = ready(status)?;
         let was = profile.status.as_ref().and_then(self::ready).map(|before| before.reason.clone());
         let last = self.0.insert((profile.name_any(), profile.uid()), ready.reason.clone());
@@ -29,10 +29,10 @@ impl Changes {
             ProfileReason::Failing | ProfileReason::Conflict | ProfileReason::InvalidSelector => {
                 (Level::Warning, ready.message.clone())
             }
-            // What somebody just did, or what passes.
+            // A user's own action, or a passing state.
             ProfileReason::NoNodes | ProfileReason::Progressing | ProfileReason::Paused => return None,
         };
-        Some(News {
+        Some(EventContent {
             regarding: profile.object_ref(&()),
             level,
             reason: reason.as_str(),
@@ -41,7 +41,7 @@ impl Changes {
         })
     }
 
-    /// Forgets profiles that are not there.
+    /// Drops profiles that no longer exist.
     pub fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
         self.0.retain(|(name, _), _| is_there(name));
     }
@@ -72,7 +72,7 @@ mod tests {
         profile
     }
 
-    /// What is told when a profile that has one reason gets another.
+    /// The Event for a change from one reason to another.
     fn told(
         changes: &mut Changes,
         before: Option<ProfileReason>,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_that_a_person_cares_for_is_told_and_no_other_writing() {
+    fn only_important_changes_become_events() {
         use ProfileReason as R;
         for before in ProfileReason::ALL.iter().copied().map(Some).chain([None]) {
             for after in ProfileReason::ALL.iter().copied() {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_once_although_the_watch_tells_of_the_writing_later() {
+    fn a_change_is_reported_once_although_the_watch_is_late() {
         use ProfileReason as R;
         let mut changes = Changes::default();
         assert!(told(&mut changes, Some(R::Progressing), R::Failing).is_some());
@@ -112,7 +112,7 @@ mod tests {
         assert!(told(&mut changes, Some(R::Ready), R::Progressing).is_none());
         assert!(told(&mut changes, Some(R::Progressing), R::Ready).is_some());
         let other = profile("2", None);
-        assert!(changes.note(&other, &status(R::Ready, "")).is_some(), "another of its name");
+        assert!(changes.note(&other, &status(R::Ready, "")).is_some(), "another profile of the name");
         changes.keep(|name| name != "pool");
         assert!(changes.0.is_empty());
     }

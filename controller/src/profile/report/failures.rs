@@ -1,4 +1,4 @@
-//! Steps that were not carried out, summed up: ten thousand of one cause are one line and one event. Pure.
+//! Failed steps, summed up: ten thousand failures of one cause are one log line and one Event. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,23 +10,23 @@ use tokio::time::Instant;
 use crate::profile::apply::ApplyError;
 use crate::profile::plan::step::Step;
 
-/// Between two events about one profile and one answer: failures of many objects come with every look, and their number is
-/// another each time.
+/// The interval between two Events about one profile and one answer: failures of many objects repeat in each reconcile, with
+/// another number each time.
 const QUIET: Duration = Duration::from_mins(10);
 
-/// What failed of one profile in one look.
+/// The failures of one profile in one reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure<'s> {
     failed: usize,
     all: usize,
-    /// Of the first object by name: the order of answers is chance.
+    /// That of the first object by name: the order of answers is random.
     object: &'s str,
     first: String,
-    /// What the API server answered about it, if it did.
+    /// The API server's answer, if there was one.
     code: Option<u16>,
 }
 
-/// By profile; what is for none stands under None.
+/// By profile; failures without a profile are under `None`.
 #[must_use]
 pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), ApplyError>)]) -> BTreeMap<Option<&'s str>, Failure<'s>> {
     let mut steps: BTreeMap<Option<&str>, usize> = BTreeMap::new();
@@ -55,8 +55,8 @@ pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), ApplyError>)]) -> BTreeMap
 }
 
 impl Failure<'_> {
-    /// The HTTP status of the API server's answer, if there was one: the same means the same cause, as far as can be told. Its words
-    /// name the object.
+    /// The HTTP status of the API server's answer, if there was one: the same status counts as the same cause. The text names
+    /// the object.
     #[must_use]
     pub const fn code(&self) -> Option<u16> {
         self.code
@@ -69,13 +69,13 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
-/// Which profiles' failures were told a short while ago, and of which answer.
+/// Which profiles' failures were reported recently, and for which answer.
 #[derive(Debug, Default)]
-pub struct Quiet(BTreeMap<(String, Option<u16>), Instant>);
+pub struct ReportHistory(BTreeMap<(String, Option<u16>), Instant>);
 
-impl Quiet {
-    /// Whether a profile's of one answer are to be told now; they count as told then.
-    pub fn is_over(&mut self, (profile, code): (&str, Option<u16>), now: Instant) -> bool {
+impl ReportHistory {
+    /// Whether a profile's failures of one answer must be reported now; if so, they count as reported.
+    pub fn is_over(&mut self, profile: &str, code: Option<u16>, now: Instant) -> bool {
         self.0.retain(|_, told| now < *told + QUIET);
         let key = (profile.to_owned(), code);
         let is_over = !self.0.contains_key(&key);
@@ -96,14 +96,14 @@ mod tests {
     }
 
     fn remove(object: &str, profile: &str) -> Step {
-        use crate::profile::plan::removal::Why;
+        use crate::profile::plan::removal::RemovalReason;
         use crate::profile::plan::step::Target;
         let object = Target { name: object.to_owned(), uid: None, version: None };
-        Step::Remove { object, why: Why::NotInProfile(profile.to_owned()) }
+        Step::Remove { object, why: RemovalReason::NotInProfile(profile.to_owned()) }
     }
 
     #[test]
-    fn failures_of_a_profile_are_one_whatever_their_order() {
+    fn failures_of_a_profile_are_summed_up() {
         let steps = [remove("b.x", "b"), remove("a.2", "a"), remove("a.1", "a"), remove("a.3", "a"), guard("c")];
         let outcome = |step| match step {
             Step::Guard(_) => Ok(()),
@@ -126,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_told_of_once_in_ten_minutes_and_of_another_answer_at_once() {
-        let (mut quiet, now) = (Quiet::default(), Instant::now());
+    fn a_profile_is_reported_once_in_ten_minutes() {
+        let (mut quiet, now) = (ReportHistory::default(), Instant::now());
         let minute = Duration::from_mins(1);
-        assert!(quiet.is_over(("a", Some(403)), now) && quiet.is_over(("b", Some(403)), now));
-        assert!(!quiet.is_over(("a", Some(403)), now + 9 * minute));
-        assert!(quiet.is_over(("a", Some(422)), now + 9 * minute) && quiet.is_over(("a", None), now + 9 * minute));
-        assert!(quiet.is_over(("a", Some(403)), now + 10 * minute));
+        assert!(quiet.is_over("a", Some(403), now) && quiet.is_over("b", Some(403), now));
+        assert!(!quiet.is_over("a", Some(403), now + 9 * minute));
+        assert!(quiet.is_over("a", Some(422), now + 9 * minute) && quiet.is_over("a", None, now + 9 * minute));
+        assert!(quiet.is_over("a", Some(403), now + 10 * minute));
     }
 }

@@ -1,31 +1,30 @@
-//! What is wrong on nodes, logged and told by events, each once as long as it lasts.
+//! Problems of nodes: each is logged and reported as an Event once while it lasts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::events::{Events, Level, News};
+use crate::cluster::events::{EventContent, Events, Level};
 use crate::cluster::store::NodeView;
 use crate::profile::select::selection::NodeProblem;
 
-/// What was wrong at the last look.
+/// The problems of the last reconcile.
 #[derive(Debug, Default)]
-pub struct Problems(BTreeMap<Key, Standing>);
+pub struct Problems(BTreeMap<Key, ReportState>);
 
 /// Node, reason and note.
 type Key = (String, &'static str, String);
 
-/// Whether somebody heard of it.
+/// Whether it was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// It is in the log, and its event had no room yet.
+enum ReportState {
+    /// It is logged; the Event queue had no room yet.
     Logged,
-    /// Its event is on its way.
-    Told,
+    /// Its Event is queued.
+    Reported,
 }
 
 impl Problems {
-    /// Logs those that are new, and tells of those that have not been told of. What finds no room among the events is told
-    /// at a later look.
+    /// Logs new problems and queues Events for unreported ones. Those without room are queued at a later reconcile.
     pub fn tell(&mut self, problems: &[NodeProblem<'_>], nodes: &[Arc<NodeView>], events: &Events) {
         let before = std::mem::take(&mut self.0);
         for problem in problems {
@@ -35,27 +34,27 @@ impl Problems {
                 let NodeProblem { node, reason, note } = problem;
                 tracing::warn!(event = "node.problem", node, reason, note);
             }
-            self.0.insert(key, standing.unwrap_or(Standing::Logged));
+            self.0.insert(key, standing.unwrap_or(ReportState::Logged));
         }
-        let mut untold = self.0.iter_mut().filter(|(_, standing)| **standing == Standing::Logged).peekable();
+        let mut untold = self.0.iter_mut().filter(|(_, standing)| **standing == ReportState::Logged).peekable();
         if untold.peek().is_none() {
             return;
         }
         let nodes: BTreeMap<&str, &NodeView> = nodes.iter().map(|node| (node.name.as_str(), node.as_ref())).collect();
         for ((node, reason, note), standing) in untold {
             let Some(node) = nodes.get(node.as_str()) else { continue };
-            let news = News {
+            let news = EventContent {
                 regarding: node.reference(),
                 level: Level::Warning,
                 reason,
                 action: "Select",
                 note: note.clone(),
             };
-            // The others would find no room either.
-            if !events.tell(news) {
+            // There is no room for the others either.
+            if !events.report(news) {
                 break;
             }
-            *standing = Standing::Told;
+            *standing = ReportState::Reported;
         }
     }
 }
@@ -67,7 +66,7 @@ mod tests {
     use crate::report::metrics::Metrics;
 
     #[test]
-    fn what_found_no_room_among_the_events_is_told_at_a_later_look() {
+    fn a_problem_without_room_is_reported_later() {
         let (metrics, count) = (Arc::new(Metrics::default()), 1500);
         let (events, mut writer) = Events::new(metrics.clone());
         let names: Vec<String> = (0..count).map(|number| format!("node-{number:04}")).collect();

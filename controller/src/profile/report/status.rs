@@ -1,5 +1,5 @@
-//! The status of a VnicProfile: how many nodes are how far, ten names at most, one reason. Pure. Nothing in it counts time
-//! or attempts, so that a profile at rest is not written.
+//! The status of a VnicProfile: counts of nodes, at most ten names, one reason. Pure. Nothing in it counts time or attempts,
+//! so an idle profile is not written.
 
 use api::condition::set;
 use api::{Condition, ConditionType, ProfileReason, ProfileSummary, VnicProfileStatus};
@@ -12,7 +12,7 @@ use crate::profile::select::selection::{Hold, is_leaving};
 /// The most names in a status.
 const MOST_NAMES: usize = 10;
 
-/// The status, where it is another than the profile has. One that is being deleted keeps the one it has.
+/// The new status, if it differs. A profile that is being deleted keeps its status.
 #[must_use]
 pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
     if is_leaving(report.profile) {
@@ -31,7 +31,7 @@ pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
     (status != before).then_some(status)
 }
 
-/// The nodes, counted.
+/// The counts of nodes.
 #[must_use]
 pub fn summary(report: &Report<'_>) -> ProfileSummary {
     let count = |fits: fn(&State) -> bool| {

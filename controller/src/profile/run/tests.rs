@@ -1,4 +1,4 @@
-//! Profiles against an API server that refuses, by a clock that nobody waits for.
+//! Profiles against an API server that refuses, with a paused clock.
 
 use std::sync::Mutex;
 
@@ -10,12 +10,12 @@ use crate::cluster::client::offline;
 use crate::profile::plan::step::Profile;
 use crate::profile::sample::store;
 
-/// An API server that refuses VnicAttachments, or takes them; nobody watches it.
+/// An API server that refuses or accepts VnicAttachments; it has no watch.
 #[derive(Debug, Default)]
 struct Server {
-    /// Whether it takes them.
+    /// Whether it accepts them.
     takes: bool,
-    /// The names of VnicAttachments that were asked for, in turn.
+    /// The names of requested VnicAttachments, in order.
     asked: Vec<String>,
     /// Their events: reason and note.
     told: Vec<(String, String)>,
@@ -51,7 +51,7 @@ fn scene(nodes: u32) -> (Arc<Mutex<Server>>, Arc<Store>, Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_profile_that_is_refused_for_a_thousand_nodes_asks_for_one_now_and_then_until_it_is_taken() {
+async fn a_profile_refused_for_a_thousand_nodes_tries_one() {
     let (server, store, client) = scene(1_000);
     let metrics = Arc::new(Metrics::default());
     let (events, writer) = Events::new(metrics.clone());
@@ -73,7 +73,7 @@ async fn a_profile_that_is_refused_for_a_thousand_nodes_asks_for_one_now_and_the
             last.starts_with("1 of 1 steps failed") && last.ends_with("999 more wait until one is taken"),
             "{last}"
         );
-        // From here all is taken; nobody watches, so that each is made anew at every look.
+        // From here all are accepted; without a watch each is created again in every reconcile.
         let all_by = Instant::now() + Duration::from_secs(140);
         while server.lock().unwrap().asked.len() < 1_001 {
             assert!(Instant::now() < all_by, "{} after {:?}", server.lock().unwrap().asked.len(), began.elapsed());
@@ -88,7 +88,7 @@ async fn a_profile_that_is_refused_for_a_thousand_nodes_asks_for_one_now_and_the
 }
 
 #[test]
-fn profiles_have_their_steps_in_turn() {
+fn steps_of_profiles_are_interleaved() {
     let step = |name: &str, version: &str| {
         let (name, version) = (name.to_owned(), Some(version.to_owned()));
         Step::Guard(Profile { name, version, finalizers: Vec::new() })

@@ -1,5 +1,5 @@
-//! Which profile may give which instance a VNIC of which name. A name belongs to whom it was given first: objects that are
-//! there before objects that are wanted, older profiles before younger ones. Pure.
+//! Which profile may give which instance a VNIC of which name. The first requester keeps a name: existing objects come before
+//! planned ones, older profiles before younger ones. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::profile::select::from_template::{TemplateObject, profile_of};
 use crate::profile::select::observed::AttachmentIndex;
 use crate::profile::select::selection::{Selections, is_leaving};
 
-/// What becomes of a stamp.
+/// The claim of a stamp.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim<'a> {
-    /// Its object is there, and the profile's.
+    /// Its object exists, and is the profile's.
     Held(&'a VnicAttachment),
-    /// Nobody has the name: the object may be made.
+    /// The name is free: the object may be created.
     Free,
-    /// It waits for an object that is on its way out, or cannot be read.
+    /// It waits for an object that is being deleted, or cannot be read.
     Waits,
-    /// Somebody else has it, and why that is so.
+    /// Another requester has the name, with the reason.
     Taken(String),
 }
 
-/// All stamps of all profiles, in the order in which they are served.
+/// All stamps of all profiles, in serving order.
 #[must_use]
 pub fn stamps(selections: &Selections<'_>) -> Vec<TemplateObject> {
     let mut profiles: Vec<_> = selections.profiles.values().collect();
@@ -85,7 +85,8 @@ fn claim<'a, 's>(
     if let Some(holder) = holders.get(&stamp.place()) {
         return Claim::Taken(taken(stamp, holder));
     }
-    let others = there.in_place(stamp.place());
+    let (instance, vnic) = stamp.place();
+    let others = there.in_place(instance, vnic);
     let mut stay = others.iter().map(|other| (other, other.metadata.name.as_deref().unwrap_or_default()));
     let stays = stay.find(|(other, name)| {
         let goes = !wanted.contains(name) && will_go(other, selections);
@@ -105,12 +106,12 @@ fn taken(stamp: &TemplateObject, holder: &str) -> String {
     format!("VNIC {} of node {} belongs to VnicAttachment {holder}", stamp.template.name, stamp.node)
 }
 
-/// Whether an object that no profile wants is going to be removed.
+/// Whether an object that no profile wants is going to be deleted.
 fn will_go<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> bool {
     matches!(fate(object, selections), Fate::Goes(_) | Fate::GoesLater(_))
 }
 
-/// Whether the object of a stamp's name is the profile's. The same name for another instance is a hash that met another.
+/// Whether the object of a stamp's name is the profile's. If not, two instances have the same hash.
 fn is_its(object: &VnicAttachment, stamp: &TemplateObject) -> bool {
     profile_of(object) == Some(&stamp.profile) && object.spec.instance_id == stamp.instance
 }

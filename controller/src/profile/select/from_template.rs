@@ -1,4 +1,4 @@
-//! A VnicAttachment as a profile's template makes it for a node, and how those that are there differ from it.
+//! A VnicAttachment as a profile's template makes it for a node, and how existing ones differ from it.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ pub struct TemplateObject {
     pub name: String,
     /// The profile's name.
     pub profile: String,
-    /// The node's name, for people: it is no part of the object.
+    /// The node's name, for people: the object does not contain it.
     pub node: String,
     /// The instance that the node is.
     pub instance: Ocid,
-    /// The VNIC: one for all stamps of it, of which there may be ten thousand with every look.
+    /// The VNIC: shared by all its stamps, of which each reconcile may have ten thousand.
     pub template: Arc<VnicTemplate>,
 }
 
-/// How far an object that is there is what its stamp says.
+/// How an existing object compares with its stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// It is.
+    /// It matches.
     None,
-    /// These can be changed.
+    /// These fields can be changed.
     Changeable(Vec<&'static str>),
-    /// These cannot: it must be replaced.
+    /// These fields cannot: it must be replaced.
     Fixed(Vec<&'static str>),
 }
 
 impl TemplateObject {
-    /// What a template makes for an instance.
+    /// A template's stamp for an instance.
     #[must_use]
     pub fn new(profile: &VnicProfile, template: &Arc<VnicTemplate>, instance: &Ocid, node: &str) -> Self {
         let profile = profile.name_any();
@@ -47,7 +47,7 @@ impl TemplateObject {
         }
     }
 
-    /// All of the object's spec.
+    /// The object's whole spec.
     #[must_use]
     pub fn spec(&self) -> VnicAttachmentSpec {
         VnicAttachmentSpec {
@@ -57,8 +57,8 @@ impl TemplateObject {
         }
     }
 
-    /// The object as it is made. Its finalizer comes when its VNIC is asked for, with a write that makes it smaller. Nobody
-    /// owns it, as an owner reference would be an eighth of its size; a finalizer on the profile does what is needed.
+    /// The object to create. Its finalizer is added when its VNIC is requested, by a write that makes it smaller. It has no
+    /// owner reference, which would be an eighth of its size; a finalizer on the profile is enough.
     #[must_use]
     pub fn object(&self) -> VnicAttachment {
         let mut object = VnicAttachment::new(&self.name, self.spec());
@@ -99,20 +99,20 @@ impl TemplateObject {
             ("requestedAddresses", !object.spec.requested_addresses.is_empty()),
         ];
         let changeable = names(&changeable);
-        // Whatever there is, with nothing of it copied: a field more is an error here.
+        // Destructured, nothing copied: a new field is a compile error here.
         let VnicAttachmentSpec { instance_id, requested_addresses, vnic } = &object.spec;
         let is_same = *instance_id == self.instance && requested_addresses.is_empty() && vnic == wanted;
         match (changeable.is_empty(), is_same) {
             (true, true) => Difference::None,
-            // A field that this function does not know, of a later version.
+            // A field of a later version that this function does not know.
             (true, false) => Difference::Changeable(vec!["spec"]),
             (false, _) => Difference::Changeable(changeable),
         }
     }
 }
 
-/// The profile that an object was made from: its label says so, and its name is the one that it was given then. An object
-/// whose label is taken off is its user's.
+/// The profile of an object: its label names it, and its name is the stamped one. An object without the label belongs to its
+/// user.
 #[must_use]
 pub fn profile_of(object: &VnicAttachment) -> Option<&str> {
     let profile = object.labels().get(PROFILE_LABEL)?;
@@ -120,14 +120,14 @@ pub fn profile_of(object: &VnicAttachment) -> Option<&str> {
     (object.metadata.name.as_ref() == Some(&given)).then_some(profile)
 }
 
-/// What a stamped object is called: always the same for the same profile, VNIC and instance, so that a controller that
-/// crashed makes nothing twice, and a node that returns by another name finds what it had. Dots cannot be in the parts.
+/// The name of a stamped object: constant for profile, VNIC and instance, so that a controller that crashed creates nothing
+/// twice, and a node that returns under another name finds its objects. The parts contain no dots.
 #[must_use]
 pub fn object_name(profile: &str, vnic: &VnicName, instance: &Ocid) -> String {
     format!("{profile}.{vnic}.{:012x}", fnv1a(instance.as_str().as_bytes()) & 0xffff_ffff_ffff)
 }
 
-/// FNV-1a, 64 bit: stable across versions and machines, which the standard library's hasher is not.
+/// FNV-1a, 64 bit: stable across versions and machines, unlike the standard library's hasher.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_with_its_label_and_nothing_of_others() {
+    fn a_stamped_object_has_its_label_only() {
         let expected = serde_json::json!({
             "apiVersion": "oke.oraclecloud.com/v1alpha1",
             "kind": "VnicAttachment",
@@ -176,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_named_and_those_that_need_another_object_come_first() {
+    fn differences_name_immutable_fields_first() {
         let (stamp, mut object) = (stamp(), stamp().object());
         assert_eq!(stamp.difference(&object), Difference::None);
         object.metadata.labels.as_mut().unwrap().insert("mine".to_owned(), "kept".to_owned());
-        assert_eq!(stamp.difference(&object), Difference::None, "others' labels are others'");
+        assert_eq!(stamp.difference(&object), Difference::None, "foreign labels do not count");
         object.spec.vnic.ipv4_count = 3;
         object.spec.vnic.mtu = Some(1500);
         assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu"]));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_a_profiles_by_label_and_name_both() {
+    fn an_object_is_a_profiles_by_label_and_name() {
         let whole = stamp().object();
         assert_eq!(profile_of(&whole), Some("storage"));
         let (mut released, mut renamed, mut elsewhere) = (whole.clone(), whole.clone(), whole);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_of_all_three_parts_and_fit() {
+    fn names_contain_all_three_parts_and_fit() {
         let vnic: VnicName = "b".repeat(63).parse().unwrap();
         let instance: Ocid = format!("ocid1.instance.oc1.iad.{}", "x".repeat(60)).parse().unwrap();
         let name = object_name(&"a".repeat(63), &vnic, &instance);

@@ -1,4 +1,4 @@
-//! What is there: profiles, nodes, attachments, as the API server last told.
+//! The profiles, nodes and attachments that the watches delivered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,33 +8,33 @@ use vcn::Ocid;
 
 use crate::cluster::store::{NodeView, Store};
 
-/// A consistent enough look at the cluster: each list is whole, and as old as its watch is behind.
+/// A snapshot of the cluster: each list is complete, and as old as its watch is behind.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// All VnicProfiles that can be read.
+    /// All readable VnicProfiles.
     pub profiles: Vec<Arc<VnicProfile>>,
-    /// The names of the others.
+    /// The names of the unreadable ones.
     pub unreadable_profiles: BTreeSet<String>,
     /// All Nodes.
     pub nodes: Vec<Arc<NodeView>>,
-    /// All VnicAttachments that can be read, whoever made them.
+    /// All readable VnicAttachments, of any requester.
     pub attachments: Vec<Arc<VnicAttachment>>,
-    /// The names of the others.
+    /// The names of the unreadable ones.
     pub unreadable_attachments: BTreeSet<String>,
 }
 
-/// The attachments that are there, to be found by name and by place.
+/// The attachments, by name and by instance.
 #[derive(Debug, Default)]
 pub struct AttachmentIndex<'a> {
     /// By name.
     pub objects: BTreeMap<&'a str, &'a VnicAttachment>,
-    /// Names of those that cannot be read: a later version wrote them.
+    /// Names of unreadable ones: a later version wrote them.
     pub unreadable: BTreeSet<&'a str>,
     vnics: BTreeMap<(&'a Ocid, &'a VnicName), Vec<&'a VnicAttachment>>,
 }
 
 impl Observed {
-    /// As the store has it now.
+    /// From the store.
     #[must_use]
     pub fn of(store: &Store) -> Self {
         let (profiles, attachments) = (store.profiles(), store.attachments());
@@ -56,7 +56,7 @@ impl<'a> AttachmentIndex<'a> {
         for object in &observed.attachments {
             there.objects.insert(object.metadata.name.as_deref().unwrap_or_default(), object);
         }
-        // By name: of several that have a place, a conflict always names the same one.
+        // By name, so that a conflict always names the same one of several.
         for object in there.objects.values() {
             there.vnics.entry((&object.spec.instance_id, &object.spec.vnic.name)).or_default().push(object);
         }
@@ -64,8 +64,8 @@ impl<'a> AttachmentIndex<'a> {
         there
     }
 
-    /// Those that are for the VNIC of this name of this instance.
-    pub(in crate::profile) fn in_place(&self, place: (&'a Ocid, &'a VnicName)) -> &[&'a VnicAttachment] {
-        self.vnics.get(&place).map(Vec::as_slice).unwrap_or_default()
+    /// Those for the VNIC of this name on this instance.
+    pub(in crate::profile) fn in_place(&self, instance: &'a Ocid, name: &'a VnicName) -> &[&'a VnicAttachment] {
+        self.vnics.get(&(instance, name)).map(Vec::as_slice).unwrap_or_default()
     }
 }

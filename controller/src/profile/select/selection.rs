@@ -1,4 +1,4 @@
-//! Which nodes each VnicProfile is for: by its selector, and by the nodes' annotations where it allows them. Pure.
+//! Which nodes each VnicProfile selects: by its selector, and by the nodes' annotations if it allows them. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,16 @@ use vcn::Ocid;
 use crate::cluster::store::NodeView;
 use crate::profile::select::observed::Observed;
 
-/// All profiles that can be read, with their nodes.
+/// All readable profiles, with their nodes.
 #[derive(Debug, Default)]
 pub struct Selections<'a> {
     /// By name.
     pub profiles: BTreeMap<&'a str, Selection<'a>>,
-    /// Profiles that cannot be read: a later version wrote them. Theirs is left as it is.
+    /// Profiles that cannot be read because a later version wrote them. Their objects stay as they are.
     pub unreadable: BTreeSet<&'a str>,
-    /// The instances that have a Node, with it; of several that claim one instance, the senior one.
+    /// The instances with a Node; of several that claim one instance, the senior one.
     pub instances: BTreeMap<Ocid, &'a NodeView>,
-    /// What somebody should see to.
+    /// Problems that a person must solve.
     pub problems: Vec<NodeProblem<'a>>,
 }
 
@@ -27,53 +27,53 @@ pub struct Selections<'a> {
 pub struct Selection<'a> {
     /// The profile.
     pub profile: &'a VnicProfile,
-    /// Why nothing is made, changed or removed, where that is so.
+    /// Why nothing is created, changed or removed, if so.
     pub hold: Option<Hold>,
     /// The nodes, by their instances.
     pub nodes: BTreeMap<Ocid, &'a NodeView>,
-    /// Instances that keep what they have: their node's annotation cannot be read, or a second node claims them.
+    /// Instances that keep their VNICs: their node's annotation is invalid, or a second node claims them.
     pub undecided: BTreeSet<Ocid>,
-    /// Selected nodes that are no instance yet.
+    /// Selected nodes without an instance yet.
     pub unborn: BTreeSet<&'a str>,
-    /// Selected nodes that get nothing, and why: they never will be an instance, or another node has the same instance.
+    /// Selected nodes that get nothing, and why: they are not instances, or another node has the instance.
     pub excluded: BTreeMap<&'a str, String>,
 }
 
-/// Why nothing is done for a profile.
+/// Why a profile is inactive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Somebody wants it so.
+    /// A user paused it.
     Paused,
-    /// Its selector makes no sense.
+    /// Its selector is not valid.
     InvalidSelector(String),
 }
 
-/// What is wrong with a node's request, for an event on the Node.
+/// A problem of a node's request, for an Event on the Node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeProblem<'a> {
     /// The node's name.
     pub node: &'a str,
-    /// A stable word.
+    /// A stable reason.
     pub reason: &'static str,
-    /// In words.
+    /// The message.
     pub note: String,
 }
 
-/// The annotation cannot be read.
+/// The annotation is invalid.
 pub const INVALID_ANNOTATION: &str = "InvalidVnicsAnnotation";
-/// The annotation names a profile that is not there.
+/// The annotation names a profile that does not exist.
 pub const UNKNOWN_PROFILE: &str = "UnknownVnicProfile";
 /// The annotation names a profile that does not allow it.
 pub const NOT_ALLOWED: &str = "VnicProfileNotAllowed";
-/// The annotation names a profile that is for other nodes.
+/// The annotation names a profile that does not select the node.
 pub const NOT_SELECTED: &str = "VnicProfileNotForNode";
-/// A profile is for the node, and it is no instance.
+/// A profile selects the node, which is not an instance.
 pub const NO_INSTANCE: &str = "NodeIsNoInstance";
-/// A profile is for the node, and an older one claims the same instance.
+/// A profile selects the node, but an older node claims the same instance.
 pub const SECOND_CLAIM: &str = "InstanceClaimedTwice";
-/// The Node is younger than a VNIC that it no longer asks for: it was made anew, without what it asked with.
+/// The Node is younger than a VNIC that it no longer requests: it was recreated without its label or annotation.
 pub const MADE_ANEW: &str = "NodeMadeAnew";
-/// A VNIC of this name is another's on the node.
+/// Another requester has a VNIC of this name on the node.
 pub const NAME_CONFLICT: &str = "VnicNameConflict";
 
 /// Selects.
@@ -96,7 +96,7 @@ pub fn select(observed: &Observed) -> Selections<'_> {
         })
         .collect();
     let mut nodes: Vec<&NodeView> = observed.nodes.iter().map(AsRef::as_ref).collect();
-    // Of several Nodes that claim one instance, the first one counts.
+    // Of several Nodes that claim one instance, the senior one counts.
     nodes.sort_by_key(|node| node.seniority());
     for node in nodes {
         all.add(node, &selectors);
@@ -111,13 +111,13 @@ pub(in crate::profile) fn is_leaving(profile: &VnicProfile) -> bool {
 }
 
 impl<'a> Selections<'a> {
-    /// The node that a profile has for an instance.
+    /// The node of a profile for an instance.
     #[must_use]
     pub fn node_of(&self, profile: &str, instance: &Ocid) -> Option<&'a str> {
         Some(self.profiles.get(profile)?.nodes.get(instance)?.name.as_str())
     }
 
-    /// Whether nothing is done for a profile.
+    /// Whether the profile is inactive.
     pub(in crate::profile) fn is_held(&self, profile: &str) -> bool {
         let held = self.profiles.get(profile).is_some_and(|selection| selection.hold.is_some());
         held || self.unreadable.contains(profile)
@@ -137,7 +137,7 @@ impl<'a> Selections<'a> {
             let is_named = named.remove(name);
             let Some(selector) = selectors.get(name) else { continue };
             let (selected, by_annotation) = (selector.matches(&labels), selection.profile.spec.allow_node_annotation);
-            if is_named && let Some((reason, note)) = refusal(name, by_annotation, selected) {
+            if is_named && let Some((reason, note)) = refusal(name, selection.profile, selected) {
                 self.problems.push(NodeProblem { node: node.name.as_str(), reason, note });
             }
             if !selected {
@@ -145,12 +145,12 @@ impl<'a> Selections<'a> {
             }
             let is_wanted = !by_annotation || is_named;
             match (&node.instance, senior, &node.stranger) {
-                // Nothing is done by halves: what else it names may not be what was meant.
+                // No partial effect: the other names may be wrong too.
                 (Some(instance), _, _) if by_annotation && wanted.is_err() => {
                     selection.undecided.insert(instance.clone());
                 }
                 (Some(instance), Some(senior), _) if is_wanted => {
-                    // Nothing is made for its sake, and nothing is taken away.
+                    // Nothing is created for it, and nothing is removed.
                     selection.undecided.insert(instance.clone());
                     selection.excluded.insert(&node.name, format!("its instance is that of Node {senior}"));
                     let note = format!(
@@ -173,24 +173,23 @@ impl<'a> Selections<'a> {
                 _ => {}
             }
         }
-        for name in named {
-            let (reason, note) = match self.unreadable.contains(name) {
-                true => {
-                    (UNKNOWN_PROFILE, format!("VnicProfile {name} was written by a later version and cannot be read"))
-                }
-                false => (
-                    UNKNOWN_PROFILE,
-                    format!("annotation {} names VnicProfile {name}, which is not there", api::VNICS_ANNOTATION),
-                ),
-            };
-            self.problems.push(NodeProblem { node: node.name.as_str(), reason, note });
-        }
+        let unknown: Vec<_> = named.into_iter().map(|name| self.unknown_profile(node, name)).collect();
+        self.problems.extend(unknown);
+    }
+
+    fn unknown_profile(&self, node: &'a NodeView, name: &str) -> NodeProblem<'a> {
+        let note = if self.unreadable.contains(name) {
+            format!("VnicProfile {name} was written by a later version and cannot be read")
+        } else {
+            format!("annotation {} names VnicProfile {name}, which does not exist", api::VNICS_ANNOTATION)
+        };
+        NodeProblem { node: node.name.as_str(), reason: UNKNOWN_PROFILE, note }
     }
 }
 
 /// Why a node does not get a profile that it names.
-fn refusal(name: &str, by_annotation: bool, selected: bool) -> Option<(&'static str, String)> {
-    match (by_annotation, selected) {
+fn refusal(name: &str, profile: &VnicProfile, is_selected: bool) -> Option<(&'static str, String)> {
+    match (profile.spec.allow_node_annotation, is_selected) {
         // It gets it anyway.
         (false, true) => None,
         (false, false) => Some((

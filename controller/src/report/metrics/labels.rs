@@ -3,7 +3,6 @@
 use resident::labels;
 
 labels! {
-    Build { version: String }
     Call { operation: &'static str, status: String }
     OfOperation { operation: &'static str }
     Queue { state: &'static str }

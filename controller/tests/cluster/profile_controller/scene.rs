@@ -1,5 +1,4 @@
-//! One API server and one profile controller for all tests of the file, and what a test says to them. Each test has nodes of
-//! its own, by a label.
+//! One API server and one profile controller for all tests of the file. Each test has its own nodes, by a label.
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, mpsc};
@@ -24,11 +23,11 @@ use tokio::sync::{oneshot, watch};
 
 /// How long a node that lost its label keeps its VNICs here.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
-/// For how long a plan is carried out here: long enough for some objects.
+/// How long a plan is applied here: long enough for some objects.
 const ROUND: Duration = Duration::from_millis(20);
 pub(crate) const WITHIN: Duration = Duration::from_secs(180);
 
-/// The controller, on a thread of its own with a runtime of its own: tests come and go.
+/// The controller, on its own thread with its own runtime, because tests come and go.
 struct Running {
     store: Arc<Store>,
     metrics: Arc<Metrics>,
@@ -87,13 +86,13 @@ async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: mpsc::Sende
         follow_attachments(client(), store.clone(), attachments, |_| {}),
         follow_nodes(client(), store.clone(), nodes, |_| {}),
         follow_profiles(client(), store.clone(), profiles),
-        writer.run(client(), "test".to_owned(), patience::chance),
+        writer.run(client(), "test".to_owned(), backoff::chance),
         work,
     );
 }
 
 impl Scene {
-    /// With nodes of their own for the test.
+    /// A test's scene, with its own nodes.
     pub(crate) fn new(pool: &str) -> Self {
         running();
         let server = server();
@@ -147,7 +146,7 @@ impl Scene {
         self.api::<K>().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// From now on nobody may make VnicAttachments of a profile.
+    /// From now on VnicAttachments of a profile are refused.
     pub(crate) async fn refuse(&self, profile: &str) {
         let (version, name) = ("admissionregistration.k8s.io/v1", json!({ "name": "no-vnics" }));
         let made = json!({ "apiGroups": ["oke.oraclecloud.com"], "apiVersions": ["*"], "operations": ["CREATE"],
@@ -163,7 +162,7 @@ impl Scene {
         ] {
             server.apply_object(object).await.unwrap();
         }
-        // A policy works some moments after it was made.
+        // A policy takes effect some moments after its creation.
         let instance =
             json!({ "instanceId": ocid("x"), "name": "x", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" });
         let probe = json!({ "metadata": { "name": format!("{profile}.probe") }, "spec": instance });
@@ -172,13 +171,13 @@ impl Scene {
         self.wait_for("it is refused", async || self.api().create(&params, &probe).await.is_err().then_some(())).await;
     }
 
-    /// They may again.
+    /// They are accepted again.
     pub(crate) async fn allow(&self) {
         self.delete::<ValidatingAdmissionPolicyBinding>("no-vnics").await;
     }
 
-    /// The objects that a profile made, once there are so many. What is being deleted is let go, as the reconciler of
-    /// attachments does when the cloud has taken the VNIC away.
+    /// The objects of a profile, once there are this many. Finalizers of deleted ones are removed, as the reconciler of
+    /// attachments does when OCI has detached the VNIC.
     pub(crate) async fn objects(&self, profile: &str, number: usize) -> Vec<VnicAttachment> {
         self.wait_for(&format!("{number} objects of {profile}"), async || {
             let (leaving, all): (Vec<_>, Vec<_>) = self
@@ -199,19 +198,19 @@ impl Scene {
         .await
     }
 
-    /// How many of a profile's objects are being deleted, where all are.
+    /// How many of a profile's objects are being deleted, if all are.
     pub(crate) async fn leaving(&self, profile: &str) -> Option<usize> {
         let all = self.made_from(profile).await;
         all.iter().all(|object| object.metadata.deletion_timestamp.is_some()).then_some(all.len())
     }
 
-    /// All that there are of a profile.
+    /// All objects of a profile.
     pub(crate) async fn made_from(&self, profile: &str) -> Vec<VnicAttachment> {
         let params = ListParams::default().labels(&format!("{PROFILE_LABEL}={profile}"));
         self.api::<VnicAttachment>().list(&params).await.unwrap().items
     }
 
-    /// What the reconciler of attachments would write in the end.
+    /// What the reconciler of attachments would finally write.
     pub(crate) async fn make_ready(&self, object: &VnicAttachment) {
         self.make(object, "Ready").await;
     }
@@ -253,7 +252,8 @@ impl Scene {
         .await
     }
 
-    /// Stops the controller as soon as something was made from a profile, and says when it stands; it goes on when the sender goes.
+    /// Freezes the controller as soon as something was created from a profile, and reports that; it continues when the sender
+    /// is dropped.
     pub(crate) fn stop_in_the_midst_of(&self, profile: &str) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
         let (go_on, goes_on) = mpsc::channel();
         let (stops, stands) = oneshot::channel();
@@ -265,13 +265,13 @@ impl Scene {
                 tokio::task::yield_now().await;
             }
             stops.send(()).unwrap();
-            // On the only thread that the controller has.
+            // On the only thread of the controller.
             let _ = goes_on.recv();
         });
         (stands, go_on)
     }
 
-    /// The reasons of all events about an object, in the order of their times.
+    /// The reasons of all Events about an object, by time.
     pub(crate) async fn told(&self, name: &str) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
         let mut all = events.list(&ListParams::default()).await.unwrap().items;
@@ -280,12 +280,12 @@ impl Scene {
         all.into_iter().filter_map(|event| event.reason).collect()
     }
 
-    /// How often the controller has looked.
+    /// How many reconciles the controller made.
     pub(crate) fn looks(&self) -> u64 {
         running().metrics.looks()
     }
 
-    /// Makes it look again.
+    /// Triggers another reconcile.
     pub(crate) fn nudge<T>(&self) -> Option<T> {
         running().store.changed().notify_one();
         None

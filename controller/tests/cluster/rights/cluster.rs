@@ -1,4 +1,4 @@
-//! A cluster with our definitions, and the controller's account with just the rights that a test gives it.
+//! A cluster with our definitions, and the controller's account with only the rights of a test.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use super::roles::{Right, Rights, each_right};
 const WITHIN: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) const NAME: &str = "oke-node-controller";
-pub(crate) const NAMESPACE: &str = "kube-system";
+pub(crate) const NAMESPACE: &str = "oke-node-manager";
 
 /// Where a kubelet puts a pod's token. In a fresh /run.
 const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -29,10 +29,10 @@ pub(crate) struct Cluster {
     /// The controller's pod, and its token.
     pod: Pod,
     identity: Identity,
-    /// By that token.
+    /// A client with that token.
     account: Client,
     all: Rights,
-    /// Whether it knows OKE's NativePodNetworks.
+    /// Whether it serves OKE's NativePodNetworks.
     pub(crate) has_pod_networks: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl Cluster {
         server.create_account(&account).await.unwrap();
         let admin = server.client(server.admin()).unwrap();
         let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
-        // As the Deployment's controller would make it.
+        // As the Deployment's controller would create it.
         let template = Rights::pod_template();
         let metadata = json!({ "name": format!("{NAME}-0"), "labels": template["metadata"]["labels"] });
         let pod = serde_json::from_value(json!({ "metadata": metadata, "spec": template["spec"] })).unwrap();
@@ -62,7 +62,7 @@ impl Cluster {
         }
     }
 
-    /// From here on it is one with VCN-native pod networking.
+    /// From here on it is a cluster with VCN-native pod networking.
     pub(crate) async fn serve_pod_networks(&self) {
         self.server.apply(&ApiServer::native_pod_networks()).await.unwrap();
         self.has_pod_networks.store(true, Ordering::Relaxed);
@@ -76,8 +76,8 @@ impl Cluster {
         self.identity.token().unwrap()
     }
 
-    /// Does the kubelet's part. OCI's tokens come from an address of the API server, by the same authority in a cluster; here
-    /// it is another one.
+    /// Plays the kubelet's part. In a cluster, OCI's tokens come from the API server's address and authority; here it is
+    /// another address.
     pub(crate) fn mount_account(&self, authority_of_proxymux: &str) {
         assert!(std::env::var_os("OKE_TEST_ISOLATED").is_some(), "this test writes to /run: run it by cargo test");
         let folder = Path::new(MOUNTED);
@@ -86,7 +86,7 @@ impl Cluster {
         std::fs::write(folder.join("ca.crt"), authorities).unwrap();
     }
 
-    /// Gives the account these rights and takes all others, and waits until the API server goes by that.
+    /// Grants the account these rights only, and waits until the API server applies that.
     pub(crate) async fn grant(&self, rights: &Rights) {
         for object in &rights.0 {
             self.server.apply_object(object.clone()).await.unwrap();
@@ -117,7 +117,7 @@ impl Cluster {
         reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
     }
 
-    /// Nothing is wanted any more, and nobody works.
+    /// Nothing is requested any more, and no controller runs.
     pub(crate) async fn clear(&self) {
         let everything = (DeleteParams::default(), ListParams::default());
         let profiles: Api<VnicProfile> = Api::all(self.admin.clone());

@@ -1,5 +1,5 @@
-//! The program, as its pod would run it: the manifest's command and environment, without a capability, with nothing but the
-//! pod's token to say who it is, to the API server and to OCI.
+//! The program as its pod runs it: the manifest's command and environment, no capabilities, and only the pod's token as
+//! identity for the API server and OCI.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -15,17 +15,17 @@ use tokio::task::JoinHandle;
 
 use super::cluster::Cluster;
 
-/// Where workload identity asks for tokens, at the API server's address.
+/// Where workload identity requests tokens, at the API server's address.
 const PROXYMUX: u16 = 12250;
 
-/// A running controller. Ends with this.
+/// A running controller. Dropping this ends it.
 pub(crate) struct Controller {
     child: Child,
     proxymux: JoinHandle<()>,
 }
 
 impl Controller {
-    /// Starts it; it says what it does in `log`.
+    /// Starts it; it logs to `log`.
     pub(crate) async fn start(cluster: &Cluster, oci: &sandbox::OciApi, log: &Path) -> Self {
         cluster.mount_account(&oci.authority_pem());
         oci.accept_service_account(cluster.token());
@@ -40,7 +40,7 @@ impl Controller {
         command.env("PATH", std::env::var_os("PATH").unwrap());
         command.envs(container.env.iter().flatten().map(|variable| resolved(variable, cluster.pod())));
         command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
-        // What differs from a cluster: where OCI is, and that a test has no time.
+        // Differences from a cluster: the address of OCI, and shorter times.
         command.env("OCI_ENDPOINT", oci.url()).env("OCI_REQUESTS_PER_SECOND", "500");
         command.env("LISTEN", "127.0.0.1:0").env("LEASE_SECONDS", "10");
         command.env("POLL_SECONDS", "0.1").env("RETRY_MOST_SECONDS", "1");
@@ -48,7 +48,7 @@ impl Controller {
         Self { child: command.spawn().unwrap(), proxymux }
     }
 
-    /// Tells it to end, and waits.
+    /// Asks it to stop, and waits.
     pub(crate) async fn stop(&mut self, within: Duration) -> Option<ExitStatus> {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
         let deadline = Instant::now() + within;
@@ -70,7 +70,7 @@ impl Drop for Controller {
     }
 }
 
-/// As the kubelet does it.
+/// Expands variables like the kubelet.
 fn resolved(variable: &EnvVar, pod: &Pod) -> (String, String) {
     let field = variable.value_from.as_ref().and_then(|source| source.field_ref.as_ref());
     let value = match field.map(|field| field.field_path.as_str()) {
@@ -82,7 +82,7 @@ fn resolved(variable: &EnvVar, pod: &Pod) -> (String, String) {
     (variable.name.clone(), value.unwrap_or_default())
 }
 
-/// The emulated one listens wherever there was room.
+/// The emulated one listens on any free port.
 async fn forward(to: SocketAddr) -> JoinHandle<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXYMUX)).await.unwrap();
     tokio::spawn(async move {

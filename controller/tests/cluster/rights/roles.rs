@@ -1,4 +1,4 @@
-//! The roles and bindings of the manifest, whole and with one right taken away.
+//! The roles and bindings of the manifest, whole or without one right.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +19,7 @@ pub(crate) struct Right {
     pub(crate) namespace: Option<String>,
     pub(crate) group: String,
     pub(crate) resource: String,
-    /// The one object that it is for.
+    /// The one object that it applies to.
     pub(crate) name: Option<String>,
     pub(crate) verb: String,
 }
@@ -29,18 +29,18 @@ impl Rights {
         Self(documents(&["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]))
     }
 
-    /// What the controller's pods are.
+    /// The account of the controller's pods.
     pub(crate) fn pod_template() -> Value {
         let [mut deployment] = <[Value; 1]>::try_from(documents(&["Deployment"])).unwrap();
         deployment["spec"]["template"].take()
     }
 
-    /// The same but for one right.
+    /// The same without one right.
     pub(crate) fn without(&self, right: &Right) -> Self {
         let mut rights = self.clone();
         let rules = rights.0[right.role]["rules"].as_array_mut().unwrap();
         let whole = rules.remove(right.rule);
-        // What the rule says of other resources, and of this one by other verbs, stays.
+        // The rule's other resources, and this resource with other verbs, stay.
         let mut others = whole.clone();
         remove(&mut others["resources"], &right.resource);
         let mut same = whole;
@@ -81,7 +81,7 @@ pub(crate) fn each_right(rights: &Rights) -> Vec<Right> {
 }
 
 impl Right {
-    /// As the API server words it, in a line of the log.
+    /// As the API server names it in a log line.
     pub(crate) fn refusal(&self) -> String {
         format!(r#"cannot {} resource \"{}\""#, self.verb, self.resource)
     }

@@ -1,4 +1,4 @@
-//! All that the controller does in a cluster, told once: what was there before it, what comes while it works, what goes.
+//! All of the controller's work in a cluster: objects from before its start, new ones, deleted ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::process::Controller;
 const LOG: &str = "log";
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A cluster and a cloud while the story is told.
+/// A cluster and an OCI for the story.
 struct Scene<'c> {
     cluster: &'c Cluster,
     vcn: Arc<Vcn>,
@@ -32,17 +32,17 @@ struct Scene<'c> {
     slowest: Duration,
 }
 
-/// How it ended.
+/// The result.
 pub(crate) struct Outcome {
-    /// The first part that did not come true.
+    /// The first part that failed.
     pub(crate) missing: Option<&'static str>,
-    /// How long the slowest part took of those that did.
+    /// The duration of the slowest successful part.
     pub(crate) slowest: Duration,
-    /// What the controller said meanwhile.
+    /// The controller's log.
     pub(crate) log: String,
 }
 
-/// Tells it from the start, each part within so long, and clears up.
+/// Runs it from the start, with a deadline per part, and cleans up.
 pub(crate) async fn tell(cluster: &Cluster, within: Duration) -> Outcome {
     let mut scene = Scene::new(cluster, within);
     let folder = TempDir::new().unwrap();
@@ -80,14 +80,14 @@ impl<'c> Scene<'c> {
         self.until("an event tells of it", async |scene| scene.is_told("own").await).await?;
         self.until("VNICs bear the cluster's name", async |scene| scene.tags_name_the_cluster().await).await?;
         let first = self.renewed().await;
-        self.until("the lease is renewed", async |scene| scene.renewed().await > first).await?;
+        self.until("the Lease is renewed", async |scene| scene.renewed().await > first).await?;
         self.node("b").await;
         self.until("a node that came later has its VNIC", async |scene| {
             scene.stamped_ready("before").await == [true, true]
         })
         .await?;
         self.attachment("late", "a").await;
-        self.until("a VNIC that was asked for later is ready", async |scene| scene.is_ready("late").await).await?;
+        self.until("a VNIC that was requested later is ready", async |scene| scene.is_ready("late").await).await?;
         self.profile("after").await;
         self.until("a profile that came later has its VNICs", async |scene| {
             scene.stamped_ready("after").await == [true, true]
@@ -104,9 +104,9 @@ impl<'c> Scene<'c> {
         .await?;
         match controller.stop(self.within).await {
             Some(status) if status.success() => {}
-            _ => return Err("it ends when it is told to"),
+            _ => return Err("it exits when it is stopped"),
         }
-        self.until("the lease is given back", async |scene| scene.holder().await.is_none()).await
+        self.until("the Lease is released", async |scene| scene.holder().await.is_none()).await
     }
 
     async fn until(
@@ -142,7 +142,7 @@ impl<'c> Scene<'c> {
         self.api().create(&PostParams::default(), &node).await.unwrap();
     }
 
-    /// As OKE leaves it, where it has its kind.
+    /// As OKE leaves it, if its kind is served.
     async fn pod_network(&self, node: &str) {
         if self.cluster.has_pod_networks.load(Ordering::Relaxed) {
             let instance: Ocid = self.instance(node).parse().unwrap();

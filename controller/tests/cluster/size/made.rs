@@ -1,4 +1,4 @@
-//! What a VnicProfile made.
+//! Objects of a VnicProfile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn large_vnic_from_a_profile_takes_under_1600_bytes() {
     assert!(bytes <= 1600, "{bytes}");
 }
 
-/// The longest display name that the API server takes in a profile of this name.
+/// The longest display name that the API server accepts in a profile of this name.
 async fn longest(client: &Client, profile: &str, template: &Value) -> Value {
     let profiles: Api<VnicProfile> = Api::all(client.clone());
     let (mut fits, mut too_long) = (0, 256);

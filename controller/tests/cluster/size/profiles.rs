@@ -1,4 +1,4 @@
-//! VnicProfiles themselves: one for many nodes, so few that nothing is done to make them smaller.
+//! VnicProfiles themselves: one for many nodes, so nothing is done to make them smaller.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Objects as large as they get, the API server that keeps them, and the hands that write them.
+//! Objects of maximal size, the API server that stores them, and the writers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use oke_node_controller::attachment::report::status::status;
 use serde_json::{Value, json};
 use vcn::Ocid;
 
-/// As long as real ones get: newer regions are named in full, the last part has 60 characters.
+/// As long as real ones: newer regions are named in full, and the last part has 60 characters.
 pub(crate) fn ocid(kind: &str, number: usize) -> String {
     format!("ocid1.{kind}.oc1.eu-frankfurt-1.anyhqljtqn6sucaczptn5sxbqhqrbmzb7mhgeuqkxg6qwtjp3a5y4wl{number:05}")
 }
@@ -31,7 +31,7 @@ pub(crate) fn addresses() -> Vec<IpAddr> {
     ["10.255.255.254", "2603:c020:400e:fe00:1234:5678:9abc:def0"].map(|text| text.parse().unwrap()).into()
 }
 
-/// Bare metal, both families, two security groups: more is asked of few.
+/// Bare metal, both families, two security groups: a rich request.
 pub(crate) fn large() -> Value {
     json!({
         "name": "pods", "purpose": "Pods", "subnetId": ocid("subnet", 1), "nicIndex": 1, "ipv4Count": 31, "ipv6Count": 31,
@@ -49,7 +49,7 @@ pub(crate) fn refused(reason: Reason) -> StatusReason {
     StatusReason { request_id: Some("F".repeat(32)), ..StatusReason::new(reason, "<".repeat(MESSAGE_MAX)) }
 }
 
-/// Everything that is ever said.
+/// All possible statuses.
 pub(crate) fn verdicts() -> [AttachmentStatus; 3] {
     let attached = AttachmentStatus { ready: Some(refused(Reason::NotAuthorizedOrNotFound)), ..in_order() };
     let not = AttachmentStatus {
@@ -59,7 +59,7 @@ pub(crate) fn verdicts() -> [AttachmentStatus; 3] {
     [in_order(), attached, not]
 }
 
-/// Objects of kinds that are served, and a client.
+/// Objects of served kinds, and a client.
 pub(crate) async fn objects() -> (Client, Api<VnicAttachment>) {
     let server = ApiServer::shared().unwrap();
     let client = server.client(server.admin()).unwrap();
@@ -75,13 +75,13 @@ pub(crate) async fn stored(name: &str) -> String {
     String::from_utf8(ApiServer::shared().unwrap().stored(&key).await.unwrap().unwrap()).unwrap()
 }
 
-/// What it writes with.
+/// The writer.
 pub(crate) fn as_the_controller(client: Client) -> KubeObjects {
     let pod_networks = KubePodNetworks::new(&client, Arc::default());
     KubeObjects::new(client, pod_networks)
 }
 
-/// What the node's agent reports at its longest.
+/// The longest report of a node's agent.
 async fn report(objects: &Api<VnicAttachment>, name: &str) {
     let word = "w".repeat(32);
     let node = json!({ "configured": false, "reason": word, "inUse": 32, "generation": 1_000_000 });
@@ -89,13 +89,13 @@ async fn report(objects: &Api<VnicAttachment>, name: &str) {
     objects.patch_status(name, &params, &Patch::Merge(json!({ "status": { "node": node } }))).await.unwrap();
 }
 
-/// As many addresses for pods as the object requests, as long as they get.
+/// As many addresses for pods as the object requests, of maximal length.
 fn pod_addresses(object: &VnicAttachment) -> Vec<IpAddr> {
     let count = if object.spec.vnic.is_shared_by_pods() { object.spec.vnic.ipv4_count } else { 0 };
     (0..count).map(|number| IpAddr::from([203, 113, 213, 100 + number])).collect()
 }
 
-/// The controller finds the object and says this of it, and the node's agent reports; the most bytes that etcd holds.
+/// The controller reads the object and writes this status, and the node's agent reports; returns the most bytes in etcd.
 pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &AttachmentStatus) -> usize {
     let worker = as_the_controller(objects.clone().into_client());
     let mut object = objects.get(name).await.unwrap();
@@ -121,7 +121,7 @@ pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &A
     stored.len().max(before)
 }
 
-/// Templates that are as large as they may be but for their display names, each in another way.
+/// Templates of maximal size without display names, in different ways.
 pub(crate) fn fillings() -> [(&'static str, Value); 5] {
     let groups = |count: usize| (0..count).map(|number| ocid("networksecuritygroup", number)).collect::<Value>();
     let routes =

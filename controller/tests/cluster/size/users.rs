@@ -1,4 +1,4 @@
-//! A user's own. Nobody but the API server says how they come: applied by the server, by kubectl's older way, or created.
+//! A user's own objects, in every way that they can be created: server-side apply, kubectl's older apply, create.
 
 use api::{AttachmentReason as Reason, POD_ADDRESSES_MAX, VnicAttachment, VnicAttachmentStatus};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -19,12 +19,12 @@ fn object(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// As `kubectl apply --server-side` does, which forces nothing.
+/// As `kubectl apply --server-side` does, without force.
 async fn apply(objects: &Api<VnicAttachment>, name: &str, spec: &Value) -> kube::Result<VnicAttachment> {
     objects.patch(name, &PatchParams::apply("kubectl"), &Patch::Apply(&object(name, spec))).await
 }
 
-/// As `kubectl apply` does: it keeps what was applied in an annotation.
+/// As `kubectl apply` does: it keeps the applied object in an annotation.
 async fn apply_by_kubectl(objects: &Api<VnicAttachment>, name: &str, spec: &Value) -> kube::Result<VnicAttachment> {
     let mut applied = object(name, spec);
     applied["metadata"]["annotations"] = json!({});
@@ -39,7 +39,7 @@ async fn apply_by_kubectl(objects: &Api<VnicAttachment>, name: &str, spec: &Valu
     objects.create(&params, &serde_json::from_value(applied).unwrap()).await
 }
 
-/// What is usual: bare metal with both families and two security groups; a gateway.
+/// A usual request: bare metal with both families and two security groups; a gateway.
 fn usual() -> [(&'static str, Value); 2] {
     let mut metal = large();
     metal["instanceId"] = json!(instance());
@@ -95,7 +95,7 @@ async fn refusal_of_a_usual_vnic_is_written_in_full() {
     }
 }
 
-/// The longest name that the API server takes an object with this spec by.
+/// The longest name with which the API server accepts this spec.
 async fn longest(objects: &Api<VnicAttachment>, name: &str, spec: &Value) -> String {
     let named = |length: usize| format!("{name}-{}", "l".repeat(length));
     let (mut fits, mut too_long) = (0, 253 - name.len());
@@ -112,7 +112,7 @@ async fn longest(objects: &Api<VnicAttachment>, name: &str, spec: &Value) -> Str
     named(fits)
 }
 
-/// Larger than they read: the same is said in fewer bytes.
+/// Larger in etcd than they look.
 fn wordy() -> Value {
     let long = "2603:c020:400e:fe00:0000:0000:0000:000";
     json!({
@@ -170,7 +170,8 @@ async fn applied_object_can_be_applied_again_without_force() {
         }
         // An apply by another manager is a conflict as before.
         spec["mtu"] = json!(3000);
-        let other = objects.patch(&name, &PatchParams::apply("somebody"), &Patch::Apply(&object(&name, &spec))).await;
+        let other =
+            objects.patch(&name, &PatchParams::apply("another-manager"), &Patch::Apply(&object(&name, &spec))).await;
         assert!(other.unwrap_err().to_string().contains(r#"conflict with "kubectl""#));
     }
 }
@@ -207,7 +208,7 @@ async fn status_is_written_only_to_the_object_that_was_read() {
     let less = VnicAttachmentStatus { observed_generation: Some(1), ..VnicAttachmentStatus::default() };
     worker.write_status(&old, &less).await.unwrap();
     assert_eq!(objects.get("whole").await.unwrap().status, Some(less.clone()));
-    // Decided on before that, by a process that stood still meanwhile.
+    // Computed from an earlier version, by a process that stood still meanwhile.
     let late = VnicAttachmentStatus { observed_generation: Some(7), ..VnicAttachmentStatus::default() };
     assert!(worker.write_status(&old, &late).await.unwrap_err().is_conflict());
     assert_eq!(objects.get("whole").await.unwrap().status, Some(less.clone()));

@@ -51,7 +51,7 @@ async fn an_older_object_that_breaks_a_newer_rule_can_still_be_changed_elsewhere
     change(json!({ "mtu": 1500 })).await.unwrap();
     change(json!({ "routes": [{ "destination": "10.1.0.0/16" }] })).await.unwrap();
 
-    // What is too large can be told of, kept and let go; only its spec must become smaller with the next change.
+    // An object that is too large can be kept, get a status and be deleted; only its next spec must be smaller.
     let patch = |patch: Value| {
         let attachments = attachments.clone();
         async move { attachments.patch("large", &PatchParams::default(), &Patch::Merge(patch)).await }

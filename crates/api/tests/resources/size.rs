@@ -55,12 +55,12 @@ async fn what_is_counted_is_what_etcd_holds() {
         let fits = try_create(&client, &named(most - ROUNDED_UP)).await;
         assert!(fits.is_ok(), "{spec}: {:?}", fits.err());
         let complaints = try_create(&client, &named(most + 1)).await.unwrap_err();
-        let told = complaints.iter().any(|(field, message)| field == "spec" && message.contains(TOO_LARGE));
-        assert!(told, "{spec}: {complaints:?}");
+        let refused = complaints.iter().any(|(field, message)| field == "spec" && message.contains(TOO_LARGE));
+        assert!(refused, "{spec}: {complaints:?}");
     }
 }
 
-/// What OCI allows, in a region with a long name, and what is usual beside it.
+/// As many as OCI allows, in a region with a long name, with the usual other fields.
 #[tokio::test]
 async fn five_security_groups_fit() {
     let client = client().await;

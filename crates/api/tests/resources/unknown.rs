@@ -1,4 +1,4 @@
-//! Fields that nobody knows: dropped, or refused where the client asks for that, as kubectl does.
+//! Unknown fields: dropped, or refused if the client requests that, as kubectl does.
 
 use serde_json::{Value, json};
 

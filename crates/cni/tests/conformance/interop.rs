@@ -1,4 +1,4 @@
-//! Others' decoders must understand our replies: `cni-plugin` 0.2.1 (types only; why we do not build on it is in
+//! Independent decoders must understand our replies: `cni-plugin` 0.2.1 (types only; why we do not build on it is in
 //! docs/decisions/0001) and `rscni-types` 0.2. Neither shares code with us.
 //!
 //! Known exceptions, all on their side:
@@ -59,7 +59,7 @@ fn cni_plugin_understands_our_error_replies() {
         let outcome = Call::of("ADD").config(&config).run();
         let reply: ErrorReply<'_> = serde_json::from_str(&outcome.stdout).unwrap();
         assert_eq!((reply.cni_version.to_string().as_str(), reply.code), (version.as_str(), 11));
-        assert_eq!((reply.msg, reply.details.as_str()), ("failed as told: not found", "none"));
+        assert_eq!((reply.msg, reply.details.as_str()), ("failed as requested: not found", "none"));
     }
     let outcome = Call::of("GC").config(&config_with("name", Value::Null)).run();
     assert_eq!(serde_json::from_str::<ErrorReply<'_>>(&outcome.stdout).unwrap().code, 7);

@@ -44,10 +44,10 @@ impl Noop {
         let conf = conf.cloned().unwrap_or_default();
         #[expect(clippy::panic, reason = "it is what the configuration asked for")]
         if conf.panic {
-            panic!("as told: link not found");
+            panic!("as requested: link not found");
         }
         match conf.fail {
-            Some(code) => Err(Error::new(ErrorCode(code), "failed as told: not found").with_details("none")),
+            Some(code) => Err(Error::new(ErrorCode(code), "failed as requested: not found").with_details("none")),
             None => Ok(()),
         }
     }

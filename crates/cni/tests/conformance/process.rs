@@ -64,7 +64,7 @@ fn a_panic_is_one_reply_with_code_100_in_the_configurations_version() {
         let reply = reply(&output);
         assert_eq!((&reply["cniVersion"], &reply["code"]), (&json!(version), &json!(100)));
         let message = reply["msg"].as_str().unwrap();
-        assert!(message.contains("as told: link absent"), "in words for DEL too: {message}");
+        assert!(message.contains("as requested: link absent"), "in words for DEL too: {message}");
         assert!(reply["details"].as_str().unwrap().contains("noop.rs:"), "{reply}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("panicked at"), "{output:?}");
     }

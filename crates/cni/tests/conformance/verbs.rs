@@ -62,8 +62,8 @@ fn a_plugins_error_is_the_reply_in_the_configurations_version_and_nothing_else()
 #[test]
 fn del_errors_are_not_in_words_that_runtimes_take_for_success() {
     let message = |verb| Call::of(verb).config(&config_with("fail", json!(101))).run().message();
-    assert_eq!(message("DEL"), "failed as told: absent");
-    assert_eq!(message("ADD"), "failed as told: not found");
+    assert_eq!(message("DEL"), "failed as requested: absent");
+    assert_eq!(message("ADD"), "failed as requested: not found");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn del_needs_no_previous_result_and_check_does() {
     assert!(outcome.asked.is_empty());
 }
 
-/// The keys that GC was told to keep.
+/// The keys that GC was asked to keep.
 fn kept(config: &Value) -> Vec<String> {
     let outcome = Call::of("GC").config(config).run();
     outcome.silent();

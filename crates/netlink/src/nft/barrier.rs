@@ -16,9 +16,9 @@ use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage, RuleAttr
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
 use super::{LinkMatch, Socket};
-use crate::attributes;
 use crate::error::{Cause, Result};
-use crate::transport::Request;
+use crate::wire::attributes;
+use crate::wire::transport::Request;
 
 // linux/netfilter/nf_tables.h
 const NFTA_CHAIN_TABLE: u16 = 1;

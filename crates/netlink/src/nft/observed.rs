@@ -2,8 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::attributes;
 use crate::error::Cause;
+use crate::wire::attributes;
 
 use super::encode::COMMENT;
 use super::{ChainKind, Hook, TableFamily};

@@ -9,9 +9,9 @@ use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage, RuleAttr
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
 use super::Socket;
-use crate::attributes;
 use crate::error::{Cause, Result};
-use crate::transport::Request;
+use crate::wire::attributes;
+use crate::wire::transport::Request;
 
 mod sets;
 

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use super::{Table, TableFamily, TableState, encode, observed};
 use crate::error::{Cause, Refusal, Result};
 use crate::netns::Netns;
-use crate::transport::{Request, Transport};
+use crate::wire::transport::{Request, Transport};
 
 pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 

@@ -6,9 +6,9 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
 
 use super::socket::NFNL_SUBSYS_NFTABLES;
-use crate::attributes;
 use crate::error::{Cause, Result};
-use crate::transport::{messages, receive};
+use crate::wire::attributes;
+use crate::wire::transport::{messages, receive};
 
 /// linux/netfilter/nfnetlink.h
 const NFNLGRP_NFTABLES: u32 = 7;

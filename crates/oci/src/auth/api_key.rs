@@ -51,6 +51,17 @@ struct State {
 /// The profile whose values all others inherit.
 const DEFAULT: &str = "DEFAULT";
 
+/// Whose key it is, as the OCI console shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyOwner<'a> {
+    /// The OCID of the tenancy.
+    pub tenancy: &'a str,
+    /// The OCID of the user.
+    pub user: &'a str,
+    /// The fingerprint of the public key.
+    pub fingerprint: &'a str,
+}
+
 impl ApiKey {
     /// Reads a profile of a file in the format of `~/.oci/config`, and the key file that it names, which `pass_phrase` decrypts. Both
     /// are read again whenever the service refuses the key (401).
@@ -69,27 +80,25 @@ impl ApiKey {
         let pem = fs::read(&file)
             .map_err(|error| Error::setup_by(format!("{}: key_file {}", at(), file.display()), error))?;
         let region = entries.get("region").map(|region| RegionName::new(region)).transpose()?;
-        let parts = (&*entry("tenancy")?, &*entry("user")?, &*entry("fingerprint")?);
+        let (tenancy, user, fingerprint) = (entry("tenancy")?, entry("user")?, entry("fingerprint")?);
+        let owner = KeyOwner { tenancy: &tenancy, user: &user, fingerprint: &fingerprint };
         let pass_phrase = entries.get("pass_phrase").map(String::as_str);
-        let mut key = Self::decrypted(parts, &pem, pass_phrase)?;
+        let mut key = Self::decrypted(owner, &pem, pass_phrase)?;
         key.region = region;
         key.source = Some(Source { path: path.to_owned(), profile: profile.to_owned() });
         Ok(key)
     }
 
-    /// A key by its parts: tenancy, user, fingerprint, and the private key in PEM form.
+    /// A key of `owner`, with the private key in PEM form.
     ///
     /// # Errors
     /// When the PEM holds no RSA key that can be used.
-    pub fn new(parts: (&str, &str, &str), pem: &[u8]) -> Result<Self, Error> {
-        Self::decrypted(parts, pem, None)
+    pub fn new(owner: KeyOwner<'_>, pem: &[u8]) -> Result<Self, Error> {
+        Self::decrypted(owner, pem, None)
     }
 
-    fn decrypted(
-        (tenancy, user, fingerprint): (&str, &str, &str),
-        pem: &[u8],
-        pass_phrase: Option<&str>,
-    ) -> Result<Self, Error> {
+    fn decrypted(owner: KeyOwner<'_>, pem: &[u8], pass_phrase: Option<&str>) -> Result<Self, Error> {
+        let KeyOwner { tenancy, user, fingerprint } = owner;
         let key = RsaKey::from_pem(pem, pass_phrase)
             .map_err(|error| Error::setup_by(format!("the API key of {user}"), error))?;
         let key_id = format!("{tenancy}/{user}/{fingerprint}").into();

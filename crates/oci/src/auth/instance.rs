@@ -6,9 +6,9 @@ mod certificate;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
+use backoff::chance;
 use hyper::Request;
 use hyper::body::Bytes;
-use patience::chance;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -42,7 +42,7 @@ pub struct InstancePrincipal {
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// The federation service checks a certificate and two signatures before it answers.
 const FEDERATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Attempts at each step, and the pause before the second one, which doubles; jitter shortens it by half at most.
+/// Attempts at each step, and the backoff before the second one, which doubles; jitter shortens it by half at most.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 

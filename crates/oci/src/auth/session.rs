@@ -18,7 +18,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use patience::Backoff;
+use backoff::Backoff;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -41,13 +41,13 @@ pub(crate) trait TokenSource: Send + Sync + 'static {
 
     /// 0.0–1.0, for jitter.
     fn chance(&self) -> f64 {
-        patience::chance()
+        backoff::chance()
     }
 }
 
 /// The most time for one renewal, the source's own retries included.
 const RENEWING: Duration = Duration::from_secs(50);
-/// The pause after a failed renewal, while the old token is still valid.
+/// The backoff after a failed renewal, while the old token is still valid.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The progress of a renewal that still waits for its key.
 const NOTHING_SENT: &str = "no request was sent yet";
@@ -150,7 +150,7 @@ impl<S: TokenSource> Session<S> {
         }
         let before = if now < current.fetched + PROVEN { state.refusals.number } else { 0 };
         let number = before.saturating_add(1);
-        state.refusals = Refusals { number, until: Some(now + AFTER_REFUSAL.pause(number, chance)) };
+        state.refusals = Refusals { number, until: Some(now + AFTER_REFUSAL.delay(number, chance)) };
         state.current = None;
         true
     }

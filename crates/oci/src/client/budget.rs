@@ -44,7 +44,7 @@ pub struct Budget(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     bucket: Mutex<Bucket>,
-    /// Its holder is first in line, and waits for its turn as often as that moves: a pause applies to all, and afterwards they
+    /// Its holder is first in line, and waits for its turn as often as that moves: a backoff applies to all, and afterwards they
     /// go one by one at the new rate.
     line: sync::Mutex<()>,
     /// The length of the line.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use patience::Backoff;
+use backoff::Backoff;
 
 /// Limits of one call, all of its attempts together. A list is one call per page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Policy {
     pub attempts: u32,
     /// The backoff between them.
     pub backoff: Backoff,
-    /// The most time for all attempts, pauses and waits for the budget together.
+    /// The most time for all attempts, backoffs and waits for the budget together.
     pub deadline: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use patience::random;
+use backoff::random;
 
 /// A request's number: the client's until the service answers, then the service's, which begins with the client's.
 #[derive(Clone, Debug, PartialEq, Eq)]

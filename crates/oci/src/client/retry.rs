@@ -69,7 +69,7 @@ pub(crate) fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
     if matches!(failure, Failure::Budget(_)) || attempts >= most {
         return Decision::Stop;
     }
-    let pause = policy.backoff.pause(attempts, chance).max(retry_after(failure));
+    let pause = policy.backoff.delay(attempts, chance).max(retry_after(failure));
     if pause < left { Decision::After(pause) } else { Decision::Stop }
 }
 

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use vcn::Ocid;
 
 use super::*;
-use crate::auth::ApiKey;
+use crate::auth::{ApiKey, KeyOwner};
 use crate::cloud::CloudView;
 use crate::error::Kind;
 
@@ -48,7 +48,7 @@ impl Stage {
         });
         let endpoints = Endpoints { core: url.parse().unwrap(), auth: url.parse().unwrap() };
         let policy =
-            Policy { backoff: patience::Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..Policy::default() };
+            Policy { backoff: backoff::Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..Policy::default() };
         let options = Options { policy, ..Options::default() };
         Self { oci: Oci::new(&endpoints, Login::api_key(key()), options).unwrap(), asked, end }
     }
@@ -67,7 +67,7 @@ fn key() -> ApiKey {
     let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
     let der: Pkcs8V1Der<'_> = pair.as_der().unwrap();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()));
-    ApiKey::new(("tenancy", "user", "fingerprint"), pem.as_bytes()).unwrap()
+    ApiKey::new(KeyOwner { tenancy: "tenancy", user: "user", fingerprint: "fingerprint" }, pem.as_bytes()).unwrap()
 }
 
 #[tokio::test]

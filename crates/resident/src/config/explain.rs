@@ -1,5 +1,4 @@
-//! The keys and what is set, in words, as JSON, as the table of docs/configuration.md, and as a configuration file to begin
-//! with.
+//! Keys and settings as text, as JSON, as the table of docs/configuration.md, and as a commented configuration file.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,7 @@ use super::keys::{Key, Keys};
 use super::{Configured, Layers, Values, read_file};
 use crate::args::{ConfigArgs, Format};
 
-/// A key as it is told.
+/// A key as it is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
@@ -20,23 +19,21 @@ pub struct Explained {
     values: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     default: Option<String>,
-    /// Whether a new value is taken over without a restart.
-    hot: bool,
     meaning: String,
 }
 
-/// What is set.
+/// A setting.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Set {
     key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// Who said so.
+    /// Its source.
     by: String,
 }
 
-/// What `config` says, and whether all is in order.
+/// The output of `config`, and whether the configuration is valid.
 ///
 /// # Errors
 /// When it cannot be written as JSON.
@@ -57,17 +54,17 @@ pub fn tell<S: Configured>(
     let values = read.values.clone();
     let problems = read.settings::<S>(keys).map(drop).err().unwrap_or_default();
     let right = problems.is_empty();
-    let told = match &asked.check {
+    let text = match &asked.check {
         _ if json && !right => in_json(&serde_json::json!({ "problems": problems }))?,
         _ if json => in_json(&serde_json::json!({ "problems": [], "set": set(keys, &values) }))?,
         _ if !right => {
             let lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
             format!("{lines}\n{} problem(s)\n", problems.len())
         }
-        Some(file) => format!("{}: in order, {} key(s)\n", file.display(), values.len()),
+        Some(file) => format!("{}: valid, {} key(s)\n", file.display(), values.len()),
         None => set_text(keys, &values),
     };
-    Ok((told, right))
+    Ok((text, right))
 }
 
 /// Every key.
@@ -79,7 +76,6 @@ pub fn explained(keys: &Keys) -> Vec<Explained> {
         unit: key.unit(),
         values: key.values(),
         default: key.default(),
-        hot: key.is_hot(),
         meaning: key.meaning(),
     };
     keys.iter().map(explained).collect()
@@ -99,13 +95,13 @@ pub fn set(keys: &Keys, values: &Values) -> Vec<Set> {
 #[must_use]
 pub fn text(keys: &Keys) -> String {
     let mut text = String::from(
-        "Said by flags, by the environment, or in the configuration file as KEY=value, the strongest first.\n",
+        "Set by flags, the environment, or KEY=value in the configuration file, in this order of precedence.\n",
     );
-    for Explained { key, flag, unit, values, default, hot, meaning } in explained(keys) {
+    for Explained { key, flag, unit, values, default, meaning } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") };
         let _ = writeln!(text, "\n{key}={unit}    {flag}");
         let default = default.unwrap_or_else(|| "none".to_owned());
-        let _ = writeln!(text, "    default: {default}; {}", taken(hot));
+        let _ = writeln!(text, "    default: {default}");
         for line in folded(&meaning) {
             let _ = writeln!(text, "    {line}");
         }
@@ -113,7 +109,7 @@ pub fn text(keys: &Keys) -> String {
     text
 }
 
-/// What is set, for people.
+/// The settings, for people.
 #[must_use]
 pub fn set_text(keys: &Keys, values: &Values) -> String {
     let set = set(keys, values);
@@ -129,12 +125,11 @@ pub fn set_text(keys: &Keys, values: &Values) -> String {
 /// Every key, for docs/configuration.md.
 #[must_use]
 pub fn markdown(keys: &Keys) -> String {
-    let mut text = String::from("| key and flag | value, default | new value | meaning |\n|---|---|---|---|\n");
-    for Explained { key, flag, unit, values, default, hot, meaning } in explained(keys) {
+    let mut text = String::from("| key and flag | value, default | meaning |\n|---|---|---|\n");
+    for Explained { key, flag, unit, values, default, meaning } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") }.replace('|', " \\| ");
         let default = default.map_or_else(|| "–".to_owned(), |default| format!("`{default}`"));
-        let taken = if hot { "at once" } else { "restart" };
-        let _ = writeln!(text, "| `{key}`<br>`{flag}` | {unit}<br>{default} | {taken} | {meaning} |");
+        let _ = writeln!(text, "| `{key}`<br>`{flag}` | {unit}<br>{default} | {meaning} |");
     }
     text
 }
@@ -148,21 +143,16 @@ pub fn commented(program: &str, keys: &Keys) -> String {
          # To set a key, remove the # in front of it. Flags and the environment of the manifest outrank this file.\n\
          # Check a file before you roll it out: {program} config --check FILE\n"
     );
-    for Explained { key, unit, values, default, hot, meaning, .. } in explained(keys) {
+    for Explained { key, unit, values, default, meaning, .. } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") };
         let first = meaning.split_once(". ").map_or(meaning.as_str(), |(first, _)| first);
-        let reading = if hot { "a change applies at once" } else { "read at the start" };
         let _ = writeln!(text);
-        for line in folded(&format!("{first} ({unit}; {reading})")) {
+        for line in folded(&format!("{first} ({unit})")) {
             let _ = writeln!(text, "# {line}");
         }
         let _ = writeln!(text, "#{key}={}", default.unwrap_or_default());
     }
     text
-}
-
-const fn taken(hot: bool) -> &'static str {
-    if hot { "a new value is taken over at once" } else { "a new value needs a restart" }
 }
 
 fn in_json(value: &impl Serialize) -> Result<String, serde_json::Error> {

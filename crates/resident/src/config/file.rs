@@ -23,7 +23,7 @@ const MOST: usize = 1000;
 /// All of a file.
 ///
 /// # Errors
-/// When it cannot be read, is longer than 1 MiB, or is something else than a file (whoever reads a pipe waits for ever).
+/// When it cannot be read, is longer than 1 MiB, or is not a regular file (reading a pipe could block forever).
 pub fn read(path: &Path) -> io::Result<String> {
     let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;

@@ -8,12 +8,6 @@ use clap::{Arg, ArgAction};
 
 use super::{Place, Problem, Said};
 
-/// What says where something is, and is taken at the start: these kinds of values.
-const PLACES: [&str; 4] = ["DIR", "FILE", "URL", "ADDRESS"];
-
-/// The heading of other options that are taken at the start.
-pub const AT_START: &str = "Taken over at the start only";
-
 /// Every key.
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Key>);
@@ -57,8 +51,8 @@ impl Keys {
         (far(nearest) <= (name.len() / 3).max(2)).then(|| nearest.name.clone())
     }
 
-    /// Keys that may be taken for one another when they are misspelt: a program that knows only one of two refuses the other
-    /// ([`Self::in_environment`]), so a release that adds such a key cannot share a manifest with the one before.
+    /// Keys that could be misspellings of each other. A program that knows only one of two refuses the other
+    /// ([`Self::in_environment`]), so a release that adds such a key cannot share a manifest with the previous one.
     #[must_use]
     pub fn alike(&self) -> Vec<(&str, &str)> {
         let names: Vec<&str> = self.0.iter().map(Key::name).collect();
@@ -68,8 +62,8 @@ impl Keys {
         pairs.filter(|(one, other)| alike(one, other)).collect()
     }
 
-    /// What an environment says. Other programs have variables too, so a name is taken for one of ours that is misspelt
-    /// only if it is very near.
+    /// Reads an environment. Other programs have variables too, so only a name very close to a key counts as a misspelled
+    /// key.
     pub fn in_environment(&self, environment: &[(String, String)], wrong: &mut Vec<Problem>) -> Vec<(String, Said)> {
         let mut said = Vec::new();
         for (name, value) in environment {
@@ -136,12 +130,6 @@ impl Key {
         help.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether a new value is taken over while the agent runs. Where things are, it learns at its start.
-    #[must_use]
-    pub fn is_hot(&self) -> bool {
-        !PLACES.contains(&self.unit().as_str()) && self.arg.get_help_heading() != Some(AT_START)
-    }
-
     /// As one argument.
     #[must_use]
     pub fn argument(&self, value: &str) -> OsString {
@@ -175,7 +163,7 @@ impl Key {
     }
 }
 
-/// An option that looks at nothing but what it is given. A switch may be said with its value, too.
+/// An option that reads nothing but its argument. A switch may also have a value.
 pub(crate) fn bare(arg: Arg) -> Arg {
     let arg = arg.env(Resettable::Reset);
     match arg.get_action() {
@@ -190,7 +178,7 @@ pub(crate) fn bare(arg: Arg) -> Arg {
     }
 }
 
-/// As names are written: the most likely slips are those of habit.
+/// A name in the form of a key: the most likely errors are case and hyphens.
 fn normal(name: &str) -> String {
     name.trim_start_matches('-').replace('-', "_").to_uppercase()
 }
@@ -199,7 +187,7 @@ fn distance(one: &str, other: &str) -> usize {
     strsim::osa_distance(one, other)
 }
 
-/// How many slips there may be in a name of the environment that is still meant to be ours.
+/// How many typing errors a name of the environment may have and still count as one of our keys.
 fn slip(name: &str) -> usize {
     if name.len() < 8 { 1 } else { 2 }
 }

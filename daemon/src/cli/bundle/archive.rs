@@ -1,4 +1,4 @@
-//! The tar: entries are written as they come, and what was left out is listed in README.txt, the last entry.
+//! The tar: entries are written as they come; README.txt, the last one, lists them and the missing ones.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -7,14 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// The longest entry, in bytes. Of a longer text the beginning is taken, and README.txt says so; of longer JSON nothing.
+/// The longest entry, in bytes. A longer text is cut, which README.txt says; longer JSON is left out.
 pub(super) const LONGEST: usize = 4 << 20;
 
 pub(super) struct Archive<W: Write> {
     tar: tar::Builder<W>,
-    /// The names of entries.
+    /// The names of the entries.
     names: Vec<String>,
-    /// What is not there, and why.
+    /// Missing entries, and why.
     missing: Vec<(String, String)>,
 }
 
@@ -30,7 +30,7 @@ impl<W: Write> Archive<W> {
             return self.entry(name, text.as_bytes());
         }
         if Path::new(name).extension().is_some_and(|extension| extension == "json") {
-            self.missing(name, &format!("{length} bytes are too long for a bundle"));
+            self.missing(name, &format!("its {length} bytes are too long for a bundle"));
             return Ok(());
         }
         let head = text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default();
@@ -39,13 +39,15 @@ impl<W: Write> Archive<W> {
         self.entry(name, lines.as_bytes())
     }
 
-    /// A value as JSON.
-    pub(super) fn json(&mut self, name: &str, value: &impl Serialize) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
-        self.text(name, &text)
+    /// Adds a value as JSON, or the reason why it is missing.
+    pub(super) fn json(&mut self, name: &str, value: Result<impl Serialize, String>) -> io::Result<()> {
+        self.result(
+            name,
+            value.and_then(|value| serde_json::to_string_pretty(&value).map_err(|error| error.to_string())),
+        )
     }
 
-    /// A text, or why there is none.
+    /// Adds a text, or the reason why it is missing.
     pub(super) fn result(&mut self, name: &str, text: Result<String, String>) -> io::Result<()> {
         match text {
             Ok(text) => self.text(name, &text),
@@ -56,20 +58,20 @@ impl<W: Write> Archive<W> {
         }
     }
 
-    /// Something that could not be had.
+    /// Notes a missing entry.
     pub(super) fn missing(&mut self, name: &str, why: &str) {
         self.missing.push((name.to_owned(), why.to_owned()));
     }
 
-    /// What there is and what there is not.
+    /// Adds README.txt.
     pub(super) fn readme(&mut self, head: &str) -> io::Result<()> {
-        let mut text = format!("{head}\nIn it:\n");
+        let mut text = format!("{head}\nEntries:\n");
         for name in &self.names {
             let _ = writeln!(text, "  {name}");
         }
         text.push_str(
-            "\nNever collected: values of CNI configurations, other programs' files, the metadata service's credentials and\n\
-             user data.\n\nNot to be had:\n",
+            "\nNever collected: values of CNI configurations, files of other programs, the metadata service's credentials and\n\
+             user data.\n\nMissing:\n",
         );
         for (name, why) in &self.missing {
             let _ = writeln!(text, "  {name}: {why}");
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_after_a_line_and_long_json_is_left_out() {
+    fn long_text_is_cut_at_a_line_and_long_json_left_out() {
         let mut archive = Archive::new(Vec::new());
         let line = format!("{}\n", "ä".repeat(50));
         archive.text("long.txt", &line.repeat(LONGEST / line.len() + 10)).unwrap();
@@ -120,12 +122,12 @@ mod tests {
         }
         let whole = LONGEST / line.len() * line.len();
         assert_eq!(lengths[..3], [whole, 0, 2]);
-        for said in [
+        for line in [
             format!("long.txt: all but the first {whole} of "),
             format!("one-line.txt: all but the first 0 of {} bytes", LONGEST + 1),
-            format!("long.json: {} bytes are too long for a bundle", LONGEST + 8),
+            format!("long.json: its {} bytes are too long for a bundle", LONGEST + 8),
         ] {
-            assert!(readme.contains(&said), "{said} is not in\n{readme}");
+            assert!(readme.contains(&line), "{line} is not in\n{readme}");
         }
     }
 }

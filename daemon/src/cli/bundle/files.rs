@@ -1,4 +1,4 @@
-//! Files on disk: our own state by name; of CNI configurations their form; of programs size and digest.
+//! Files: our state files whole, CNI configurations without their values, programs by size and digest.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -14,26 +14,26 @@ use sha2::{Digest, Sha256};
 use super::archive::{Archive, LONGEST};
 use crate::settings::Settings;
 
-/// Our files in the data directory. Not `installer.json` and `before/`: both quote other programs' configurations.
+/// Our files in the data directory, without `installer.json` and `before/`, which quote configurations of other programs.
 const DATA: [&str; 7] = [
     vcn::ATTACHMENTS_COPY_FILE,
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
-    vcn::TOLD_FILE,
+    vcn::REPORTED_CONDITIONS_FILE,
     "tables.json",
     "sysctls.json",
     "drop-ins.json",
 ];
 
-/// Our files in the state directory; next to them a folder with a record for each attachment.
+/// Our files in the state directory, and the folder with the records of attachments.
 const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "verbs.log.1"];
 const RECORDS: &str = "allocations";
 
-/// What one CNI configuration is, without any of its values.
+/// A CNI configuration without its values.
 #[derive(Serialize)]
 struct Configuration {
     file: String,
-    /// Why it cannot be read, or is no JSON.
+    /// Why it cannot be read or parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     name: Value,
@@ -62,7 +62,7 @@ pub(super) fn collect<W: io::Write>(settings: &Settings, archive: &mut Archive<W
     for (path, name) in [(&installer.cni_conf_dir, "cni/net.d"), (&installer.cni_bin_dir, "cni/bin")] {
         archive.result(&format!("{name}.txt"), listing(path).map_err(|error| error.to_string()))?;
     }
-    archive.json("cni/configurations.json", &configurations(&installer.cni_conf_dir))?;
+    archive.json("cni/configurations.json", Ok(configurations(&installer.cni_conf_dir)))?;
     archive.text("versions.txt", &versions(settings))
 }
 
@@ -80,7 +80,7 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A line for each file: SHA-256, size, mode, owner, time of change, name.
+/// A line per file: SHA-256, size, mode, owner, modification time, name.
 fn listing(path: &Path) -> io::Result<String> {
     let mut text = format!("{}: sha256, size, mode, owner, changed (seconds since 1970), name\n", path.display());
     for name in names(path)? {
@@ -99,7 +99,7 @@ fn listing(path: &Path) -> io::Result<String> {
 }
 
 fn digest(path: &Path) -> String {
-    // Piece by piece: some plugins are larger than the memory of the agent's container.
+    // Read in pieces: some plugins are larger than the memory of the agent's container.
     let mut hasher = Sha256::new();
     match File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher)) {
         Ok(_) => hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -107,7 +107,7 @@ fn digest(path: &Path) -> String {
     }
 }
 
-/// The files that a runtime takes for configurations.
+/// The files that a runtime reads as configurations.
 fn configurations(path: &Path) -> Vec<Configuration> {
     let is_configuration = |name: &String| {
         let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
@@ -123,7 +123,7 @@ fn configuration(path: &Path, file: String) -> Configuration {
         Ok(document) => (document, None),
         Err(error) => (Value::Null, Some(error)),
     };
-    // A single plugin's configuration is its own entry.
+    // A configuration of a single plugin has no list.
     let list = document.get("plugins").and_then(Value::as_array);
     let entries = list.map_or(std::slice::from_ref(&document), Vec::as_slice);
     let plugin = |entry: &Value| Plugin {
@@ -139,13 +139,13 @@ fn configuration(path: &Path, file: String) -> Configuration {
     }
 }
 
-/// A member that is a name or a version; any other value is left out.
+/// A member with a name or a version; other values are left out.
 fn short(document: &Value, key: &str) -> Value {
     let text = document.get(key).and_then(Value::as_str).filter(|text| text.len() <= 100);
     text.map_or(Value::Null, Into::into)
 }
 
-/// The end of a regular file, by whole lines if it is long: what was written last matters most.
+/// A regular file; of a long one the last whole lines, which matter most.
 fn text(path: &Path) -> io::Result<String> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let mut file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_log_is_cut_to_its_last_whole_lines() {
+    fn long_log_is_cut_to_its_last_lines() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("verbs.log");
         let line = format!("{}\n", "x".repeat(99));

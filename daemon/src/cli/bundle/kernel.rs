@@ -1,4 +1,4 @@
-//! What the kernel has: links, addresses, rules, routes of all tables, neighbours, nft, settings. All of everybody's.
+//! The kernel's state, of all programs: links, addresses, rules, routes of all tables, neighbours, nft, settings.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,39 +12,17 @@ use vcn::{Family, NFT_TABLE};
 
 use super::archive::Archive;
 
-/// How much of the nft ruleset is collected, in bytes. The text is held in memory, in the agent's container of 64 MiB.
+/// The longest nft ruleset, in bytes. The text is held in memory; the agent's container has 64 MiB.
 const LONGEST: nft::Longest = nft::Longest { table: 1 << 20, all: 3 << 20 };
 
 /// Settings of each link, by family.
-const OF_LINKS: [(&str, &[&str]); 2] = [
+const OF_LINKS: [(&str, &str); 2] = [
     (
         "ipv4",
-        &[
-            "rp_filter",
-            "forwarding",
-            "arp_ignore",
-            "arp_announce",
-            "arp_filter",
-            "proxy_arp",
-            "accept_local",
-            "accept_redirects",
-            "send_redirects",
-            "src_valid_mark",
-        ],
+        "rp_filter forwarding arp_ignore arp_announce arp_filter proxy_arp accept_local accept_redirects send_redirects \
+         src_valid_mark",
     ),
-    (
-        "ipv6",
-        &[
-            "forwarding",
-            "accept_ra",
-            "accept_ra_defrtr",
-            "autoconf",
-            "disable_ipv6",
-            "proxy_ndp",
-            "accept_dad",
-            "accept_redirects",
-        ],
-    ),
+    ("ipv6", "forwarding accept_ra accept_ra_defrtr autoconf disable_ipv6 proxy_ndp accept_dad accept_redirects"),
 ];
 
 /// Settings of the host.
@@ -62,12 +40,12 @@ const OF_HOST: [&str; 11] = [
     "net/bridge/bridge-nf-call-iptables",
 ];
 
-/// Files of the kernel that are collected whole. The tables of iptables-legacy are in no nft ruleset, so their names are.
+/// Files of the kernel that are collected whole. No nft ruleset has the tables of iptables-legacy, so their names are listed.
 const PROC: [&str; 5] =
     ["net/dev", "net/ip_tables_names", "net/ip6_tables_names", "net/stat/nf_conntrack", "net/softnet_stat"];
 
-/// The links' names, by index.
-type Names = HashMap<u32, String>;
+/// The names of links, by index.
+type LinkNames = HashMap<u32, String>;
 
 pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>) -> io::Result<()> {
     let links = Socket::open().and_then(|mut socket| socket.links());
@@ -75,8 +53,8 @@ pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>
         archive.missing("net/links.txt", &chain(&error));
         Vec::new()
     });
-    let names: Names = links.iter().map(|link| (link.index, link.name.to_string())).collect();
-    archive.text("net/links.txt", &links.iter().map(|link| told(link, &names)).collect::<String>())?;
+    let names: LinkNames = links.iter().map(|link| (link.index, link.name.to_string())).collect();
+    archive.text("net/links.txt", &links.iter().map(|link| line(link, &names)).collect::<String>())?;
     archive.result("net/addresses.txt", addresses(&names))?;
     archive.result("net/rules.txt", rules())?;
     archive.result("net/routes.txt", routes(&names))?;
@@ -85,14 +63,14 @@ pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>
         Ok(nft::Ruleset { text, cut }) => {
             archive.text("net/nft.txt", &text)?;
             for table in cut {
-                archive.missing("net/nft.txt", &format!("table {table} is long: only its beginning is there"));
+                archive.missing("net/nft.txt", &format!("table {table} is cut: it is too long"));
             }
         }
         Err(error) => archive.missing("net/nft.txt", &chain(&error)),
     }
     archive.text("net/sysctls.txt", &settings(sysctl_root, &links))?;
     for file in PROC {
-        // Without iptables-legacy there is no list of its tables.
+        // Without iptables-legacy the list of its tables is missing.
         if let Ok(text) = fs::read_to_string(Path::new("/proc").join(file)) {
             archive.text(&format!("proc/{file}"), &text)?;
         }
@@ -100,7 +78,7 @@ pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>
     Ok(())
 }
 
-fn told(link: &Link, names: &Names) -> String {
+fn line(link: &Link, names: &LinkNames) -> String {
     let Link { index, name, mtu, group, .. } = link;
     let state = match (link.up, link.running) {
         (true, true) => "up",
@@ -134,7 +112,7 @@ fn told(link: &Link, names: &Names) -> String {
     text + "\n"
 }
 
-fn addresses(names: &Names) -> Result<String, String> {
+fn addresses(names: &LinkNames) -> Result<String, String> {
     let all = Socket::open().and_then(|mut socket| socket.addresses(None)).map_err(|error| chain(&error))?;
     let line = |address: &netlink::Address| {
         let mut text = format!("{} dev {}", address.address, name_of(address.index, names));
@@ -166,7 +144,7 @@ fn rules() -> Result<String, String> {
     Ok(text)
 }
 
-fn routes(names: &Names) -> Result<String, String> {
+fn routes(names: &LinkNames) -> Result<String, String> {
     let mut text = String::new();
     let mut socket = Socket::open().map_err(|error| chain(&error))?;
     for family in Family::ALL {
@@ -174,15 +152,15 @@ fn routes(names: &Names) -> Result<String, String> {
         all.sort_by_key(|route| route.table);
         for route in all {
             let link = format!(" dev {}", route.oif);
-            let said = route.to_string().replacen(&link, &format!(" dev {}", name_of(route.oif, names)), 1);
+            let shown = route.to_string().replacen(&link, &format!(" dev {}", name_of(route.oif, names)), 1);
             let more = if route.unmodelled { " (and more)" } else { "" };
-            let _ = writeln!(text, "{family} {said} proto {}{more}", route.protocol);
+            let _ = writeln!(text, "{family} {shown} proto {}{more}", route.protocol);
         }
     }
     Ok(text)
 }
 
-fn neighbours(names: &Names) -> Result<String, String> {
+fn neighbours(names: &LinkNames) -> Result<String, String> {
     let mut text = String::new();
     let mut socket = Socket::open().map_err(|error| chain(&error))?;
     for proxy in [false, true] {
@@ -211,7 +189,7 @@ fn settings(root: &Path, links: &[Link]) -> String {
     for (family, keys) in OF_LINKS {
         let names = links.iter().map(|link| link.name.as_str());
         for link in ["all", "default"].into_iter().chain(names) {
-            for key in keys {
+            for key in keys.split(' ') {
                 add(&format!("net/{family}/conf/{link}/{key}"), &["net", family, "conf", link, key]);
             }
         }
@@ -219,6 +197,6 @@ fn settings(root: &Path, links: &[Link]) -> String {
     text
 }
 
-fn name_of(index: u32, names: &Names) -> String {
+fn name_of(index: u32, names: &LinkNames) -> String {
     names.get(&index).cloned().unwrap_or_else(|| index.to_string())
 }

@@ -1,125 +1,118 @@
-//! Columns and sentences.
+//! The answers for people: fields, columns and sentences.
 
-use std::fmt::Write as _;
+use std::borrow::Borrow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use vcn::{Purpose, printable};
+use ipam::Assigned;
+use vcn::Purpose;
 
+use super::page::Page;
 use crate::decide::usage::Usage;
-use crate::report::reconcile_report::{LeftAlone, Pass, VnicState};
+use crate::report::attachments::Attachment;
+use crate::report::condition::Condition;
+use crate::report::reconcile_report::{ReconcileReport, UnmanagedReason, VnicState};
 use crate::report::status::{AgentState, Status};
 
-/// `status` for people.
-pub(super) fn status(status: &Status) -> String {
-    let mut text = String::new();
+pub(super) fn status(page: &mut Page, status: &Status) {
     let AgentState { running, version, uptime_seconds } = &status.agent;
     let uptime = uptime_seconds.map(|seconds| format!(", up {}", age(seconds))).unwrap_or_default();
-    let agent = if *running { format!("running, version {version}{uptime}") } else { "not running".into() };
-    line(&mut text, "agent", &agent);
-    line(&mut text, "ready", if status.ready { "yes" } else { "no" });
+    page.field("agent", if *running { format!("running, version {version}{uptime}") } else { "not running".into() });
+    page.field("ready", if status.readiness.ready { "yes" } else { "no" });
     if let Some(instance) = &status.instance {
-        line(&mut text, "instance", &format!("{} {} {}", instance.id, instance.shape, instance.region));
+        page.field("instance", format_args!("{} {} {}", instance.id, instance.shape, instance.region));
     }
-    if let Some(pass) = &status.pass {
-        if let Some(machine) = pass.machine {
-            line(&mut text, "machine", &machine.to_string());
-        }
-        if let Some(state) = &pass.pod_network {
-            let whose = if state.install { "VCN-native" } else { "not ours" };
-            line(
-                &mut text,
-                "pod network",
-                &format!("{whose} ({}): {}; {}", state.decided_by, state.reason, state.status),
-            );
-            for note in &state.notes {
-                line(&mut text, "", note);
-            }
-        }
+    if let Some(machine) = status.report.as_ref().and_then(|report| report.machine) {
+        page.field("machine", machine);
     }
-    // What it says is above already.
-    let told = |name: &str| name == "instance" && status.instance.is_some();
-    for source in status.sources.iter().filter(|source| source.error.is_some() || !told(&source.name)) {
+    if let Some(state) = status.report.as_ref().and_then(|report| report.pod_network.as_ref()) {
+        let owner = if state.install { "VCN-native" } else { "not ours" };
+        page.field("pod network", format_args!("{owner} ({}): {}; {}", state.decided_by, state.reason, state.status));
+        state.notes.iter().for_each(|note| page.field("", note));
+    }
+    // The field above has the instance's summary.
+    let is_shown = |name: &str| name == "instance" && status.instance.is_some();
+    for source in status.sources.iter().filter(|source| source.error.is_some() || !is_shown(&source.name)) {
         let age = source.age_seconds.map(|seconds| format!(", {} ago", age(seconds))).unwrap_or_default();
         let error = source.error.as_ref().map(|error| format!("; now failing: {error}")).unwrap_or_default();
-        line(&mut text, &source.name, &format!("{}{age}{error}", source.says));
+        page.field(&source.name, format_args!("{}{age}{error}", source.summary));
     }
-    if let Some(pass) = &status.pass {
-        text.push('\n');
+    if let Some(report) = &status.report {
+        page.line("");
         let head = ["VNIC", "FOR", "MAC", "LINK", "TABLE", "ADDRESSES", "STATE"];
-        text.push_str(&columns(&head, pass.vnics.iter().map(vnic)));
+        page.columns(&head, report.vnics.iter().map(vnic));
     }
-    if !status.conditions.is_empty() {
-        text.push('\n');
-        for condition in &status.conditions {
-            let what = condition.to_string();
-            let _ = writeln!(text, "{} {}", if condition.blocks() { "BLOCKING" } else { "DEGRADED" }, printable(&what));
-            if let Some(since) = condition.since_unix_millis {
-                let then = UNIX_EPOCH + Duration::from_millis(since);
-                let lasted = SystemTime::now().duration_since(then).unwrap_or_default();
-                let _ = writeln!(text, "         for {}", age(lasted.as_secs()));
-            }
+    if !status.readiness.conditions.is_empty() {
+        page.line("");
+    }
+    for condition in &status.readiness.conditions {
+        page.line(format_args!("{} {condition}", if condition.blocks() { "BLOCKING" } else { "DEGRADED" }));
+        if let Some(seconds) = duration(condition, SystemTime::now()) {
+            page.line(format_args!("         for {}", age(seconds)));
         }
     }
-    text
 }
 
-/// `pools` for people.
-pub(super) fn pools(usage: &Usage) -> String {
+pub(super) fn pools(page: &mut Page, usage: &Usage) {
     let rows = usage.pools.iter().map(|pool| {
         let purpose = word(pool.purpose);
-        let counts = [pool.total, pool.in_use, pool.cooling, pool.free].map(|count| match count {
-            u64::MAX => "endless".into(),
-            count => count.to_string(),
-        });
-        let [total, in_use, cooling, free] = counts;
+        let count = |count: u64| if count == u64::MAX { "unlimited".into() } else { count.to_string() };
         vec![
             pool.vnic_id.to_string(),
             pool.link.to_string(),
             pool.table.to_string(),
             purpose.into(),
             pool.family.to_string(),
-            total,
-            in_use,
-            cooling,
-            free,
+            count(pool.total),
+            count(pool.in_use),
+            count(pool.cooling),
+            count(pool.free),
         ]
     });
-    let mut text = columns(&["VNIC", "LINK", "TABLE", "FOR", "FAMILY", "TOTAL", "IN USE", "COOLING", "FREE"], rows);
+    page.columns(&["VNIC", "LINK", "TABLE", "FOR", "FAMILY", "TOTAL", "IN USE", "COOLING", "FREE"], rows);
+    let (committed, tentative) = (usage.attachments.committed, usage.attachments.tentative);
+    page.line("");
+    page.line(format_args!("{} attachment(s), {tentative} with an unfinished ADD", committed + tentative));
     if let Some(reason) = &usage.reason {
-        let _ = writeln!(text, "\n{}", printable(reason));
+        page.line(reason);
     }
-    if !usage.allocations.is_empty() {
-        let rows = usage.allocations.iter().map(|held| {
-            let addresses: Vec<String> = held.addresses.iter().map(ToString::to_string).collect();
-            let link = held.link.as_ref().map_or_else(|| "-".into(), ToString::to_string);
-            let since = age(held.age_seconds) + if held.tentative { " (ADD not finished)" } else { "" };
-            vec![addresses.join(","), link, held.holder.clone(), held.interface.to_string(), since]
-        });
-        text.push('\n');
-        text.push_str(&columns(&["ADDRESSES", "LINK", "POD", "INTERFACE", "SINCE"], rows));
-    }
-    text
 }
 
-/// `plan` for people.
-pub(super) fn plan(pass: &Pass) -> String {
-    let mut text = String::new();
-    match pass.changes.len() {
-        0 => text.push_str("Nothing would be changed.\n"),
+/// A line for each, then the problems.
+pub(super) fn attachments(page: &mut Page, all: &[Attachment]) {
+    if all.is_empty() {
+        page.line("No pod has an address of this node's pools.");
+        return;
+    }
+    page.columns(
+        &["POD", "ADDRESSES", "VNIC LINK", "TABLE", "HOST LINK", "AGE", "STATE", "CONTAINER", "INTERFACE", "VNIC"],
+        all.iter().map(attachment),
+    );
+    let broken: Vec<&Attachment> = all.iter().filter(|it| !it.problems.is_empty()).collect();
+    page.line("");
+    page.line(format_args!("{} attachment(s), {} with problems", all.len(), broken.len()));
+    for it in broken {
+        let addresses = joined(it, |assigned| assigned.address.to_string());
+        page.line("");
+        page.line(format_args!("{} ({addresses}, {})", it.pod.as_ref().unwrap_or(&it.container), it.host_link));
+        it.problems.iter().for_each(|problem| page.line(format_args!("  {problem}")));
+    }
+}
+
+pub(super) fn plan(page: &mut Page, report: &ReconcileReport) {
+    match report.changes.len() {
+        0 => page.line("Nothing would be changed."),
         count => {
-            let _ = writeln!(text, "{count} change(s) would be made:\n");
+            page.line(format_args!("{count} change(s) would be made:"));
+            page.line("");
         }
     }
-    for change in &pass.changes {
-        let _ = writeln!(text, "  {}", printable(&change.text));
+    report.changes.iter().for_each(|change| page.line(format_args!("  {}", change.text)));
+    if !report.conditions.is_empty() {
+        page.line("");
+        page.line("Conditions:");
+        page.line("");
     }
-    if !pass.conditions.is_empty() {
-        text.push_str("\nNot as it should be:\n\n");
-        for condition in &pass.conditions {
-            let _ = writeln!(text, "  {}", printable(&condition.to_string()));
-        }
-    }
-    text
+    report.conditions.iter().for_each(|condition| page.line(format_args!("  {condition}")));
 }
 
 /// What a VNIC is for, and the name that its VnicAttachment gives it.
@@ -139,20 +132,19 @@ fn vnic(vnic: &VnicState) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let addresses: Vec<String> = vnic.addresses.iter().map(ToString::to_string).collect();
     let state = match vnic {
-        VnicState { trouble: None, left_alone: Some(LeftAlone::InPod), .. } => "in a pod".into(),
-        VnicState { trouble: None, left_alone: Some(LeftAlone::ForOnePod), .. } => "in order, for one pod".into(),
-        VnicState { trouble: Some(reason), left_alone: Some(LeftAlone::InPod | LeftAlone::ForOnePod), .. } => {
-            reason.to_string()
-        }
-        VnicState { trouble: Some(reason), left_alone: Some(_), .. } => format!("left alone: {reason}"),
+        VnicState { trouble: None, unmanaged: Some(UnmanagedReason::InPod), .. } => "in a pod".into(),
+        VnicState { trouble: None, unmanaged: Some(UnmanagedReason::ForOnePod), .. } => "in sync, for one pod".into(),
+        VnicState { trouble: Some(reason), unmanaged: Some(_), .. } => format!("not configured: {reason}"),
         VnicState { trouble: Some(reason), .. } => reason.to_string(),
-        VnicState { primary: true, .. } => "primary, the operating system's".into(),
-        VnicState { left_alone: Some(LeftAlone::AnotherNetwork), .. } => "left alone: another pod network's".into(),
-        VnicState { left_alone: Some(LeftAlone::Undecided), .. } => "left alone: whose it is is not known".into(),
-        VnicState { application_resources: kept, .. } if !kept.is_empty() => {
-            format!("kept for application resource {}", kept.join(", "))
+        VnicState { primary: true, .. } => "primary, configured by the operating system".into(),
+        VnicState { unmanaged: Some(UnmanagedReason::AnotherNetwork), .. } => {
+            "not configured: owned by another pod network".into()
         }
-        _ => "in order".into(),
+        VnicState { unmanaged: Some(UnmanagedReason::Undecided), .. } => "not configured: owner not known yet".into(),
+        VnicState { application_resources: reserved, .. } if !reserved.is_empty() => {
+            format!("reserved for application resource {}", reserved.join(", "))
+        }
+        _ => "in sync".into(),
     };
     vec![
         vnic.id.to_string(),
@@ -165,11 +157,36 @@ fn vnic(vnic: &VnicState) -> Vec<String> {
     ]
 }
 
-fn line(text: &mut String, what: &str, is: &str) {
-    let _ = writeln!(text, "{:<20}{}", printable(what), printable(is));
+fn attachment(it: &Attachment) -> Vec<String> {
+    vec![
+        it.pod.clone().unwrap_or_else(|| "-".into()),
+        joined(it, |assigned| assigned.address.to_string()),
+        joined(it, |assigned| assigned.vnic_link.to_string()),
+        joined(it, |assigned| assigned.table.to_string()),
+        it.host_link.to_string(),
+        age(it.age_seconds),
+        it.state.word().to_owned() + if it.problems.is_empty() { "" } else { " !" },
+        // As much as `crictl` shows.
+        it.container.chars().take(13).collect(),
+        it.interface.to_string(),
+        joined(it, |assigned| assigned.vnic_id.to_string()),
+    ]
 }
 
-pub(super) fn age(seconds: impl std::borrow::Borrow<u64>) -> String {
+/// A property of its addresses, each value once.
+fn joined(attachment: &Attachment, property: impl Fn(&Assigned) -> String) -> String {
+    let mut all: Vec<String> = attachment.addresses.iter().map(property).collect();
+    all.dedup();
+    all.join(",")
+}
+
+/// How long a condition has lasted, in seconds.
+pub(super) fn duration(condition: &Condition, now: SystemTime) -> Option<u64> {
+    let since = UNIX_EPOCH + Duration::from_millis(condition.since_unix_millis?);
+    Some(now.duration_since(since).unwrap_or_default().as_secs())
+}
+
+pub(super) fn age(seconds: impl Borrow<u64>) -> String {
     match *seconds.borrow() {
         seconds @ 0..=119 => format!("{seconds} s"),
         seconds @ 120..=7199 => format!("{} min", seconds / 60),
@@ -178,106 +195,12 @@ pub(super) fn age(seconds: impl std::borrow::Borrow<u64>) -> String {
     }
 }
 
-/// Left-aligned columns as wide as their widest cell.
-pub(super) fn columns(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
-    let shown = |row: Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
-    let rows: Vec<Vec<String>> = [head].into_iter().chain(rows).map(shown).collect();
-    let width = |column| rows.iter().filter_map(|row: &Vec<String>| row.get(column)).map(String::len).max();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().enumerate().map(|(at, cell)| format!("{cell:<width$}", width = width(at).unwrap_or(0)));
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::usage::Holding;
-    use crate::report::condition::{Condition, Reason};
-    use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
-    use crate::report::status::{InstanceState, SourceState};
 
     #[test]
-    fn columns_are_as_wide_as_they_must_be() {
-        let rows = [vec!["x".into(), "long cell".into()], vec!["yyyy".into(), "z".into()]];
-        assert_eq!(columns(&["A", "B"], rows.into_iter()), "A     B\nx     long cell\nyyyy  z\n");
-    }
-
-    #[test]
-    fn control_characters_of_documents_are_escaped_in_every_table() {
-        let foul = "\u{1b}[2J\nready  yes\u{9b}";
-        let condition = Condition::degraded(Reason::NativePodNetworkPending, foul).about(foul);
-        let vnic = VnicState {
-            id: "ocid1.vnic.oc1.iad.v".parse().unwrap(),
-            mac: "02:00:17:00:00:01".parse().unwrap(),
-            primary: false,
-            link: None,
-            table: None,
-            addresses: Vec::new(),
-            application_resources: vec![foul.into()],
-            left_alone: None,
-            name: Some("storage".into()),
-            purpose: Some(Purpose::Host),
-            generation: None,
-            configured: None,
-            trouble: None,
-        };
-        let pass = Pass {
-            cause: Cause::Preview,
-            unix_millis: 0,
-            micros: 0,
-            changes: vec![Changed { noun: "pools".into(), text: foul.into() }],
-            conditions: vec![condition.clone()],
-            vnics: vec![vnic],
-            machine: None,
-            freed: Vec::new(),
-            usable: false,
-            pod_network: Some(PodNetworkState {
-                install: false,
-                decided_by: "node-label".into(),
-                reason: foul.into(),
-                status: "untouched".into(),
-                notes: vec![foul.into()],
-            }),
-        };
-        let holding = Holding {
-            holder: foul.into(),
-            interface: "eth0".parse().unwrap(),
-            addresses: Vec::new(),
-            link: None,
-            age_seconds: 0,
-            tentative: false,
-        };
-        let usage = Usage { reason: Some(foul.into()), pools: Vec::new(), allocations: vec![holding] };
-        let source = SourceState {
-            name: "native-pod-network".into(),
-            says: foul.into(),
-            age_seconds: None,
-            error: Some(foul.into()),
-        };
-        let agent = AgentState { running: true, version: "1".into(), uptime_seconds: None };
-        let instance = InstanceState { id: "id".into(), shape: foul.into(), region: "r".into() };
-        let all = Status {
-            agent,
-            ready: false,
-            conditions: vec![condition],
-            instance: Some(instance),
-            sources: vec![source],
-            pass: Some(pass.clone()),
-        };
-        let why = super::super::why::text(&super::super::why::Why::of(&all, UNIX_EPOCH));
-        for (text, times) in [(status(&all), 8), (plan(&pass), 3), (pools(&usage), 2), (why, 2)] {
-            assert!(!text.contains(|char: char| char.is_control() && char != '\n'), "{text}");
-            assert!(!text.lines().any(|line| line.starts_with("ready  yes")), "{text}");
-            assert_eq!(text.matches("\\u{1b}[2J\\nready  yes\\u{9b}").count(), times, "{text}");
-        }
-    }
-
-    #[test]
-    fn ages_are_told_in_the_unit_that_fits() {
+    fn age_has_the_largest_unit_below_two() {
         assert_eq!([5, 300, 7200, 200_000].map(age), ["5 s", "5 min", "2 h", "2 d"]);
     }
 }

@@ -1,5 +1,4 @@
-//! Does it: synchronously, with a packet socket that is opened at first need and then kept (closing one costs more than all
-//! the rest).
+//! Does the work, synchronously. The packet socket is opened once and kept: closing one costs more than the work.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -12,17 +11,17 @@ use netlink::{Announcer, conntrack};
 use resident::logging::chain;
 use vcn::Family;
 
-use super::{Done, Due};
+use super::{DueWork, WorkResult};
 use crate::report::metrics::Metrics;
 
-/// What is done, as a word for logs and metrics.
+/// The work, as a word for logs and metrics.
 const ANNOUNCE: &str = "announce";
 const FORGET: &str = "forget";
 
-/// How long connections are forgotten at a stretch: a table of millions. Announcements wait meanwhile.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of one walk through a table of millions of connections; announcements wait for it.
+const LONGEST_WALK: Duration = Duration::from_secs(60);
 
-/// Whoever does it.
+/// The worker.
 #[derive(Debug)]
 pub struct Worker {
     state_dir: PathBuf,
@@ -31,13 +30,13 @@ pub struct Worker {
     sysctl_root: PathBuf,
     metrics: Arc<Metrics>,
     announcer: Option<Announcer>,
-    /// What failed the last time: said once, until it works again.
+    /// The work that failed the last time; logged once.
     failing: BTreeSet<&'static str>,
 }
 
 impl Worker {
-    /// Works for the node whose state is in `state_dir` and whose kernel settings are below `sysctl_root`, in the network
-    /// namespace of the thread that calls [`Worker::work`].
+    /// `state_dir` has the node's state, `sysctl_root` its kernel settings. Works in the network namespace of the thread that calls
+    /// [`Worker::work`].
     #[must_use]
     pub fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId, metrics: Arc<Metrics>) -> Self {
         Self {
@@ -51,33 +50,33 @@ impl Worker {
         }
     }
 
-    /// Does what is due, as far as it can be done. What fails is logged when it begins to and when it ends.
-    pub fn work(&mut self, due: &Due) -> Done {
-        let mut done = Done::default();
+    /// Does what is due. A failure does not stop the rest; it is logged when it begins and when it ends.
+    pub fn work(&mut self, due: &DueWork) -> WorkResult {
+        let mut result = WorkResult::default();
         if !due.announce.is_empty() {
             let announced = self.announce(&due.announce);
-            done.failed |= !self.settled(ANNOUNCE, due.announce.len(), announced);
+            result.failed |= !self.settled(ANNOUNCE, due.announce.len(), announced);
         }
         if !due.forget.is_empty() || due.forget_all {
             let (addresses, forgotten) = match self.freed(due) {
                 Ok(freed) => (freed.len(), self.flush(&freed)),
                 Err(error) => (due.forget.len(), Err(error)),
             };
-            done.failed |= !self.settled(FORGET, addresses, forgotten);
+            result.failed |= !self.settled(FORGET, addresses, forgotten);
         }
-        if due.look {
-            match self.look() {
+        if due.check {
+            match self.check_cooldowns() {
                 Ok((forgotten, next)) => {
-                    done.next_look = next;
-                    done.failed |= forgotten > 0 && !self.settled(FORGET, forgotten, Ok(()));
+                    result.next_check = next;
+                    result.failed |= forgotten > 0 && !self.settled(FORGET, forgotten, Ok(()));
                 }
-                Err((addresses, error)) => done.failed |= !self.settled(FORGET, addresses, Err(error)),
+                Err((addresses, error)) => result.failed |= !self.settled(FORGET, addresses, Err(error)),
             }
         }
-        done
+        result
     }
 
-    /// Tells each address's subnet that it is at its VNIC. One whose VNIC or link is gone has no subnet to tell.
+    /// Announces each address in the subnet of its VNIC, if the VNIC and its link are there.
     fn announce(&mut self, addresses: &[IpAddr]) -> Result<(), String> {
         let pools = Pools::read(&self.state_dir, &self.boot).map_err(|error| chain(&error))?;
         let mut socket = netlink::Socket::open().map_err(|error| chain(&error))?;
@@ -89,7 +88,7 @@ impl Worker {
         let mut outcome = Ok(());
         for address in addresses {
             let Some(vnic) = vnic_of(*address, &pools) else { continue };
-            // Asking for the link also waits until it can send.
+            // The request for the link also waits until it can send.
             let index = links.entry(vnic.link.as_str()).or_insert_with(|| {
                 let link = socket.link(&vnic.link).ok().filter(|link| link.up);
                 link.map(|link| link.index)
@@ -104,17 +103,16 @@ impl Worker {
         outcome
     }
 
-    /// The addresses that were freed just now, but for those that somebody has already.
-    fn freed(&self, due: &Due) -> Result<HashSet<IpAddr>, String> {
+    /// The freed addresses that no pod has got since.
+    fn freed(&self, due: &DueWork) -> Result<HashSet<IpAddr>, String> {
         let freed = self.store.freed().map_err(|error| chain(&error))?;
         let asked = |it: &Freed| due.forget.contains(&it.address) || due.forget_all && !it.forgotten;
         Ok(freed.into_iter().filter(asked).map(|it| it.address).collect())
     }
 
-    /// Forgets the connections of addresses whose cooldown has ended since the last look, and notes that it did: whoever
-    /// gets them then need not. Answers how many there were, and how long until the next cooldown ends; on failure, how
-    /// many it was about.
-    fn look(&mut self) -> Result<(usize, Option<Duration>), (usize, String)> {
+    /// Removes the connections of addresses whose cooldown has ended, and marks these, so that an ADD need not do it. Returns how
+    /// many there were and the time until the next cooldown ends; on failure, how many addresses it concerned.
+    fn check_cooldowns(&mut self) -> Result<(usize, Option<Duration>), (usize, String)> {
         let of_none = |error: ipam::Error| (0, chain(&error));
         let freed = self.store.freed().map_err(of_none)?;
         let now = BootTime::now().map_err(of_none)?;
@@ -126,7 +124,7 @@ impl Worker {
         }
         let of_all = |error| (ended.len(), error);
         self.flush(&ended.iter().map(|freed| freed.address).collect()).map_err(of_all)?;
-        // One that somebody got meanwhile is not noted.
+        // One that a pod has got since is not marked.
         self.store.forget(&ended).map_err(|error| of_all(chain(&error)))?;
         Ok((ended.len(), next))
     }
@@ -137,18 +135,18 @@ impl Worker {
         }
         let begun = Instant::now();
         let socket = conntrack::Socket::open().map_err(|error| chain(&error))?;
-        let deleted = socket.delete_by_addresses(addresses, || begun.elapsed() < PATIENCE);
+        let deleted = socket.delete_by_addresses(addresses, || begun.elapsed() < LONGEST_WALK);
         let deleted = deleted.map_err(|error| chain(&error))?;
         self.metrics.connections_forgotten(deleted.connections);
         match deleted.all {
             true => Ok(()),
-            false => Err(format!("there are more connections than can be forgotten in {} s", PATIENCE.as_secs())),
+            false => Err(format!("not all connections were removed within {} s", LONGEST_WALK.as_secs())),
         }
     }
 
-    /// Counts, and logs what begins to fail or ends failing. Says whether it went well.
+    /// Counts the result, and logs when failures begin and end. Returns whether it succeeded.
     fn settled(&mut self, what: &'static str, addresses: usize, outcome: Result<(), String>) -> bool {
-        self.metrics.aftercare(what, outcome.is_ok(), addresses);
+        self.metrics.followed_up(what, outcome.is_ok(), addresses);
         match outcome {
             Ok(()) => {
                 if self.failing.remove(what) {

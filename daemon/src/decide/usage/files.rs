@@ -81,7 +81,7 @@ mod tests {
     /// Addresses in all, in use and free; and how many attachments are known.
     fn counts(usage: &Usage) -> (Vec<[u64; 3]>, usize) {
         let pools = usage.pools.iter().map(|pool| [pool.total, pool.in_use, pool.free]).collect();
-        (pools, usage.allocations.len())
+        (pools, usage.attachments.committed + usage.attachments.tentative)
     }
 
     #[test]

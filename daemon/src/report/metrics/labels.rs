@@ -1,19 +1,17 @@
-//! The labels of our metrics.
+//! The labels of the agent's metrics.
 
 use resident::labels;
 
 labels! {
-    Build { version: String }
-    PassKind { cause: &'static str, result: &'static str }
+    ReconcileKind { cause: &'static str, result: &'static str }
     ChangeKind { noun: String, cause: &'static str }
-    Question { document: &'static str, result: &'static str }
-    Verb { plugin: String, verb: String, phase: String, code: u32 }
-    Aftercare { what: &'static str, result: &'static str }
-    Attachments { state: &'static str }
-    Decided { install: String, decided_by: String, status: String }
-    Source { source: &'static str }
-    Pool { vnic: String, link: String, family: String, state: &'static str }
-    ConditionOf { reason: String, subject: String, blocking: String }
-    Told { result: &'static str }
-    Reload { result: &'static str }
+    MetadataRequest { document: &'static str, result: &'static str }
+    VerbPhase { plugin: String, verb: String, phase: String, code: u32 }
+    FollowUp { what: &'static str, result: &'static str }
+    AttachmentState { state: &'static str }
+    Decision { install: String, decided_by: String, status: String }
+    SourceName { source: &'static str }
+    PoolState { vnic: String, link: String, family: String, state: &'static str }
+    ConditionLabels { reason: String, subject: String, blocking: String }
+    Outcome { result: &'static str }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use vcn::Ocid;
 
 use crate::report::condition::Reason;
-use crate::report::reconcile_report::{Pass, VnicState};
+use crate::report::reconcile_report::{ReconcileReport, VnicState};
 
 /// How old the last write must be before another number of pods is worth one, if it is neither the first nor the last pod.
 const COUNTED_EVERY: Duration = Duration::from_mins(1);
@@ -38,7 +38,7 @@ pub(super) struct Report {
 /// What is to be written of an object now, if anything.
 pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
     attachment: &VnicAttachment,
-    pass: &Pass,
+    reconciled: &ReconcileReport,
     pods: &Pods<F>,
     written: Option<&Written>,
     now: Instant,
@@ -48,7 +48,7 @@ pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
     let vnic_id = status.vnic_id.as_ref().filter(|_| status.node_name.is_some())?;
     let recent = written.filter(|written| now.duration_since(written.at) < SEEN_WITHIN);
     let known = recent.map(|written| &written.report).or(status.node.as_ref());
-    let state = pass.vnics.iter().find(|vnic| vnic.id == *vnic_id);
+    let state = reconciled.vnics.iter().find(|vnic| vnic.id == *vnic_id);
     let node = match state {
         Some(state) => {
             let in_use = match state.purpose? {
@@ -102,8 +102,8 @@ mod tests {
         state
     }
 
-    fn pass(vnics: Vec<VnicState>) -> Pass {
-        let mut pass: Pass = serde_json::from_value(json!({
+    fn pass(vnics: Vec<VnicState>) -> ReconcileReport {
+        let mut pass: ReconcileReport = serde_json::from_value(json!({
             "cause": "timer", "unixMillis": 0, "micros": 0, "changes": [], "conditions": [], "vnics": [], "usable": true,
         }))
         .unwrap();

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use api::NativePodNetwork;
+use backoff::Backoff;
 use kube::Api;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Config;
-use patience::Backoff;
 use resident::logging::chain;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{Notify, watch};

@@ -35,12 +35,12 @@ impl Pace {
 
     pub(super) fn pause(&self, resync: Duration) -> Duration {
         let pause = match self.unsettled {
-            attempt @ 1..=HURRIED => UNSETTLED.pause(attempt, chance()).min(resync),
+            attempt @ 1..=HURRIED => UNSETTLED.delay(attempt, chance()).min(resync),
             _ => jittered(resync, chance()),
         };
         match self.eager {
             0 => pause,
-            left => pause.min(UNSETTLED.pause(EAGER.saturating_sub(left), chance())),
+            left => pause.min(UNSETTLED.delay(EAGER.saturating_sub(left), chance())),
         }
     }
 }

@@ -29,10 +29,9 @@ impl Metadata for Silent {
     }
 }
 
-fn configuration(data_dir: &std::path::Path) -> Configuration {
+fn settings(data_dir: &std::path::Path) -> Settings {
     let command = ["oke-node-agent", "--data-dir", data_dir.to_str().unwrap()];
-    let settings = Settings::new(Args::try_parse_from(command).unwrap().options).unwrap();
-    Configuration { settings: Arc::new(settings), conditions: Vec::new() }
+    Settings::new(Args::try_parse_from(command).unwrap().options).unwrap()
 }
 
 /// Leaves the cached copy of an agent of this instance, of that boot.
@@ -54,7 +53,7 @@ async fn published_with_copy(delay: Duration) -> Vec<(u128, Seen)> {
 
 /// The same with this metadata service and this data directory.
 async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Seen)> {
-    let (_configurations, configuration) = watch::channel(configuration(folder));
+    let settings = settings(folder);
     let (answer, oke_cni) = watch::channel(None);
     let (facts, mut published) = watch::channel(NodeFacts::default());
     let npn_changed = Arc::default();
@@ -76,7 +75,7 @@ async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: 
     let attachments = AttachmentSource::Cache(CachedCopy::new(folder, ATTACHMENTS_COPY_FILE));
     tokio::select! {
         times = watched => times,
-        () = run(metadata, ClusterSources { npn, attachments }, configuration, Arc::new(Metrics::default()), channels) => panic!("it ended"),
+        () = run(metadata, ClusterSources { npn, attachments }, &settings, Arc::new(Metrics::default()), channels) => panic!("it ended"),
         never = answered => match never {},
     }
 }

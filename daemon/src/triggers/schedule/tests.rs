@@ -3,8 +3,8 @@
 use super::*;
 use crate::report::reconcile_report::Changed;
 
-fn report(cause: Cause, changes: Vec<Changed>) -> Pass {
-    Pass {
+fn report(cause: Cause, changes: Vec<Changed>) -> ReconcileReport {
+    ReconcileReport {
         cause,
         unix_millis: 0,
         micros: 0,
@@ -18,13 +18,18 @@ fn report(cause: Cause, changes: Vec<Changed>) -> Pass {
     }
 }
 
-fn repair(cause: Cause) -> Pass {
+fn repair(cause: Cause) -> ReconcileReport {
     report(cause, vec![Changed::new("rule", "rule add pref 512 from all lookup 999")])
 }
 
 /// Notes reports, `apart` from each other. Returns the debounce in milliseconds after each, and whether a conflict is reported.
-fn noted(schedule: &mut Schedule, now: &mut Instant, reports: Vec<Pass>, apart: Duration) -> Vec<(u128, bool)> {
-    let note = |report: Pass| {
+fn noted(
+    schedule: &mut Schedule,
+    now: &mut Instant,
+    reports: Vec<ReconcileReport>,
+    apart: Duration,
+) -> Vec<(u128, bool)> {
+    let note = |report: ReconcileReport| {
         *now += apart;
         let is_conflict = schedule.note(&report, *now).is_some();
         (schedule.debounce(*now).as_millis(), is_conflict)
@@ -66,9 +71,9 @@ fn reconcile_for_kernel_events_delays_neither_retry_nor_resync() {
     let mut schedule = Schedule::new(begun);
     let failed = |cause| {
         let conditions = vec![Condition::degraded(Reason::HostNetworkFailed, "busy")];
-        Pass { conditions, ..report(cause, Vec::new()) }
+        ReconcileReport { conditions, ..report(cause, Vec::new()) }
     };
-    let mut planned = |report: &Pass, second| {
+    let mut planned = |report: &ReconcileReport, second| {
         schedule.plan(report, resync, begun + Duration::from_secs(second), 1.0);
         (schedule.cause(), (schedule.next - begun).as_secs())
     };

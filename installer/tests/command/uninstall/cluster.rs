@@ -13,8 +13,8 @@ use crate::node::Node;
 /// An API server follows rights and objects within a second; a busy machine is slow.
 const WITHIN: Duration = Duration::from_secs(120);
 
-const DAEMON_SET: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
-const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/oke-node-uninstall";
+const DAEMON_SET: &str = "/apis/apps/v1/namespaces/oke-node-manager/daemonsets/oke-node-agent";
+const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/oke-node-manager/rolebindings/oke-node-uninstall";
 
 struct Cluster {
     node: Node,
@@ -34,13 +34,13 @@ impl Cluster {
         let server = host.inside(|| ApiServer::start().unwrap());
         let cluster = Self { node, host, server };
         cluster.do_(async |server| {
-            let account = ServiceAccount::new("kube-system", "oke-node-uninstall");
+            let account = ServiceAccount::new("oke-node-manager", "oke-node-uninstall");
             server.create_account(&account).await.unwrap();
             for file in ["base/daemonset.yaml", "uninstall/access.yaml"] {
                 server.apply(&manifest(file)).await.unwrap();
             }
             let token = server.token(&account, &Bound::Nothing).await.unwrap();
-            server.write_in_cluster(&token, "kube-system", &cluster.node.path("secrets")).unwrap();
+            server.write_in_cluster(&token, "oke-node-manager", &cluster.node.path("secrets")).unwrap();
         });
         cluster
     }

@@ -7,7 +7,7 @@
 )]
 
 mod many;
-#[path = "../pod_path/node.rs"]
-#[allow(dead_code, reason = "the pod path's tests use more of it")]
+#[path = "../plugin/node.rs"]
+#[allow(dead_code, reason = "the other test program uses more of it")]
 mod node;
 mod same_key;

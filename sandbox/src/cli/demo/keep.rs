@@ -21,7 +21,7 @@ use crate::cli::vcn::block_signals;
 pub(crate) fn in_background() -> Result<ExitCode> {
     let (output, input) = pipe()?;
     let mut command = Command::new(std::env::current_exe()?);
-    // Its output goes through this process: if it inherited ours, a pipe there would stay open as long as the demo.
+    // Its output goes through this process: if it inherited this one, a pipe there would stay open as long as the demo.
     command.args(std::env::args_os().skip(1)).arg("--in-background");
     command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
     // Ctrl-C at the terminal is not for it.

@@ -18,7 +18,8 @@ use vcn::Family;
 use super::report;
 
 /// As shipped.
-const MANIFESTS: [&str; 4] = [
+const MANIFESTS: [&str; 5] = [
+    include_str!("../../../../manifests/base/namespace.yaml"),
     include_str!("../../../../manifests/base/crds.yaml"),
     include_str!("../../../../manifests/base/admission.yaml"),
     include_str!("../../../../manifests/base/daemonset.yaml"),
@@ -112,7 +113,7 @@ impl Cluster {
         for (node, agent) in nodes.iter().zip(agents) {
             agent.stop()?;
             let started = Instant::now();
-            let account = ServiceAccount::new("kube-system", "oke-node-agent");
+            let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
             self.give_token(node, &account)?;
             node.run(|| std::fs::remove_file(DOCUMENT))?.with_context(|| format!("remove {DOCUMENT}"))?;
             let container = Container::node_agent()?.with_api_server(Path::new(SECRETS), &host, &port);
@@ -143,7 +144,7 @@ impl Cluster {
 
     /// With the rights of its service account, and as the instance that it runs on towards OCI.
     fn start_controller(&self, bin_dir: &Path) -> Result<Child> {
-        let account = ServiceAccount::new("kube-system", "oke-node-controller");
+        let account = ServiceAccount::new("oke-node-manager", "oke-node-controller");
         let ask = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             anyhow::Ok(runtime.block_on(self.server.token(&account, &Bound::Nothing))?)

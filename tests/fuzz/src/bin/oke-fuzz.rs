@@ -2,7 +2,7 @@
 //! With OKE_FUZZ_SEEDS=FOLDER it first writes the target's seeds there.
 
 #![no_main]
-#![expect(clippy::panic, reason = "there is nobody to return an error to")]
+#![expect(clippy::panic, reason = "main has no caller that an error could be returned to")]
 
 use std::sync::OnceLock;
 

@@ -24,7 +24,7 @@ pub(super) fn golden_networks() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// The agent reads these from a socket that anybody on the node may write to.
+/// The agent reads these from a socket that any process on the node may write to.
 pub(super) fn verb_record(input: &[u8]) {
     if let Ok(record) = VerbRecord::from_line(input) {
         let line = record.to_line();

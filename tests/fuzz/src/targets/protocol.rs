@@ -100,7 +100,7 @@ fn call(verb: &str) -> BTreeMap<String, OsString> {
         .collect()
 }
 
-/// Makes the call and looks at the answer: a result, nothing, or one whole error, and an exit that agrees.
+/// Makes the call and checks the answer: a result, nothing, or one whole error, and an exit that agrees.
 fn answer(variables: &BTreeMap<String, OsString>, mut stdin: &[u8]) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     match cni::run(&Reader, variables, &mut stdin, &mut stdout, &mut stderr) {

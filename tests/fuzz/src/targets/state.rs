@@ -55,7 +55,7 @@ pub(super) fn record(input: &[u8]) {
     }
 }
 
-/// What was read is written and read as the same. But for fractions, which no format of ours has: as `serde_json` reads
+/// What was read is written and read as the same. But for fractions, which none of our formats has: as `serde_json` reads
 /// them their last digit may change (reading them exactly would make a plugin 42 KB larger).
 fn is_kept<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, input: &[u8]) {
     is_kept_as(value, input, serde_json::to_vec);
@@ -66,7 +66,7 @@ fn is_kept_as<T: DeserializeOwned + PartialEq + Debug>(
     input: &[u8],
     written: impl Fn(&T) -> serde_json::Result<Vec<u8>>,
 ) {
-    // Bytes that are no text may stand in a field that nobody reads.
+    // Bytes that are no text may be in a field that no reader uses.
     if serde_json::from_str(&String::from_utf8_lossy(input)).is_ok_and(|document| has_fraction(&document)) {
         return;
     }

@@ -1,4 +1,4 @@
-//! The store with its whole folder. A file of somebody else's, a damaged one, one of a later version: it is refused by
+//! The store with its whole folder. A file of another program, a damaged one, one of a later version: it is refused by
 //! name and left alone, or set aside; and what is understood never gives an address to two pods.
 
 use std::cell::LazyCell;
@@ -41,7 +41,7 @@ pub(super) fn folder(input: &[u8]) {
 
 fn read_and_change<'a>(folder: &Path, mut before: impl Iterator<Item = &'a [u8]>) {
     let store = Store::new(folder, boot());
-    // What is damaged goes out of the way, one by one, and is kept for whoever asks.
+    // Each damaged record is set aside and kept for a support case.
     let read = (0..8).map(|_| store.read()).find(|read| match read {
         Err(Error::Damaged { .. }) => {
             let aside = store.set_aside();
@@ -53,7 +53,7 @@ fn read_and_change<'a>(folder: &Path, mut before: impl Iterator<Item = &'a [u8]>
     });
     match read {
         Some(Ok(held)) => change(folder, &store, &held),
-        // Of a later version, or beside one that is.
+        // Of a later version, or next to one that is.
         Some(Err(Error::TooNew { .. } | Error::Damaged { .. })) => {
             let refused = store.update(|held| {
                 held.freed.clear();

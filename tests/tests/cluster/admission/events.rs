@@ -6,12 +6,12 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, OWN_POD, admin, agent_on, assert_refused, server};
+use super::{OWN_POD, admin, agent_on, assert_refused, server};
 
 const OWN_NODE: &str = "an agent's event is about its own Node";
-const OWN_NAME: &str = "an agent's event is told in the name of its own Pod";
-const NO_OTHER: &str = "an agent's event names no other object";
-const BOUNDED: &str = "an agent's event is called like its Node with .agent-00 to .agent-99 behind";
+const OWN_NAME: &str = "an agent's Event must be reported in the name of its own Pod";
+const NO_OTHER: &str = "an agent's Event must not name another object";
+const BOUNDED: &str = "an agent's Event must be named after its Node with the suffix .agent-00 to .agent-99";
 
 /// As the agent of this pod on this node writes it.
 pub(super) fn event(node: &str, pod: &str) -> Value {
@@ -67,7 +67,7 @@ async fn an_event_of_an_agents_is_about_nothing_but_its_node_and_in_nobody_elses
         (set("/related", node.clone()), NO_OTHER),
         (set("/metadata/finalizers", json!(["oke.oraclecloud.com/mine"])), NO_OTHER),
         (set("/metadata/ownerReferences", json!([node])), NO_OTHER),
-        (set("/metadata/namespace", json!(NAMESPACE)), OWN_POD),
+        (set("/metadata/namespace", json!("kube-system")), OWN_POD),
     ] {
         assert_refused(create(&agent, &changed).await, why);
     }
@@ -129,7 +129,7 @@ async fn events_of_an_agent_are_bounded_in_number_and_size() {
         };
         let mut large = event("small-1", &pod);
         large["metadata"]["managedFields"] = (0..managers).map(manager).collect();
-        assert_refused(create(&agent, &large).await, "an agent's event claims no managed fields");
+        assert_refused(create(&agent, &large).await, "an agent's Event must not set managed fields");
     }
     let most = json!("x".repeat(1024));
     let mut large = event("small-1", &pod);

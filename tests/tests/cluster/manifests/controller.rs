@@ -102,7 +102,7 @@ fn every_variable_and_directory_is_one_that_the_controller_has() {
         assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
     }
     let mounts: Vec<String> = container.volume_mounts.unwrap().into_iter().map(|mount| mount.mount_path).collect();
-    // Where every client of an API server looks for its token, and the folder of the configuration file.
+    // Where every client of an API server expects its token, and the folder of the configuration file.
     assert_eq!(mounts, ["/var/run/secrets/kubernetes.io/serviceaccount", "/etc/oke-node-controller"]);
     assert!(help.contains("[default: /etc/oke-node-controller/controller.conf]"), "{help}");
 }
@@ -126,7 +126,7 @@ fn every_binding_binds_a_role_of_this_file_to_the_pods_account_and_nobody_else()
             .map(|binding| {
                 assert_eq!(binding["roleRef"]["kind"], role_kind);
                 let subject =
-                    serde_json::json!([{ "kind": "ServiceAccount", "name": account, "namespace": "kube-system" }]);
+                    serde_json::json!([{ "kind": "ServiceAccount", "name": account, "namespace": "oke-node-manager" }]);
                 assert_eq!(binding["subjects"], subject);
                 (binding["roleRef"]["name"].clone(), binding["metadata"]["namespace"].clone())
             })

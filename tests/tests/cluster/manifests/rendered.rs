@@ -19,8 +19,10 @@ use super::{AGENT, documents, root, sources};
 use crate::wait_for;
 
 const FOLDERS: [&str; 4] = ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];
+const NAMESPACE: &str = "oke-node-manager";
+const CONTROLLER: &str = "oke-node-controller";
 
-/// Applied after the base was deleted, on a cluster; here its objects stay.
+/// Applied after the agent's DaemonSet was deleted, on a cluster; here its objects stay.
 const UNINSTALLERS: [&str; 2] = ["uninstall", "uninstall-drop-ins"];
 
 /// Tests that apply to the shared API server take turns: each begins with the base.
@@ -113,6 +115,8 @@ fn every_source_is_rendered() {
 async fn an_api_server_accepts_every_overlay_without_a_warning() {
     let _turn = APPLYING.lock().await;
     let server = server();
+    // The one object that a dry run needs of another: docs/install.md.
+    server.apply(&root().join("manifests/base/namespace.yaml")).await.unwrap();
     for name in FOLDERS.into_iter().chain(UNINSTALLERS) {
         // First as an operator would look at it: nothing that one object needs of another stands in the way.
         let tried = apply(server, name, &["--dry-run=server"]).unwrap();
@@ -137,7 +141,7 @@ async fn a_configmap_that_was_edited_by_hand_is_not_overwritten() {
     let _turn = APPLYING.lock().await;
     let server = server();
     apply(server, "base", &[]).unwrap();
-    let maps: Api<ConfigMap> = Api::namespaced(server.client(server.admin()).unwrap(), "kube-system");
+    let maps: Api<ConfigMap> = Api::namespaced(server.client(server.admin()).unwrap(), NAMESPACE);
     let edited = json!({ "data": { "agent.conf": "LOG_LEVEL=debug\n" } });
     let by_hand = PatchParams { field_manager: Some("kubectl-edit".to_owned()), ..PatchParams::default() };
     maps.patch(AGENT, &by_hand, &Patch::Merge(&edited)).await.unwrap();
@@ -149,20 +153,27 @@ async fn a_configmap_that_was_edited_by_hand_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn agents_do_not_share_a_priority_level_with_the_control_plane() {
+async fn the_controller_is_served_before_agents() {
     let _turn = APPLYING.lock().await;
     let server = server();
     apply(server, "base", &[]).unwrap();
     let admin = server.client(server.admin()).unwrap();
-    let uid = Api::<FlowSchema>::all(admin).get(AGENT).await.unwrap().metadata.uid.unwrap();
-    let agent = server.token(&ServiceAccount::new("kube-system", AGENT), &Bound::Nothing).await.unwrap();
-    let agent = server.client(&agent).unwrap();
-    wait_for("an agent's request is of its own flow", async || {
-        let list = kube::core::Request::new("/apis/oci.oraclecloud.com/v1beta1/nativepodnetworks");
-        let answer = agent.send(list.list(&ListParams::default()).unwrap().map(Body::from)).await.unwrap();
-        answer.headers().get("x-kubernetes-pf-flowschema-uid").is_some_and(|found| *found == uid).then_some(())
-    })
-    .await;
+    let schemas: Api<FlowSchema> = Api::all(admin);
+    for (account, schema, level) in
+        [(CONTROLLER, CONTROLLER, "workload-high"), (AGENT, "service-accounts", "workload-low")]
+    {
+        let schema = schemas.get(schema).await.unwrap();
+        assert_eq!(schema.spec.unwrap().priority_level_configuration.name, level);
+        let uid = schema.metadata.uid.unwrap();
+        let token = server.token(&ServiceAccount::new(NAMESPACE, account), &Bound::Nothing).await.unwrap();
+        let client = server.client(&token).unwrap();
+        wait_for("the account's requests are of this flow", async || {
+            let list = kube::core::Request::new("/apis/oci.oraclecloud.com/v1beta1/nativepodnetworks");
+            let answer = client.send(list.list(&ListParams::default()).unwrap().map(Body::from)).await.unwrap();
+            answer.headers().get("x-kubernetes-pf-flowschema-uid").is_some_and(|found| *found == uid).then_some(())
+        })
+        .await;
+    }
 }
 
 #[test]
@@ -196,7 +207,7 @@ fn the_overlay_in_the_install_page_renders_with_its_own_settings() {
     let data: Vec<(&Value, &Value)> = maps.map(|map| (&map["metadata"]["name"], &map["data"])).collect();
     let agent = json!({ "agent.conf": "# of agent.conf\nLOG_LEVEL=debug\n" });
     let controller = json!({ "controller.conf": "# of controller.conf\nLOG_LEVEL=debug\n" });
-    assert_eq!(data, [(&json!(AGENT), &agent), (&json!("oke-node-controller"), &controller)]);
+    assert_eq!(data, [(&json!(AGENT), &agent), (&json!(CONTROLLER), &controller)]);
     assert_eq!(
         rendered.matches(&format!("image: REGISTRY/oke-node-manager:{}\n", env!("CARGO_PKG_VERSION"))).count(),
         2

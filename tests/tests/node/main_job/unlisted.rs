@@ -19,7 +19,7 @@ fn in_pools(node: &Node, id: &str) -> bool {
     on_node(node, "/run/vcn-native/pools.json").contains(&format!("\"vnicId\": \"{id}\""))
 }
 
-/// What the pools say to whoever gets no address.
+/// The reason in the pools for a pod that gets no address.
 fn is_said(node: &Node, words: &str) -> bool {
     on_node(node, "/run/vcn-native/pools.json").contains(words)
 }
@@ -39,8 +39,8 @@ fn an_unlisted_vlan_vnic_serves_new_pods_while_its_router_answers_and_none_once_
     let (b, _) = cluster.add("node-b", "b");
 
     node.set_metadata_fault(Some(Fault::lasting(FaultKind::Without(vnic.id.clone()))));
-    wait_for("it to be told", || is_said(node, "no longer lists it; it is kept"));
-    // Longer than the kernel takes to find out that nobody answers.
+    wait_for("it to be reported", || is_said(node, "no longer lists it; it is kept"));
+    // Longer than the kernel takes to find out that no neighbour answers.
     let before = timer_passes(node);
     wait_for("passes", || timer_passes(node) >= before + 15.0);
     assert!(in_pools(node, &id) && is_said(node, "no longer lists it; it is kept"), "{}", Agent::log(node).unwrap());

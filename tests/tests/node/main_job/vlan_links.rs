@@ -1,4 +1,4 @@
-//! What somebody does to the links of bare metal's VNICs: each time they are as they were within a second, and the pods on
+//! Changes by other programs to the links of bare metal's VNICs: the agent reverts each within a second, and the pods on
 //! them are connected again, judged by packets.
 
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::{DEADLINE, wait_for};
 /// What the agent promises of repairs.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How often that is tried: what runs beside a test may be in the way once.
+/// How often that is tried: other tests on the machine may delay one attempt.
 const TRIES: usize = 5;
 
 struct World {
@@ -64,7 +64,7 @@ impl World {
         wait_for("the pods' packets", || reaches(a, on_b) && reaches(b, on_a));
     }
 
-    /// Broken, all links are within a second as they were; then packets pass, and nothing is told any more.
+    /// Broken, all links are within a second as they were; then packets pass, and no condition is left.
     fn mended(&self, what: &str, broken: impl Fn(&mut Socket)) {
         let whole = seen(self.node());
         let mut late = Vec::new();
@@ -114,7 +114,7 @@ fn a_vlan_link_that_somebody_changed_lowered_renamed_or_deleted_is_as_it_was_wit
         let of_link = socket.addresses(Some(index)).unwrap();
         of_link.iter().filter(|it| is_link_local(it)).for_each(|it| socket.delete_address(it).unwrap());
         let known = NeighbourFilter { family: Some(Family::Ipv6), index: Some(index), proxy: false };
-        // What nobody talks to may go by itself meanwhile.
+        // Unused entries may expire meanwhile.
         socket.neighbours(&known).unwrap().iter().for_each(|it| drop(socket.delete_neighbour(it)));
     });
     world.mended("a link that was deleted", |socket| {
@@ -139,7 +139,7 @@ fn a_port_that_somebody_changed_or_lowered_carries_its_vlan_links_again_within_a
     });
 }
 
-/// In the guest there is no nf_tables, and that is told throughout.
+/// In the guest there is no nf_tables, and that condition stays throughout.
 fn is_raised(line: &str) -> bool {
     line.starts_with("oke_node_agent_condition{") && line.ends_with(" 1.0") && !line.contains("KernelLacksNft")
 }

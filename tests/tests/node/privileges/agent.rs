@@ -52,7 +52,7 @@ fn each_capability_is_needed() {
                 agent.wait_ready(&world.node).unwrap();
                 assert!(world.metrics_tell_after_a_pod(&format!("{NOT_ANNOUNCED} 1")), "{}", world.log());
             }
-            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+            other => unreachable!("{other} is in the manifest, and no case shows what needs it"),
         }
     }
 }
@@ -67,7 +67,7 @@ fn each_volume_is_needed() {
         let complaint = match host {
             "/opt/cni/bin" | "/etc/cni/net.d" | "/run/vcn-native" | "/var/lib/vcn-native" => host,
             "/proc/sys/net" => "cannot write sysctl net/ipv4/ip_forward",
-            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+            other => unreachable!("{other} is in the manifest, and no case shows what needs it"),
         };
         assert!(becomes_true(|| world.log().contains(complaint)), "without {host}: {}", world.log());
         let conflist = Path::new("/etc/cni/net.d").join(vcn::CONFLIST_FILE);
@@ -107,7 +107,7 @@ fn shown(host: &str) -> Shown {
         "/etc/oci-utils.conf.d" => {
             (&[OCID, ("/etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = false\n")], "ocid", false)
         }
-        other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+        other => unreachable!("{other} is in the manifest, and no case shows what needs it"),
     };
     Shown { files, subject, said }
 }
@@ -186,5 +186,5 @@ fn takeover_needs_each_volume_of_its_patch_and_finds_pods_by_them() {
         assert!(!done && log.contains(seen), "a pod of OKE's is here: {log}");
     }
     let (done, log) = taken_over(&patched.clone().without_volume("/var/lib/cni".as_ref()), || {});
-    assert!(!done && log.contains("/var/lib/cni"), "nobody can tell whether pods are here: {log}");
+    assert!(!done && log.contains("/var/lib/cni"), "it is unknown whether pods are here: {log}");
 }

@@ -11,7 +11,7 @@ use sandbox::{Container, Runtime};
 use super::node::World;
 use crate::becomes_true;
 
-/// What is ours, or might be: with the addresses and mode of each file.
+/// Our state and what resembles it, with the addresses and mode of each file.
 const FILES: &str = "find /opt/cni /etc/cni /run/vcn-native /var/lib/vcn-native /etc/systemd /etc/NetworkManager \
                      -type f,l -printf '%p %m %U %l\\n' -exec sh -c 'test -L {} || sha256sum {}' ';' 2>/dev/null | sort";
 
@@ -22,7 +22,7 @@ const KERNEL: &str = "(ip -details link show; ip addr show) | sed 's/ tentative 
                       for key in ipv4/ip_forward ipv6/conf/all/forwarding ipv4/conf/ens3/rp_filter \
                       ipv4/conf/ens5/rp_filter ipv4/neigh/ens5/proxy_delay; do cat /proc/sys/net/$key; done";
 
-const FOREIGN: &str = "somebody's plugin of that name";
+const FOREIGN: &str = "another plugin of that name";
 
 /// A node, and how it was before the agent came.
 struct Before {
@@ -40,7 +40,7 @@ impl Deref for Before {
 }
 
 impl Before {
-    /// With a plugin of our name that is somebody's own user's, and somebody's kernel state.
+    /// With a plugin of our name that another user owns, and kernel state of another program.
     fn new() -> Self {
         let world = World::new();
         let write = || {
@@ -153,7 +153,7 @@ fn each_capability_is_needed() {
         let complaint = match capability.as_str() {
             "NET_ADMIN" => "Operation not permitted",
             "CHOWN" => "setting its owner failed",
-            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+            other => unreachable!("{other} is in the manifest, and no case shows what needs it"),
         };
         assert!(code == 1 && text.contains(complaint), "without {capability}: {text}");
         let (code, text) = world.run(&manifest);
@@ -176,11 +176,11 @@ fn each_volume_is_needed() {
         let (code, text) = world.run(&manifest.clone().without_volume(&volume.host));
         let (files, kernel) = world.looks();
         match volume.host.to_str().unwrap() {
-            // Without it nobody knows of the pod but by its link.
+            // Without it only the pod's link shows that it exists.
             "/run/vcn-native" => assert!(code == 75 && !text.contains("hold addresses"), "{text}"),
             "/proc/sys/net" => assert_ne!(kernel, world.kernel, "{code}: {text}"),
             "/opt/cni/bin" | "/etc/cni/net.d" | "/var/lib/vcn-native" => assert_ne!(files, world.files, "{text}"),
-            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+            other => unreachable!("{other} is in the manifest, and no case shows what needs it"),
         }
     }
 }

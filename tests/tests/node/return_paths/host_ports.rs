@@ -1,4 +1,4 @@
-//! Host ports, by the reference portmap chained behind ours.
+//! Host ports, by the reference portmap chained behind our plugin.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;

@@ -21,7 +21,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// Makes the Service's endpoint this pod, for both families. What others have written beside its rules stays.
+    /// Makes the Service's endpoint this pod, for both families. Rules of other programs stay.
     pub(crate) fn publish(self, world: &World, endpoint: &Server) {
         for family in Family::ALL {
             let Some(pod) = endpoint.address.of(family) else { continue };
@@ -43,7 +43,7 @@ pub(crate) fn withdraw_nftables(world: &World) {
     }
 }
 
-/// Its own chains are written anew; the jumps to them from the kernel's chains are made once, behind others' that are there.
+/// Its own chains are replaced; the jumps to them from the kernel's chains are added once, behind those of other programs.
 fn restore(world: &World, family: Family, rules: &str) {
     let (save, restore) = match family {
         Family::Ipv4 => ("iptables-save", "iptables-restore"),

@@ -1,4 +1,4 @@
-//! Others' bits of packet and connection marks are kept, whichever VNIC is asked, on the way in and on the way back.
+//! Bits of other programs in packet and connection marks are kept, whichever VNIC is asked, on the way in and on the way back.
 
 use serde_json::Value;
 use vcn::{Family, MARK_MASK, Mark, PRIMARY_MARK, TableId, vnic_mark};
@@ -11,13 +11,13 @@ use super::world::World;
 const THEIRS: u32 = 0xe000;
 /// All bits of others.
 const OTHERS: u32 = !MARK_MASK & !THEIRS;
-/// Somebody's bits: half of others'.
+/// Bits of another program: half of those that are not ours.
 const FOREIGN: u32 = 0x5a5a_a5a5 & OTHERS;
 
 /// A VNIC's link and its mark.
 type Marked = (String, Mark);
 
-/// One way of a connection that somebody asked for.
+/// One direction of a connection.
 struct Way {
     link: String,
     family: Family,
@@ -64,8 +64,8 @@ impl Way {
     }
 }
 
-/// A table of somebody who marks connections and packets with bits that are nobody's. It counts what goes to pods, and answers of
-/// pods that leave, with those bits and ours as they must be, by way; and those with anything else.
+/// A table of another program that marks connections and packets with unused bits. It counts what goes to pods, and answers of
+/// pods that leave, with those bits and our bits as they must be, by way; and those with anything else.
 fn somebody(links: &[Marked]) -> String {
     let rule = |way: &str, asked: &Way, by: &str, packet: u32, connection: u32| {
         format!(

@@ -35,7 +35,7 @@ fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
     nothing_was_taken_for_returned(world);
 }
 
-/// Our rules for what comes back for nobody met nothing.
+/// Our rules for packets to unassigned addresses matched nothing.
 fn nothing_was_taken_for_returned(world: &World) {
     let listing = world.on_node("nft", &["list", "table", "inet", vcn::NFT_TABLE], "");
     for vnic in world.node.vnics() {

@@ -1,4 +1,4 @@
-//! What nobody here has is not sent round, nor out by the primary VNIC: the router brings a packet to the VNIC whose address it is for, and the node would give it
+//! A packet to an unassigned address is not sent round, nor out by the primary VNIC: the router brings a packet to the VNIC whose address it is for, and the node would give it
 //! back to the router by the rule from who sent it, until its hop limit ends.
 
 use std::fs;
@@ -65,7 +65,7 @@ fn pods(world: &World) -> [Server; 2] {
     [one, two]
 }
 
-/// A pod removes its own link. Its proxy neighbours on its VNIC stay until its DEL, so whoever asks for its addresses is answered.
+/// A pod removes its own link. Its proxy neighbours on its VNIC stay until its DEL, so requests for its addresses are answered.
 fn leave(world: &World, pod: &Server) {
     let output = pod.pod.command("ip").args(["link", "delete", "eth0"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -22,7 +22,7 @@ const TIME: u16 = 123;
 const METADATA: u16 = 80;
 /// A Service's on every node.
 const NODE_PORT: u16 = 30090;
-/// Something that no pod is to reach, whoever may listen there.
+/// An address that no pod may reach, whatever listens there.
 const OTHER: u16 = 3260;
 
 fn asks_time(pod: &Pod, server: IpAddr, within: Duration) -> bool {
@@ -124,7 +124,7 @@ fn publish_by_ipvs(world: &World, family: Family, to: SocketAddr) {
     world.on_node("nft", &["-f", "-"], &masquerade);
 }
 
-/// A Service's endpoint may be any address that the API server takes, of IPv6 the metadata service's, too: whoever writes
+/// A Service's endpoint may be any address that the API server takes, of IPv6 the metadata service's, too: a user who writes
 /// endpoints would have the instance's credentials from outside, where pods may ask for them or not.
 fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
     world: &World,
@@ -144,7 +144,7 @@ fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
             world.works(&format!("a pod's port by {at}"), asked);
         }
         publish(world, family, metadata);
-        // All at once, since each waits in vain.
+        // All at once, since each waits for its timeout.
         let ask = || {
             let asked: Vec<_> = own
                 .iter()

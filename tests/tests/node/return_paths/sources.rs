@@ -1,4 +1,4 @@
-//! A pod sends from its own addresses alone, whoever it sends to; and nothing that it has to answer is lost by that.
+//! A pod sends from its own addresses alone, to every destination; and none of its answers is lost by that.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,12 +14,12 @@ use super::kube_proxy::{CLUSTER, LOCAL, Mode};
 use super::world::{Server, World};
 use crate::wait_for;
 
-/// How often it is tried to reach somebody in another's name.
+/// How many packets with a forged source are sent.
 const ROUNDS: u8 = 5;
 /// Before what may have been lost is sent again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What the agent is told of pods that spoof; goes with the file.
+/// The agent's setting for pods that spoof; ends with the file.
 struct Setting(tempfile::TempDir);
 
 impl Setting {
@@ -28,7 +28,7 @@ impl Setting {
     }
 }
 
-/// A node whose agent was told so, with a pod on each VNIC.
+/// A node whose agent has this setting, with a pod on each VNIC.
 fn world(pods_may_spoof: &str) -> (World, [Server; 2], Setting) {
     let (world, setting) = with_agents(World::booted(), pods_may_spoof);
     let servers = world.servers();
@@ -40,7 +40,7 @@ fn with_agents(mut world: World, pods_may_spoof: &str) -> (World, Setting) {
     setting.change(pods_may_spoof);
     let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", setting.0.path());
     let (node, other) = (Arc::clone(&world.node), Arc::clone(&world.other));
-    // The kernel's own check of sources, IPv4 only, hides what ours does. (A pod's host end has no IPv4 address, so even the
+    // The kernel's own check of sources, IPv4 only, hides what our check does. (A pod's host end has no IPv4 address, so even the
     // loose one drops what comes by the wrong link.)
     world.on_node("sysctl", &["-qw", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"], "");
     world.start_agent_in(&container, &node);
@@ -48,7 +48,7 @@ fn with_agents(mut world: World, pods_may_spoof: &str) -> (World, Setting) {
     (world, setting)
 }
 
-/// Gives a pod an address that nobody assigned to it.
+/// Gives a pod an address that was not assigned to it.
 fn take(pod: &Pod, address: IpAddr) {
     let add = || {
         let mut socket = Socket::open().unwrap();
@@ -87,7 +87,7 @@ fn is_reached(listener: &UdpSocket, pod: &Pod, stolen: IpAddr, own: IpAddr) -> b
     reached
 }
 
-/// Whoever listens there, a pod or a node, on a port that nobody else has.
+/// A listener, in a pod or a node, on a port that is free.
 fn listener(address: IpAddr) -> UdpSocket {
     UdpSocket::bind((address, 0)).unwrap()
 }

@@ -133,7 +133,7 @@ fn what_the_host_itself_answers_is_undisturbed() {
     world.assert_nothing_spoofed();
 }
 
-/// As made by a version that knew no marks, or before somebody flushed the rules.
+/// As made by a version that knew no marks, or before another program flushed the rules.
 #[test]
 fn connections_that_lost_their_mark_or_our_table_go_on() {
     let mut world = World::start();
@@ -152,7 +152,7 @@ fn connections_that_lost_their_mark_or_our_table_go_on() {
     }
     go_on("without marks");
     world.on_node("nft", &["delete", "table", "inet", vcn::NFT_TABLE], "");
-    // The agent hears of rules, not of nft tables, and then looks at everything.
+    // The agent hears of rules, not of nft tables, and then checks everything.
     world.on_node("ip", &["rule", "del", "pref", "1024"], "");
     let table = || world.node.command("nft").args(["list", "table", "inet", vcn::NFT_TABLE]).output().unwrap();
     wait_for("the agent's repair", || table().status.success());

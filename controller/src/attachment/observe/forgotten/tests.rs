@@ -1,4 +1,4 @@
-//! Each piece of evidence, each clock, and the words.
+//! Each piece of evidence, each clock, and the messages.
 
 use api::ConditionType;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -18,11 +18,11 @@ fn told(reason: Reason, second: i64) -> Condition {
     Condition::new(ConditionType::Attached, reason, "", Time(Timestamp::from_second(second).unwrap()))
 }
 
-fn known(since: Duration) -> Result<Known, Doubt> {
-    Ok(Known { since, compartments: 2 })
+fn known(since: Duration) -> Result<EvidenceSummary, EvidenceGap> {
+    Ok(EvidenceSummary { since, compartments: 2 })
 }
 
-fn after(told: &Condition, known: Result<Known, Doubt>) -> Reason {
+fn after(told: &Condition, known: Result<EvidenceSummary, EvidenceGap>) -> Reason {
     said(Some(told), known, Clock { now: Timestamp::from_second(NOW).unwrap(), resync: RESYNC }).0
 }
 
@@ -30,21 +30,21 @@ fn after(told: &Condition, known: Result<Known, Doubt>) -> Reason {
 fn each_piece_of_evidence_is_needed() {
     assert_eq!(whole().judge(), Ok(2));
     let without = [
-        (Evidence { no_node: false, ..whole() }, Doubt::Node),
-        (Evidence { no_vnic: false, ..whole() }, Doubt::Vnic),
-        (Evidence { subnet: false, ..whole() }, Doubt::Subnet),
-        (Evidence { compartments: None, ..whole() }, Doubt::NotListed),
-        (Evidence { unlisted: false, ..whole() }, Doubt::Listed),
-        (Evidence { witness: None, ..whole() }, Doubt::NoWitness),
+        (Evidence { no_node: false, ..whole() }, EvidenceGap::Node),
+        (Evidence { no_vnic: false, ..whole() }, EvidenceGap::Vnic),
+        (Evidence { subnet: false, ..whole() }, EvidenceGap::Subnet),
+        (Evidence { compartments: None, ..whole() }, EvidenceGap::NotListed),
+        (Evidence { unlisted: false, ..whole() }, EvidenceGap::Listed),
+        (Evidence { witness: None, ..whole() }, EvidenceGap::NoWitness),
     ];
     for (evidence, doubt) in without {
         assert_eq!(evidence.judge(), Err(doubt));
     }
-    assert_eq!(Evidence::default().judge(), Err(Doubt::Node), "nothing known is no evidence");
+    assert_eq!(Evidence::default().judge(), Err(EvidenceGap::Node), "missing evidence is a doubt");
 }
 
 #[test]
-fn a_day_of_it_and_an_hour_in_one_process_are_needed() {
+fn a_day_and_an_hour_in_one_process_are_needed() {
     let hour = RESYNC * LOOKS;
     let forgotten = |second| told(Reason::InstanceForgotten, second);
     assert_eq!(after(&forgotten(NOW - DAY), known(hour)), Reason::NodeGone);
@@ -58,16 +58,16 @@ fn a_day_of_it_and_an_hour_in_one_process_are_needed() {
 }
 
 #[test]
-fn the_day_begins_when_it_is_told_and_again_after_a_doubt() {
+fn the_day_restarts_after_a_doubt() {
     let long = RESYNC * 1000;
     for (before, said) in [
         (Reason::Attached, Reason::NotAuthorizedOrNotFound),
         (Reason::Attaching, Reason::NotAuthorizedOrNotFound),
         (Reason::NotAuthorizedOrNotFound, Reason::InstanceForgotten),
     ] {
-        assert_eq!(after(&told(before, 0), known(long)), said, "however long ago that was told");
+        assert_eq!(after(&told(before, 0), known(long)), said, "however old that status is");
     }
-    let doubt = after(&told(Reason::InstanceForgotten, 0), Err(Doubt::NotListed));
+    let doubt = after(&told(Reason::InstanceForgotten, 0), Err(EvidenceGap::NotListed));
     assert_eq!(
         doubt,
         Reason::NotAuthorizedOrNotFound,
@@ -78,8 +78,8 @@ fn the_day_begins_when_it_is_told_and_again_after_a_doubt() {
 }
 
 #[test]
-fn the_words_fit_an_object() {
-    for known in [known(RESYNC * LOOKS), Err(Doubt::NoWitness), Err(Doubt::NotLooked)] {
+fn the_message_fits_an_object() {
+    for known in [known(RESYNC * LOOKS), Err(EvidenceGap::NoWitness), Err(EvidenceGap::NotLooked)] {
         for before in [Reason::InstanceForgotten, Reason::NotAuthorizedOrNotFound] {
             let clock = Clock { now: Timestamp::from_second(NOW).unwrap(), resync: RESYNC };
             let (_, message) = said(Some(&told(before, 0)), known, clock);

@@ -1,6 +1,6 @@
 //! The elements of the lists: as written, as the standard library reads addresses, and refused in their own words.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 

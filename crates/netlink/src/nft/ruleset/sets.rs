@@ -6,8 +6,8 @@ use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::NfTablesMessage;
 
 use super::{HEADER_LEN, Socket, Told, data_of, question, texts};
-use crate::attributes;
 use crate::error::Cause;
+use crate::wire::attributes;
 
 // linux/netfilter/nf_tables.h
 const NFT_MSG_GETSET: u8 = 10;

@@ -10,6 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 
+const OWNER: KeyOwner<'static> = KeyOwner { tenancy: "t", user: "u", fingerprint: "f" };
+
 const CONFIG: &str = "; mine\n[DEFAULT]\nuser = ocid1.user.oc1..a\nfingerprint=aa:bb\ntenancy=ocid1.tenancy.oc1..t\n\
     key_file=~/k.pem\nregion=us-ashburn-1\n\n[OTHER]\n# only this differs\nuser=ocid1.user.oc1..b\n";
 
@@ -43,7 +45,7 @@ fn a_missing_entry_is_named() {
 fn a_key_that_cannot_be_used_is_refused_without_showing_it() {
     let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nc2VjcmV0\n-----END ENCRYPTED PRIVATE KEY-----\n";
     for pem in [&encrypted[..], b"secret", b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"] {
-        let error = ApiKey::new(("t", "u", "f"), pem).unwrap_err();
+        let error = ApiKey::new(OWNER, pem).unwrap_err();
         let story = format!("{error:?}");
         assert!(!story.contains("secret") && !story.contains("c2Vj"), "{story}");
     }
@@ -95,7 +97,7 @@ async fn unreadable_files_are_logged_once_for_each_reason() {
 fn files_that_are_not_read_in_time_are_logged_once() {
     let folder = tempfile::tempdir().unwrap();
     let key = pem_of(&RsaKeyPair::generate(KeySize::Rsa2048).unwrap());
-    let mut used = ApiKey::new(("t", "u", "f"), key.as_bytes()).unwrap();
+    let mut used = ApiKey::new(OWNER, key.as_bytes()).unwrap();
     used.source = Some(Source { path: folder.path().join("config"), profile: DEFAULT.to_owned() });
     let (used, (lines, _log)) = (used.into_used(), log());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();

@@ -17,7 +17,7 @@ const BEGIN: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----";
 const LEGACY: &str = "Proc-Type: 4,ENCRYPTED";
 
 const MISSING: &str = "it is encrypted, and its pass_phrase is missing from the profile";
-/// A pass phrase that does not fit, or a damaged file.
+/// A wrong passphrase, or a damaged file.
 pub(super) const WRONG: &str = "pass_phrase does not decrypt it";
 const UNKNOWN: &str = "it is encrypted in a form that is not supported; convert it: \
     openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD.pem -out NEW.pem";
@@ -52,7 +52,7 @@ pub(super) fn decrypt(pem: &str, pass_phrase: Option<&str>) -> Result<Option<Vec
     Ok(Some(plain.to_vec()))
 }
 
-/// The key that a pass phrase stands for.
+/// The key derived from a passphrase.
 fn derive(kdf: &Pbkdf2Params, pass_phrase: &str, key: &mut [u8]) -> Result<(), &'static str> {
     let algorithm = match kdf.prf {
         Pbkdf2Prf::HmacWithSha1 => PBKDF2_HMAC_SHA1,

@@ -85,7 +85,7 @@ async fn an_old_token_is_used_while_the_next_one_is_fetched() {
     assert_eq!(world.key_id().await.unwrap(), "ST$1");
     assert_eq!(world.fetched(), 1, "not old yet");
     world.clock.store(31 * 60, Ordering::SeqCst);
-    assert_eq!(world.key_id().await.unwrap(), "ST$1", "nobody waits");
+    assert_eq!(world.key_id().await.unwrap(), "ST$1", "no caller waits");
     world.until_fetched(2).await;
     assert_eq!(world.key_id().await.unwrap(), "ST$2");
 }
@@ -155,7 +155,7 @@ async fn a_proven_token_is_renewed_at_once_when_it_is_refused() {
     tokio::time::sleep(PROVEN).await;
     assert_eq!([refused().await, refused().await], [true, false]);
     tokio::time::sleep(AFTER_REFUSAL.first).await;
-    assert!(refused().await, "the first pause again");
+    assert!(refused().await, "the first backoff again");
 }
 
 #[tokio::test]

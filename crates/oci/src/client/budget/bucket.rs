@@ -19,7 +19,7 @@ const GAIN: f64 = 0.5;
 /// per second each second, and short compared to a rollout.
 const USUAL: Duration = Duration::from_mins(1);
 /// The part of a token that is enough for a request. Rounding may lose what a tenth of a microsecond adds, and a caller must not
-/// wake a little too early for ever.
+/// wake a little too early each time.
 const WHOLE: f64 = 1.0 - 1e-6;
 /// The longest accepted Retry-After: more would be the mistake of a proxy.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
@@ -56,7 +56,7 @@ impl Bucket {
     pub(super) fn turn(&mut self, now: Instant, before: u32) -> Instant {
         self.count(now);
         let wait = ((f64::from(before) + WHOLE - self.tokens) / self.rate).max(0.0);
-        // No tokens come in during a pause, so the rest of it comes on top.
+        // No tokens come in during a backoff, so the rest of it comes on top.
         let start = self.paused_until.map_or(now, |until| until.max(now));
         start + Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_PAUSE)
     }
@@ -106,7 +106,7 @@ impl Bucket {
         self.rate + (self.usual - self.rate) * (-passed).exp()
     }
 
-    /// Fills up to `now`; no tokens come in during a pause.
+    /// Fills up to `now`; no tokens come in during a backoff.
     fn count(&mut self, now: Instant) {
         self.usual = self.usual(now);
         let from = self.paused_until.map_or(self.counted, |until| until.max(self.counted));

@@ -1,6 +1,6 @@
 //! The table of status codes, row by row.
 
-use patience::Backoff;
+use backoff::Backoff;
 
 use super::*;
 use crate::error::Refusal;
@@ -101,7 +101,7 @@ fn attempts_end_by_the_clock() {
             Situation { policy: &policy, repeat: Repeat::Harmless, attempts: 1, renewed: false, left, chance: 1.0 },
         )
     };
-    assert_eq!(at(1000), Decision::Stop, "the pause would end at the deadline");
+    assert_eq!(at(1000), Decision::Stop, "the backoff would end at the deadline");
     assert_eq!(at(1001), Decision::After(Duration::from_secs(1)));
 }
 

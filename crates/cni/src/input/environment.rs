@@ -1,0 +1,146 @@
+//! The environment of a call, as found and checked: which verb, for whom. Everything wrong is said at once, with code 4.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use vcn::IfName;
+
+use crate::excerpt::{QUOTED, excerpt};
+use crate::{Args, ContainerId, ContainerNetns, Error, ErrorCode, TraceContext, Verb};
+
+/// Where variables come from: the process, or a test's map.
+pub trait Environment {
+    /// The variable's value, if it is set.
+    fn var(&self, name: &str) -> Option<OsString>;
+}
+
+/// The environment of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessEnvironment;
+
+impl Environment for ProcessEnvironment {
+    fn var(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+}
+
+impl Environment for BTreeMap<String, OsString> {
+    fn var(&self, name: &str) -> Option<OsString> {
+        self.get(name).cloned()
+    }
+}
+
+/// The call in the environment. Only what the specification leaves optional is an `Option`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// No CNI_COMMAND: a person started the program to see what it is.
+    About,
+    Version,
+    Add(Target, ContainerNetns),
+    Check(Target, ContainerNetns),
+    Del(Target),
+    Status,
+    Gc,
+}
+
+/// The container's side of an attachment; the network's side is in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) container_id: ContainerId,
+    pub(crate) ifname: IfName,
+    pub(crate) args: Args,
+}
+
+impl Call {
+    /// Reads the call. CNI_PATH is ignored, because our plugins start no other plugin.
+    pub(crate) fn read(env: &dyn Environment) -> Result<Self, Error> {
+        let Some(command) = env.var("CNI_COMMAND").filter(|command| !command.is_empty()) else {
+            return Ok(Self::About);
+        };
+        let Some(verb) = command.to_str().and_then(Verb::named) else {
+            return Err(invalid(format!(
+                "unknown CNI_COMMAND: {}; known are {}: the runtime asks for something newer, or is no CNI runtime",
+                excerpt(&command.to_string_lossy(), QUOTED),
+                Verb::ALL.map(Verb::as_str).join(", ")
+            )));
+        };
+        match verb {
+            Verb::Version => return Ok(Self::Version),
+            Verb::Status => return Ok(Self::Status),
+            Verb::Gc => return Ok(Self::Gc),
+            Verb::Add | Verb::Del | Verb::Check => {}
+        }
+        let container_id = env.var("CNI_CONTAINERID").filter(|value| !value.is_empty());
+        let netns = env.var("CNI_NETNS").filter(|value| !value.is_empty());
+        let ifname = env.var("CNI_IFNAME").filter(|value| !value.is_empty());
+
+        let (Some(container_id), Some(ifname), true) = (&container_id, &ifname, netns.is_some() || verb == Verb::Del)
+        else {
+            let missing = [
+                ("CNI_CONTAINERID", container_id.is_none()),
+                ("CNI_NETNS", netns.is_none() && verb != Verb::Del),
+                ("CNI_IFNAME", ifname.is_none()),
+            ];
+            let missing: Vec<_> = missing.iter().filter(|(_, missing)| *missing).map(|(name, _)| *name).collect();
+            return Err(invalid(format!(
+                "{verb} needs variables that are missing or empty: {}; the runtime sets them",
+                missing.join(", ")
+            )));
+        };
+
+        let mut wrong = Vec::new();
+        let container_id = utf8(container_id)
+            .and_then(|text| ContainerId::new(text).map_err(|error| error.to_string()))
+            .map_err(|complaint| wrong.push(format!("CNI_CONTAINERID: {complaint}")))
+            .ok();
+        let ifname = utf8(ifname)
+            .and_then(|text| IfName::new(text).map_err(|error| excerpt(&error.to_string(), 2 * QUOTED).into_owned()))
+            .map_err(|complaint| wrong.push(format!("CNI_IFNAME: {complaint}")))
+            .ok();
+        if verb != Verb::Del
+            && let Some(Err(complaint)) = netns.as_ref().map(|path| utf8(path))
+        {
+            // Results are JSON: they could not say where the interface is.
+            wrong.push(format!("CNI_NETNS: {complaint}"));
+        }
+        let args = match Args::parse(&env.var("CNI_ARGS").unwrap_or_default()) {
+            Ok(args) => args,
+            // Optional data must never keep DEL from cleaning up.
+            Err(_) if verb == Verb::Del => Args::default(),
+            Err(complaint) => {
+                wrong.push(format!("CNI_ARGS: {complaint}"));
+                Args::default()
+            }
+        };
+        let (Some(container_id), Some(ifname), true) = (container_id, ifname, wrong.is_empty()) else {
+            return Err(invalid(format!(
+                "{verb} got variables with wrong values: {}; the runtime sets them",
+                wrong.join("; ")
+            )));
+        };
+        let own_allowed =
+            || env.var("CNI_NETNS_OVERRIDE").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
+        let netns = netns.map(|path| ContainerNetns::new(path.into(), own_allowed()));
+        let target = Target { container_id, ifname, args };
+        match (verb, netns) {
+            (Verb::Add, Some(netns)) => Ok(Self::Add(target, netns)),
+            (Verb::Check, Some(netns)) => Ok(Self::Check(target, netns)),
+            _ => Ok(Self::Del(target)),
+        }
+    }
+}
+
+impl TraceContext {
+    pub(crate) fn read(env: &dyn Environment) -> Self {
+        let text = |name| env.var(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
+        Self { traceparent: text("TRACEPARENT"), tracestate: text("TRACESTATE"), baggage: text("BAGGAGE") }
+    }
+}
+
+fn utf8(value: &OsStr) -> Result<&str, String> {
+    value.to_str().ok_or_else(|| format!("{:?} is not UTF-8", excerpt(&value.to_string_lossy(), QUOTED)))
+}
+
+fn invalid(msg: String) -> Error {
+    Error::new(ErrorCode::INVALID_ENVIRONMENT, msg)
+}

@@ -1,0 +1,45 @@
+//! A call that never became a request: its readable parts, for a log.
+
+use serde_json::Value;
+use vcn::IfName;
+
+use crate::{Args, Config, ContainerId, Environment, Error, NetworkName, TraceContext, Verb};
+
+/// A call whose variables or configuration were wrong. Everything that was sound is here.
+#[derive(Clone, Debug)]
+pub struct Refusal<'a> {
+    /// What is answered.
+    pub error: &'a Error,
+    /// CNI_COMMAND.
+    pub verb: Option<Verb>,
+    /// CNI_CONTAINERID.
+    pub container_id: Option<ContainerId>,
+    /// CNI_IFNAME.
+    pub ifname: Option<IfName>,
+    /// CNI_ARGS.
+    pub args: Args,
+    /// The network's name.
+    pub network: Option<NetworkName>,
+    /// The configuration, if it was read and is an object.
+    pub document: Option<Value>,
+    /// The caller's trace.
+    pub trace: TraceContext,
+}
+
+impl<'a> Refusal<'a> {
+    pub(crate) fn of(env: &dyn Environment, document: &[u8], error: &'a Error) -> Self {
+        let text = |name: &str| env.var(name).and_then(|value| value.into_string().ok()).unwrap_or_default();
+        let document = Config::document(document).ok();
+        let name = document.as_ref().and_then(|document| document.get("name")).and_then(Value::as_str);
+        Self {
+            error,
+            verb: Verb::named(&text("CNI_COMMAND")),
+            container_id: ContainerId::new(text("CNI_CONTAINERID")).ok(),
+            ifname: IfName::new(text("CNI_IFNAME")).ok(),
+            args: Args::parse(&env.var("CNI_ARGS").unwrap_or_default()).unwrap_or_default(),
+            network: name.and_then(|name| NetworkName::new(name).ok()),
+            document,
+            trace: TraceContext::read(env),
+        }
+    }
+}

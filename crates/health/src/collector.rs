@@ -1,0 +1,211 @@
+//! What a collector is: one trait with one method, the signals that it measures, and how often.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+
+/// Measures a few signals. It may keep what it needs for the next run, such as the last value of a counter.
+pub trait Collector: Send {
+    /// Measures now. An error holds for each signal of the collector that has no reading in `sample` yet.
+    ///
+    /// # Errors
+    /// Why the rest has no value.
+    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap>;
+}
+
+/// A collector as the engine and the documents know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// What it measures.
+    pub signals: &'static [Signal],
+    /// How often.
+    pub every: Duration,
+    /// What the agent's container needs for it, beyond its own /proc and /sys.
+    pub privilege: &'static str,
+    /// A new one.
+    pub make: fn() -> Box<dyn Collector>,
+}
+
+/// Something that is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Signal {
+    /// Its stable name: rules and metrics refer to it.
+    pub name: &'static str,
+    /// Of its value.
+    pub unit: Unit,
+    /// Where the value comes from.
+    pub source: &'static str,
+    /// Why it matters.
+    pub why: &'static str,
+    /// What to do when it is a problem.
+    pub remedy: &'static str,
+}
+
+/// The unit of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unit {
+    /// 0 to 100.
+    Percent,
+    /// A number of things.
+    Count,
+    /// Events per minute since the last sample.
+    PerMinute,
+    /// 1 for yes, 0 for no.
+    Yes,
+    /// Time.
+    Milliseconds,
+    /// Memory.
+    Mebibytes,
+    /// A version, as [`version_number`] encodes it.
+    Version,
+    /// No value, words only.
+    Text,
+}
+
+/// Why a signal has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// It should have one.
+    Unknown(String),
+    /// It has none on this node.
+    NotApplicable(String),
+}
+
+/// A value, with what a person wants to know about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// In the signal's unit; none for [`Unit::Text`].
+    pub number: Option<f64>,
+    /// The evidence: which link, which file, the counts behind a percentage.
+    pub detail: String,
+}
+
+/// The readings of one run of a collector.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    readings: BTreeMap<&'static str, Result<Value, Gap>>,
+}
+
+/// The readings of one run, complete: one for each signal of the collector.
+pub type Readings = Vec<(&'static str, Result<Value, Gap>)>;
+
+impl Kind {
+    /// Runs a collector of this kind.
+    pub fn run(&self, collector: &mut dyn Collector, host: &Host) -> Readings {
+        let mut sample = Sample::default();
+        let rest = collector.collect(host, &mut sample);
+        let gap = rest.err().unwrap_or_else(|| Gap::unknown("the collector measured nothing"));
+        let reading = |signal: &Signal| {
+            let read = sample.readings.remove(signal.name);
+            (signal.name, read.unwrap_or_else(|| Err(gap.clone())))
+        };
+        self.signals.iter().map(reading).collect()
+    }
+
+    /// The same reading for all of its signals.
+    #[must_use]
+    pub fn gap(&self, gap: &Gap) -> Readings {
+        self.signals.iter().map(|signal| (signal.name, Err(gap.clone()))).collect()
+    }
+}
+
+impl Sample {
+    /// A value.
+    pub fn value(&mut self, signal: &'static str, number: f64, detail: impl Into<String>) {
+        let value = Value { number: number.is_finite().then_some(number), detail: detail.into() };
+        self.readings.insert(signal, Ok(value));
+    }
+
+    /// Words without a value.
+    pub fn text(&mut self, signal: &'static str, text: impl Into<String>) {
+        self.readings.insert(signal, Ok(Value { number: None, detail: text.into() }));
+    }
+
+    /// No value.
+    pub fn gap(&mut self, signal: &'static str, gap: Gap) {
+        self.readings.insert(signal, Err(gap));
+    }
+
+    /// A value, or why there is none.
+    pub fn result(&mut self, signal: &'static str, read: Result<(f64, String), Gap>) {
+        match read {
+            Ok((number, detail)) => self.value(signal, number, detail),
+            Err(gap) => self.gap(signal, gap),
+        }
+    }
+}
+
+impl Gap {
+    /// [`Gap::Unknown`].
+    pub fn unknown(reason: impl Into<String>) -> Self {
+        Self::Unknown(reason.into())
+    }
+
+    /// [`Gap::NotApplicable`].
+    pub fn absent(reason: impl Into<String>) -> Self {
+        Self::NotApplicable(reason.into())
+    }
+}
+
+impl Unit {
+    /// A value in words.
+    #[must_use]
+    pub fn show(self, value: f64) -> String {
+        let plain = if value.fract().abs() < 0.05 || value.abs() >= 100.0 {
+            format!("{value:.0}")
+        } else {
+            format!("{value:.1}")
+        };
+        match self {
+            Self::Percent => format!("{plain} %"),
+            Self::Count | Self::Text => plain,
+            Self::PerMinute => format!("{plain}/min"),
+            Self::Yes => if value > 0.0 { "yes" } else { "no" }.to_owned(),
+            Self::Milliseconds => format!("{plain} ms"),
+            Self::Mebibytes => format!("{plain} MiB"),
+            Self::Version => {
+                let part = |unit: f64| (value / unit).floor() % 1000.0;
+                format!("{}.{}.{}", part(1e6), part(1e3), part(1.0))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(reason) | Self::NotApplicable(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// `1.39.0` as 1,039,000, so that versions compare as numbers: 1.100 is newer than 1.39. What follows the third number is
+/// left out.
+#[must_use]
+pub fn version_number(text: &str) -> Option<f64> {
+    let mut parts = text.trim().trim_start_matches('v').split(['.', '-', '+', '_', '~']);
+    let major: u16 = parts.next()?.parse().ok()?;
+    let mut next = || parts.next().and_then(|part| part.parse::<u16>().ok()).unwrap_or(0).min(999);
+    let (minor, patch) = (next(), next());
+    Some(f64::from(major) * 1e6 + f64::from(minor) * 1e3 + f64::from(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_as_numbers_and_show_as_versions() {
+        let number = |text| version_number(text).unwrap();
+        assert!(number("1.100.0") > number("1.39.0") && number("1.39.0") > number("1.38.12-4.el8"));
+        assert_eq!(Unit::Version.show(number("v1.39.2-10459.el8")), "1.39.2");
+        assert_eq!(version_number("Unknown"), None);
+    }
+}

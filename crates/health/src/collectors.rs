@@ -1,0 +1,89 @@
+//! The collectors, a file each. A file exports its [`Kind`]; the list below is all that knows it.
+
+mod cgroup;
+mod clock;
+mod cloud_agent;
+mod conntrack;
+mod disk;
+mod forwarding;
+mod hpc_plugins;
+mod identity;
+mod kernel_log;
+mod kernel_table;
+mod kubelet;
+mod kubelet_config;
+mod links;
+mod memory;
+mod metadata;
+mod mtu;
+mod neighbours;
+mod open_files;
+mod pids;
+mod pools;
+mod rate;
+mod reserved;
+mod root_disk;
+mod rp_filter;
+mod softnet;
+mod tcp;
+mod units;
+mod versions;
+mod vnics;
+
+use std::time::Duration;
+
+use crate::collector::{Kind, Signal};
+use crate::rules::INVALID_RULES;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const FIVE_MINUTES: Duration = Duration::from_secs(300);
+
+/// What needs nothing but the container's own /proc and /sys, which show the host's network and kernel.
+const NOTHING: &str = "nothing";
+
+/// What the agent knows anyway.
+const AGENT: &str = "nothing: the agent's own report";
+
+/// The mount of the host's cgroups.
+const CGROUPS: &str = "`/sys/fs/cgroup`, read-only";
+
+/// All of them.
+pub const KINDS: &[Kind] = &[
+    vnics::KIND,
+    pools::KIND,
+    forwarding::KIND,
+    links::KIND,
+    mtu::KIND,
+    rp_filter::KIND,
+    conntrack::KIND,
+    neighbours::KIND,
+    softnet::KIND,
+    tcp::KIND,
+    identity::KIND,
+    metadata::KIND,
+    clock::KIND,
+    open_files::KIND,
+    pids::KIND,
+    memory::KIND,
+    disk::KIND,
+    root_disk::KIND,
+    kernel_log::KIND,
+    kubelet::KIND,
+    units::KIND,
+    reserved::KIND,
+    kubelet_config::KIND,
+    cloud_agent::KIND,
+    hpc_plugins::KIND,
+    versions::KIND,
+];
+
+/// All signals.
+pub fn signals() -> impl Iterator<Item = &'static Signal> {
+    KINDS.iter().flat_map(|kind| kind.signals).chain([&INVALID_RULES])
+}
+
+/// The signal of a name.
+#[must_use]
+pub fn signal(name: &str) -> Option<&'static Signal> {
+    signals().find(|signal| signal.name == name)
+}

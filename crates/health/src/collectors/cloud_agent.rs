@@ -1,0 +1,49 @@
+//! The version of the Oracle Cloud Agent.
+
+use super::FIVE_MINUTES;
+use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit, version_number};
+use crate::host::Host;
+
+pub(super) const KIND: Kind = Kind {
+    name: "cloud_agent",
+    every: FIVE_MINUTES,
+    privilege: "`/usr`, read-only",
+    make: || Box::new(CloudAgent),
+    signals: &[Signal {
+        name: "cloud_agent_version",
+        unit: Unit::Version,
+        source: "`/usr/share/{doc,licenses}/oracle-cloud-agent-VERSION`, `/snap/oracle-cloud-agent/current/meta/snap.yaml`",
+        why: "Older versions do not configure the RDMA network of current GPU shapes.",
+        remedy: "Update it on the node: `dnf update oracle-cloud-agent`, or `snap refresh oracle-cloud-agent`.",
+    }],
+};
+
+const PACKAGES: &[&str] = &["usr/share/doc", "usr/share/licenses"];
+const SNAP: &str = "snap/oracle-cloud-agent/current/meta/snap.yaml";
+const INSTALLED: &str = "usr/libexec/oracle-cloud-agent";
+
+struct CloudAgent;
+
+impl Collector for CloudAgent {
+    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+        let package = || {
+            let names = PACKAGES.iter().flat_map(|folder| host.names(folder));
+            names.filter_map(|name| name.strip_prefix("oracle-cloud-agent-").map(str::to_owned)).max()
+        };
+        let snap = || {
+            let text = host.file(SNAP).ok()?;
+            text.lines()
+                .find_map(|line| Some(line.strip_prefix("version:")?.trim().trim_matches(['\'', '"']).to_owned()))
+        };
+        let Some(version) = snap().or_else(package) else {
+            return Err(if host.has(INSTALLED) {
+                Gap::unknown("it is installed, and no file that is mounted names its version")
+            } else {
+                Gap::absent("it is not installed as a package; snaps are not mounted")
+            });
+        };
+        let number = version_number(&version).ok_or_else(|| Gap::unknown(format!("{version} is no version")))?;
+        sample.value("cloud_agent_version", number, version);
+        Ok(())
+    }
+}

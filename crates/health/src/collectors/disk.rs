@@ -1,0 +1,57 @@
+//! Room in the file systems that the agent, the plugins and the host use.
+
+use super::{MINUTE, NOTHING};
+use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::host::Host;
+
+const REMEDY: &str = "Remove what fills it (images: `crictl rmi --prune`; logs: `journalctl --vacuum-size=1G`), or enlarge it: \
+                      see `root_disk_unused`.";
+
+pub(super) const KIND: Kind = Kind {
+    name: "disk",
+    every: MINUTE,
+    privilege: NOTHING,
+    make: || Box::new(Disk),
+    signals: &[
+        Signal {
+            name: "disk_use",
+            unit: Unit::Percent,
+            source: "statvfs(3) of the agent's folders and of the host's /usr",
+            why: "Without room no pod starts, and the kubelet evicts those that run.",
+            remedy: REMEDY,
+        },
+        Signal {
+            name: "inode_use",
+            unit: Unit::Percent,
+            source: "statvfs(3) of the same",
+            why: "Without free inodes no file can be created, whatever room is left.",
+            remedy: REMEDY,
+        },
+    ],
+};
+
+struct Disk;
+
+impl Collector for Disk {
+    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+        let (mut room, mut inodes) = (Vec::new(), Vec::new());
+        let mut gap = Gap::unknown("no folder is known");
+        for path in &host.facts.paths {
+            match host.system.space(path) {
+                Ok(space) => {
+                    let share = |free: u64, all: u64| 100.0 - 100.0 * free as f64 / all.max(1) as f64;
+                    room.push((share(space.available, space.bytes), path.display().to_string()));
+                    if space.files > 0 {
+                        inodes.push((share(space.files_free, space.files), path.display().to_string()));
+                    }
+                }
+                Err(error) => gap = Gap::unknown(format!("statvfs {}: {error}", path.display())),
+            }
+        }
+        let fullest = |shares: Vec<(f64, String)>| shares.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        sample.result("disk_use", fullest(room).ok_or(gap));
+        let unbounded = || Gap::absent("the file systems have no bound on files");
+        sample.result("inode_use", fullest(inodes).ok_or_else(unbounded));
+        Ok(())
+    }
+}

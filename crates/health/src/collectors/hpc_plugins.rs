@@ -1,0 +1,50 @@
+//! Whether the Oracle Cloud Agent has configured RDMA: the state files of its HPC plugins.
+
+use super::FIVE_MINUTES;
+use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::host::Host;
+
+pub(super) const KIND: Kind = Kind {
+    name: "hpc_plugins",
+    every: FIVE_MINUTES,
+    privilege: "`/run/oci-hpc`, read-only",
+    make: || Box::new(HpcPlugins),
+    signals: &[Signal {
+        name: "hpc_plugins_pending",
+        unit: Unit::Count,
+        source: "`/run/oci-hpc/{oci-hpc-rdma-configure,oci-hpc-mlx-configure,oci-rdma-authentication}.json`",
+        why: "Until they are COMPLETED, the node's RDMA network does not work.",
+        remedy: "See /var/log/oracle-cloud-agent/plugins/oci-hpc on the node, and enable the HPC plugins of the instance.",
+    }],
+};
+
+const FOLDER: &str = "run/oci-hpc";
+
+/// One file of each group must be there; newer images have the second one.
+const STATES: &[&[&str]] =
+    &[&["oci-hpc-rdma-configure.json", "oci-hpc-mlx-configure.json"], &["oci-rdma-authentication.json"]];
+
+struct HpcPlugins;
+
+impl Collector for HpcPlugins {
+    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+        let shape = host.facts.shape.as_deref().unwrap_or_default();
+        if !["BM.GPU", "BM.HPC", "BM.Optimized"].iter().any(|family| shape.starts_with(family)) {
+            return Err(Gap::absent("this shape has no RDMA network"));
+        }
+        if !host.has(FOLDER) {
+            return Err(Gap::unknown(format!("/{FOLDER} is missing on the host or not mounted")));
+        }
+        let state = |group: &&[&str]| {
+            let file = group.iter().find(|file| host.has(&format!("{FOLDER}/{file}")));
+            let Some(file) = file else { return format!("{}: not started", group.join(" or ")) };
+            let text = host.file(&format!("{FOLDER}/{file}")).unwrap_or_default();
+            let json: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+            let state = json.as_ref().and_then(|json| json.get("state")?.as_str());
+            format!("{file}: {}", state.unwrap_or("unreadable"))
+        };
+        let pending: Vec<String> = STATES.iter().map(state).filter(|state| !state.ends_with(": COMPLETED")).collect();
+        sample.value("hpc_plugins_pending", pending.len() as f64, pending.join(", "));
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! How fast the instance metadata service answers.
+
+use std::time::Duration;
+
+use super::{FIVE_MINUTES, NOTHING};
+use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::host::Host;
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub(super) const KIND: Kind = Kind {
+    name: "metadata",
+    every: FIVE_MINUTES,
+    privilege: NOTHING,
+    make: || Box::new(Metadata),
+    signals: &[Signal {
+        name: "metadata_latency",
+        unit: Unit::Milliseconds,
+        source: "an HTTP request to the metadata service",
+        why: "VNIC changes, cloud-init, the cloud agent and instance principals all depend on it.",
+        remedy: "See `MetadataUnavailable` in operator.md: usually a route or a firewall rule for 169.254.0.0/16.",
+    }],
+};
+
+struct Metadata;
+
+impl Collector for Metadata {
+    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+        let Some((address, path)) = &host.facts.metadata else {
+            return Err(Gap::absent("the metadata service's URL has no plain address"));
+        };
+        let (millis, detail) = match host.system.get(*address, path, PATIENCE) {
+            Ok(answer) if answer.status == 200 => (answer.took.as_secs_f64() * 1000.0, format!("{address} answered")),
+            Ok(answer) => return Err(Gap::unknown(format!("{address} answered with status {}", answer.status))),
+            Err(error) => (PATIENCE.as_secs_f64() * 1000.0, format!("no answer from {address}: {error}")),
+        };
+        sample.value("metadata_latency", millis, detail);
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Free addresses for pods.
+
+use super::{AGENT, MINUTE};
+use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::facts::PoolFacts;
+use crate::host::Host;
+
+pub(super) const KIND: Kind = Kind {
+    name: "pools",
+    every: MINUTE,
+    privilege: AGENT,
+    make: || Box::new(Pools),
+    signals: &[
+        Signal {
+            name: "pool_free",
+            unit: Unit::Count,
+            source: "the agent's pools: addresses that are not held by a pod, of the family with the fewest",
+            why: "Without a free address no new pod starts on this node.",
+            remedy: "Delete pods, lower the kubelet's maxPods, or give the node pool more addresses per node.",
+        },
+        Signal {
+            name: "pool_cooldown",
+            unit: Unit::Percent,
+            source: "the agent's pools: addresses that were freed a moment ago",
+            why: "Pods that come and go faster than addresses cool down reuse addresses that other hosts still remember.",
+            remedy: "Slow down the job that restarts its pods, or give the node pool more addresses per node.",
+        },
+    ],
+};
+
+struct Pools;
+
+impl Collector for Pools {
+    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+        let pools = &host.facts.network()?.pools;
+        let mut families: Vec<&str> = pools.iter().map(|pool| pool.family.as_str()).collect();
+        families.sort_unstable();
+        families.dedup();
+        let sum = |family: &str, part: fn(&PoolFacts) -> u128| -> f64 {
+            let of_it = pools.iter().filter(|pool| pool.family == family);
+            of_it.map(|pool| part(pool) as f64).sum()
+        };
+        // An address that cools down is given out when no other is left.
+        let usable = |family: &str| sum(family, |pool| pool.free) + sum(family, |pool| pool.cooling);
+        let Some(family) = families.into_iter().min_by(|a, b| usable(a).total_cmp(&usable(b))) else {
+            return Err(Gap::absent("this node has no pool of pod addresses"));
+        };
+        let (total, cooling) = (sum(family, |pool| pool.total), sum(family, |pool| pool.cooling));
+        let in_use = sum(family, |pool| pool.in_use);
+        let detail = format!("{family}: {in_use} of {total} in use, {cooling} cooling down");
+        sample.value("pool_free", usable(family), detail.clone());
+        sample.value("pool_cooldown", 100.0 * cooling / total.max(1.0), detail);
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! Retransmitted TCP segments.
+
+use super::kernel_table::value;
+use super::rate::Rate;
+use super::{MINUTE, NOTHING};
+use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::host::Host;
+
+/// With fewer segments a minute, a few lost ones would be many per cent.
+const ENOUGH: f64 = 1000.0;
+
+pub(super) const KIND: Kind = Kind {
+    name: "tcp",
+    every: MINUTE,
+    privilege: NOTHING,
+    make: || Box::<Tcp>::default(),
+    signals: &[Signal {
+        name: "tcp_retransmits",
+        unit: Unit::Percent,
+        source: "`/proc/net/snmp`: RetransSegs of OutSegs, of the host's own connections",
+        why: "The host's packets are lost on the way; the kubelet and image pulls slow down or fail.",
+        remedy: "Compare nodes of the subnet: one alone points to its VNIC or host, all of them to a security list or the peer.",
+    }],
+};
+
+#[derive(Default)]
+struct Tcp {
+    sent: Rate,
+    again: Rate,
+}
+
+impl Collector for Tcp {
+    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+        let text = host.proc("net/snmp")?;
+        let total = |column| value(&text, "Tcp", column).ok_or_else(|| Gap::unknown(format!("no column {column}")));
+        let (sent, again) = (total("OutSegs")?, total("RetransSegs")?);
+        let (sent, again) = (self.sent.per_minute(sent, host.now), self.again.per_minute(again, host.now));
+        let (sent, again) = (sent?, again?);
+        let percent = if sent < ENOUGH { 0.0 } else { 100.0 * again / sent };
+        sample.value("tcp_retransmits", percent, format!("{again:.0} of {sent:.0} segments a minute"));
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! The tables of docs/signals.md and docs/privileges.md.
+
+use std::fmt::Write as _;
+
+use crate::collector::Signal;
+use crate::collectors::KINDS;
+use crate::rules::{INVALID_RULES, Rules};
+
+/// Signal, source, rules, reason, remedy.
+#[must_use]
+pub fn signals() -> String {
+    let rules = Rules::read(None).rules;
+    let mut text = String::from("| signal | source | healthy | why it matters | what to do |\n|---|---|---|---|---|\n");
+    for signal in KINDS.iter().flat_map(|kind| kind.signals).chain([&INVALID_RULES]) {
+        let Signal { name, unit, source, why, remedy } = signal;
+        let of_it = rules.iter().filter(|rule| rule.signal == *name);
+        let bounds = of_it.map(|rule| {
+            let samples = match (rule.samples.bad, rule.samples.of) {
+                (1, 1) => String::new(),
+                (bad, of) => format!(", {bad} of {of} samples"),
+            };
+            let shapes = if rule.shapes.is_empty() { String::new() } else { format!(" on {}", rule.shapes.join(", ")) };
+            format!("{}{shapes} (`{}`, {}{samples})", rule.bound_text(*unit), rule.name, rule.severity)
+        });
+        let bounds = bounds.collect::<Vec<_>>().join("; ");
+        let bounds = if bounds.is_empty() { "information" } else { &bounds };
+        let _ = writeln!(text, "| `{name}` | {source} | {bounds} | {why} | {remedy} |");
+    }
+    text
+}
+
+/// Collector, interval, what it needs.
+#[must_use]
+pub fn privileges() -> String {
+    let mut text = String::from("| collector | every | reads | needs |\n|---|---|---|---|\n");
+    for kind in KINDS {
+        let mut sources: Vec<&str> = kind.signals.iter().map(|signal| signal.source).collect();
+        sources.dedup();
+        let (name, every) = (kind.name, kind.every.as_secs());
+        let _ = writeln!(text, "| `{name}` | {every} s | {} | {} |", sources.join("; "), kind.privilege);
+    }
+    text
+}

@@ -1,0 +1,245 @@
+//! Runs collectors, spread over time. Each run has a thread of its own: one that hangs (a file system that is gone) is
+//! abandoned, its signals are unknown, and it is not started again until it returns.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::collector::{Collector, Gap, Kind, Readings, Value};
+use crate::facts::Facts;
+use crate::host::Host;
+use crate::judge::{Judge, Reading};
+use crate::report::Report;
+use crate::rules::{INVALID_RULES, Rules};
+
+/// How long a run may take: the slowest waits 3 s for a local service.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Runs at the same time, those that hang among them. With as many hanging, nothing is started.
+const MOST: usize = 4;
+
+/// The first runs are spread over this time after a start.
+const SPREAD: Duration = Duration::from_secs(15);
+
+/// How often the file of overrides is read. The kubelet takes about a minute to update it, too.
+const RULES_EVERY: Duration = Duration::from_secs(60);
+
+/// Collectors read files into buffers on the heap.
+const STACK: usize = 256 << 10;
+
+/// The collectors and their results.
+pub struct Engine {
+    host: Host,
+    tasks: Vec<Task>,
+    judge: Judge,
+    overrides: Overrides,
+    chance: fn() -> f64,
+    done_in: Sender<Done>,
+    done: Receiver<Done>,
+    /// What `wait` received.
+    received: Option<Done>,
+}
+
+struct Task {
+    kind: Kind,
+    /// Absent while it runs.
+    collector: Option<Box<dyn Collector>>,
+    /// When it starts next; while it runs, when it is overdue.
+    due: Instant,
+    overdue: bool,
+}
+
+struct Overrides {
+    file: Option<PathBuf>,
+    /// The last text, once read.
+    text: Option<Option<String>>,
+    due: Instant,
+}
+
+/// A run that begins.
+struct Run {
+    task: usize,
+    kind: Kind,
+    collector: Box<dyn Collector>,
+    host: Host,
+    done: Sender<Done>,
+}
+
+/// A run that ended.
+struct Done {
+    task: usize,
+    collector: Box<dyn Collector>,
+    readings: Readings,
+}
+
+/// Now, by two clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// For intervals.
+    pub instant: Instant,
+    /// For people.
+    pub unix_millis: u64,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("host", &self.host).field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Collectors of these kinds, to be run on a host. `rules` overrides the shipped rules; it need not be there.
+    #[must_use]
+    pub fn new(kinds: &[Kind], host: Host, rules: Option<PathBuf>, chance: fn() -> f64) -> Self {
+        let (done_in, done) = channel();
+        let start = host.now;
+        let count = u32::try_from(kinds.len()).unwrap_or(1).max(1);
+        let tasks = kinds.iter().zip(0_u32..).map(|(kind, number)| Task {
+            kind: *kind,
+            collector: Some((kind.make)()),
+            due: start + SPREAD / count * number,
+            overdue: false,
+        });
+        let overrides = Overrides { file: rules, text: None, due: start };
+        Self { tasks: tasks.collect(), host, judge: Judge::default(), overrides, chance, done_in, done, received: None }
+    }
+
+    /// Takes what has ended, starts what is due. Whether there are new results.
+    pub fn step(&mut self, now: Now, facts: impl FnOnce() -> Facts) -> bool {
+        let mut news = self.read_rules(now);
+        while let Some(done) = self.received.take().or_else(|| self.done.try_recv().ok()) {
+            self.end(done, now);
+            news = true;
+        }
+        if self.tasks.iter().any(|task| task.collector.is_some() && task.due <= now.instant) {
+            self.host.facts = Arc::new(facts());
+        }
+        for number in 0..self.tasks.len() {
+            news |= self.attend(number, now);
+        }
+        news
+    }
+
+    /// Waits until something ends or is due.
+    pub fn wait(&mut self, now: Instant) {
+        let has_room = self.running().count() < MOST;
+        let waits = |task: &&Task| if task.collector.is_none() { !task.overdue } else { has_room || self.is_stuck() };
+        let next = self.tasks.iter().filter(waits).map(|task| task.due).chain([self.overrides.due]).min();
+        let until = next.map_or(RULES_EVERY, |due| due.saturating_duration_since(now));
+        // It cannot be disconnected: the engine holds a sender.
+        self.received = self.done.recv_timeout(until).ok();
+    }
+
+    /// The results so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report { signals: self.judge.states() }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().filter(|task| task.collector.is_none())
+    }
+
+    /// Whether no run will make room for another one soon.
+    fn is_stuck(&self) -> bool {
+        self.running().filter(|task| task.overdue).count() >= MOST
+    }
+
+    /// Starts a collector that is due, or gives up waiting for one. Whether that is a result.
+    fn attend(&mut self, number: usize, now: Now) -> bool {
+        let names: Vec<&str> = self.running().map(|task| task.kind.name).collect();
+        let hanging = self.is_stuck().then(|| names.join(", "));
+        let is_full = names.len() >= MOST;
+        let host = Host { now: now.instant, ..self.host.clone() };
+        let Some(task) = self.tasks.get_mut(number).filter(|task| task.due <= now.instant && !task.overdue) else {
+            return false;
+        };
+        let (kind, next) = (task.kind, now.instant + task.kind.every);
+        let gap = match (task.collector.take(), hanging) {
+            (None, _) => {
+                task.overdue = true;
+                Gap::unknown(format!("the collector {} has not returned for {} s", kind.name, DEADLINE.as_secs()))
+            }
+            (Some(collector), Some(hanging)) => {
+                (task.collector, task.due) = (Some(collector), next);
+                Gap::unknown(format!("not measured: other collectors hang ({hanging})"))
+            }
+            (Some(collector), None) if is_full => {
+                task.collector = Some(collector);
+                return false;
+            }
+            (Some(collector), None) => {
+                task.due = now.instant + DEADLINE;
+                match start(Run { task: number, kind, collector, host, done: self.done_in.clone() }) {
+                    Ok(()) => return false,
+                    Err(error) => {
+                        (task.collector, task.due) = (Some((kind.make)()), next);
+                        Gap::unknown(format!("start a thread: {error}"))
+                    }
+                }
+            }
+        };
+        self.record(&kind, kind.gap(&gap), now);
+        true
+    }
+
+    fn end(&mut self, done: Done, now: Now) {
+        let Done { task: number, collector, readings } = done;
+        let Some(task) = self.tasks.get_mut(number) else { return };
+        task.collector = Some(collector);
+        task.overdue = false;
+        task.due = now.instant + task.kind.every.mul_f64(0.9 + (self.chance)().clamp(0.0, 1.0) / 10.0);
+        let kind = task.kind;
+        self.record(&kind, readings, now);
+    }
+
+    fn record(&mut self, kind: &Kind, readings: Readings, now: Now) {
+        let (facts, every_seconds) = (self.host.facts.clone(), kind.every.as_secs());
+        for (name, read) in readings {
+            if let Some(signal) = kind.signals.iter().find(|signal| signal.name == name) {
+                let (shape, unix_millis) = (facts.shape.as_deref(), now.unix_millis);
+                self.judge.record(Reading { signal, every_seconds, read, shape, unix_millis });
+            }
+        }
+    }
+
+    fn read_rules(&mut self, now: Now) -> bool {
+        if self.overrides.due > now.instant {
+            return false;
+        }
+        self.overrides.due = now.instant + RULES_EVERY;
+        let text = self.overrides.file.as_ref().map(std::fs::read_to_string);
+        let (text, unreadable) = match text {
+            Some(Ok(text)) => (Some(text), None),
+            Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => (None, Some(error.to_string())),
+            _ => (None, None),
+        };
+        let mut rules = Rules::read(text.as_deref());
+        rules.problems.extend(unreadable);
+        let value = Value {
+            number: u32::try_from(rules.problems.len()).ok().map(f64::from),
+            detail: rules.problems.join("; "),
+        };
+        if self.overrides.text.as_ref() != Some(&text) {
+            self.judge.adopt(rules);
+            self.overrides.text = Some(text);
+        }
+        let (signal, every_seconds) = (&INVALID_RULES, RULES_EVERY.as_secs());
+        let reading = Reading { signal, every_seconds, read: Ok(value), shape: None, unix_millis: now.unix_millis };
+        self.judge.record(reading);
+        true
+    }
+}
+
+fn start(run: Run) -> std::io::Result<()> {
+    let name = format!("health {}", run.kind.name);
+    let work = move || {
+        let Run { task, kind, mut collector, host, done } = run;
+        let readings = kind.run(collector.as_mut(), &host);
+        // The engine may be gone.
+        let _ = done.send(Done { task, collector, readings });
+    };
+    thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
+}

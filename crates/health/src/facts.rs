@@ -1,0 +1,116 @@
+//! What collectors take from the agent instead of reading it again: its view of VNICs, pools and interference.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::collector::Gap;
+
+/// The agent's knowledge of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The shape, such as `VM.Standard.E5.Flex`.
+    pub shape: Option<String>,
+    /// The Node's name.
+    pub node_name: Option<String>,
+    /// The address by which the Node is registered.
+    pub node_ip: Option<IpAddr>,
+    /// The addresses of the primary VNIC.
+    pub primary_addresses: Vec<IpAddr>,
+    /// The links of VNICs, the primary one's first. Other links, such as management ports that are down by design, are not
+    /// examined.
+    pub links: Vec<VnicLink>,
+    /// Folders whose file systems must have room.
+    pub paths: Vec<PathBuf>,
+    /// Where the metadata service listens, and the path that is requested.
+    pub metadata: Option<(SocketAddr, String)>,
+    /// Versions of our programs: the name of the program and its version.
+    pub versions: Vec<(&'static str, String)>,
+    /// The last reconcile, once there is one.
+    pub network: Option<NetworkFacts>,
+}
+
+/// A VNIC's link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VnicLink {
+    /// Its name.
+    pub name: String,
+    /// Whether it is the primary VNIC's.
+    pub primary: bool,
+}
+
+/// The host network as the last reconcile reported it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkFacts {
+    /// Active conditions of the agent.
+    pub conditions: Vec<ActiveCondition>,
+    /// How many objects of ours were repaired since the agent started.
+    pub repairs: u64,
+    /// The pools of pod addresses; none where pods get none from this node's VNICs.
+    pub pools: Vec<PoolFacts>,
+}
+
+/// An active condition of the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveCondition {
+    /// What it concerns.
+    pub topic: Topic,
+    /// Its message.
+    pub message: String,
+}
+
+/// What a condition concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// VNICs, their links, routes and rules.
+    Vnic,
+    /// A firewall that rejects forwarded packets.
+    Forwarding,
+    /// A program that also configures the network.
+    NetworkManager,
+}
+
+/// A pool of addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFacts {
+    /// The VNIC's link.
+    pub link: String,
+    /// `IPv4` or `IPv6`.
+    pub family: String,
+    /// All addresses.
+    pub total: u128,
+    /// Held by pods.
+    pub in_use: u128,
+    /// Freed lately, and not used again yet.
+    pub cooling: u128,
+    /// Free.
+    pub free: u128,
+}
+
+/// Messages of one topic.
+pub(crate) struct Messages {
+    /// How many.
+    pub(crate) count: f64,
+    /// In one line.
+    pub(crate) text: String,
+}
+
+impl Facts {
+    pub(crate) fn network(&self) -> Result<&NetworkFacts, Gap> {
+        self.network.as_ref().ok_or_else(|| Gap::unknown("the agent has not finished a reconcile yet"))
+    }
+
+    pub(crate) fn links(&self) -> Result<&[VnicLink], Gap> {
+        if self.links.is_empty() {
+            return Err(Gap::unknown("the agent knows no link of a VNIC yet"));
+        }
+        Ok(&self.links)
+    }
+}
+
+impl NetworkFacts {
+    pub(crate) fn about(&self, topic: Topic) -> Messages {
+        let of_it = self.conditions.iter().filter(|condition| condition.topic == topic);
+        let texts: Vec<&str> = of_it.map(|condition| condition.message.as_str()).collect();
+        Messages { count: texts.len() as f64, text: texts.join("; ") }
+    }
+}

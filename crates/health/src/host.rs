@@ -1,0 +1,117 @@
+//! The node as collectors see it: folders instead of fixed paths, so that a recorded node is one more folder. All reads are
+//! bounded.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::collector::Gap;
+use crate::facts::Facts;
+use crate::system::System;
+
+/// More than any file that collectors read: /proc/net/softnet_stat of 512 CPUs takes 90 KiB.
+const LONGEST: u64 = 1 << 20;
+
+/// Where the node's files are, and what else is known about it.
+#[derive(Clone)]
+pub struct Host {
+    /// Its /proc.
+    pub proc: PathBuf,
+    /// Its /sys.
+    pub sys: PathBuf,
+    /// Its file system: in a container, only what is mounted from the host is below it.
+    pub root: PathBuf,
+    /// What the agent knows.
+    pub facts: Arc<Facts>,
+    /// Kernel calls and loopback requests.
+    pub system: Arc<dyn System>,
+    /// The time of this run.
+    pub now: Instant,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("proc", &self.proc).field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// A file below /proc.
+    ///
+    /// # Errors
+    /// [`Gap::Unknown`] with the path and the cause.
+    pub fn proc(&self, path: &str) -> Result<String, Gap> {
+        text(&self.proc.join(path))
+    }
+
+    /// A file below /sys.
+    ///
+    /// # Errors
+    /// [`Gap::Unknown`] with the path and the cause.
+    pub fn sys(&self, path: &str) -> Result<String, Gap> {
+        text(&self.sys.join(path))
+    }
+
+    /// A file of the host.
+    ///
+    /// # Errors
+    /// [`Gap::Unknown`] with the path and the cause.
+    pub fn file(&self, path: &str) -> Result<String, Gap> {
+        text(&self.root.join(path))
+    }
+
+    /// A file below /proc that holds one number.
+    ///
+    /// # Errors
+    /// [`Gap::Unknown`] with the path and the cause.
+    pub fn proc_number(&self, path: &str) -> Result<f64, Gap> {
+        number(&self.proc(path)?, path)
+    }
+
+    /// A file below /sys that holds one number.
+    ///
+    /// # Errors
+    /// [`Gap::Unknown`] with the path and the cause.
+    pub fn sys_number(&self, path: &str) -> Result<f64, Gap> {
+        number(&self.sys(path)?, path)
+    }
+
+    /// Whether something is there. A path that cannot be examined counts as absent.
+    #[must_use]
+    pub fn has(&self, path: &str) -> bool {
+        self.root.join(path).symlink_metadata().is_ok()
+    }
+
+    /// The names in a folder of the host, sorted; none where it cannot be read.
+    #[must_use]
+    pub fn names(&self, path: &str) -> Vec<String> {
+        names(&self.root.join(path))
+    }
+}
+
+/// The names in a folder, sorted; none where it cannot be read.
+pub(crate) fn names(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn text(path: &Path) -> Result<String, Gap> {
+    read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Gap::unknown(format!("{} is missing on the host or not mounted", path.display())),
+        _ => Gap::unknown(format!("read {}: {error}", path.display())),
+    })
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn number(text: &str, path: &str) -> Result<f64, Gap> {
+    text.trim().parse().map_err(|_| Gap::unknown(format!("{path} holds no number: {:.40}", text.trim())))
+}

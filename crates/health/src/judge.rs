@@ -1,0 +1,200 @@
+//! Turns readings into results: N of the last M samples beyond a rule's bound are a problem, and it ends the same way. Pure:
+//! time is a parameter.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::collector::{Gap, Signal, Value};
+use crate::report::{SignalState, Verdict};
+use crate::rules::{Rule, Rules};
+
+/// The results so far.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    rules: Vec<Rule>,
+    tracks: BTreeMap<&'static str, Track>,
+}
+
+#[derive(Debug, Default)]
+struct Track {
+    state: Option<SignalState>,
+    /// Since when, while no healthy sample came in between: a value that is unknown for a while is no new problem.
+    problem_since: Option<u64>,
+    /// By the rule's name.
+    windows: BTreeMap<String, Window>,
+}
+
+/// The last samples of a rule.
+#[derive(Debug, Default)]
+struct Window {
+    beyond: VecDeque<bool>,
+    last_breach: Option<Value>,
+}
+
+/// A reading at a time.
+pub(crate) struct Reading<'a> {
+    pub(crate) signal: &'static Signal,
+    pub(crate) every_seconds: u64,
+    pub(crate) read: Result<Value, Gap>,
+    pub(crate) shape: Option<&'a str>,
+    pub(crate) unix_millis: u64,
+}
+
+impl Judge {
+    /// Takes new rules; windows of rules that did not change stay.
+    pub(crate) fn adopt(&mut self, rules: Rules) {
+        let changed = |name: &str| {
+            let find = |list: &[Rule]| list.iter().find(|rule| rule.name == name).cloned();
+            find(&self.rules) != find(&rules.rules)
+        };
+        for track in self.tracks.values_mut() {
+            track.windows.retain(|name, _| !changed(name));
+        }
+        self.rules = rules.rules;
+    }
+
+    /// Judges a reading.
+    pub(crate) fn record(&mut self, reading: Reading<'_>) {
+        let Reading { signal, every_seconds, read, shape, unix_millis } = reading;
+        let track = self.tracks.entry(signal.name).or_default();
+        let blank = SignalState::blank(signal, every_seconds, unix_millis);
+        let state = match read {
+            Err(Gap::Unknown(reason)) => SignalState { verdict: Verdict::Unknown, detail: reason, ..blank },
+            Err(Gap::NotApplicable(reason)) => {
+                track.windows.clear();
+                SignalState { verdict: Verdict::NotApplicable, detail: reason, ..blank }
+            }
+            Ok(value) => {
+                let rules = self.rules.iter().filter(|rule| rule.signal == signal.name && rule.applies(shape));
+                track.judge(&rules.collect::<Vec<_>>(), value, SignalState { ..blank }, signal)
+            }
+        };
+        track.keep(state);
+    }
+
+    /// All results, by the signal's name.
+    pub(crate) fn states(&self) -> Vec<SignalState> {
+        self.tracks.values().filter_map(|track| track.state.clone()).collect()
+    }
+}
+
+impl Track {
+    fn judge(&mut self, rules: &[&Rule], value: Value, blank: SignalState, signal: &Signal) -> SignalState {
+        let Some(number) = value.number else {
+            return SignalState { verdict: Verdict::NotApplicable, detail: value.detail, ..blank };
+        };
+        let mut worst: Option<(&Rule, Value)> = None;
+        for rule in rules {
+            let window = self.windows.entry(rule.name.clone()).or_default();
+            let breach = rule.is_breached(number).then(|| value.clone());
+            if let Some(breach) = window.push(breach, rule)
+                && worst.as_ref().is_none_or(|(known, _)| known.severity < rule.severity)
+            {
+                worst = Some((rule, breach));
+            }
+        }
+        // A healthy value is shown with the bound that would be passed first.
+        let bound = rules.first().map(|rule| rule.bound_text(signal.unit));
+        let measured = |value: Value| SignalState { value: value.number, detail: value.detail, ..blank.clone() };
+        match worst {
+            Some((rule, breach)) => SignalState {
+                verdict: Verdict::Problem,
+                severity: Some(rule.severity),
+                rule: Some(rule.name.clone()),
+                message: Some(rule.message.clone()),
+                bound: Some(rule.bound_text(signal.unit)),
+                ..measured(breach)
+            },
+            None if rules.is_empty() => SignalState { verdict: Verdict::NotApplicable, ..measured(value) },
+            None => SignalState { verdict: Verdict::Healthy, bound, ..measured(value) },
+        }
+    }
+
+    fn keep(&mut self, mut state: SignalState) {
+        let before = self.state.as_ref().map(|state| (state.verdict, state.since_unix_millis));
+        state.since_unix_millis = match (before, state.verdict) {
+            (Some((verdict, since)), now) if verdict == now => since,
+            (_, Verdict::Problem) => self.problem_since.unwrap_or(state.sampled_unix_millis),
+            _ => state.sampled_unix_millis,
+        };
+        match state.verdict {
+            Verdict::Problem => self.problem_since = Some(state.since_unix_millis),
+            Verdict::Unknown => {}
+            Verdict::Healthy | Verdict::NotApplicable => self.problem_since = None,
+        }
+        self.state = Some(state);
+    }
+}
+
+impl Window {
+    /// Adds a sample; the last value beyond the bound, while enough samples were.
+    fn push(&mut self, breach: Option<Value>, rule: &Rule) -> Option<Value> {
+        self.beyond.push_back(breach.is_some());
+        while self.beyond.len() > rule.samples.of {
+            self.beyond.pop_front();
+        }
+        if breach.is_some() {
+            self.last_breach = breach;
+        }
+        let bad = self.beyond.iter().filter(|beyond| **beyond).count();
+        if bad >= rule.samples.bad { self.last_breach.clone() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors;
+    use crate::rules::Severity;
+
+    struct Trial {
+        judge: Judge,
+        minute: u64,
+    }
+
+    impl Trial {
+        /// Rules of signal `pids`: 2 of 3 above 50 are a warning, 1 of 1 above 90 is critical.
+        fn new() -> Self {
+            let rule = |name: &str, bound, bad, of, severity: &str| {
+                format!(
+                    r#"{{"name": "{name}", "signal": "pids", "is": "above", "bound": {bound}, "message": "M.",
+                         "samples": {{"bad": {bad}, "of": {of}}}, "severity": "{severity}"}}"#
+                )
+            };
+            let text = [rule("pids-nearly-used-up", 50, 2, 3, "warning"), rule("pids-gone", 90, 1, 1, "critical")];
+            let mut judge = Judge::default();
+            judge.adopt(Rules::read(Some(&format!(r#"{{"rules": [{}]}}"#, text.join(",")))));
+            Self { judge, minute: 0 }
+        }
+
+        fn reads(&mut self, read: Result<f64, Gap>) -> (Verdict, Option<Severity>, u64) {
+            self.minute += 1;
+            let read = read.map(|number| Value { number: Some(number), detail: String::new() });
+            let signal = collectors::signal("pids").unwrap();
+            let reading = Reading { signal, every_seconds: 60, read, shape: None, unix_millis: self.minute };
+            self.judge.record(reading);
+            let state = self.judge.states().pop().unwrap();
+            (state.verdict, state.severity, state.since_unix_millis)
+        }
+    }
+
+    #[test]
+    fn enough_bad_samples_raise_a_problem_and_enough_good_ones_end_it() {
+        let mut trial = Trial::new();
+        let warning = Some(Severity::Warning);
+        assert_eq!(trial.reads(Ok(60.0)), (Verdict::Healthy, None, 1));
+        assert_eq!(trial.reads(Ok(60.0)), (Verdict::Problem, warning, 2));
+        assert_eq!(trial.reads(Ok(95.0)), (Verdict::Problem, Some(Severity::Critical), 2), "not a new problem");
+        assert_eq!(trial.reads(Ok(1.0)), (Verdict::Problem, warning, 2), "2 of 3");
+        assert_eq!(trial.reads(Ok(1.0)), (Verdict::Healthy, None, 5));
+    }
+
+    #[test]
+    fn a_gap_in_a_problem_keeps_when_it_was_first_seen() {
+        let mut trial = Trial::new();
+        assert_eq!(trial.reads(Ok(95.0)).2, 1);
+        assert_eq!(trial.reads(Err(Gap::unknown("hangs"))), (Verdict::Unknown, None, 2));
+        assert_eq!(trial.reads(Ok(95.0)), (Verdict::Problem, Some(Severity::Critical), 1));
+        assert_eq!(trial.reads(Err(Gap::absent("gone"))), (Verdict::NotApplicable, None, 4));
+        assert_eq!(trial.reads(Ok(60.0)), (Verdict::Healthy, None, 5), "the window began again");
+    }
+}

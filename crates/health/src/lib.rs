@@ -1,0 +1,29 @@
+//! Health signals of a node. Collectors measure, rules judge; nothing here changes the node, starts a program or talks to
+//! Kubernetes.
+//!
+//! ```text
+//!   /proc, /sys, host files ─┐                   rules.json, overrides ─┐
+//!   kernel calls, loopback ──┼─▶ collectors ──readings──▶ engine ──▶ judge ──▶ Report
+//!   Facts (from the agent) ──┘   (a thread each,          (deadlines, spread over time)
+//!                                 abandoned when it hangs)
+//! ```
+//!
+//! A new signal is one file in `collectors` with a [`Kind`], a line in its list, and usually a rule in `rules.json`.
+//! It is measured on folders of recorded files in `tests/recorded`.
+
+pub mod collector;
+pub mod collectors;
+pub mod documents;
+pub mod engine;
+pub mod facts;
+pub mod host;
+mod judge;
+pub mod report;
+pub mod rules;
+pub mod system;
+
+pub use collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+pub use engine::Engine;
+pub use facts::Facts;
+pub use host::Host;
+pub use report::{Report, SignalState, Verdict};

@@ -1,0 +1,154 @@
+//! The results as data: the same value feeds metrics, the command line and, later, the controller.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::collector::{Signal, Unit};
+use crate::rules::Severity;
+
+/// All results, by the signal's name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// One for each signal that was measured since the agent started.
+    pub signals: Vec<SignalState>,
+}
+
+/// The result of a signal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalState {
+    /// The signal's name.
+    pub signal: String,
+    /// The result.
+    pub verdict: Verdict,
+    /// How bad a problem is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// The rule that found the problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The value; of a problem, the last one beyond the bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Of the value.
+    pub unit: Unit,
+    /// The bound, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
+    /// The evidence, or why there is no value.
+    pub detail: String,
+    /// What the problem means.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When it was last measured.
+    pub sampled_unix_millis: u64,
+    /// When this verdict was first seen.
+    pub since_unix_millis: u64,
+    /// How often it is measured.
+    pub every_seconds: u64,
+}
+
+/// A result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// A rule's bound was passed often enough.
+    Problem,
+    /// It could not be measured; the detail says why.
+    Unknown,
+    /// Within all bounds.
+    Healthy,
+    /// Nothing to judge on this node; the detail says why, or is the information itself.
+    NotApplicable,
+}
+
+impl SignalState {
+    pub(crate) fn blank(signal: &Signal, every_seconds: u64, unix_millis: u64) -> Self {
+        Self {
+            signal: signal.name.to_owned(),
+            verdict: Verdict::Unknown,
+            severity: None,
+            rule: None,
+            value: None,
+            unit: signal.unit,
+            bound: None,
+            detail: String::new(),
+            message: None,
+            sampled_unix_millis: unix_millis,
+            since_unix_millis: unix_millis,
+            every_seconds,
+        }
+    }
+}
+
+impl Report {
+    /// The results as they count at a time: one that was not renewed for twice its interval is unknown.
+    #[must_use]
+    pub fn at(mut self, unix_millis: u64) -> Self {
+        for state in &mut self.signals {
+            let age = unix_millis.saturating_sub(state.sampled_unix_millis) / 1000;
+            if age > 2 * state.every_seconds {
+                let detail = format!("not measured for {age} s; before: {:?}, {}", state.verdict, state.detail);
+                let since_unix_millis = state.sampled_unix_millis;
+                *state = Self::stale(state, detail, since_unix_millis);
+            }
+        }
+        self
+    }
+
+    fn stale(state: &SignalState, detail: String, since_unix_millis: u64) -> SignalState {
+        SignalState {
+            verdict: Verdict::Unknown,
+            severity: None,
+            rule: None,
+            message: None,
+            detail,
+            since_unix_millis,
+            ..state.clone()
+        }
+    }
+}
+
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Problem, Self::Unknown, Self::Healthy, Self::NotApplicable];
+
+    /// Its word in metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Unknown => "unknown",
+            Self::Healthy => "healthy",
+            Self::NotApplicable => "not_applicable",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Problem => "Problem",
+            Self::Unknown => "Unknown",
+            Self::Healthy => "Healthy",
+            Self::NotApplicable => "NotApplicable",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors;
+
+    #[test]
+    fn a_result_that_is_not_renewed_turns_unknown() {
+        let signal = collectors::signal("pids").unwrap();
+        let state = SignalState { verdict: Verdict::Healthy, ..SignalState::blank(signal, 60, 1000) };
+        let report = Report { signals: vec![state] };
+        let verdict = |millis| report.clone().at(millis).signals[0].verdict;
+        assert_eq!([verdict(121_000), verdict(122_000)], [Verdict::Healthy, Verdict::Unknown]);
+    }
+}

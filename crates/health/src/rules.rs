@@ -1,0 +1,282 @@
+//! Rules are data: which value of which signal is a problem, how often it must be seen, how bad it is. The shipped ones are
+//! `rules.json`; a file overrides them by name. A rule that is not valid is reported and left out, the others work.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::collector::{Signal, Unit, version_number};
+use crate::collectors;
+
+const SHIPPED: &str = include_str!("rules.json");
+
+/// The longest window of samples: an hour of the usual minute.
+const LONGEST_WINDOW: usize = 60;
+
+/// How many rules of the file are not valid.
+pub const INVALID_RULES: Signal = Signal {
+    name: "invalid_rules",
+    unit: Unit::Count,
+    source: "the file HEALTH_RULES",
+    why: "A rule that is not valid is left out, so its signal is judged by the shipped rule or by none.",
+    remedy: "Correct the rule that the detail names in the key health-rules.json of the agent's ConfigMap.",
+};
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rule {
+    /// Its name, by which it is overridden.
+    pub name: String,
+    /// Of which signal.
+    pub signal: String,
+    /// Whether too much or too little is the problem.
+    #[serde(rename = "is")]
+    pub comparison: Comparison,
+    /// In the signal's unit; a version as text.
+    #[serde(deserialize_with = "bound")]
+    pub bound: f64,
+    /// How many samples must be beyond the bound.
+    #[serde(default)]
+    pub samples: Samples,
+    /// How bad it is.
+    #[serde(default)]
+    pub severity: Severity,
+    /// State and effect, in one sentence.
+    pub message: String,
+    /// The shapes that it is for, `*` for any part; all when empty.
+    #[serde(default)]
+    pub shapes: Vec<String>,
+    /// Shapes among those that it is not for.
+    #[serde(default)]
+    pub except_shapes: Vec<String>,
+    /// Whether it is switched off.
+    #[serde(default)]
+    pub off: bool,
+}
+
+/// Which side of the bound is a problem. The bound itself is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Comparison {
+    /// Larger values.
+    Above,
+    /// Smaller values.
+    Below,
+}
+
+/// `bad` of the last `of` samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Samples {
+    /// How many.
+    pub bad: usize,
+    /// Of how many.
+    pub of: usize,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Something is slower or less safe than it should be.
+    #[default]
+    Warning,
+    /// Pods fail, or will soon.
+    Critical,
+}
+
+/// The rules in force, and what is wrong with the others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// In force, by name.
+    pub rules: Vec<Rule>,
+    /// Why others are not.
+    pub problems: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    rules: Vec<Map<String, Value>>,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self { bad: 1, of: 1 }
+    }
+}
+
+impl Rules {
+    /// The shipped rules with the overrides of a file: an entry with the name of a shipped rule replaces the fields that it
+    /// has, any other entry is a new rule.
+    #[must_use]
+    pub fn read(overrides: Option<&str>) -> Self {
+        let mut result = Self::default();
+        let mut by_name = BTreeMap::new();
+        result.take(&mut by_name, SHIPPED);
+        if let Some(text) = overrides {
+            result.take(&mut by_name, text);
+        }
+        result.rules = by_name.into_values().map(|(_, rule)| rule).filter(|rule| !rule.off).collect();
+        result
+    }
+
+    fn take(&mut self, by_name: &mut BTreeMap<String, (Map<String, Value>, Rule)>, text: &str) {
+        let file: File = match serde_json::from_str(text) {
+            Ok(file) => file,
+            Err(error) => return self.problems.push(format!("the file is not valid: {error}")),
+        };
+        for entry in file.rules {
+            let Some(name) = entry.get("name").and_then(Value::as_str).map(str::to_owned) else {
+                self.problems.push("a rule has no name".to_owned());
+                continue;
+            };
+            let mut fields = by_name.get(&name).map(|(fields, _)| fields.clone()).unwrap_or_default();
+            fields.extend(entry);
+            match Rule::check(&fields) {
+                Ok(rule) => {
+                    by_name.insert(name, (fields, rule));
+                }
+                Err(problem) => self.problems.push(format!("{name}: {problem}")),
+            }
+        }
+    }
+}
+
+impl Rule {
+    fn check(fields: &Map<String, Value>) -> Result<Self, String> {
+        let rule: Self = serde_json::from_value(Value::Object(fields.clone())).map_err(|error| error.to_string())?;
+        let Samples { bad, of } = rule.samples;
+        if bad == 0 || bad > of || of > LONGEST_WINDOW {
+            return Err(format!("samples {bad} of {of}: use 1 ≤ bad ≤ of ≤ {LONGEST_WINDOW}"));
+        }
+        match collectors::signal(&rule.signal) {
+            None => Err(format!("there is no signal {}", rule.signal)),
+            Some(Signal { unit: Unit::Text, name, .. }) => Err(format!("{name} has no value to compare")),
+            Some(_) => Ok(rule),
+        }
+    }
+
+    /// Whether the rule is for a shape. While the shape is unknown, only rules for all shapes apply.
+    #[must_use]
+    pub fn applies(&self, shape: Option<&str>) -> bool {
+        let Some(shape) = shape else {
+            return self.shapes.is_empty() && self.except_shapes.is_empty();
+        };
+        let is_in = |list: &[String]| list.iter().any(|pattern| matches(pattern, shape));
+        (self.shapes.is_empty() || is_in(&self.shapes)) && !is_in(&self.except_shapes)
+    }
+
+    /// Whether a value is beyond the bound.
+    #[must_use]
+    pub fn is_breached(&self, value: f64) -> bool {
+        match self.comparison {
+            Comparison::Above => value > self.bound,
+            Comparison::Below => value < self.bound,
+        }
+    }
+
+    /// The bound in words.
+    #[must_use]
+    pub fn bound_text(&self, unit: Unit) -> String {
+        let word = match self.comparison {
+            Comparison::Above => "at most",
+            Comparison::Below => "at least",
+        };
+        format!("{word} {}", unit.show(self.bound))
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        })
+    }
+}
+
+/// Whether a name matches a pattern in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, rest)) => name.strip_prefix(head).is_some_and(|tail| {
+            tail.char_indices()
+                .map(|(at, _)| at)
+                .chain([tail.len()])
+                .any(|at| matches(rest, tail.get(at..).unwrap_or("")))
+        }),
+    }
+}
+
+fn bound<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    use serde::de::Error as _;
+    match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.as_f64().ok_or_else(|| D::Error::custom("the bound is no number")),
+        Value::String(text) => {
+            version_number(&text).ok_or_else(|| D::Error::custom("the bound is neither a number nor a version"))
+        }
+        _ => Err(D::Error::custom("the bound is neither a number nor a version")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(overrides: &str, name: &str) -> (Option<Rule>, Vec<String>) {
+        let Rules { rules, problems } = Rules::read(Some(overrides));
+        (rules.into_iter().find(|rule| rule.name == name), problems)
+    }
+
+    #[test]
+    fn shipped_rules_are_valid_and_name_each_measured_signal() {
+        let Rules { rules, problems } = Rules::read(None);
+        assert_eq!(problems, Vec::<String>::new());
+        let unjudged = collectors::signals()
+            .filter(|signal| signal.unit != Unit::Text && !rules.iter().any(|rule| rule.signal == signal.name))
+            .map(|signal| signal.name);
+        assert_eq!(unjudged.collect::<Vec<_>>(), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn overrides_change_fields_switch_off_and_add() {
+        let (rule, problems) =
+            one(r#"{"rules": [{"name": "conntrack-nearly-full", "bound": 55}]}"#, "conntrack-nearly-full");
+        let rule = rule.unwrap();
+        assert_eq!((rule.bound, rule.signal.as_str(), problems), (55.0, "conntrack_use", Vec::new()));
+        let off = r#"{"rules": [{"name": "conntrack-nearly-full", "off": true}]}"#;
+        assert_eq!(one(off, "conntrack-nearly-full"), (None, Vec::new()));
+        let new = r#"{"rules": [{"name": "x", "signal": "pids", "is": "above", "bound": 5, "message": "Many."}]}"#;
+        assert!(one(new, "x").0.is_some());
+    }
+
+    #[test]
+    fn invalid_overrides_are_reported_and_shipped_rules_stay() {
+        for (text, problem) in [
+            (r#"{"rules": [{"name": "pids-nearly-used-up", "bound": "many"}]}"#, "neither a number nor a version"),
+            (r#"{"rules": [{"name": "pids-nearly-used-up", "samples": {"bad": 3, "of": 2}}]}"#, "samples 3 of 2"),
+            (r#"{"rules": [{"name": "pids-nearly-used-up", "bond": 3}]}"#, "unknown field `bond`"),
+            (r#"{"rules": [{"name": "pids-nearly-used-up", "signal": "pidz"}]}"#, "there is no signal pidz"),
+            (r#"{"rules": [{"bound": 3}]}"#, "a rule has no name"),
+            ("{", "the file is not valid"),
+        ] {
+            let (rule, problems) = one(text, "pids-nearly-used-up");
+            assert!(rule.is_some_and(|rule| rule.bound == 70.0), "{text}");
+            assert!(problems.len() == 1 && problems[0].contains(problem), "{text}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn rules_apply_by_shape_with_exclusions() {
+        let text = r#"{"rules": [{"name": "x", "signal": "pids", "is": "above", "bound": 5, "message": "M.",
+            "shapes": ["BM.*", "VM.GPU*"], "exceptShapes": ["BM.GPU.H100*"]}]}"#;
+        let rule = one(text, "x").0.unwrap();
+        let applies = |shape| rule.applies(shape);
+        assert!(applies(Some("BM.Standard.E5.192")) && applies(Some("VM.GPU.A10.1")));
+        assert!(!applies(Some("BM.GPU.H100.8")) && !applies(Some("VM.Standard.E5.Flex")) && !applies(None));
+    }
+}

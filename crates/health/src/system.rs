@@ -1,0 +1,142 @@
+//! What collectors ask of the kernel and of loopback that is no file, behind one trait: the real one, and one for recorded
+//! nodes in tests.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The newest part of the kernel's log that is read. A burst longer than this hides older lines, never newer ones.
+const LOG_BYTES: usize = 128 << 10;
+
+/// The longest answer that is read.
+const ANSWER_BYTES: u64 = 16 << 10;
+
+/// Kernel calls and local requests.
+pub trait System: Send + Sync {
+    /// The state of the kernel's clock.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    fn clock(&self) -> io::Result<Clock>;
+
+    /// The newest part of the kernel's log, a line for each message: `<6>[   12.345678] text`.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without SYSLOG.
+    fn kernel_log(&self) -> io::Result<String>;
+
+    /// The room of the file system that holds a path. It hangs while a network file system does.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    fn space(&self, path: &Path) -> io::Result<Space>;
+
+    /// An HTTP GET of a local service.
+    ///
+    /// # Errors
+    /// Also when the answer is late or is no HTTP.
+    fn get(&self, address: SocketAddr, path: &str, patience: Duration) -> io::Result<Answer>;
+}
+
+/// The kernel's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Whether a time service disciplines it.
+    pub synchronized: bool,
+    /// The kernel's estimate of the error, in microseconds.
+    pub estimated_error_micros: i64,
+}
+
+/// A file system's room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What programs without root's reserve may still write.
+    pub available: u64,
+    /// How many files it can hold; 0 where there is no bound.
+    pub files: u64,
+    /// How many more it can hold.
+    pub files_free: u64,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body, as far as it was read.
+    pub body: String,
+    /// The time from connecting to the end of the answer.
+    pub took: Duration,
+}
+
+/// The machine that this program runs on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Machine;
+
+impl System for Machine {
+    fn clock(&self) -> io::Result<Clock> {
+        adjtimex()
+    }
+
+    fn kernel_log(&self) -> io::Result<String> {
+        read_all()
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        let found = nix::sys::statvfs::statvfs(path)?;
+        let unit = found.fragment_size();
+        Ok(Space {
+            bytes: found.blocks().saturating_mul(unit),
+            available: found.blocks_available().saturating_mul(unit),
+            files: found.files(),
+            files_free: found.files_available(),
+        })
+    }
+
+    fn get(&self, address: SocketAddr, path: &str, patience: Duration) -> io::Result<Answer> {
+        let begun = Instant::now();
+        let mut stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        // The metadata service answers only requests that carry this header; other services ignore it.
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer Oracle\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut bytes = Vec::new();
+        stream.take(ANSWER_BYTES).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
+        let status = status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"))?;
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
+        Ok(Answer { status, body, took: begun.elapsed() })
+    }
+}
+
+#[expect(unsafe_code, reason = "no crate of the workspace wraps adjtimex")]
+fn adjtimex() -> io::Result<Clock> {
+    // SAFETY: timex is plain data, for which all zeros are valid; with no modes set, the kernel only fills it in.
+    let (state, timex) = unsafe {
+        let mut timex: libc::timex = std::mem::zeroed();
+        (libc::adjtimex(&raw mut timex), timex)
+    };
+    if state < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let synchronized = state != libc::TIME_ERROR && timex.status & libc::STA_UNSYNC == 0;
+    Ok(Clock { synchronized, estimated_error_micros: timex.esterror })
+}
+
+/// `SYSLOG_ACTION_READ_ALL`: /dev/kmsg would need a device that containers may not open unless they are privileged.
+#[expect(unsafe_code, reason = "no crate of the workspace wraps syslog(2)")]
+fn read_all() -> io::Result<String> {
+    const READ_ALL: libc::c_int = 3;
+    let mut bytes = vec![0_u8; LOG_BYTES];
+    let room = libc::c_int::try_from(bytes.len()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel writes at most `room` bytes to `bytes`, which has as many.
+    let length = unsafe { libc::klogctl(READ_ALL, bytes.as_mut_ptr().cast(), room) };
+    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+    bytes.truncate(length);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

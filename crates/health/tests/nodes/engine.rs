@@ -1,0 +1,115 @@
+//! The engine: collectors that hang, and all collectors on this machine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use health::collectors::KINDS;
+use health::engine::{Engine, Now};
+use health::system::Machine;
+use health::{Collector, Facts, Gap, Host, Kind, Report, Sample, Signal, Unit, Verdict};
+
+const fn signal(name: &'static str) -> Signal {
+    Signal { name, unit: Unit::Count, source: "a test", why: "-", remedy: "-" }
+}
+
+static GATE_OPEN: AtomicBool = AtomicBool::new(false);
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Hangs until the gate opens, as a read from a file system that is gone.
+struct Hangs;
+
+impl Collector for Hangs {
+    fn collect(&mut self, _: &Host, sample: &mut Sample) -> Result<(), Gap> {
+        STARTED.fetch_add(1, Ordering::SeqCst);
+        while !GATE_OPEN.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        sample.value("hangs", 1.0, "");
+        Ok(())
+    }
+}
+
+struct Works;
+
+impl Collector for Works {
+    fn collect(&mut self, _: &Host, sample: &mut Sample) -> Result<(), Gap> {
+        sample.value("works", 1.0, "");
+        Ok(())
+    }
+}
+
+fn machine() -> Host {
+    Host {
+        proc: "/proc".into(),
+        sys: "/sys".into(),
+        root: "/".into(),
+        facts: Arc::default(),
+        system: Arc::new(Machine),
+        now: Instant::now(),
+    }
+}
+
+fn at(begun: Instant, seconds: u64) -> Now {
+    Now { instant: begun + Duration::from_secs(seconds), unix_millis: seconds * 1000 }
+}
+
+/// Steps at one time until a result is as it should be.
+fn until(engine: &mut Engine, now: Now, wanted: impl Fn(&Report) -> bool) {
+    let begun = Instant::now();
+    loop {
+        engine.step(now, Facts::default);
+        if wanted(&engine.report()) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(180), "{:#?}", engine.report());
+        engine.wait(now.instant);
+    }
+}
+
+#[test]
+fn a_collector_that_hangs_is_unknown_and_delays_no_other() {
+    const EVERY: Duration = Duration::from_secs(60);
+    const KINDS: &[Kind] = &[
+        Kind { name: "hangs", signals: &[signal("hangs")], every: EVERY, privilege: "-", make: || Box::new(Hangs) },
+        Kind { name: "works", signals: &[signal("works")], every: EVERY, privilege: "-", make: || Box::new(Works) },
+    ];
+    let host = machine();
+    let begun = host.now;
+    let mut engine = Engine::new(KINDS, host, None, || 0.0);
+    let state = |report: &Report, name: &str| report.signals.iter().find(|state| state.signal == name).cloned();
+    let sampled = |report: &Report, name: &str| state(report, name).map(|state| state.sampled_unix_millis);
+    until(&mut engine, at(begun, 20), |report| sampled(report, "works") == Some(20_000));
+    assert_eq!(sampled(&engine.report(), "hangs"), None);
+    until(&mut engine, at(begun, 26), |report| sampled(report, "hangs") == Some(26_000));
+    let hangs = state(&engine.report(), "hangs").unwrap();
+    assert_eq!(
+        (hangs.verdict, hangs.detail.as_str()),
+        (Verdict::Unknown, "the collector hangs has not returned for 5 s")
+    );
+    for seconds in [100, 200, 300] {
+        until(&mut engine, at(begun, seconds), |report| sampled(report, "works") == Some(seconds * 1000));
+    }
+    assert_eq!(STARTED.load(Ordering::SeqCst), 1, "it is not started again until it returns");
+    GATE_OPEN.store(true, Ordering::SeqCst);
+    until(&mut engine, at(begun, 300), |report| state(report, "hangs").is_some_and(|it| it.value == Some(1.0)));
+}
+
+#[test]
+fn all_collectors_run_on_this_machine() {
+    let host = machine();
+    let begun = host.now;
+    let mut engine = Engine::new(KINDS, host, None, || 0.0);
+    let signals = health::collectors::signals().count();
+    for seconds in [20, 340] {
+        let current = move |report: &Report| {
+            report.signals.iter().filter(|state| state.sampled_unix_millis == seconds * 1000).count() == signals
+        };
+        until(&mut engine, at(begun, seconds), current);
+    }
+    let report = engine.report();
+    let value = |name: &str| report.signals.iter().find(|state| state.signal == name).and_then(|state| state.value);
+    assert!(value("pids").is_some_and(|share| share > 0.0 && share < 100.0), "{report:#?}");
+    assert!(value("open_files").is_some() && value("softnet_drops").is_some(), "{report:#?}");
+}

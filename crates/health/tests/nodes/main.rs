@@ -1,0 +1,5 @@
+//! Collectors, rules and the engine on recorded nodes, and on this machine.
+
+mod engine;
+mod faults;
+mod node;

@@ -1,0 +1,188 @@
+//! A recorded node in a folder of its own, so that a test can break it, and its engine by a clock of the test's.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use health::collectors::KINDS;
+use health::engine::{Engine, Now};
+use health::facts::{Facts, NetworkFacts, PoolFacts, VnicLink};
+use health::system::{Answer, Clock, Space, System};
+use health::{Host, Report, Verdict};
+use serde_json::Value;
+
+/// All collectors are due again after this.
+pub(crate) const ROUND: Duration = Duration::from_secs(330);
+
+/// A node that a test may break.
+pub(crate) struct Node {
+    folder: tempfile::TempDir,
+    pub(crate) facts: Facts,
+    pub(crate) system: Arc<Recorded>,
+    engine: Engine,
+    begun: Instant,
+    rounds: u32,
+}
+
+/// The answers of `system.json`.
+pub(crate) struct Recorded {
+    pub(crate) answers: Mutex<Value>,
+    log: PathBuf,
+}
+
+impl Node {
+    pub(crate) fn virtual_machine() -> Self {
+        Self::of("oke-e5-flex-vm", "VM.Standard.E5.Flex", &["ens3", "ens5"])
+    }
+
+    pub(crate) fn bare_metal() -> Self {
+        Self::of("oke-e5-192-bm", "BM.Standard.E5.192", &["ens300f0np0", "enp1s0vlan1"])
+    }
+
+    fn of(recorded: &str, shape: &str, links: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recorded").join(recorded);
+        copy(&from, folder.path());
+        let answers = serde_json::from_str(&fs::read_to_string(from.join("system.json")).unwrap()).unwrap();
+        let log = folder.path().join("kernel.log");
+        let system = Arc::new(Recorded { answers: Mutex::new(answers), log });
+        let link = |name: &&str| VnicLink { name: (*name).to_owned(), primary: *name == links[0] };
+        let pool = |family: &str| PoolFacts {
+            link: links[1].to_owned(),
+            family: family.to_owned(),
+            total: 31,
+            in_use: 12,
+            cooling: 2,
+            free: 17,
+        };
+        let facts = Facts {
+            shape: Some(shape.to_owned()),
+            node_name: Some("10.0.10.7".to_owned()),
+            node_ip: Some("10.0.10.7".parse().unwrap()),
+            primary_addresses: vec!["10.0.10.7".parse().unwrap()],
+            links: links.iter().map(link).collect(),
+            paths: ["/host/usr", "/run/vcn-native"].map(PathBuf::from).to_vec(),
+            metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
+            versions: vec![("oke-node-agent", "0.1.0".to_owned()), ("vcn-native", "0.1.0".to_owned())],
+            network: Some(NetworkFacts { conditions: Vec::new(), repairs: 3, pools: vec![pool("IPv4")] }),
+        };
+        let begun = Instant::now();
+        let root = folder.path();
+        let host = Host {
+            proc: root.join("proc"),
+            sys: root.join("sys"),
+            root: root.join("host"),
+            facts: Arc::default(),
+            system: system.clone(),
+            now: begun,
+        };
+        let engine = Engine::new(KINDS, host, Some(root.join("rules.json")), || 0.0);
+        Self { folder, facts, system, engine, begun, rounds: 0 }
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn replace(&self, path: &str, from: &str, to: &str) {
+        let text = fs::read_to_string(self.path(path)).unwrap();
+        assert!(text.contains(from), "{path}: {text}");
+        self.write(path, &text.replace(from, to));
+    }
+
+    /// Adds to a number in a file.
+    pub(crate) fn add(&self, path: &str, more: i64) {
+        let number: i64 = fs::read_to_string(self.path(path)).unwrap().trim().parse().unwrap();
+        self.write(path, &format!("{}\n", number + more));
+    }
+
+    /// Sets an answer of the recorded system, by its JSON pointer.
+    pub(crate) fn answer(&self, pointer: &str, value: impl Into<Value>) {
+        *self.system.answers.lock().unwrap().pointer_mut(pointer).unwrap() = value.into();
+    }
+
+    /// Runs each collector once more, by now.
+    pub(crate) fn sample(&mut self) -> Report {
+        self.rounds += 1;
+        let instant = self.begun + ROUND * self.rounds;
+        let now = Now { instant, unix_millis: u64::from(self.rounds) * 330_000 };
+        loop {
+            self.engine.step(now, || self.facts.clone());
+            let report = self.engine.report();
+            let signals = health::collectors::signals().count();
+            let current = |state: &&health::SignalState| state.sampled_unix_millis == now.unix_millis;
+            if report.signals.iter().filter(current).count() == signals {
+                return report;
+            }
+            self.engine.wait(instant);
+        }
+    }
+}
+
+/// The signals with a verdict.
+pub(crate) fn with(report: &Report, verdict: Verdict) -> BTreeSet<String> {
+    let of_it = report.signals.iter().filter(|state| state.verdict == verdict);
+    of_it.map(|state| state.signal.clone()).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy(&from, &to);
+        } else if kind.is_symlink() {
+            symlink(fs::read_link(&from).unwrap(), &to).unwrap();
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+    }
+}
+
+impl Recorded {
+    fn at(&self, pointer: &str) -> io::Result<Value> {
+        let found = self.answers.lock().unwrap().pointer(pointer).cloned();
+        found.filter(|value| !value.is_null()).ok_or_else(|| io::Error::other("refused"))
+    }
+}
+
+impl System for Recorded {
+    fn clock(&self) -> io::Result<Clock> {
+        Ok(Clock {
+            synchronized: self.at("/synchronized")?.as_bool().unwrap(),
+            estimated_error_micros: self.at("/estimatedErrorMicros")?.as_i64().unwrap(),
+        })
+    }
+
+    fn kernel_log(&self) -> io::Result<String> {
+        fs::read_to_string(&self.log)
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        let space = self.at(&format!("/spaces/{}", path.to_str().unwrap().replace('/', "~1")))?;
+        let number = |key: &str| space[key].as_u64().unwrap();
+        let (bytes, available) = (number("bytes"), number("available"));
+        Ok(Space { bytes, available, files: number("files"), files_free: number("filesFree") })
+    }
+
+    fn get(&self, address: SocketAddr, _path: &str, _patience: Duration) -> io::Result<Answer> {
+        let answer = self.at(&format!("/services/{address}"))?;
+        Ok(Answer {
+            status: u16::try_from(answer["status"].as_u64().unwrap()).unwrap(),
+            body: answer["body"].as_str().unwrap().to_owned(),
+            took: Duration::from_millis(answer["millis"].as_u64().unwrap()),
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! Policy rules: which table a packet is routed by.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use netlink_packet_core::Emitable;
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::route::RouteProtocol;
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleHeader, RuleMessage};
+use nix::errno::Errno;
+use vcn::{Family, IfName, Priority, TableId};
+
+use crate::error::{Cause, Result};
+use crate::routing::route::wire_family;
+use crate::routing::socket::{Socket, Write};
+use crate::wire::attributes;
+use crate::wire::transport::Request;
+
+const RTM_NEWRULE: u16 = 32;
+const RTM_DELRULE: u16 = 33;
+const RTM_GETRULE: u16 = 34;
+
+// linux/fib_rules.h
+const FRA_DST: u16 = 1;
+const FRA_SRC: u16 = 2;
+const FRA_IIFNAME: u16 = 3;
+const FRA_PRIORITY: u16 = 6;
+const FRA_FWMARK: u16 = 10;
+const FRA_SUPPRESS_IFGROUP: u16 = 13;
+const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
+const FRA_TABLE: u16 = 15;
+const FRA_FWMASK: u16 = 16;
+const FRA_PAD: u16 = 18;
+const FRA_PROTOCOL: u16 = 21;
+
+/// A rule that sends packets to a table. One that was added and is read back is equal to what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// The family of the packets.
+    pub family: Family,
+    /// When it is asked: lower is earlier.
+    pub priority: Priority,
+    /// Packets from here.
+    pub from: Option<IpNetwork>,
+    /// Packets to here.
+    pub to: Option<IpNetwork>,
+    /// Packets whose mark, under the mask (second), is this (first).
+    pub fwmark: Option<(u32, u32)>,
+    /// Packets that came in by this link (`lo`: packets of this host).
+    pub iif: Option<IfName>,
+    /// The table to look them up in; 0 of a rule that names none.
+    pub table: TableId,
+    /// A route of a prefix this long or shorter counts as not found, unless it refuses packets (blackhole, unreachable,
+    /// prohibit). Deleting pays no heed to it.
+    pub suppress: Option<u32>,
+    /// Who made it.
+    pub protocol: u8,
+    /// Read only: it has a selector or an action that this type does not hold, so it is none of ours and cannot be
+    /// written back.
+    pub unmodelled: bool,
+}
+
+impl Rule {
+    /// A rule for all packets of a family.
+    #[must_use]
+    pub const fn new(family: Family, priority: Priority, table: TableId, protocol: u8) -> Self {
+        Self {
+            family,
+            priority,
+            from: None,
+            to: None,
+            fwmark: None,
+            iif: None,
+            table,
+            suppress: None,
+            protocol,
+            unmodelled: false,
+        }
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, Cause> {
+        let header = RuleHeader::parse(payload).map_err(|_| Cause::Malformed("short rule message"))?;
+        let family = match header.family {
+            AddressFamily::Inet => Family::Ipv4,
+            AddressFamily::Inet6 => Family::Ipv6,
+            _ => return Ok(None),
+        };
+        let mut rule = Self::new(family, Priority(0), TableId(header.table.into()), 0);
+        rule.unmodelled =
+            header.action != RuleAction::ToTable || header.tos != 0 || header.flags.contains(RuleFlags::Invert);
+        let (mut mark, mut mask) = (0, 0);
+        for attribute in attributes::after(payload, header.buffer_len()) {
+            match attribute? {
+                (FRA_SRC, value) => {
+                    rule.from = Some(attributes::network(attributes::address_of(value)?, header.src_len)?);
+                }
+                (FRA_DST, value) => {
+                    rule.to = Some(attributes::network(attributes::address_of(value)?, header.dst_len)?);
+                }
+                (FRA_IIFNAME, value) => rule.iif = IfName::new(attributes::text_of(value)).ok(),
+                (FRA_PRIORITY, value) => rule.priority = Priority(attributes::u32_of(value)?),
+                (FRA_FWMARK, value) => mark = attributes::u32_of(value)?,
+                (FRA_FWMASK, value) => mask = attributes::u32_of(value)?,
+                (FRA_TABLE, value) => rule.table = TableId(attributes::u32_of(value)?),
+                (FRA_PROTOCOL, value) => rule.protocol = value.first().copied().unwrap_or(0),
+                // Told of every rule; all ones means "not used".
+                (FRA_SUPPRESS_IFGROUP, value) => rule.unmodelled |= attributes::u32_of(value)? != u32::MAX,
+                (FRA_SUPPRESS_PREFIXLEN, value) => {
+                    rule.suppress = Some(attributes::u32_of(value)?).filter(|length| *length != u32::MAX);
+                }
+                (FRA_PAD, _) => {}
+                _ => rule.unmodelled = true,
+            }
+        }
+        rule.fwmark = (mask != 0).then_some((mark, mask));
+        Ok(Some(rule))
+    }
+
+    pub(crate) fn message(&self) -> RuleMessage {
+        let from = self.from.filter(|network| network.prefix() != 0);
+        let to = self.to.filter(|network| network.prefix() != 0);
+        let mut message = RuleMessage::default();
+        message.header.family = wire_family(self.family);
+        message.header.src_len = from.map_or(0, |network| network.prefix());
+        message.header.dst_len = to.map_or(0, |network| network.prefix());
+        // Without an action the kernel takes the rule and then drops what it matches.
+        message.header.action = RuleAction::ToTable;
+        let attributes = &mut message.attributes;
+        attributes.reserve(8);
+        attributes.push(RuleAttribute::Priority(self.priority.0));
+        attributes.push(RuleAttribute::Table(self.table.0));
+        attributes.push(RuleAttribute::Protocol(RouteProtocol::from(self.protocol)));
+        attributes.extend(from.map(|network| RuleAttribute::Source(network.network())));
+        attributes.extend(to.map(|network| RuleAttribute::Destination(network.network())));
+        if let Some((mark, mask)) = self.fwmark {
+            attributes.push(RuleAttribute::FwMark(mark));
+            attributes.push(RuleAttribute::FwMask(mask));
+        }
+        attributes.extend(self.suppress.map(RuleAttribute::SuppressPrefixLen));
+        attributes.extend(self.iif.as_ref().map(|name| RuleAttribute::Iifname(name.as_str().to_owned())));
+        message
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}:", self.family, self.priority)?;
+        match self.from {
+            Some(from) => write!(f, " from {from}")?,
+            None => f.write_str(" from all")?,
+        }
+        if let Some(to) = self.to {
+            write!(f, " to {to}")?;
+        }
+        if let Some((mark, mask)) = self.fwmark {
+            write!(f, " fwmark {mark:#x}/{mask:#x}")?;
+        }
+        if let Some(iif) = &self.iif {
+            write!(f, " iif {iif}")?;
+        }
+        write!(f, " lookup {}", self.table)?;
+        self.suppress.map_or(Ok(()), |length| write!(f, " suppress_prefixlength {length}"))
+    }
+}
+
+impl Socket {
+    /// The rules of a family, in the order they are asked; none of a family that the kernel does not speak.
+    ///
+    /// # Errors
+    /// `is_retryable()` when the list kept changing.
+    pub fn rules(&mut self, family: Family) -> Result<Vec<Rule>> {
+        let mut message = RuleMessage::default();
+        message.header.family = wire_family(family);
+        let listed = self.transport.list(Request { message_type: RTM_GETRULE, flags: 0 }, &message, Rule::decode);
+        match listed {
+            Err(Cause::Refused(refusal)) if matches!(refusal.errno, Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP) => {
+                Ok(Vec::new())
+            }
+            listed => listed.map_err(|cause| cause.during("list rules of", family)),
+        }
+    }
+
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// `is_already_exists()` when there is an identical one.
+    pub fn add_rule(&mut self, rule: &Rule) -> Result<()> {
+        rule.checked("add rule")?;
+        self.write((RTM_NEWRULE, Write::Add), &rule.message(), "add rule", rule)
+    }
+
+    /// Removes one rule that has everything this one has.
+    ///
+    /// # Errors
+    /// `is_not_found()` when there is none.
+    pub fn delete_rule(&mut self, rule: &Rule) -> Result<()> {
+        rule.checked("delete rule")?;
+        self.write((RTM_DELRULE, Write::Existing), &rule.message(), "delete rule", rule)
+    }
+}
+
+impl Rule {
+    /// The kernel would read an address of the other family as one of its own.
+    fn checked(&self, operation: &'static str) -> Result<()> {
+        let fits = |network: Option<IpNetwork>| {
+            network.is_none_or(|network| {
+                matches!((network.ip(), self.family), (IpAddr::V4(_), Family::Ipv4) | (IpAddr::V6(_), Family::Ipv6))
+            })
+        };
+        if fits(self.from) && fits(self.to) {
+            Ok(())
+        } else {
+            Err(Cause::Invalid("its addresses are of another family").during(operation, self))
+        }
+    }
+}

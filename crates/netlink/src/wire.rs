@@ -1,0 +1,4 @@
+//! Requests and answers of every netlink family: sent and received within a deadline, and read attribute by attribute.
+
+pub(crate) mod attributes;
+pub(crate) mod transport;

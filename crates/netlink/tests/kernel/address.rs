@@ -1,0 +1,83 @@
+//! Addresses against the real kernel.
+
+use ipnetwork::IpNetwork;
+use netlink::{Address, Errno, LinkChange, LinkKind, Netns, NewLink, Scope, Socket};
+use vcn::IfName;
+
+/// A socket in a fresh namespace with one link that is up.
+fn fresh() -> (Netns, Socket, u32) {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
+    socket.add_link(&link).unwrap();
+    (netns, socket, 10)
+}
+
+fn network(text: &str) -> IpNetwork {
+    text.parse().unwrap()
+}
+
+#[test]
+fn what_was_added_is_read_back_equal() {
+    let (_netns, mut socket, index) = fresh();
+    let wanted = [
+        Address::new(index, network("10.0.1.7/24")),
+        Address { scope: Scope::Link, ..Address::new(index, network("169.254.9.9/32")) },
+        Address { noprefixroute: true, ..Address::new(index, network("10.9.0.1/16")) },
+        Address { nodad: true, ..Address::new(index, network("fd00::7/128")) },
+        Address { nodad: true, noprefixroute: true, ..Address::new(index, network("fd01::7/64")) },
+    ];
+    for address in &wanted {
+        socket.add_address(address).unwrap();
+    }
+    let found = socket.addresses(Some(index)).unwrap();
+    for address in &wanted {
+        assert!(found.contains(address), "{address} is not in {found:?}");
+    }
+    assert_eq!(found.iter().filter(|address| address.scope != Scope::Link).count(), 4);
+}
+
+#[test]
+fn one_links_addresses_are_told_from_anothers() {
+    let (_netns, mut socket, index) = fresh();
+    let lo = socket.index_of(&IfName::new("lo").unwrap()).unwrap();
+    socket.change_link(lo, &[LinkChange::Up]).unwrap();
+    socket.add_address(&Address::new(index, network("10.0.1.7/24"))).unwrap();
+    let on_lo = socket.addresses(Some(lo)).unwrap();
+    assert!(!on_lo.is_empty() && on_lo.iter().all(|address| address.index == lo), "{on_lo:?}");
+    let all = socket.addresses(None).unwrap();
+    assert!(all.iter().any(|address| address.index == lo) && all.iter().any(|address| address.index == index));
+    assert!(socket.addresses(Some(4711)).unwrap_err().is_not_found());
+}
+
+#[test]
+fn adding_twice_is_already_exists_and_replacing_is_fine() {
+    let (_netns, mut socket, index) = fresh();
+    for text in ["10.0.1.7/24", "fd00::7/64"] {
+        let address = Address::new(index, network(text));
+        socket.add_address(&address).unwrap();
+        assert!(socket.add_address(&address).unwrap_err().is_already_exists());
+        socket.replace_address(&address).unwrap();
+    }
+}
+
+#[test]
+fn deleting_an_absent_address_is_not_found() {
+    let (_netns, mut socket, index) = fresh();
+    for text in ["10.0.1.7/24", "fd00::7/64"] {
+        let address = Address::new(index, network(text));
+        let error = socket.delete_address(&address).unwrap_err();
+        assert!(error.is_not_found(), "{text}: {error}");
+        assert_eq!(error.errno(), Some(Errno::EADDRNOTAVAIL));
+        let elsewhere = Address::new(4711, network(text));
+        assert!(socket.add_address(&elsewhere).unwrap_err().is_not_found(), "no such link");
+    }
+}
+
+#[test]
+fn deletion_takes_the_very_prefix() {
+    let (_netns, mut socket, index) = fresh();
+    socket.add_address(&Address::new(index, network("10.0.1.7/24"))).unwrap();
+    assert!(socket.delete_address(&Address::new(index, network("10.0.1.7/32"))).unwrap_err().is_not_found());
+    socket.delete_address(&Address::new(index, network("10.0.1.7/24"))).unwrap();
+}

@@ -1,0 +1,90 @@
+//! Connection tracking against the real kernel, with real packets.
+
+mod tracked;
+
+use std::collections::HashSet;
+use std::net::{IpAddr, UdpSocket};
+
+use netlink::conntrack::{Deleted, Socket};
+use tracked::{deliver, flood, fresh, ip, talk};
+use vcn::IfName;
+
+#[test]
+fn an_addresss_connections_go_and_others_stay() {
+    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32", "fd00::7/128", "fd00::8/128"]);
+    talk(&netns, "10.0.1.7", "10.0.1.8");
+    talk(&netns, "10.0.1.9", "10.0.1.7");
+    talk(&netns, "10.0.1.8", "10.0.1.9");
+    talk(&netns, "fd00::7", "fd00::8");
+    let delete = |address| Socket::open_in(&netns).unwrap().delete_by_address(ip(address)).unwrap();
+    assert_eq!(delete("10.0.1.7"), 2, "as source and as destination");
+    assert_eq!(["10.0.1.7", "10.0.1.9", "fd00::9", "fd00::8"].map(delete), [0, 1, 0, 1]);
+}
+
+#[test]
+fn many_addresses_of_both_families_are_forgotten_together() {
+    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32", "fd00::7/128", "fd00::8/128", "fd00::9/128"]);
+    for (from, to) in [("10.0.1.7", "10.0.1.9"), ("10.0.1.9", "10.0.1.8"), ("10.0.1.9", "10.0.1.9")] {
+        talk(&netns, from, to);
+    }
+    talk(&netns, "fd00::7", "fd00::9");
+    talk(&netns, "fd00::9", "fd00::9");
+    let delete =
+        |addresses: &HashSet<IpAddr>| Socket::open_in(&netns).unwrap().delete_by_addresses(addresses, || true).unwrap();
+    let all = |connections| Deleted { connections, all: true };
+    let gone = ["10.0.1.7", "10.0.1.8", "fd00::7", "fd00::8"].map(ip).into();
+    assert_eq!(delete(&gone), all(3));
+    assert_eq!(delete(&gone), all(0));
+    assert_eq!(delete(&[].into()), all(0));
+    let others = ["10.0.1.9", "fd00::9"].map(ip).into();
+    assert_eq!(delete(&others), all(2), "the others' own stayed");
+}
+
+#[test]
+fn who_is_told_to_stop_leaves_the_rest_says_so_and_may_go_on_later() {
+    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "fd00::7/128", "fd00::8/128"]);
+    flood(&netns, "10.0.1.7", "10.0.1.8", 2000);
+    talk(&netns, "fd00::7", "fd00::8");
+    let addresses = ["10.0.1.7", "fd00::7"].map(ip).into();
+    let (mut rounds, mut forgotten) = (0, 0);
+    loop {
+        let mut asked = 0;
+        let stop = || {
+            asked += 1;
+            asked < 2
+        };
+        let deleted = Socket::open_in(&netns).unwrap().delete_by_addresses(&addresses, stop).unwrap();
+        forgotten += deleted.connections;
+        rounds += 1;
+        assert!(deleted.all || (1..1000).contains(&deleted.connections), "{deleted:?}");
+        if deleted.all {
+            break;
+        }
+    }
+    assert!(rounds > 2 && forgotten > 2000, "{forgotten} in {rounds} rounds");
+    let again = Socket::open_in(&netns).unwrap().delete_by_addresses(&addresses, || false).unwrap();
+    assert_eq!(again, Deleted { connections: 0, all: true }, "the end of a list is its end");
+}
+
+#[test]
+fn a_connection_that_was_translated_is_found_by_either_address() {
+    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32"]);
+    let translate = "add table ip n; add chain ip n out { type nat hook output priority -100; }; \
+                     add rule ip n out ip daddr 192.0.2.1 dnat to 10.0.1.8";
+    let status = netns.run(|| std::process::Command::new("nft").arg(translate).status()).unwrap().unwrap();
+    assert!(status.success());
+    netns
+        .run(|| {
+            let mut routes = netlink::Socket::open().unwrap();
+            let lo = routes.index_of(&IfName::new("lo").unwrap()).unwrap();
+            let everywhere = netlink::Route::new("0.0.0.0/0".parse().unwrap(), lo, vcn::TableId::MAIN, 157);
+            routes.add_route(&netlink::Route { scope_link: true, ..everywhere }).unwrap();
+            let receiver = UdpSocket::bind(("10.0.1.8", 5353)).unwrap();
+            let sender = UdpSocket::bind(("10.0.1.7", 0)).unwrap();
+            for address in ["192.0.2.1", "10.0.1.8"] {
+                deliver(&sender, (ip("192.0.2.1"), 5353).into(), &receiver);
+                assert_eq!(Socket::open().unwrap().delete_by_address(ip(address)).unwrap(), 1, "{address}");
+            }
+        })
+        .unwrap();
+}

@@ -1,0 +1,130 @@
+//! Events from the real kernel.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ipnetwork::IpNetwork;
+use netlink::{
+    Address, Change, Event, Groups, LinkKind, Monitor, Neighbour, Netns, NewLink, Peer, Route, Rule, Setting,
+    SettingKey, SettingOf, Socket, Sysctls,
+};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use vcn::{Family, IfName, MacAddr, Priority, TableId};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn wait_for(monitor: &mut Monitor, wanted: impl Fn(&Event) -> bool) -> Event {
+    let end = Instant::now() + DEADLINE;
+    while Instant::now() < end {
+        let events = monitor.drain().unwrap();
+        if let Some(event) = events.into_iter().find(&wanted) {
+            return event;
+        }
+        let mut descriptors = [PollFd::new(monitor.as_fd(), PollFlags::POLLIN)];
+        poll(&mut descriptors, PollTimeout::from(200_u8)).unwrap();
+    }
+    panic!("no such event within {DEADLINE:?}");
+}
+
+#[test]
+fn each_noun_is_told_of_when_it_comes_and_when_it_goes() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    let groups = Groups { neighbours: true, ..Groups::CONFIGURATION };
+    let mut monitor = Monitor::open_in(&netns, groups).unwrap();
+    assert_eq!(monitor.drain().unwrap(), [], "nothing happened yet");
+
+    let name = IfName::new("br0").unwrap();
+    let link = NewLink { up: true, index: Some(10), ..NewLink::new(name.clone(), LinkKind::Bridge) };
+    socket.add_link(&link).unwrap();
+    wait_for(&mut monitor, |event| matches!(event, Event::Link(Change::Present, link) if link.name == name));
+
+    let network: IpNetwork = "10.0.1.7/24".parse().unwrap();
+    let address = Address::new(10, network);
+    socket.add_address(&address).unwrap();
+    wait_for(&mut monitor, |event| *event == Event::Address(Change::Present, address));
+
+    let host = "10.0.1.9/32".parse().unwrap();
+    let route = Route { scope_link: true, ..Route::new(host, 10, TableId(1001), 157) };
+    socket.add_route(&route).unwrap();
+    wait_for(&mut monitor, |event| *event == Event::Route(Change::Present, route.clone()));
+    socket.delete_route(&route).unwrap();
+    wait_for(&mut monitor, |event| *event == Event::Route(Change::Gone, route.clone()));
+
+    let rule = Rule { from: Some(host), ..Rule::new(Family::Ipv4, Priority(1536), TableId(1001), 157) };
+    socket.add_rule(&rule).unwrap();
+    wait_for(&mut monitor, |event| *event == Event::Rule(Change::Present, rule.clone()));
+
+    let neighbour = Neighbour::permanent(10, host.ip(), MacAddr([2, 0, 0, 0, 0, 9]));
+    socket.add_neighbour(&neighbour).unwrap();
+    wait_for(&mut monitor, |event| *event == Event::Neighbour(Change::Present, neighbour));
+
+    socket.delete_link_named(&name).unwrap();
+    wait_for(&mut monitor, |event| matches!(event, Event::Link(Change::Gone, link) if link.name == name));
+}
+
+#[test]
+fn a_setting_is_told_of_when_it_is_written_and_not_when_a_link_is_born_with_it() {
+    let netns = Netns::create().unwrap();
+    let mut monitor = Monitor::open_in(&netns, Groups { settings: true, ..Groups::default() }).unwrap();
+    let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
+    Socket::open_in(&netns).unwrap().add_link(&link).unwrap();
+    let write = |key: &[&str], value: &str| {
+        netns.run(|| Sysctls::new(Path::new("/proc/sys")).write(key, value).unwrap()).unwrap();
+    };
+    write(&["net", "ipv4", "conf", "br0", "rp_filter"], "2");
+    let setting = |family, of, key, value| Event::Setting(Setting { family, of, key, value });
+    let (of, key) = (SettingOf::Link(10), SettingKey::ReversePath);
+    // All that was told until then, so also of the link's birth.
+    assert_eq!(monitor.drain().unwrap(), [setting(Family::Ipv4, of, key, 2)]);
+    write(&["net", "ipv6", "conf", "br0", "proxy_ndp"], "1");
+    let key = SettingKey::ProxyNeighbours;
+    assert_eq!(monitor.drain().unwrap(), [setting(Family::Ipv6, of, key, 1)]);
+    let now = netns.run(|| std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()).unwrap();
+    let other = 1 - now.trim().parse::<i32>().unwrap();
+    write(&["net", "ipv4", "ip_forward"], &other.to_string());
+    let told = monitor.drain().unwrap();
+    assert!(told.contains(&setting(Family::Ipv4, SettingOf::All, SettingKey::Forwarding, other)), "{told:?}");
+}
+
+#[test]
+fn a_port_that_leaves_its_bridge_is_not_a_link_that_goes() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    let port = IfName::new("port").unwrap();
+    let peer = Peer { name: IfName::new("other").unwrap(), mac: None, mtu: None, netns: None };
+    socket.add_link(&NewLink::new(port.clone(), LinkKind::Veth(peer))).unwrap();
+    let bridge = NewLink { index: Some(100), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
+    socket.add_link(&bridge).unwrap();
+    socket.change_link_named(&port, &[netlink::LinkChange::Master(Some(100))]).unwrap();
+    let mut monitor = Monitor::open_in(&netns, Groups::CONFIGURATION).unwrap();
+    socket.change_link_named(&port, &[netlink::LinkChange::Master(None)]).unwrap();
+    let end = Instant::now() + DEADLINE;
+    let mut events = Vec::new();
+    let left = |event: &Event| matches!(event, Event::Link(Change::Present, link) if link.name == port && link.master.is_none());
+    while !events.iter().any(left) {
+        assert!(Instant::now() < end, "{events:?}");
+        events.extend(monitor.drain().unwrap());
+    }
+    let gone = events.iter().any(|event| matches!(event, Event::Link(Change::Gone, _)));
+    assert!(!gone, "{events:?}");
+}
+
+#[test]
+fn lost_events_are_said_to_be_lost() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
+    socket.add_link(&link).unwrap();
+    let mut monitor = Monitor::open_in(&netns, Groups::CONFIGURATION).unwrap();
+    let route = Route { scope_link: true, ..Route::new("10.9.9.9/32".parse().unwrap(), 10, TableId(1001), 157) };
+    // More than any receive queue that the kernel's limits allow here would hold.
+    for _ in 0..8_000 {
+        socket.add_route(&route).unwrap();
+        socket.delete_route(&route).unwrap();
+    }
+    let events = monitor.drain().unwrap();
+    assert_eq!(events.iter().filter(|event| **event == Event::Overrun).count(), 1, "{} events", events.len());
+    assert_eq!(monitor.drain().unwrap(), [], "and then it goes on as before");
+}

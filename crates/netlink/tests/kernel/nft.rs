@@ -1,0 +1,408 @@
+//! nf_tables against the real kernel, read back by the real `nft`.
+
+use std::process::Command;
+
+use netlink::nft::{
+    Chain, ChainKind, CtStates, Direction, Expression, Hook, LinkMatch, Longest, Masked, Protocol, Rate, Rule, Ruleset,
+    Socket, Table, TableFamily,
+};
+use netlink::{Cause, Errno, Netns};
+use vcn::IfName;
+
+fn nft(netns: &Netns, arguments: &[&str]) -> String {
+    let output = netns.run(|| Command::new("nft").args(arguments).output()).unwrap().unwrap();
+    assert!(output.status.success(), "nft {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn chain(hook: Hook, kind: ChainKind, priority: i32, rules: Vec<Rule>) -> Chain {
+    let name = format!("{hook:?}").to_lowercase();
+    Chain { name, hook, kind, priority, rules }
+}
+
+fn sample() -> Table {
+    use Expression as E;
+    let pods = || LinkMatch::Prefix("vcn".to_owned());
+    let primary = || LinkMatch::Exact(IfName::new("ens3").unwrap());
+    let mark = Masked::new(0x1000, 0xf000);
+    let prerouting = vec![
+        Rule::new(
+            "remember the way in",
+            [
+                E::Iifname(primary()),
+                E::CtState(CtStates::NEW),
+                E::CtMarkNot(mark),
+                E::DestinationIsLocal,
+                E::SetCtMark(mark),
+            ],
+        ),
+        Rule::new("go back the way in", [E::Iifname(pods()), E::CtMark(mark), E::SetMark(mark)]),
+        Rule::new("too many", [E::Iifname(pods()), E::LinkExceeds(RATE), E::Drop]),
+        Rule::new("a router's", [E::L4proto(Protocol::Icmpv6), E::Icmpv6Type(134), E::Drop]),
+        Rule::new(
+            "round",
+            [
+                E::Iifname(primary()),
+                E::RouteToDestinationNot(pods()),
+                E::DestinationIsAnothers,
+                E::RouteToSource(pods()),
+                E::Drop,
+            ],
+        ),
+        Rule::new("whole mark", [E::CtDirection(Direction::Reply), E::SetMark(Masked::new(5, u32::MAX))]),
+    ];
+    let forward = vec![
+        Rule::new(
+            "metadata",
+            [
+                E::Iifname(pods()),
+                E::DestinationNet("169.254.169.254/32".parse().unwrap()),
+                E::L4proto(Protocol::Tcp),
+                E::DestinationPort(80),
+                E::Counter,
+                E::Drop,
+            ],
+        ),
+        Rule::new("v6", [E::SourceNet("fd00::/64".parse().unwrap()), E::OifnameNot(primary()), E::Accept]),
+        Rule::new("own", [E::Iifname(primary()), E::DestinationAsSent, E::SourceIsLocal, E::Drop]),
+        Rule::new("translated", [E::DestinationTranslated, E::Accept]),
+        Rule::new("link local", [E::DestinationNet("169.254.0.0/16".parse().unwrap()), E::Drop]),
+        Rule::new("", [E::CtState(CtStates::ESTABLISHED | CtStates::RELATED), E::Return]),
+    ];
+    let postrouting = vec![Rule::new(
+        "out by the primary",
+        [E::Oifname(primary()), E::Mark(mark), E::SourceNetNot("10.0.0.0/8".parse().unwrap()), E::Masquerade],
+    )];
+    Table {
+        family: TableFamily::Inet,
+        name: "vcn-test".to_owned(),
+        chains: vec![
+            chain(Hook::Prerouting, ChainKind::Filter, -101, prerouting),
+            chain(Hook::Forward, ChainKind::Filter, 0, forward),
+            chain(Hook::Postrouting, ChainKind::Nat, 100, postrouting),
+        ],
+    }
+}
+
+const RATE: Rate = Rate { per_second: 10, burst: 20 };
+
+const LISTED: &str = r#"table inet vcn-test {
+	set links {
+		type iface_index
+		size 4096
+		flags dynamic,timeout
+		timeout 10s
+	}
+
+	chain prerouting {
+		type filter hook prerouting priority dstnat - 1; policy accept;
+		iifname "ens3" ct state new ct mark & 0x0000f000 != 0x00001000 fib daddr type local ct mark set ct mark & 0xffff1fff | 0x00001000 comment "remember the way in"
+		iifname "vcn*" ct mark & 0x0000f000 == 0x00001000 meta mark set meta mark & 0xffff1fff | 0x00001000 comment "go back the way in"
+		iifname "vcn*" update @links { iif limit rate over 10/second burst 20 packets } drop comment "too many"
+		icmpv6 type nd-router-advert drop comment "a router's"
+		iifname "ens3" fib daddr oifname != "vcn*" fib daddr type unicast fib saddr oifname "vcn*" drop comment "round"
+		ct direction reply meta mark set 0x00000005 comment "whole mark"
+	}
+
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		iifname "vcn*" ip daddr 169.254.169.254 tcp dport 80 counter packets 0 bytes 0 drop comment "metadata"
+		ip6 saddr fd00::/64 oifname != "ens3" accept comment "v6"
+		iifname "ens3" ct status ! dnat fib saddr type local drop comment "own"
+		ct status dnat accept comment "translated"
+		ip daddr 169.254.0.0/16 drop comment "link local"
+		ct state established,related return
+	}
+
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		oifname "ens3" meta mark & 0x0000f000 == 0x00001000 ip saddr != 10.0.0.0/8 masquerade comment "out by the primary"
+	}
+}
+"#;
+
+#[test]
+fn the_table_reads_in_nft_as_it_was_meant() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_tables(&[sample()]).unwrap_or_else(|error| panic!("{error}: {}", error.cause()));
+    assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
+}
+
+/// ARP is seen by no table of family inet.
+fn arp() -> Table {
+    let pods = LinkMatch::Prefix("vcn".to_owned());
+    let rules =
+        vec![Rule::new("too many", [Expression::Iifname(pods), Expression::LinkExceeds(RATE), Expression::Drop])];
+    let chains = vec![chain(Hook::Input, ChainKind::Filter, 0, rules)];
+    Table { family: TableFamily::Arp, name: "vcn-test".to_owned(), chains }
+}
+
+const ARP_LISTED: &str = r#"table arp vcn-test {
+	set links {
+		type iface_index
+		size 4096
+		flags dynamic,timeout
+		timeout 10s
+	}
+
+	chain input {
+		type filter hook input priority filter; policy accept;
+		iifname "vcn*" update @links { iif limit rate over 10/second burst 20 packets } drop comment "too many"
+	}
+}
+"#;
+
+#[test]
+fn tables_of_two_families_are_replaced_together_or_not_at_all() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_tables(&[sample(), arp()]).unwrap_or_else(|error| panic!("{error}: {}", error.cause()));
+    assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
+    assert_eq!(nft(&netns, &["list", "table", "arp", "vcn-test"]), ARP_LISTED);
+    let state = socket.table(TableFamily::Arp, "vcn-test").unwrap().unwrap();
+    assert_eq!(state.comments().collect::<Vec<_>>(), [("input", "too many")]);
+    assert_eq!(state.chains[0].hook, Some((Hook::Input, 0)));
+    let told = ruleset(&netns, Longest { table: 1 << 20, all: 1 << 20 }).text;
+    assert!(told.contains("table arp vcn-test {") && told.contains("type filter hook input priority 0;"), "{told}");
+    // A kernel's own check, of the second table: addresses are translated in no table of family arp.
+    let mut bad = arp();
+    bad.chains[0].kind = ChainKind::Nat;
+    let error = socket.replace_tables(&[Table { chains: vec![], ..sample() }, bad]).unwrap_err();
+    assert_eq!(error.to_string(), "cannot replace nft table arp vcn-test, chain input");
+    assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
+    let mut bad = arp();
+    bad.chains[0].hook = Hook::Prerouting;
+    assert!(matches!(socket.replace_tables(&[bad]).unwrap_err().cause(), Cause::Invalid(_)));
+    socket.delete_tables("vcn-test").unwrap();
+    assert_eq!(nft(&netns, &["list", "tables"]), "");
+}
+
+#[test]
+fn hooks_priorities_and_comments_are_read_back() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    assert_eq!(socket.table(TableFamily::Inet, "vcn-test").unwrap(), None);
+    let wanted = sample();
+    socket.replace_tables(std::slice::from_ref(&wanted)).unwrap();
+    let state = socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap();
+    let hooks: Vec<_> = state.chains.iter().map(|chain| (chain.name.as_str(), chain.hook, chain.kind)).collect();
+    let expected: Vec<_> =
+        wanted.chains.iter().map(|c| (c.name.as_str(), Some((c.hook, c.priority)), Some(c.kind))).collect();
+    assert_eq!(hooks, expected);
+    let comments: Vec<_> = state.comments().collect();
+    let expected: Vec<_> = wanted
+        .chains
+        .iter()
+        .flat_map(|chain| chain.rules.iter().map(|rule| (chain.name.as_str(), rule.comment.as_str())))
+        .collect();
+    assert_eq!(comments, expected);
+}
+
+#[test]
+fn replacing_leaves_nothing_of_what_was_there() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_tables(&[sample()]).unwrap();
+    let before = socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap();
+    assert_eq!(socket.table(TableFamily::Inet, "vcn-test").unwrap().as_ref(), Some(&before), "reading changes nothing");
+    nft(&netns, &["add", "chain", "inet", "vcn-test", "stray"]);
+    nft(&netns, &["add", "rule", "inet", "vcn-test", "forward", "drop"]);
+    assert_ne!(socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap(), before);
+    socket.replace_tables(&[sample()]).unwrap();
+    assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
+    let after = socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap();
+    assert_eq!(after.comments().collect::<Vec<_>>(), before.comments().collect::<Vec<_>>());
+    assert_ne!(after, before, "its handle tells that it was made anew");
+}
+
+#[test]
+fn a_rule_that_was_edited_under_its_comment_is_seen() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_tables(&[sample()]).unwrap();
+    let before = socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap();
+    let listed = nft(&netns, &["-a", "list", "table", "inet", "vcn-test"]);
+    let handle = listed.lines().find(|line| line.contains("link local")).unwrap().rsplit(' ').next().unwrap();
+    let comment = "\"link local\"";
+    let edit = ["replace", "rule", "inet", "vcn-test", "forward", "handle", handle, "accept", "comment", comment];
+    nft(&netns, &edit);
+    let after = socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap();
+    assert_eq!(after.comments().collect::<Vec<_>>(), before.comments().collect::<Vec<_>>());
+    assert_ne!(after, before);
+}
+
+#[test]
+fn a_table_that_the_kernel_refuses_changes_nothing_and_names_the_culprit() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_tables(&[sample()]).unwrap();
+    let mut bad = sample();
+    // Masquerading belongs after routing.
+    bad.chains[1].rules.insert(1, Rule::new("misplaced", [Expression::Masquerade]));
+    let error = socket.replace_tables(&[bad]).unwrap_err();
+    assert_eq!(error.to_string(), "cannot replace nft table inet vcn-test, chain forward, rule \"misplaced\"");
+    assert!(error.errno().is_some());
+    assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
+    socket.replace_tables(&[sample()]).expect("the socket is still usable");
+}
+
+#[test]
+fn other_tables_are_left_alone_and_deleting_twice_is_fine() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    nft(&netns, &["add", "table", "inet", "others"]);
+    nft(&netns, &["add", "chain", "inet", "others", "forward"]);
+    nft(&netns, &["add", "rule", "inet", "others", "forward", "accept", "comment", "theirs"]);
+    socket.replace_tables(&[sample()]).unwrap();
+    assert!(
+        socket
+            .table(TableFamily::Inet, "vcn-test")
+            .unwrap()
+            .unwrap()
+            .comments()
+            .all(|(_, comment)| comment != "theirs")
+    );
+    assert_eq!(
+        socket.table(TableFamily::Inet, "others").unwrap().unwrap().comments().collect::<Vec<_>>(),
+        [("forward", "theirs")]
+    );
+    socket.delete_tables("vcn-test").unwrap();
+    socket.delete_tables("vcn-test").unwrap();
+    assert_eq!(socket.table(TableFamily::Inet, "vcn-test").unwrap(), None);
+    assert!(nft(&netns, &["list", "tables"]).contains("others"));
+}
+
+#[test]
+fn what_can_never_be_a_rule_is_refused_before_the_kernel_sees_it() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    let rules = [
+        Rule::new("x".repeat(128), [Expression::Accept]),
+        Rule::new("empty prefix", [Expression::Iifname(LinkMatch::Prefix(String::new()))]),
+    ];
+    for rule in rules {
+        let chains = vec![chain(Hook::Forward, ChainKind::Filter, 0, vec![rule])];
+        let error = socket
+            .replace_tables(&[Table { family: TableFamily::Inet, name: "vcn-test".to_owned(), chains }])
+            .unwrap_err();
+        assert!(matches!(error.cause(), Cause::Invalid(_)), "{error}");
+    }
+    let longest = Rule::new("x".repeat(127), [Expression::Accept]);
+    let chains = vec![chain(Hook::Forward, ChainKind::Filter, 0, vec![longest])];
+    socket.replace_tables(&[Table { family: TableFamily::Inet, name: "vcn-test".to_owned(), chains }]).unwrap();
+    assert!(nft(&netns, &["list", "ruleset"]).contains(&"x".repeat(127)));
+}
+
+#[test]
+fn without_the_capability_the_kernel_says_so() {
+    let netns = Netns::create().unwrap();
+    let error = netns
+        .run(|| {
+            let mut socket = Socket::open().unwrap();
+            drop_capabilities();
+            socket.replace_tables(&[sample()]).unwrap_err()
+        })
+        .unwrap();
+    assert_eq!(error.errno(), Some(Errno::EPERM), "{error}");
+}
+
+#[test]
+#[ignore = "needs a kernel without nf_tables: run by tests/uml/run"]
+fn a_kernel_without_it_is_told_apart() {
+    // It may have the rest of netfilter.
+    let outcome = Socket::open().and_then(|mut socket| socket.table(TableFamily::Inet, "vcn-test"));
+    assert!(outcome.unwrap_err().is_unsupported());
+}
+
+/// Of this thread only, which ends with the test.
+#[expect(unsafe_code, reason = "no crate wraps capset")]
+fn drop_capabilities() {
+    let header: [u32; 2] = [0x2008_0522, 0];
+    let data = [0_u32; 6];
+    // SAFETY: both arrays have the layout and length that version 3 of the interface reads.
+    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) };
+    assert_eq!(result, 0);
+}
+
+fn ruleset(netns: &Netns, longest: Longest) -> Ruleset {
+    netns.run(|| Socket::open().unwrap().ruleset("vcn-test", longest).unwrap()).unwrap()
+}
+
+/// kube-proxy has a table of tens of thousands of rules and thousands of chains.
+#[test]
+fn of_a_ruleset_that_is_long_each_tables_beginning_is_told_and_ours_first() {
+    let netns = Netns::create().unwrap();
+    let chains: String = (0..2_000)
+        .map(|at| format!("chain svc{at} {{\n ip daddr 10.96.0.1 accept\n ip daddr 10.96.0.2 drop\n }}\n"))
+        .collect();
+    let elements: Vec<String> = (0..3_000_u16).map(|n| format!("10.7.{}.{}", n / 250, n % 250)).collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let set = format!("set many {{ type ipv4_addr\n elements = {{ {} }}\n }}\n", elements.join(", "));
+    let text = format!("table ip proxy {{\n{chains}}}\ntable ip6 sets {{\n{set}}}\ntable ip last {{\n}}\n");
+    std::fs::write(file.path(), text).unwrap();
+    nft(&netns, &["-f", file.path().to_str().unwrap()]);
+    netns.run(|| Socket::open().unwrap().replace_tables(&[sample()]).unwrap()).unwrap();
+    let whole = ruleset(&netns, Longest { table: 1 << 20, all: 4 << 20 });
+    assert_eq!((whole.cut.len(), whole.text.matches("chain svc").count()), (0, 2_000));
+    let some = ruleset(&netns, Longest { table: 10_000, all: 4 << 20 });
+    assert_eq!(some.cut, ["ip proxy", "ip6 sets"]);
+    // A line or two say that it is cut.
+    assert!(some.text.len() < 4 * 10_100, "{}", some.text.len());
+    let (ours, proxy) = some.text.split_once("table ip proxy {\n").unwrap();
+    assert!(ours.starts_with("table inet vcn-test {") && ours.contains("masq"), "{ours}");
+    let told = proxy.split_once("  … and more: it is cut here\n}\n").unwrap().0;
+    assert!(whole.text.contains(told) && told.len() > 9_000, "{told}");
+    let none = ruleset(&netns, Longest { table: 10_000, all: 0 });
+    assert_eq!(none.cut, ["inet vcn-test", "ip proxy", "ip6 sets"]);
+    assert!(none.text.len() < 400, "{}", none.text);
+}
+
+#[test]
+fn the_whole_ruleset_is_told_whoever_made_it() {
+    let netns = Netns::create().unwrap();
+    netns.run(|| Socket::open().unwrap().replace_tables(&[sample()]).unwrap()).unwrap();
+    nft(&netns, &["add table ip filter"]);
+    nft(&netns, &["add chain ip filter LATER"]);
+    nft(&netns, &["add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"]);
+    nft(&netns, &["add rule ip filter FORWARD iifname \"vcn*\" counter jump LATER comment \"who comes in\""]);
+    nft(&netns, &["add rule ip filter LATER ip daddr 10.0.0.0/8 tcp dport 80 accept"]);
+    nft(&netns, &["add map ip filter services { type ipv4_addr . inet_service : verdict; }"]);
+    nft(&netns, &["add element ip filter services { 10.96.0.10 . 53 : jump LATER, 10.96.0.1 . 443 : drop }"]);
+    nft(&netns, &["add rule ip filter LATER ip saddr { 10.1.0.0/16, 10.3.3.3 } drop"]);
+    nft(&netns, &["add set ip filter many { type ipv4_addr; }"]);
+    let many: Vec<String> = (0..5000_u16).map(|n| format!("10.7.{}.{}", n / 250, n % 250)).collect();
+    nft(&netns, &[&format!("add element ip filter many {{ {} }}", many.join(", "))]);
+    let Ruleset { text, cut } = ruleset(&netns, Longest { table: 1 << 20, all: 1 << 20 });
+    println!("{text}");
+    assert_eq!((cut, text.lines().next()), (vec![], Some("table inet vcn-test {")));
+    for line in [
+        "table inet vcn-test {",
+        "  chain prerouting { type filter hook prerouting priority -101; policy accept;",
+        "  chain postrouting { type nat hook postrouting priority 100; policy accept;",
+        "# remember the way in",
+        "table ip filter {",
+        "  chain LATER {",
+        "  chain FORWARD { type filter hook forward priority 0; policy drop;",
+        "meta iifname; cmp == \"vcn*\"; counter",
+        "meta iifname; cmp == \"ens3\"; ct state",
+        "jump LATER  # who comes in",
+        "masq",
+        "  map services {",
+        "    0x0a60000a00350000 : jump LATER\n",
+        "    0x0a60000101bb0000 : drop\n",
+        "  set many {",
+        "    … and 904 more\n",
+        "    0x0a010000\n    0x0a020000 ends\n    0x0a030303\n    0x0a030304 ends\n",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    let later = text.split("chain LATER").nth(1).unwrap().split('}').next().unwrap();
+    assert!(later.contains("0x0a") && later.contains("0x0050") && later.contains("accept"), "{later}");
+}
+
+#[test]
+fn a_namespace_without_rules_has_an_empty_ruleset() {
+    let netns = Netns::create().unwrap();
+    assert_eq!(ruleset(&netns, Longest { table: 1 << 20, all: 1 << 20 }), Ruleset::default());
+}

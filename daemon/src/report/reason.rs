@@ -1,0 +1,192 @@
+//! The reasons of conditions: the stable word, state and effect, and the next step. One table, from which `why-not-ready`,
+//! Kubernetes Events and docs/operator.md are made.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! reasons {
+    ($($word:ident: $meaning:literal, $next:literal;)*) => {
+        /// The stable words, in the order in which they are reported. Never renamed: alerts match on them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Reason {
+            $(#[doc = $meaning] $word,)*
+        }
+
+        impl Reason {
+            /// All reasons.
+            pub const ALL: &'static [Self] = &[$(Self::$word),*];
+
+            /// The word, as in JSON.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$word => stringify!($word),)*
+                }
+            }
+
+            /// State and effect.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$word => $meaning,)*
+                }
+            }
+
+            /// What an operator does next.
+            #[must_use]
+            pub const fn next_step(self) -> &'static str {
+                match self {
+                    $(Self::$word => $next,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    Starting: "The agent has started and has not finished its first reconcile.",
+        "Wait a few seconds. If it stays, read `kubectl logs` of the agent's pod; /healthz makes the kubelet restart it after five minutes.";
+    MetadataUnavailable: "The instance metadata service does not answer. The agent uses the last good answer; without one, no pod can start.",
+        "On the node, run `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/`; if it fails, check `ip route get 169.254.169.254`, the host's firewall, and whether the instance allows metadata version 2. On a node without IPv4, set OCI_METADATA_BASE_URL to http://[fd00:c1::a9fe:a9fe]/opc/v2.";
+    NativePodNetworkUnreadable: "The NativePodNetwork of this node cannot be read, has more than 256 VNICs or 4,096 pod addresses, or the API server has not answered for five minutes. The agent uses the last good copy.",
+        "Compare the field in the message with `kubectl get nativepodnetwork -o yaml`, or with the file NPN_FILE. If the message says Forbidden, apply the ClusterRole of manifests/base/daemonset.yaml; if there is no answer, run `curl -k https://$KUBERNETES_SERVICE_HOST/livez` on the node.";
+    NativePodNetworkPending: "This instance has no NativePodNetwork yet, or OKE has not finished it: no pod can start. If it names a VNIC: the pod network of the node is not ours, OKE may still claim the VNIC, and the VNIC is left unchanged.",
+        "`kubectl get nativepodnetwork -o yaml` shows in status.reason what OKE waits for: usually free addresses in the pod subnet, the limit of VNICs per instance, or a policy. A new node takes a minute or two.";
+    PrimaryLinkMissing: "The primary VNIC has no link on this host, so that no traffic of the primary VNIC can be configured.",
+        "Compare the MAC addresses in `oke-node-agent status` with `ip link`. On bare metal, set BM_PORT_0 to the physical port.";
+    LinkMissing: "A secondary VNIC has had no link on this host for DETACH_GRACE_SECONDS, or since before the agent started. Its addresses are not used.",
+        "Compare its MAC address with `ip link` and look for a failed driver in `dmesg`; a newly attached VNIC takes seconds, otherwise detach it and attach it again. On bare metal, set BM_PORT_0 and BM_PORT_1.";
+    VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names or whose link exists: it was detached, is being attached, or the list is incomplete. Its configuration stays; on bare metal, no new pod gets its addresses while the router of its subnet does not answer on its VLAN link.",
+        "Run `oci compute instance list-vnics`: if the VNIC is gone, replace the node, because OKE does not attach it again.";
+    VnicFamilyNotListed: "The metadata service no longer lists a VNIC's addresses of one family (for example IPv6), although the NativePodNetwork has pod addresses of it. The agent uses the last known values.",
+        "Run `oci network vnic get`: if the VNIC still has addresses of that family, wait for the metadata service. If they were removed, replace the node, because its pod addresses may be gone as well.";
+    VnicUnreadable: "A field of a VNIC's entry in the metadata service is missing or invalid. The agent uses the last known values of the VNIC or, without any, does not configure it; other VNICs work.",
+        "The message names the field: compare it with `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/` and the VNIC's subnet in the console. The entry of a VNIC that is being attached is complete within seconds.";
+    HostAddressTaken: "Pods hold every address of a family that the host could use on a VNIC. Pods work; on that VNIC the host neither answers nor sends in that family.",
+        "`oke-node-agent attachments` shows the holders: delete the pod that holds the VNIC's own address, or give the VNIC another IPv6 address. The host takes the first one that is free.";
+    ReturnPathMissing: "The node has more VNICs than marks for return paths (eight). A NodePort at the address of this VNIC does not answer if its pod is on another VNIC.",
+        "Use NodePorts at the addresses of the first eight VNICs, or fewer VNICs.";
+    RouterUnknown: "A VNIC has pod addresses, and no source names the router of their subnet. Pods do not get these addresses.",
+        "Check the VNIC's subnet: a subnet with IPv6 addresses needs an IPv6 prefix. If the subnet was changed since, detach the VNIC and attach it again.";
+    AddressRefused: "A source lists an address of a VNIC that is not a usable host address of its subnet: link-local, loopback, multicast, broadcast, reserved by OCI, the router's, another VNIC's, or outside the subnet. No new pod and no host gets it; a pod that has it keeps it, and all other addresses are used.",
+        "The message names the addresses and their source: compare `kubectl get nativepodnetwork -o yaml` or the metadata service with the VNIC in the console. If `subnetCidrs` lacks a CIDR block of the subnet, replace the node, so that OKE writes it again.";
+    ApplicationResourcesOnly: "Every VNIC in the NativePodNetwork is reserved for an application resource (`nicConfiguration.applicationResources`). No pod starts, because the plugin never asks the API server which pods request one.",
+        "Add a VNIC without applicationResources to `secondaryVnics` of the node pool and replace the node. To use application resources, set POD_NETWORK to `none` and leave the node to OKE's own CNI.";
+    HostNetworkFailed: "The kernel refused part of the host's network. The agent retries with backoff.",
+        "The message has the command and the kernel's answer; `oke-node-agent plan` shows the remaining steps. Check for a missing capability (NET_ADMIN) or a read-only SYSCTL_ROOT.";
+    HostNetworkDrifted: "The host's network differs from the desired one, and HOST_NETWORKING is `report`: the agent changes nothing. Pods get no new address of a VNIC that differs.",
+        "`oke-node-agent plan` shows what differs. To let the agent configure it, set HOST_NETWORKING to `configure`.";
+    VnicAttachmentsUnreadable: "The VnicAttachments of this node cannot be read, or the API server has not answered for five minutes. The agent uses the last known ones.",
+        "The message has the API server's answer. For 403, apply the ClusterRole of manifests/base/daemonset.yaml. An object that cannot be read was written by a later version: update the agent.";
+    PodTableShared: "Another program has routes in table 999, the table of pod routes. Its routes to single addresses apply to every packet; if one of its other routes rejects packets (blackhole, unreachable, prohibit), the rule to the table is removed to keep the host's network, pods of this node cannot be reached, and the node is not ready.",
+        "Run `ip route show table 999` and `ip -6 route show table 999`: our routes have `proto 157`. Configure the program that added the others (a VPN, a script) to use another table below 999.";
+    KernelLacksNft: "The kernel has no nf_tables for family inet. Pods on secondary VNICs cannot reach 169.254.169.254 (DNS, time, metadata).",
+        "Load nf_tables and nft_masq with `modprobe`, or run a kernel that has them (5.15 or newer).";
+    NftFailed: "Our nft table could not be written. The agent retries with backoff.",
+        "The message has the rule and the kernel's answer; `nft list ruleset` shows which other program writes there.";
+    NoUsableAddress: "OKE has finished the NativePodNetwork, and no address in it can be used for a pod.",
+        "`oke-node-agent status` shows the reason of each VNIC: look that reason up.";
+    AddressesExhausted: "Pods hold every address of this node, or no VNIC has a free address of each family: ADD fails with code 102 until one is free. The agent stays ready and STATUS succeeds; a cooling address counts as free.",
+        "`oke-node-agent pools` shows the counts, `oke-node-agent attachments` the holders. Delete pods, lower the kubelet's `maxPods`, or give the node pool more addresses per node (more VNICs, or a larger shape).";
+    StateFailed: "A state file of the agent could not be read or written. A damaged file is set aside and written again; a copy for the next start (NativePodNetwork, instance, VNICs) is retried every RESYNC_SECONDS.",
+        "The message names the file: check for a full or read-only file system with `df` and `mount`.";
+    PodNetworkBroken: "The host's side of a running pod's network is incomplete, and the repair failed.",
+        "`oke-node-agent attachments` shows what is missing. If the kernel keeps refusing it, delete the pod, so that its controller creates another.";
+    ForwardingRejected: "A firewall of this host rejects forwarded packets, and with them the packets of pods.",
+        "The message names the chain and the links: accept forwarded packets there, for example with `firewall-cmd --permanent --zone=trusted --add-interface=vcn+` (Oracle Linux images reject by default). Rules of `iptables-legacy` are not examined; Oracle Linux 8 and later use nf_tables.";
+    RepairsUndone: "Another program reverts the agent's repairs. The agent repairs again, two or three times a second at most, and packets are lost in between.",
+        "Run `ip monitor link address route rule` and `nft monitor` to see what changes together with the object in the message. Look for network managers, firewalls, a flapping link, and scripts on a timer (`systemctl list-timers`).";
+    ChangesUnheard: "The system does not report changes of the kernel's network or of files. The agent polls with a backoff of at most 30 s, so that repairs are late.",
+        "The message has the system's answer: after `Too many open files`, raise `fs.inotify.max_user_instances` with `sysctl`, or find the program that uses them up with `lsof +c0 | grep inotify`. The agent retries by itself.";
+    PortUnavailable: "The agent cannot listen on LISTEN, usually because another program does. There are no metrics, and the kubelet restarts the agent because its probes fail; everything else works.",
+        "`ss -ltnp` on the host shows which program has the port: stop it, or change LISTEN and the probes of manifests/base/daemonset.yaml. The agent takes the port as soon as it is free; `oke-node-agent status` works without it.";
+    NetworkManagerInterferes: "systemd-networkd or NetworkManager removes our objects or configures a VNIC's link. The agent repairs them, and packets are lost in between.",
+        "Set HOST_DROP_INS=allow and mount the host's root at HOST_ROOT, so that the agent writes a drop-in. Otherwise write the one in the message by hand and restart that program.";
+    ConflictingConfiguration: "Another program (ocid, a script, nm-cloud-setup) also configures a VNIC, or gave the host an address that a pod has.",
+        "Remove the address that the message names, and disable that program for secondary VNICs. For ocid, set `enabled = false` under `[vnic]` in /etc/oci-utils.conf.d/.";
+    DropInFailed: "A drop-in for a network manager could not be written although HOST_DROP_INS allows it, or not removed although HOST_DROP_INS denies it.",
+        "Mount the host's root at HOST_ROOT, writable where the message says, or remove the file by hand.";
+    AttachmentLeftOver: "A pod is gone, and part of its network could not be removed. Its addresses stay in use until the removal succeeds; the agent retries.",
+        "The message names the objects and the kernel's answer.";
+    LeftInPlace: "The pod network of this node is not ours or cannot be determined, and objects that our pod network created are still there.",
+        "`oke-node-agent plan` shows them. If another pod network owns the node, drain and reboot it, or run `oke-cni-installer uninstall`; if the owner is unknown, see MetadataUnavailable or set POD_NETWORK.";
+    InstallerFailed: "The CNI binaries or the CNI configuration could not be installed.",
+        "The message names the file. CNI_BIN_DIR and CNI_CONF_DIR must be mounted from the host and writable.";
+    RuntimeConfigurationBlocked: "A file that sorts before our CNI configuration is not a valid configuration, or a link that the agent's container cannot follow: containerd then refuses all configurations, and no pod can start. CRI-O skips it; on CRI-O the node stays ready.",
+        "Correct the file that the message names, or move it out of the directory; the agent changes only its own files. Replace a valid link out of the directory by the file itself.";
+    RuntimeConfigurationPreceded: "Another CNI configuration sorts before ours, and new pods use that one. The node is not ready if they get no network from it: it has only the loopback plugin, or on containerd a plugin of it has no binary in CNI_BIN_DIR.",
+        "If its network is no longer used, remove the file that the message names, or rename a loopback configuration to sort after ours (99-loopback.conf). If the other network is intended, set POD_NETWORK to `none`; a configuration that calls ours (Multus) must start with another plugin than the one that gives pods their network.";
+    RuntimeConfigurationLeft: "The pod network of this node is not ours, and our CNI configuration is still there. The agent removes it once another pod network is certain, no pod uses ours, and another configuration exists (or POD_NETWORK is `none`).",
+        "The message says which of these is missing: drain and reboot the node, let the other network write its configuration, or set POD_NETWORK to `none` or `vcn-native`. `oke-cni-installer uninstall` removes everything of ours.";
+    RuntimeConfigurationMissing: "This node is left to OKE's own CNI, and CNI_CONF_DIR has no CNI configuration that gives pods a network: no pod can start.",
+        "`kubectl get pods -n kube-system -o wide` shows whether the DaemonSet vcn-native-ip-cni has a pod on this node; its pod writes the configuration within a minute. If OKE's CNI is not intended, delete that DaemonSet or set CNI_TAKEOVER to `true`; if the configuration is elsewhere, set CNI_CONF_DIR.";
+    PluginUnanswered: "A plugin of CNI_CHAIN does not say which CNI versions it supports. Until it answers, it is left out of the chain, or stays there if it was in it; pods that start meanwhile lack what it configures (host ports, for example).",
+        "Run `CNI_COMMAND=VERSION /opt/cni/bin/portmap` on the node: it must answer within 2 s and, as the agent's container has no C library and no shell, be a static binary. Then restart the pods that lack something, or remove the plugin from CNI_CHAIN.";
+    PluginMissing: "A plugin that another program added to our CNI configuration (istio-cni, linkerd-cni) has no binary in CNI_BIN_DIR: no pod can start.",
+        "Restart the pod of its DaemonSet on this node, so that it writes the binary. If it was uninstalled, remove its entry from 05-vcn-native.conflist; the agent changes only its own entries.";
+    ConfigurationInvalid: "The configuration file was changed and is invalid, or it is gone. The agent uses the last valid one.",
+        "The message lists every problem; check a correction with `oke-node-agent config --check FILE`. If the file is gone, restore it, or restart the agent to use the defaults.";
+}
+
+impl Reason {
+    /// Whether the agent stays ready although new pods cannot start: the node works, and is full.
+    #[must_use]
+    pub const fn leaves_ready(self) -> bool {
+        matches!(self, Self::AddressesExhausted)
+    }
+
+    /// Whether a retry within seconds may clear it although no event reports a change.
+    #[must_use]
+    pub const fn is_retried_soon(self) -> bool {
+        matches!(
+            self,
+            Self::HostNetworkFailed
+                | Self::NftFailed
+                | Self::StateFailed
+                | Self::InstallerFailed
+                | Self::PluginUnanswered
+                | Self::PodNetworkBroken
+                | Self::AttachmentLeftOver
+        )
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// The table in docs/operator.md.
+#[cfg(test)]
+pub(crate) fn markdown() -> String {
+    let row = |reason: &Reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.next_step());
+    format!(
+        "| reason | state and effect | next step |\n|---|---|---|\n{}",
+        Reason::ALL.iter().map(row).collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node without an IPv4 route learns the key and its value nowhere else.
+    #[test]
+    fn metadata_advice_has_a_valid_ipv6_url() {
+        let advice = Reason::MetadataUnavailable.next_step();
+        let url = format!("http://[{}]/opc/v2", vcn::METADATA_ADDRESS_V6);
+        assert!(advice.contains("OCI_METADATA_BASE_URL") && advice.contains(&url), "{advice}");
+        assert!(imds::Imds::check(&url).is_ok());
+    }
+
+    #[test]
+    fn texts_have_at_most_two_sentences() {
+        for reason in Reason::ALL {
+            for text in [reason.meaning(), reason.next_step()] {
+                assert!(text.ends_with('.') && text.matches(". ").count() <= 1, "{reason}: {text}");
+            }
+        }
+    }
+}

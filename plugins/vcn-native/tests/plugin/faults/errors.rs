@@ -1,0 +1,305 @@
+//! Any one system call of a verb fails: the request is refused, or done and its answer lost; a file cannot be opened,
+//! read, written or renamed. Either the verb copes, or it answers one error and the node is as it was.
+
+use ipam::{BootId, BootTime, Store};
+use netlink::Sysctls;
+
+use crate::faults::scene::{End, Scene, end};
+use crate::faults::traced::{Call, Fault, Run, deletion, on_each, sample};
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, within};
+
+/// What is written in the pod.
+const IN_POD: &str = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6";
+
+/// What talks to the kernel about the network.
+const NEEDED_TO_UNDO: &[&str] = &["socket", "setsockopt", "sendto", "recvfrom", "ioctl", "clone3", "clone", "setns"];
+
+/// How a call may fail. Memory is left out: a program that gets none dies, which is a test of its own.
+fn errors(call: &Call) -> &'static [&'static str] {
+    match call.name.as_str() {
+        "sendto" | "sendmsg" => &["ENOMEM", "EPERM"],
+        "recvfrom" | "recvmsg" => &["ENOBUFS", "EIO"],
+        "openat" => &["EMFILE", "EACCES"],
+        "read" | "getdents64" | "fsync" | "fdatasync" | "rename" | "renameat" | "renameat2" => &["EIO"],
+        "write" | "mkdir" | "mkdirat" => &["ENOSPC"],
+        "flock" => &["ENOLCK"],
+        "setns" | "ioctl" => &["EPERM"],
+        "socket" => &["EMFILE"],
+        "setsockopt" => &["ENOPROTOOPT"],
+        "statx" | "fstatfs" | "unlink" | "unlinkat" => &["EACCES"],
+        "poll" | "ppoll" => &["ENOMEM"],
+        "clone3" | "clone" => &["EAGAIN"],
+        _ => &[],
+    }
+}
+
+/// Every call with every way it may fail, or a sample of them.
+fn cases(calls: &[Call], every: usize) -> Vec<(Call, &'static str)> {
+    sample(calls.iter().flat_map(|call| errors(call).iter().map(|error| (call.clone(), *error))).collect(), every)
+}
+
+/// One ADD that a fault befalls, and what follows. Whether the run came to the call.
+fn failing_add(scene: &Scene, pod: &Pod, (call, error): &(Call, &'static str), case: &str) -> bool {
+    let resting = scene.resting();
+    let outcome = scene.run("ADD", pod).with(call, Fault::Error(error));
+    match end(&outcome.output, case) {
+        End::Success => assert!(scene.works(pod), "{case}"),
+        End::Error => {
+            scene.assert_as_before(case);
+            scene.assert_only_one_freed_since(&resting, case);
+            let again = scene.run("ADD", pod).plain();
+            assert!(again.status.success(), "{case}: {}", String::from_utf8_lossy(&again.stdout));
+            assert!(scene.works(pod), "{case}");
+        }
+        End::Died => assert!(outcome.may_die, "{case}: no answer, {:?}", outcome.output),
+    }
+    let resting = scene.resting();
+    scene.delete(pod, case);
+    scene.assert_only_one_freed_since(&resting, case);
+    outcome.hit
+}
+
+/// A verb that takes down, and a fault befalls it: at the latest the next one leaves nothing.
+fn failing_end(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), case: &str) -> bool {
+    let pod = scene.old_pod(case);
+    let resting = scene.resting();
+    let run = scene.run(verb, &pod);
+    let outcome = run.with(call, Fault::Error(error));
+    match end(&outcome.output, case) {
+        End::Success => {}
+        End::Error => {
+            let again = run.plain();
+            assert!(again.status.success(), "{case}: {}", String::from_utf8_lossy(&again.stdout));
+        }
+        End::Died => panic!("{case}: no answer"),
+    }
+    scene.assert_as_before(case);
+    scene.assert_only_one_freed_since(&resting, case);
+    outcome.hit
+}
+
+#[test]
+fn an_add_of_which_any_call_fails_leaves_the_node_as_it_was() {
+    let calls = Scene::new().calls_of_add(None, |_| ());
+    on_each(&cases(&calls, 4), |scene, failure, case| failing_add(scene, &Pod::new("pod"), failure, case));
+}
+
+#[test]
+fn an_add_that_cannot_switch_ipv6_on_in_the_pod_leaves_the_node_as_it_was() {
+    let calls = Scene::new().calls_of_add(Some(IN_POD), switch_ipv6_off);
+    assert!(calls.iter().any(|call| call.line.starts_with("write(")), "{calls:#?}");
+    on_each(&cases(&calls, 2), |scene, failure, case| {
+        let pod = Pod::new("pod");
+        switch_ipv6_off(&pod);
+        failing_add(scene, &pod, failure, case)
+    });
+}
+
+#[test]
+fn a_repeated_add_of_which_any_call_fails_leaves_the_pod_as_it_was() {
+    let scene = Scene::new();
+    let calls = scene.run("ADD", scene.resident()).calls(None);
+    on_each(&cases(&calls, 4), |scene, (call, error), case| {
+        let resting = scene.resting();
+        let outcome = scene.run("ADD", scene.resident()).with(call, Fault::Error(error));
+        assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
+        scene.assert_as_before(case);
+        assert!(scene.freed_since(&resting, case).is_empty(), "{case}");
+        scene.assert_resident_works();
+        outcome.hit
+    });
+}
+
+#[test]
+fn an_add_that_finds_no_record_and_of_which_any_call_fails_spares_the_pods_that_run() {
+    let scene = Scene::new();
+    scene.lose_record();
+    let calls = scene.run("ADD", &Pod::new("pod")).calls(None);
+    on_each(&cases(&calls, 6), |scene, failure, case| {
+        scene.lose_record();
+        failing_add(scene, &Pod::new("pod"), failure, case)
+    });
+}
+
+#[test]
+fn a_del_of_which_any_call_fails_can_be_repeated() {
+    let scene = Scene::new();
+    let calls = scene.run("DEL", &scene.old_pod("first")).calls(None);
+    on_each(&cases(&calls, 2), |scene, failure, case| failing_end(scene, "DEL", failure, case));
+}
+
+#[test]
+fn a_gc_of_which_any_call_fails_can_be_repeated() {
+    let scene = Scene::new();
+    let calls = scene.run("GC", &scene.old_pod("first")).calls(None);
+    on_each(&cases(&calls, 3), |scene, failure, case| failing_end(scene, "GC", failure, case));
+}
+
+/// Of all processes of a DEL only the one that removes the link calls close_range, before it does.
+#[test]
+fn a_del_whose_child_dies_before_it_removes_the_link_removes_it_itself() {
+    let scene = Scene::new();
+    // Without its namespace the kernel would remove the link by itself, sooner or later.
+    let pod = scene.old_pod("pod");
+    let outcome = scene.run("DEL", &pod).with_a_child_killed_at("close_range");
+    assert!(outcome.hit, "nobody removed the link for it");
+    assert_success(&outcome.output);
+    scene.assert_as_before("DEL");
+}
+
+/// After a second the DEL removes the link itself. The child, which has let go of the lock, sends its request when the next
+/// pod's link has the same name.
+#[test]
+fn a_child_that_is_late_removes_no_other_link_of_the_same_name() {
+    let scene = Scene::new();
+    let pod = scene.old_pod("pod");
+    let run = scene.run("DEL", &pod);
+    std::thread::scope(|scope| {
+        let del = scope.spawn(|| run.with_a_child_late_at_its_second("close_range", 6));
+        let held = || scene.node.allocations().allocations;
+        let gone = || held().iter().all(|held| held.key.container_id.as_str() != pod.id);
+        assert!(within(PATIENCE, gone), "the DEL never ended");
+        assert_success(&scene.run("ADD", &pod).plain());
+        assert!(!del.is_finished(), "too late to see anything");
+        assert!(scene.works(&pod));
+        assert_success(&del.join().unwrap());
+        assert!(scene.works(&pod));
+    });
+    scene.delete(&pod, "the child has ended");
+}
+
+#[test]
+fn an_attachment_that_resists_gc_is_named_and_keeps_no_other() {
+    let scene = Scene::new();
+    let pods = [Pod::new("one"), Pod::new("two")];
+    let run = scene.run("GC", &pods[0]);
+    let add = || {
+        for pod in &pods {
+            assert_success(&scene.run("ADD", pod).plain());
+        }
+        scene.age();
+    };
+    add();
+    let calls = run.calls(None);
+    let removals: Vec<_> = calls.into_iter().filter(|call| deletion(&call.line).is_some()).collect();
+    assert!(removals.len() >= 8, "rules and proxies of either; the link is its own case: {removals:#?}");
+    for call in &removals {
+        // The same number may be another call, where the run went another way.
+        let struck = || {
+            add();
+            let outcome = run.with(call, Fault::Error("EBUSY"));
+            let struck = deletion(&outcome.struck).is_some();
+            if !struck {
+                assert_success(&run.plain());
+            }
+            struck.then_some(outcome.output)
+        };
+        let output = (0..10).find_map(|_| struck()).expect(&call.line);
+        assert_eq!(end(&output, &call.line), End::Error, "{}", call.line);
+        let held = scene.node.allocations().allocations;
+        let left: Vec<_> =
+            held.iter().map(|held| held.key.container_id.as_str()).filter(|id| *id != "resident").collect();
+        assert_eq!(left.len(), 1, "{}: {left:?}", call.line);
+        assert!(String::from_utf8_lossy(&output.stdout).contains(left[0]), "{output:?}");
+        assert_success(&run.plain());
+        scene.assert_as_before(&call.line);
+    }
+}
+
+#[test]
+fn a_check_or_a_status_of_which_any_call_fails_changes_nothing() {
+    let scene = Scene::new();
+    for verb in ["CHECK", "STATUS"] {
+        let calls = scene.run(verb, scene.resident()).calls(None);
+        on_each(&cases(&calls, 5), |scene, (call, error), case| {
+            let resting = scene.resting();
+            let outcome = scene.run(verb, scene.resident()).with(call, Fault::Error(error));
+            assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
+            scene.assert_as_before(case);
+            assert!(scene.freed_since(&resting, case).is_empty(), "{case}");
+            outcome.hit
+        });
+    }
+}
+
+fn switch_ipv6_off(pod: &Pod) {
+    let off = || Sysctls::default().write(&["net", "ipv6", "conf", "default", "disable_ipv6"], "1");
+    pod.netns.run(off).unwrap().unwrap();
+}
+
+/// A full or read-only disk, a kernel out of memory: nothing more succeeds, so nothing can be undone that needs it.
+#[test]
+fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
+    let calls = Scene::new().calls_of_add(None, |_| ());
+    on_each(&cases(&calls, 4), |scene, (call, error), case| {
+        let pod = Pod::new("pod");
+        let resting = scene.resting();
+        let outcome = scene.run("ADD", &pod).with(call, Fault::ErrorFromThen(error));
+        match end(&outcome.output, case) {
+            End::Success => assert!(scene.works(&pod), "{case}"),
+            // The disk is not needed to take a network down.
+            End::Error if !NEEDED_TO_UNDO.contains(&call.name.as_str()) => scene.assert_network_as_before(case),
+            End::Error => {}
+            // Where nothing can be written to any file, the answer cannot be either.
+            End::Died => assert!(outcome.may_die || call.name == "write", "{case}: no answer, {:?}", outcome.output),
+        }
+        scene.delete(&pod, case);
+        scene.assert_only_one_freed_since(&resting, case);
+        outcome.hit
+    });
+}
+
+/// A node whose two addresses are held by ADDs that were killed long ago; nobody has sent a DEL. And their pods: with a namespace
+/// the kernel takes its links, when it has time.
+fn full_of_halves() -> (Node, [Pod; 2]) {
+    let node = Node::new(Families::V4);
+    let mut vnics = node.pools().vnics;
+    vnics.truncate(1);
+    vnics[0].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.0.8/31".parse().unwrap()];
+    node.write_pools(vnics);
+    let pods = ["a", "b"].map(Pod::new);
+    pods.iter().for_each(|pod| drop(node.add(pod)));
+    let killed = Store::new(node.state.path(), BootId::current().unwrap()).update(|held| {
+        held.allocations.iter_mut().for_each(|held| held.tentative_until = Some(BootTime(1)));
+        Ok::<_, ipam::Error>(())
+    });
+    killed.unwrap();
+    (node, pods)
+}
+
+fn removes_a_rule(call: &str) -> bool {
+    deletion(call) == Some("RTM_DELRULE")
+}
+
+#[test]
+fn one_killed_add_that_resists_keeps_nobody_from_what_another_left() {
+    fn add<'a>(node: &'a Node, next: &Pod) -> Run<'a> {
+        let netns = next.path().to_str().unwrap().to_owned();
+        let environment =
+            vec![("CNI_COMMAND", "ADD".to_owned()), ("CNI_CONTAINERID", next.id.clone()), ("CNI_NETNS", netns)];
+        Run { node, environment, conf: node.conf("1.1.0") }
+    }
+    let next = Pod::new("next");
+    let resisted = || {
+        let (node, _pods) = full_of_halves();
+        let calls = add(&node, &next).calls(None);
+        node.del(&next);
+        let removal = calls.iter().find(|call| removes_a_rule(&call.line))?;
+        let (node, _pods) = full_of_halves();
+        let outcome = add(&node, &next).with(removal, Fault::Error("EPERM"));
+        let resisted = removes_a_rule(&outcome.struck);
+        if !resisted {
+            node.del(&next);
+        }
+        resisted.then_some((node, outcome))
+    };
+    let (node, outcome) = (0..40).find_map(|_| resisted()).expect("a removal that failed");
+    assert_success(&outcome.output);
+    assert!(next.reaches("10.0.0.1"));
+    let held = node.allocations().allocations;
+    assert_eq!(
+        held.iter().filter(|held| held.tentative_until.is_some()).count(),
+        1,
+        "the other is still to be taken down"
+    );
+}

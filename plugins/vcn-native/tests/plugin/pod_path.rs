@@ -1,0 +1,23 @@
+//! The pod path of the real binary on a real kernel, judged by packets and by what is left.
+
+mod advertised;
+mod astray;
+mod chain;
+mod check;
+mod connections;
+mod crossed;
+mod deletion;
+mod faults;
+mod follow_up;
+mod full;
+mod gc;
+mod loopback;
+mod lost;
+mod neighbours;
+mod other_hands;
+mod planted;
+mod repeated;
+mod seen;
+mod status;
+mod vanished;
+mod verbs;

@@ -1,0 +1,88 @@
+//! CHECK names what leads a pod's packets elsewhere, by the kernel's own word.
+
+use crate::node::{Families, Node, Pod, assert_success, error_of, ip, name};
+use crate::pod_path::check::{broken, run};
+
+/// Others' routes and rules that come before ours, each in its own family and direction.
+#[test]
+fn what_leads_a_pods_packets_astray_is_named_though_nothing_is_missing() {
+    let to_pod = "what comes by ens5 for 10.0.0.8";
+    let to_pod6 = "what comes by ens5 for 2001:db8::8";
+    for (command, named) in [
+        (
+            "ip -6 route add blackhole 2001:db8::8 table 999 metric 1",
+            format!("{to_pod6} is refused (Invalid argument), not by VETH: ip route get 2001:db8::8 from 2001:db8::1 iif ens5"),
+        ),
+        (
+            "ip -6 route add unreachable 2001:db8::8 table 999 metric 1",
+            format!("{to_pod6} is refused (No route to host), not by VETH:"),
+        ),
+        (
+            "ip route prepend 10.0.0.8 dev ens6 table 999",
+            format!("{to_pod} goes by ens6 (table 999), not by VETH: ip route get 10.0.0.8 from 10.0.0.1 iif ens5"),
+        ),
+        (
+            "ip route prepend blackhole 10.0.0.8 table 999",
+            format!("{to_pod} is refused (Invalid argument), not by VETH: ip route get 10.0.0.8 from 10.0.0.1 iif ens5"),
+        ),
+        (
+            "ip rule add pref 500 iif ens5 to 10.0.0.8 lookup 1001",
+            format!("{to_pod} goes by ens5 via 10.0.0.1 (table 1001), not by VETH:"),
+        ),
+        (
+            "ip rule add pref 1535 from 10.0.0.8 lookup 1002",
+            "what 10.0.0.8 sends goes by ens6 via 10.0.1.1 (table 1002), not by ens5 via 10.0.0.1: ip route get \
+             192.0.2.157 from 10.0.0.8 iif VETH"
+                .into(),
+        ),
+        (
+            "ip -6 rule add pref 1535 from 2001:db8::8 lookup 1002",
+            "what 2001:db8::8 sends goes by ens6 via 2001:db8:1::1 (table 1002), not by ens5 via 2001:db8::1: ip route \
+             get 3fff:fff::9d from 2001:db8::8 iif VETH"
+                .into(),
+        ),
+        (
+            "ip route add 128.0.0.0/1 via 10.0.0.9 dev ens5 onlink table 1001",
+            "what 10.0.0.8 sends goes by ens5 via 10.0.0.9 (table 1001), not by ens5 via 10.0.0.1:".into(),
+        ),
+        ("ip -6 rule add pref 1535 from 2001:db8::8 prohibit", "what 2001:db8::8 sends is refused (".into()),
+    ] {
+        broken(false, command, &named);
+    }
+}
+
+#[test]
+fn what_somebody_does_with_packets_to_one_place_is_his_business() {
+    let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
+    let mut conf = node.conf("1.0.0");
+    conf["prevResult"] = node.add(&pod);
+    run(
+        &node.host,
+        "ip addr add 203.0.113.157/32 dev lo; ip rule add pref 600 to 198.51.100.0/24 lookup 1002
+         ip -6 route add unreachable 2001:db8:ffff::/48 table 1001",
+    );
+    assert_success(&node.cni("CHECK", &pod, &conf));
+}
+
+/// As OCI's routers are: the kernel is asked about packets from a link-local address then.
+#[test]
+fn a_router_with_a_link_local_address_is_no_trouble_and_what_leads_away_from_it_is_named() {
+    let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
+    run(&node.routers[0], "ip -6 addr add fe80::a/64 dev port nodad");
+    run(
+        &node.host,
+        "ip -6 route add fe80::a dev ens5 table 1001; ip -6 route replace default via fe80::a dev ens5 table 1001",
+    );
+    let mut vnics = node.pools().vnics;
+    let vnic = vnics.iter_mut().find(|vnic| vnic.link == name("ens5")).unwrap();
+    vnic.families.ipv6.as_mut().unwrap().router = ip("fe80::a");
+    node.write_pools(vnics);
+    let mut conf = node.conf("1.0.0");
+    conf["prevResult"] = node.add(&pod);
+    assert_success(&node.cni("CHECK", &pod, &conf));
+    assert!(pod.reaches("2001:db8::1"));
+    run(&node.host, "ip -6 route add 2000::/3 via fe80::b dev ens5 table 1001");
+    let (code, text) = error_of(&node.cni("CHECK", &pod, &conf));
+    let named = "what 2001:db8::8 sends goes by ens5 via fe80::b (table 1001), not by ens5 via fe80::a: ip route get";
+    assert!(code == 107 && text.contains(named) && text.contains("in 1 respect(s)"), "{code} {text}");
+}

@@ -1,0 +1,268 @@
+//! Records that are lost, old or damaged while the pods live: none loses its network to another's ADD, DEL or GC.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ipam::{BootId, Store};
+use serde_json::json;
+use vcn::Family;
+
+use crate::node::{Families, Node, Pod, assert_success, error_of};
+
+/// A node of which one VNIC serves pods, with these IPv4 addresses.
+fn node_with(addresses: &[&str]) -> Node {
+    let node = Node::new(Families::V4);
+    let mut vnics = node.pools().vnics;
+    vnics.truncate(1);
+    vnics[0].families.ipv4.as_mut().unwrap().addresses =
+        addresses.iter().map(|address| address.parse().unwrap()).collect();
+    node.write_pools(vnics);
+    node
+}
+
+fn index(node: &Node) -> PathBuf {
+    node.state.path().join("allocations.json")
+}
+
+fn lose_records(node: &Node) {
+    fs::remove_dir_all(node.state.path().join("allocations")).unwrap();
+}
+
+fn store(node: &Node) -> Store {
+    Store::new(node.state.path(), BootId::current().unwrap())
+}
+
+fn address(answer: &serde_json::Value) -> &str {
+    answer["ips"][0]["address"].as_str().unwrap()
+}
+
+fn gc(node: &Node, valid: &[&str]) {
+    let mut conf = node.conf("1.1.0");
+    let valid: Vec<_> = valid.iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
+    conf["cni.dev/valid-attachments"] = json!(valid);
+    assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
+}
+
+fn goes_out(pod: &Pod) -> bool {
+    pod.reaches("10.0.0.1")
+}
+
+#[test]
+fn a_full_nodes_add_takes_nothing_from_a_pod_whose_record_was_lost() {
+    let node = node_with(&["10.0.0.9/32"]);
+    let running = Pod::new("running");
+    node.add(&running);
+    lose_records(&node);
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("next"), &node.conf("1.0.0")));
+    assert_eq!(code, 102, "{text}");
+    assert!(goes_out(&running));
+    assert_eq!(node.allocations().allocations.len(), 1, "it is on record again");
+}
+
+#[test]
+fn a_full_node_says_that_it_is_full_although_somebodys_record_is_damaged() {
+    let node = node_with(&["10.0.0.9/32"]);
+    let running = Pod::new("running");
+    node.add(&running);
+    for entry in fs::read_dir(node.state.path().join("allocations")).unwrap() {
+        fs::write(entry.unwrap().path(), "{").unwrap();
+    }
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("next"), &node.conf("1.0.0")));
+    assert_eq!(code, 102, "{text}");
+    assert!(goes_out(&running));
+    assert_eq!(node.allocations().allocations.len(), 1, "and it is on record again");
+}
+
+#[test]
+fn a_gc_frees_nothing_of_a_pod_whose_record_was_lost() {
+    let node = node_with(&["10.0.0.9/32"]);
+    let running = Pod::new("running");
+    node.add(&running);
+    lose_records(&node);
+    gc(&node, &["running"]);
+    assert_eq!(error_of(&node.cni("ADD", &Pod::new("next"), &node.conf("1.0.0"))).0, 102);
+    assert!(goes_out(&running));
+    node.del(&running);
+    assert!(node.pod_rules(Family::Ipv4).is_empty() && node.allocations().allocations.is_empty());
+}
+
+/// The records are there, the index is as it was before them, and gives out what they hold.
+#[test]
+fn an_index_of_before_costs_no_pod_its_network() {
+    for lost_too in [false, true] {
+        let node = node_with(&["10.0.0.8/30"]);
+        let [first, running, next] = ["first", "running", "next"].map(Pod::new);
+        node.add(&first);
+        let before = fs::read(index(&node)).unwrap();
+        assert_eq!(address(&node.add(&running)), "10.0.0.9/32");
+        fs::write(index(&node), before).unwrap();
+        if lost_too {
+            lose_records(&node);
+        }
+        assert_eq!(address(&node.add(&next)), "10.0.0.10/32", "the one that is nobody's");
+        assert!([&first, &running, &next].into_iter().all(goes_out));
+        assert_eq!(node.allocations().allocations.len(), 3, "all are on record");
+        assert_eq!(node.pod_rules(Family::Ipv4).len(), 3);
+    }
+}
+
+#[test]
+fn a_damaged_record_frees_nothing_while_nobody_knows_the_pools() {
+    let node = node_with(&["10.0.0.8/31"]);
+    let (running, goes, next) = (Pod::new("running"), Pod::new("goes"), Pod::new("next"));
+    node.add(&running);
+    node.add(&goes);
+    for entry in fs::read_dir(node.state.path().join("allocations")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("running") {
+            fs::write(path, "{").unwrap();
+        }
+    }
+    let pools = fs::read(node.state.path().join("pools.json")).unwrap();
+    fs::write(node.state.path().join("pools.json"), "{").unwrap();
+    gc(&node, &["running", "goes"]);
+    node.del(&goes);
+    fs::write(node.state.path().join("pools.json"), pools).unwrap();
+    assert_eq!(address(&node.add(&next)), "10.0.0.9/32");
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("more"), &node.conf("1.0.0")));
+    assert!(code == 102 && text.contains("2 IPv4 address(es) in use"), "{text}");
+    assert!(goes_out(&running) && goes_out(&next));
+}
+
+/// The kernel keeps 254 bytes of a link's alias: a longer key is there as a hash alone.
+#[test]
+fn a_pod_whose_name_no_link_can_bear_keeps_its_address_too() {
+    let node = node_with(&["10.0.0.8/31"]);
+    let running = Pod::new(&"long".repeat(60));
+    node.add(&running);
+    lose_records(&node);
+    fs::remove_file(index(&node)).unwrap();
+    assert_eq!(address(&node.add(&Pod::new("next"))), "10.0.0.9/32");
+    assert_eq!(error_of(&node.cni("ADD", &Pod::new("more"), &node.conf("1.0.0"))).0, 102);
+    assert!(goes_out(&running));
+    node.del(&running);
+    assert_eq!(address(&node.add(&Pod::new("more"))), "10.0.0.8/32");
+}
+
+/// Nothing is on record then but what the last DEL found out: the address rests, and its connections are forgotten.
+#[test]
+fn a_pod_that_goes_without_any_record_leaves_an_address_that_rests() {
+    let node = node_with(&["10.0.0.8/30"]);
+    let (running, next) = (Pod::new("running"), Pod::new("next"));
+    node.add(&running);
+    lose_records(&node);
+    fs::remove_file(index(&node)).unwrap();
+    node.del(&running);
+    let freed: Vec<_> = store(&node).freed().unwrap().iter().map(|it| it.address.to_string()).collect();
+    assert_eq!(freed, ["10.0.0.8"]);
+    let said = telemetry::read_log(node.state.path()).unwrap();
+    let del = said.iter().rfind(|record| record.verb == "DEL").unwrap();
+    assert_eq!(del.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.8"], "for its follow-up");
+    node.add(&next);
+    let said = telemetry::read_log(node.state.path()).unwrap();
+    let add = said.iter().rfind(|record| record.verb == "ADD").unwrap();
+    assert!(add.message.contains("had rested only"), "the others may have been somebody's: {}", add.message);
+}
+
+/// An index of before, which lacks the pod, or has it that its address has rested for long.
+#[test]
+fn an_address_of_which_an_old_index_knows_nothing_rests_when_its_pod_goes() {
+    for freed in ["", "10.0.0.9@1"] {
+        let node = node_with(&["10.0.0.8/30"]);
+        let [stays, goes, next] = ["stays", "goes", "next"].map(Pod::new);
+        node.add(&stays);
+        let before = fs::read_to_string(index(&node)).unwrap();
+        node.add(&goes);
+        let old = before.replace("\"freed\":\"\"", &format!("\"freed\":\"{freed}\""));
+        assert_eq!(old.contains("@1"), !freed.is_empty());
+        fs::write(index(&node), old).unwrap();
+        node.del(&goes);
+        let rests: Vec<_> = store(&node).freed().unwrap().iter().map(|it| it.address.to_string()).collect();
+        assert_eq!(rests, ["10.0.0.9"]);
+        assert!(store(&node).freed().unwrap().iter().all(|it| it.at > ipam::BootTime(1)), "from now on");
+        assert_eq!(address(&node.add(&next)), "10.0.0.10/32");
+    }
+}
+
+/// As after an index of before, when the old pod's sandbox is taken down late.
+#[test]
+fn a_late_del_of_an_old_sandbox_takes_nothing_from_who_has_its_address_now() {
+    let node = node_with(&["10.0.0.8/31"]);
+    let (old, new) = (Pod::new("old"), Pod::new("new"));
+    let before = node.add(&old);
+    let host_link = before["interfaces"][0]["name"].as_str().unwrap().to_owned();
+    // Its namespace is gone, and the index with it; the record is not.
+    node.in_host(|socket| socket.delete_link_named(&crate::node::name(&host_link)).unwrap());
+    fs::write(
+        index(&node),
+        json!({"version": 1, "bootId": BootId::current().unwrap(), "held": "", "freed": "10.0.0.9@1"}).to_string(),
+    )
+    .unwrap();
+    assert_eq!(address(&node.add(&new)), "10.0.0.8/32");
+    let whole = node.snapshot();
+    node.del(&old);
+    assert_eq!(node.snapshot(), whole);
+    assert!(goes_out(&new));
+}
+
+/// An ADD that finds another's route makes neither rule nor proxy, and takes none with it.
+#[test]
+fn an_add_that_finds_no_address_but_anothers_leaves_that_pods_network_whole() {
+    let node = node_with(&["10.0.0.8/32"]);
+    let running = Pod::new("running");
+    node.add(&running);
+    lose_records(&node);
+    fs::write(
+        index(&node),
+        json!({"version": 1, "bootId": BootId::current().unwrap(), "held": "", "freed": "10.0.0.8@1"}).to_string(),
+    )
+    .unwrap();
+    let whole = node.snapshot();
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("next"), &node.conf("1.0.0")));
+    assert_eq!(code, 102, "{text}");
+    assert_eq!(node.snapshot(), whole);
+    assert!(goes_out(&running));
+}
+
+/// The index is as it was when others had the addresses, and on a full node the ADD looks for what killed runs have left.
+#[test]
+fn a_repeated_add_whose_record_was_lost_finds_its_running_pod_on_a_full_node_and_keeps_it() {
+    let node = node_with(&["10.0.0.8/31"]);
+    let [first, second, running] = ["first", "second", "running"].map(Pod::new);
+    node.add(&first);
+    node.add(&second);
+    let before = fs::read(index(&node)).unwrap();
+    node.del(&first);
+    node.del(&second);
+    fs::remove_file(index(&node)).unwrap();
+    assert_eq!(address(&node.add(&running)), "10.0.0.8/32");
+    fs::write(index(&node), before).unwrap();
+    lose_records(&node);
+    let whole = node.snapshot();
+    assert_eq!(address(&node.add(&running)), "10.0.0.8/32");
+    assert_eq!(node.snapshot(), whole, "the pod is in use");
+    assert!(goes_out(&running));
+    assert_eq!(address(&node.add(&Pod::new("next"))), "10.0.0.9/32", "what the killed run had");
+}
+
+/// What it held nobody knows then: so all addresses count as somebody's until now.
+#[test]
+fn a_damaged_record_without_an_index_keeps_no_pod_from_starting_and_frees_nothing_too_early() {
+    for lives in [true, false] {
+        let node = node_with(&["10.0.0.8/31"]);
+        let (before, next) = (Pod::new("before"), Pod::new("next"));
+        let host_link = node.add(&before)["interfaces"][0]["name"].as_str().unwrap().to_owned();
+        let records = fs::read_dir(node.state.path().join("allocations")).unwrap();
+        records.for_each(|entry| fs::write(entry.unwrap().path(), "{").unwrap());
+        fs::remove_file(index(&node)).unwrap();
+        if !lives {
+            node.in_host(|socket| socket.delete_link_named(&crate::node::name(&host_link)).unwrap());
+        }
+        let given = node.add(&next);
+        assert!(!lives || address(&given) == "10.0.0.9/32", "{given}");
+        assert!(goes_out(&next) && (!lives || goes_out(&before)));
+        let said = telemetry::read_log(node.state.path()).unwrap();
+        let add = said.iter().rfind(|record| record.verb == "ADD").unwrap();
+        assert!(add.message.contains("had rested only"), "{}", add.message);
+    }
+}

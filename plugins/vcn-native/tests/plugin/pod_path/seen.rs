@@ -1,0 +1,125 @@
+//! What an operator sees of a run: one line, to the agent's socket when it listens, else to a file.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::process::Output;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::node::{Families, Node, Pod, assert_success, error_of, json_of};
+use crate::pod_path::gc::age;
+use serde_json::{Value, json};
+use telemetry::{Listener, VerbRecord};
+
+const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Whom a verb is about, as its line tells it.
+const POD: Who = Who { container: "c1", ifname: "eth0", pod: Some(("shop", "web-0")) };
+const NODE: Who = Who { container: "", ifname: "", pod: None };
+
+struct Who {
+    container: &'static str,
+    ifname: &'static str,
+    pod: Option<(&'static str, &'static str)>,
+}
+
+/// The verb as a runtime that traces calls it.
+fn call(node: &Node, verb: &str, pod: &Pod, conf: &Value) -> Output {
+    let netns = pod.path();
+    let about_a_pod = [
+        ("CNI_CONTAINERID", pod.id.as_str()),
+        ("CNI_NETNS", netns.to_str().unwrap()),
+        ("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"),
+    ];
+    let about_a_pod = if ["GC", "STATUS"].contains(&verb) { &[][..] } else { &about_a_pod };
+    node.call(&[&[("CNI_COMMAND", verb), ("TRACEPARENT", TRACEPARENT)], about_a_pod].concat(), conf)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
+}
+
+#[test]
+fn every_verb_hands_the_agent_a_line_with_who_what_how_long_and_in_which_trace() {
+    let (node, pod) = (Node::new(Families::Dual), Pod::new("c1"));
+    let listener = Listener::bind(node.state.path()).unwrap();
+    let (first, second) = (&["10.0.0.8", "2001:db8::8"][..], &["10.0.0.9", "2001:db8::9"][..]);
+    let add = &["netns", "pools", "ipam", "network", "commit"][..];
+    let mut conf = node.conf("1.1.0");
+    conf["cni.dev/valid-attachments"] = json!([]);
+    for (verb, who, addresses, phases, code) in [
+        ("ADD", POD, first, add, 0),
+        ("CHECK", POD, first, &["record", "observe"], 0),
+        ("DEL", POD, first, &["record", "observe", "network", "ipam"], 0),
+        ("ADD", POD, second, add, 0),
+        ("GC", NODE, second, &["observe", "network"], 0),
+        ("STATUS", NODE, &[], &[], 50),
+    ] {
+        let begun = now();
+        let output = call(&node, verb, &pod, &conf);
+        match verb {
+            "ADD" => conf["prevResult"] = json_of(&output),
+            "STATUS" => assert_eq!(error_of(&output).0, 50),
+            _ => assert_success(&output),
+        }
+        let record = listener.recv().unwrap();
+        let expected = VerbRecord {
+            plugin: "vcn-native".into(),
+            plugin_version: env!("CARGO_PKG_VERSION").into(),
+            verb: verb.into(),
+            network: "vcn-native".into(),
+            container_id: who.container.into(),
+            ifname: who.ifname.into(),
+            pod_namespace: who.pod.map(|(namespace, _)| namespace.into()),
+            pod_name: who.pod.map(|(_, name)| name.into()),
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            code,
+            trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".into()),
+            parent_span_id: Some("00f067aa0ba902b7".into()),
+            ..record.clone()
+        };
+        assert_eq!(record, expected);
+        assert!((begun..=now()).contains(&record.unix_millis), "{record:?}");
+        let timed: Vec<&str> = record.phases.iter().map(|(name, _)| name.as_ref()).collect();
+        assert_eq!(timed, phases, "{verb}");
+        let micros = record.phases.iter().map(|(_, micros)| micros).sum::<u64>();
+        assert!(micros <= record.total_micros && record.total_micros > 0, "{record:?}");
+        let own = record.span_id.unwrap();
+        assert!(own.len() == 16 && own != "00f067aa0ba902b7", "a span of its own: {own}");
+        assert_eq!((record.message.contains("pools.json"), record.message.is_empty()), (code != 0, code == 0));
+        assert_eq!(listener.recv().unwrap_err().kind(), ErrorKind::WouldBlock, "one line");
+        age(&node);
+        if verb == "GC" {
+            // A STATUS that says yes is worth no line.
+            assert_success(&call(&node, "STATUS", &pod, &conf));
+            fs::remove_file(node.state.path().join("pools.json")).unwrap();
+        }
+    }
+    assert!(!node.state.path().join("verbs.log").exists());
+}
+
+#[test]
+fn without_an_agent_the_line_is_in_a_file_and_a_failure_says_why() {
+    let node = Node::new(Families::V4);
+    node.add(&Pod::new("a"));
+    node.write_pools(vec![]);
+    node.cni("ADD", &Pod::new("b"), &node.conf("1.0.0"));
+    let log = fs::read_to_string(node.state.path().join("verbs.log")).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["containerId"], &lines[0]["code"]), (&"a".into(), &0.into()));
+    assert_eq!(lines[1]["code"], 102);
+    assert!(lines[1]["message"].as_str().unwrap().contains("no address is free"), "{}", lines[1]);
+}
+
+#[test]
+fn an_agent_that_does_not_read_delays_no_verb_and_loses_no_line() {
+    let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
+    let listener = Listener::bind(node.state.path()).unwrap();
+    // More than a socket's queue holds.
+    for verb in ["ADD", "DEL"].iter().cycle().take(40) {
+        assert_success(&call(&node, verb, &pod, &node.conf("1.0.0")));
+    }
+    let handed_over = std::iter::from_fn(|| listener.recv().ok()).count();
+    let log = fs::read_to_string(node.state.path().join("verbs.log")).unwrap();
+    assert!(handed_over > 0);
+    assert_eq!(handed_over + log.lines().count(), 40);
+}

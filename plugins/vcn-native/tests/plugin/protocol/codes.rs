@@ -1,0 +1,281 @@
+//! `docs/errors.md` and the code: every code that there is has its entry there, and is answered here by the real binary.
+//! The table is the proof: a code without a scenario, or an entry without a code, fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Output;
+
+use cni::ErrorCode;
+use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
+use serde_json::{Value, json};
+use vcn_native::code;
+
+use crate::node::{Families, Node, Pod, name};
+use crate::protocol::call::{Answer, Machine};
+
+/// A code, a situation in which the plugin answers it, and what its message then says to do.
+type Scenario = (ErrorCode, fn() -> Answer, &'static str);
+
+#[rustfmt::skip]
+const SCENARIOS: [Scenario; 19] = [
+    (ErrorCode::INCOMPATIBLE_VERSION, || configured("ADD", "cniVersion", json!("0.2.0")),
+        "set cniVersion to one of these"),
+    (ErrorCode::UNSUPPORTED_FIELD, || configured("ADD", "ipam", json!({"type": "host-local"})),
+        "leave ipam out"),
+    (ErrorCode::INVALID_ENVIRONMENT, || changed(|machine| machine.answer(&machine.call("ADD").without("CNI_IFNAME"))),
+        "the runtime sets them"),
+    (ErrorCode::IO_FAILURE, || changed(|machine| Answer::of(&machine.shell(&machine.call("ADD"), "exec \"$0\" </"))),
+        "the runtime must give a pipe or a file to read"),
+    (ErrorCode::DECODING_FAILURE, || changed(|machine| machine.answer(&machine.call("ADD").stdin("{"))),
+        "correct the file below /etc/cni/net.d"),
+    (ErrorCode::INVALID_CONFIG, || configured("ADD", "name", json!("")),
+        "give the network one"),
+    (ErrorCode::INVALID_NETNS, || changed(|machine| machine.answer(&machine.call("ADD").with("CNI_NETNS", "/absent"))),
+        "the runtime must create it before ADD"),
+    (ErrorCode::TRY_AGAIN_LATER, || changed(|machine| machine.answer(&machine.call("ADD"))),
+        "`oke-node-agent status` on the node says what it waits for"),
+    (ErrorCode::NOT_AVAILABLE, || changed(|machine| machine.answer(&machine.call("STATUS"))),
+        "`oke-node-agent why-not-ready` on the node says what it waits for"),
+    (code::STATE, state_of_a_newer_version,
+        "install that again, or drain the node and reboot it"),
+    (code::NO_ADDRESS, pools_without_addresses,
+        "`oke-node-agent status` on the node says which VNICs there are"),
+    (code::LINK_COLLISION, somebody_elses_host_link,
+        "remove or rename that link"),
+    (code::STEP_FAILED, a_vnic_link_that_is_gone,
+        "`oke-node-agent plan` on the node says what the host lacks"),
+    (code::UNOBSERVABLE, without_privileges,
+        "CNI plugins run as root"),
+    (code::INTERFACE_EXISTS, a_pod_that_has_the_interface,
+        "see whose it is, and remove or rename it"),
+    (code::CHECK_DIFFERS, a_pod_that_lost_its_route,
+        "see the details"),
+    (code::NOT_ALLOCATED, || changed(|machine| machine.answer(&machine.call("CHECK"))),
+        "delete and add the pod"),
+    (code::LEFT_OVER, del_without_privileges,
+        "the next DEL retries"),
+    // The last: its scenario is not the real binary's, see below.
+    (ErrorCode::INTERNAL, internal,
+        ""),
+];
+
+#[test]
+fn every_code_is_answered_in_its_situation_and_says_what_to_do() {
+    for (code, scenario, next) in SCENARIOS.iter().filter(|(code, ..)| *code != ErrorCode::INTERNAL) {
+        let answer = scenario();
+        assert_eq!(answer.code(), u64::from(code.0), "{answer:?}");
+        // Behind all else, so that it is not cut off by whoever shows it on a line.
+        let end = answer.message().rsplit_once([':', ';']).map(|(_, end)| end);
+        assert!(end.is_some_and(|end| end.contains(next)), "what to do, {next}: {}", answer.message());
+        // What it tells people to run, its entry explains.
+        for command in answer.message().split('`').skip(1).step_by(2) {
+            assert!(entries()[&code.0].contains(command), "{command} is not in the entry of {code}");
+        }
+        println!("{code}: {}", answer.message());
+    }
+}
+
+/// The plugin has no way to panic that we know of, or we would close it. So the test of 100 is the protocol crate's own,
+/// with a plugin that panics when it is told to.
+#[test]
+fn the_code_of_a_panic_is_tested_where_there_is_one() {
+    let tests = source("crates/cni/tests/conformance/process.rs");
+    assert!(tests.contains("#[test]\nfn a_panic_is_one_reply_with_code_100_in_the_configurations_version()"));
+}
+
+fn internal() -> Answer {
+    panic!("there is no such scenario")
+}
+
+#[test]
+fn every_code_has_an_entry_and_every_entry_a_code() {
+    let entries = entries();
+    let headings: BTreeMap<u32, String> = entries.iter().map(|(code, entry)| (*code, heading(entry))).collect();
+    assert_eq!(headings, codes(), "docs/errors.md against the code");
+    for (code, entry) in &entries {
+        for part in ["**When**", "**Why**", "**Do**"] {
+            assert!(entry.contains(part), "the entry of {code} lacks {part}");
+        }
+    }
+}
+
+#[test]
+fn every_code_has_a_scenario_unless_its_entry_says_that_it_is_never_answered() {
+    let never: BTreeSet<u32> =
+        entries().into_iter().filter(|(_, entry)| entry.contains("never answered")).map(|(code, _)| code).collect();
+    let played: BTreeSet<u32> = SCENARIOS.iter().map(|(code, ..)| code.0).collect();
+    assert!(never.is_disjoint(&played), "it is answered, the entry says never: {:?}", never.intersection(&played));
+    let all: BTreeSet<u32> = never.union(&played).copied().collect();
+    assert_eq!(all, codes().into_keys().collect(), "a code without scenario here, or a scenario without code");
+}
+
+/// Names and numbers that have been out in the world: none may ever mean something else. Only add.
+#[test]
+fn codes_keep_their_meaning() {
+    let published: [(ErrorCode, u32); 21] = [
+        (ErrorCode::INCOMPATIBLE_VERSION, 1),
+        (ErrorCode::UNSUPPORTED_FIELD, 2),
+        (ErrorCode::UNKNOWN_CONTAINER, 3),
+        (ErrorCode::INVALID_ENVIRONMENT, 4),
+        (ErrorCode::IO_FAILURE, 5),
+        (ErrorCode::DECODING_FAILURE, 6),
+        (ErrorCode::INVALID_CONFIG, 7),
+        (ErrorCode::INVALID_NETNS, 8),
+        (ErrorCode::TRY_AGAIN_LATER, 11),
+        (ErrorCode::NOT_AVAILABLE, 50),
+        (ErrorCode::LIMITED_CONNECTIVITY, 51),
+        (ErrorCode::INTERNAL, 100),
+        (code::STATE, 101),
+        (code::NO_ADDRESS, 102),
+        (code::LINK_COLLISION, 103),
+        (code::STEP_FAILED, 104),
+        (code::UNOBSERVABLE, 105),
+        (code::INTERFACE_EXISTS, 106),
+        (code::CHECK_DIFFERS, 107),
+        (code::NOT_ALLOCATED, 108),
+        (code::LEFT_OVER, 109),
+    ];
+    for (code, number) in published {
+        assert_eq!(code.0, number);
+    }
+}
+
+/// The numbers that the sources define, and their names.
+fn codes() -> BTreeMap<u32, String> {
+    let sources = [source("crates/cni/src/error.rs"), source("plugins/vcn-native/src/failure.rs")];
+    let constant = |line: &str| {
+        let (name, value) = line.split_once("pub const ")?.1.split_once(':')?;
+        let number = value.split_once('(')?.1.split_once(')')?.0.parse().ok()?;
+        Some((number, name.to_owned()))
+    };
+    sources.iter().flat_map(|text| text.lines()).filter_map(constant).collect()
+}
+
+/// The name in an entry's heading.
+fn heading(entry: &str) -> String {
+    entry.lines().next().unwrap().split_whitespace().nth(1).unwrap().to_owned()
+}
+
+/// The entries of the document, by number.
+fn entries() -> BTreeMap<u32, String> {
+    let document = source("docs/errors.md");
+    let mut entries = BTreeMap::new();
+    for entry in document.split("\n### ").skip(1) {
+        let number = entry.split_whitespace().next().unwrap().parse().unwrap();
+        assert!(entries.insert(number, entry.to_owned()).is_none(), "{number} has two entries");
+    }
+    entries
+}
+
+fn source(path: &str) -> String {
+    fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn changed(act: impl Fn(&Machine) -> Answer) -> Answer {
+    act(&Machine::new())
+}
+
+fn configured(verb: &str, key: &str, value: Value) -> Answer {
+    let machine = Machine::new();
+    let mut config = machine.config();
+    config[key] = value;
+    machine.answer(&machine.call(verb).stdin(config.to_string()))
+}
+
+fn state_of_a_newer_version() -> Answer {
+    let node = Node::new(Families::V4);
+    let pools = node.state.path().join("pools.json");
+    let mut document: Value = serde_json::from_slice(&fs::read(&pools).unwrap()).unwrap();
+    document["version"] = json!(99);
+    fs::write(&pools, document.to_string()).unwrap();
+    add(&node)
+}
+
+fn pools_without_addresses() -> Answer {
+    let node = Node::new(Families::V4);
+    node.write_pools(Vec::new());
+    add(&node)
+}
+
+fn somebody_elses_host_link() -> Answer {
+    let node = Node::new(Families::V4);
+    let pod = Pod::new("a");
+    let made = node.add(&pod);
+    node.del(&pod);
+    let host_link = made["interfaces"][0]["name"].as_str().unwrap().to_owned();
+    dummy(&node, &host_link);
+    add(&node)
+}
+
+/// The pools name a link that has gone since.
+fn a_vnic_link_that_is_gone() -> Answer {
+    let node = Node::new(Families::V4);
+    let mut vnics = node.pools().vnics;
+    vnics.iter_mut().for_each(|vnic| vnic.link = name("ens99"));
+    node.write_pools(vnics);
+    add(&node)
+}
+
+fn without_privileges() -> Answer {
+    unprivileged(&Node::new(Families::V4), "ADD")
+}
+
+fn del_without_privileges() -> Answer {
+    let node = Node::new(Families::V4);
+    node.add(&Pod::new("a"));
+    unprivileged(&node, "DEL")
+}
+
+fn a_pod_that_has_the_interface() -> Answer {
+    let node = Node::new(Families::V4);
+    let pod = Pod::new("a");
+    pod.netns.run(|| veth("eth0")).unwrap();
+    Answer::of(&node.cni("ADD", &pod, &node.conf("1.0.0")))
+}
+
+fn a_pod_that_lost_its_route() -> Answer {
+    let node = Node::new(Families::V4);
+    let pod = Pod::new("a");
+    let mut conf = node.conf("1.0.0");
+    conf["prevResult"] = node.add(&pod);
+    let host_link = conf["prevResult"]["interfaces"][0]["name"].as_str().unwrap().to_owned();
+    node.in_host(|socket| {
+        let index = socket.index_of(&name(&host_link)).unwrap();
+        socket.change_link(index, &[netlink::LinkChange::Mtu(vcn::Mtu(1400))]).unwrap();
+    });
+    Answer::of(&node.cni("CHECK", &pod, &conf))
+}
+
+fn add(node: &Node) -> Answer {
+    Answer::of(&node.cni("ADD", &Pod::new("a"), &node.conf("1.0.0")))
+}
+
+fn dummy(node: &Node, link: &str) {
+    node.host.run(|| veth(link)).unwrap();
+}
+
+/// Somebody else's link of that name, in the namespace of the calling thread.
+fn veth(link: &str) {
+    let peer = Peer { name: name("other"), mac: None, mtu: None, netns: None };
+    Socket::open().unwrap().add_link(&NewLink::new(name(link), LinkKind::Veth(peer))).unwrap();
+}
+
+/// The call by root without any of its powers.
+fn unprivileged(node: &Node, verb: &str) -> Answer {
+    let pod = Pod::new("a");
+    let (conf, netns) = (node.state.path().join("conf"), node.state.path().join("netns"));
+    // Another process's descriptors are not for everybody to see.
+    pod.netns.bind_to(&netns).unwrap();
+    fs::write(&conf, node.conf("1.0.0").to_string()).unwrap();
+    let script = format!(
+        "CNI_COMMAND={verb} CNI_CONTAINERID=a CNI_IFNAME=eth0 CNI_NETNS={} \
+         exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs {} <{}",
+        netns.display(),
+        env!("CARGO_BIN_EXE_vcn-native"),
+        conf.display()
+    );
+    let run = || -> Output { std::process::Command::new("sh").args(["-c", &script]).output().unwrap() };
+    let output = node.host.run(run).unwrap();
+    Netns::unbind(&netns).unwrap();
+    Answer::of(&output)
+}

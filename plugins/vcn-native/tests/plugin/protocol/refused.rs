@@ -1,0 +1,62 @@
+//! A call that is refused before the plugin looks at anything is a line for the agent's log, too: that is where operators are
+//! sent to look for the code.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use telemetry::VerbRecord;
+
+use crate::protocol::call::{Call, Machine};
+
+/// What an operator looks for.
+fn words(record: &VerbRecord) -> (&str, u32, &str, &str, &str, Option<&str>) {
+    let VerbRecord { verb, code, network, container_id, ifname, pod_name, .. } = record;
+    (verb, *code, network, container_id, ifname, pod_name.as_deref())
+}
+
+#[test]
+fn a_call_that_is_refused_is_told_as_far_as_it_is_known_whom_it_was_about() {
+    type Spoil = fn(&Machine, Call) -> Call;
+    let cases: [(&str, u32, &str, Spoil); 5] = [
+        ("ADD", 1, "vcn-native", |machine, call| changed(machine, call, "cniVersion", json!("0.2.0"))),
+        ("ADD", 6, "vcn-native", |machine, call| changed(machine, call, "mtu", json!("large"))),
+        ("DEL", 7, "", |machine, call| changed(machine, call, "name", json!(""))),
+        ("CHECK", 7, "vcn-native", |machine, call| changed(machine, call, "prevResult", Value::Null)),
+        ("ADD", 8, "vcn-native", |_, call| call.with("CNI_NETNS", "/proc/thread-self/ns/net")),
+    ];
+    for (verb, code, network, spoil) in cases {
+        let machine = Machine::new();
+        let answer = machine.answer(&spoil(&machine, machine.call(verb)));
+        let said = machine.said();
+        assert_eq!(said.iter().map(words).collect::<Vec<_>>(), [(verb, code, network, "c1", "eth0", Some("web-0"))]);
+        assert!(answer.code() == u64::from(code) && said[0].message.contains(answer.message()), "{answer:?}");
+    }
+}
+
+fn changed(machine: &Machine, call: Call, key: &str, value: Value) -> Call {
+    let mut config = machine.config();
+    config[key] = value;
+    call.stdin(config.to_string())
+}
+
+/// Of a configuration that was not read nobody knows the state directory: it is told where it is by default.
+#[test]
+fn a_call_with_wrong_variables_or_no_configuration_is_told_in_the_usual_place() {
+    let usual = std::path::Path::new("/run/vcn-native");
+    fs::create_dir_all(usual).unwrap();
+    let machine = Machine::new();
+    machine.answer(&machine.call("ADD").with("CNI_CONTAINERID", "wrong-variables").without("CNI_IFNAME"));
+    machine.answer(&machine.call("GC").with("CNI_CONTAINERID", "wrong-document").stdin("{"));
+    machine.answer(&machine.call("MOVE").with("CNI_CONTAINERID", "wrong-verb"));
+    let said = telemetry::read_log(usual).unwrap();
+    let ours: Vec<_> =
+        said.iter().map(words).filter(|(_, _, _, container, ..)| container.starts_with("wrong-")).collect();
+    assert_eq!(
+        ours,
+        [
+            ("ADD", 4, "", "wrong-variables", "", Some("web-0")),
+            ("GC", 6, "", "wrong-document", "eth0", Some("web-0")),
+            ("unknown", 4, "", "wrong-verb", "eth0", Some("web-0")),
+        ]
+    );
+}

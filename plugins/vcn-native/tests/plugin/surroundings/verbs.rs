@@ -1,0 +1,161 @@
+//! Every verb, successful and failing, one after the other.
+
+use std::fs;
+use std::process::Command;
+
+use ipam::{BootId, BootTime, Store};
+use netlink::{LinkKind, NewLink, Socket};
+use serde_json::{Value, json};
+use vcn::Family;
+
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, json_of, name, within};
+use crate::surroundings::crowd::crowd;
+use crate::surroundings::dump::{Dump, Ours, is_settled};
+
+/// A crowded host, and what it was like before.
+struct Crowded {
+    node: Node,
+    before: Dump,
+    ours: Ours,
+}
+
+impl Crowded {
+    fn new() -> Self {
+        let node = Node::new(Families::Dual);
+        crowd(&node);
+        assert!(within(PATIENCE, || is_settled(&node)));
+        let before = Dump::of(&node);
+        Self { node, before, ours: Ours::default() }
+    }
+
+    fn add(&mut self, pod: &Pod) -> Value {
+        let result = json_of(&self.node.cni("ADD", pod, &self.node.conf("1.1.0")));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        self.ours.links.push(text(result.pointer("/interfaces/0/name").unwrap()));
+        for ip in result.pointer("/ips").and_then(Value::as_array).unwrap() {
+            let address = text(ip.get("address").unwrap()).split('/').next().unwrap().to_owned();
+            let first = address.starts_with("10.0.0.") || address.starts_with("2001:db8::");
+            self.ours.addresses.push((address, if first { "ens5" } else { "ens6" }));
+        }
+        result
+    }
+
+    /// Nothing of the others' is different, missing, new or elsewhere in its list.
+    fn assert_undisturbed(&self, after: &str) {
+        let (before, now) = (self.before.without(&self.ours), Dump::of(&self.node).without(&self.ours));
+        assert!(before == now, "{after}: {:#?}", before.difference(&now));
+    }
+
+    /// As if we had never been there.
+    fn assert_as_before(&self, after: &str) {
+        let now = Dump::of(&self.node);
+        assert!(self.before == now, "{after}: {:#?}", self.before.difference(&now));
+    }
+
+    fn gc(&self, valid: &Value) {
+        let mut conf = self.node.conf("1.1.0");
+        conf["cni.dev/valid-attachments"] = valid.clone();
+        assert_success(&self.node.call(&[("CNI_COMMAND", "GC")], &conf));
+    }
+
+    fn age(&self) {
+        let store = Store::new(self.node.state.path(), BootId::current().unwrap());
+        let aged = store.update(|held| {
+            held.allocations.iter_mut().for_each(|allocation| allocation.since = BootTime(0));
+            Ok::<_, ipam::Error>(())
+        });
+        aged.unwrap();
+    }
+}
+
+#[test]
+fn what_is_not_ours_is_the_same_byte_for_byte_after_every_verb() {
+    let mut host = Crowded::new();
+    assert!(host.before.lines() > 500, "the crowd is there");
+    host.assert_as_before("nothing: the dump shows nothing that changes by itself");
+    let (a, b, c) = (Pod::new("a"), Pod::new("b"), Pod::new("c"));
+    let conf = host.node.conf("1.1.0");
+
+    let mut with_result = conf.clone();
+    with_result["prevResult"] = host.add(&a);
+    let of_crowd = ["10.0.0.8", "2001:db8::8"].map(|address| (address.to_owned(), "ens5"));
+    assert_eq!(host.ours.addresses, of_crowd, "the addresses that the crowd is about");
+    host.assert_undisturbed("ADD");
+    host.add(&a);
+    host.assert_undisturbed("a repeated ADD");
+    assert_success(&host.node.cni("CHECK", &a, &with_result));
+    host.assert_undisturbed("CHECK");
+    assert_eq!(error_of(&host.node.cni("CHECK", &b, &with_result)).0, 108);
+    host.assert_undisturbed("a failed CHECK");
+    assert_success(&host.node.call(&[("CNI_COMMAND", "STATUS")], &conf));
+    json_of(&host.node.call(&[("CNI_COMMAND", "VERSION")], &conf));
+    host.assert_undisturbed("STATUS and VERSION");
+
+    let taken = || Socket::open().unwrap().add_link(&NewLink::new(name("eth0"), LinkKind::Bridge));
+    b.netns.run(taken).unwrap().unwrap();
+    assert_eq!(error_of(&host.node.cni("ADD", &b, &conf)).0, 106);
+    host.assert_undisturbed("a failed ADD");
+    assert_success(&host.node.cni("DEL", &b, &conf));
+    host.assert_undisturbed("DEL of what is not there");
+
+    host.add(&c);
+    host.age();
+    host.gc(&json!([{"containerID": "a", "ifname": "eth0"}, {"containerID": "c", "ifname": "eth0"}]));
+    host.assert_undisturbed("GC with nothing to do");
+    host.gc(&json!([{"containerID": "a", "ifname": "eth0"}]));
+    host.assert_undisturbed("GC");
+    assert_success(&host.node.cni("DEL", &a, &conf));
+    host.assert_as_before("DEL");
+    assert_success(&host.node.cni("DEL", &a, &conf));
+    host.assert_as_before("a repeated DEL");
+}
+
+#[test]
+fn what_is_not_ours_is_the_same_when_the_record_is_lost_and_made_anew() {
+    let mut host = Crowded::new();
+    let (a, b) = (Pod::new("a"), Pod::new("b"));
+    host.add(&a);
+    let state = host.node.state.path();
+    fs::remove_file(state.join("allocations.json")).unwrap();
+    fs::remove_dir_all(state.join("allocations")).unwrap();
+    host.add(&b);
+    host.assert_undisturbed("an ADD without record");
+    fs::write(host.node.state.path().join("allocations.json"), "{").unwrap();
+    for pod in [&a, &b] {
+        assert_success(&host.node.cni("DEL", pod, &host.node.conf("1.1.0")));
+    }
+    host.assert_as_before("DEL with a damaged record");
+}
+
+#[test]
+fn connections_of_others_and_their_marks_stay_when_those_of_a_freed_address_are_forgotten() {
+    let mut host = Crowded::new();
+    let mut vnics = host.node.pools().vnics;
+    vnics.truncate(1);
+    for (family, only) in [(Family::Ipv4, "10.0.0.8/32"), (Family::Ipv6, "2001:db8::8/128")] {
+        let families = &mut vnics.first_mut().unwrap().families;
+        let pool = if family == Family::Ipv4 { families.ipv4.as_mut() } else { families.ipv6.as_mut() };
+        pool.unwrap().addresses = vec![only.parse().unwrap()];
+    }
+    host.node.write_pools(vnics);
+    let insert = "-I -p tcp -s 10.0.0.8 -d 10.0.0.1 --sport 5 --dport 80 --state ESTABLISHED --timeout 3600";
+    for id in ["a", "b", "c"] {
+        let pod = Pod::new(id);
+        host.add(&pod);
+        host.assert_undisturbed("ADD with an address that others had");
+        let of_pod = || Command::new("conntrack").args(insert.split(' ')).output().unwrap();
+        assert!(host.node.host.run(of_pod).unwrap().status.success());
+        assert_success(&host.node.cni("DEL", &pod, &host.node.conf("1.1.0")));
+        host.assert_as_before("DEL, by which the pod's own connection is forgotten");
+    }
+}
+
+#[test]
+fn a_host_without_record_and_pools_is_not_searched_for_things_like_ours() {
+    let host = Crowded::new();
+    fs::remove_file(host.node.state.path().join("pools.json")).unwrap();
+    let pod = Pod::new("a");
+    assert_success(&host.node.cni("DEL", &pod, &host.node.conf("1.1.0")));
+    host.gc(&json!([]));
+    host.assert_as_before("DEL and GC of nothing");
+}
