@@ -20,6 +20,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The least that is logged.
     pub log_level: Level,
+    /// The longest random delay before a changed configuration file takes effect.
+    pub reload_jitter: Duration,
     /// The Lease.
     pub lease: LeaseSettings,
     /// The cluster's name in tags, if it was set.

@@ -213,8 +213,8 @@ pub struct Options {
     /// The lowest level that is logged
     #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
-    /// How long the agent waits at most, by chance, before it restarts in place with a changed configuration file, in
-    /// seconds: the agents of a cluster do not restart together
+    /// The longest random delay before the agent restarts in place with a changed configuration file, in seconds, so that the
+    /// agents of a cluster do not restart together
     #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]
     pub reload_jitter_seconds: u16,
     /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni

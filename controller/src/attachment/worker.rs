@@ -31,7 +31,7 @@ use crate::attachment::observe::read::{Question, leaving, read, told_addresses, 
 use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::plan::{Plan, Wanted, plan};
 use crate::attachment::report::event_diff;
-use crate::attachment::state::instance_memory::{EventContent, InstanceMemory};
+use crate::attachment::state::instance_memory::{InstanceMemory, News};
 use crate::attachment::state::retry_state::ReadTimes;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
@@ -219,8 +219,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             }
         }
         let proof = self.pace.poll * PROOF;
-        let News { took, setbacks } =
-            memory.note(objects, &observed, ReadTimes { asked, now: Instant::now(), proof });
+        let News { took, setbacks } = memory.note(objects, &observed, ReadTimes { asked, now: Instant::now(), proof });
         took.into_iter().for_each(|took| self.metrics.attached(took));
         for (object, kind) in setbacks.into_iter().filter_map(|(object, setback)| Some((object, setback.kind()?))) {
             tracing::warn!(event = "step.undone", object, kind, "OCI accepted a request and did not carry it out");

@@ -109,9 +109,11 @@ impl Status {
             ]
             .into_iter()
             // Most nodes have no VNIC that needs them.
-            .chain((facts.attachments.value.is_some() || facts.attachments.error.is_some()).then(|| {
-                source("vnic-attachments", &facts.attachments, now, |all| format!("{} VNIC(s)", all.len()))
-            }))
+            .chain(
+                (facts.attachments.value.is_some() || facts.attachments.error.is_some()).then(|| {
+                    source("vnic-attachments", &facts.attachments, now, |all| format!("{} VNIC(s)", all.len()))
+                }),
+            )
             .collect(),
             report: report.cloned(),
         }

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::VnicAttachment;
+use backoff::Backoff;
 use ipam::{BootId, Store};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use patience::Backoff;
 use resident::api_server::{client, in_cluster};
 use resident::logging::chain;
 use serde_json::json;

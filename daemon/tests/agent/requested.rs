@@ -171,7 +171,11 @@ fn exclusive_vnic_is_in_its_pod_or_missing() {
     link(false);
     for cause in [Cause::Start, Cause::Timer] {
         let pass = scene.reconcile(cause);
-        assert_eq!((storage(&pass).unmanaged, storage(&pass).trouble), (Some(UnmanagedReason::InPod), None), "{cause:?}");
+        assert_eq!(
+            (storage(&pass).unmanaged, storage(&pass).trouble),
+            (Some(UnmanagedReason::InPod), None),
+            "{cause:?}"
+        );
         assert_eq!(offer(&scene), Some(before.clone()));
     }
 }

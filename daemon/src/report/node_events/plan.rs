@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use patience::TokenBucket;
+use backoff::TokenBucket;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use api::VnicAttachment;
+use backoff::Backoff;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Config;
 use kube::{Api, ResourceExt};
-use patience::Backoff;
 use resident::logging::chain;
 use tokio::sync::{Notify, watch};
 use vcn::Ocid;
