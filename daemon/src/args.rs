@@ -112,6 +112,18 @@ pub enum Permission {
     Deny,
 }
 
+/// What the agent does about the host's network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum HostNetworking {
+    /// It configures secondary VNICs and repairs their objects.
+    #[default]
+    Configure,
+    /// It reports what differs, and changes nothing.
+    Report,
+    /// It neither looks nor changes anything.
+    Off,
+}
+
 /// All settings.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "agent-options")]
@@ -171,6 +183,10 @@ pub struct Options {
     /// fabric still drops such packets when they leave by a VNIC without the address
     #[arg(long, global = true, env = "PODS_MAY_SPOOF", value_enum, default_value = "deny", value_name = "WHAT")]
     pub pods_may_spoof: Permission,
+    /// Whether secondary VNICs are configured on the host: `configure`; `report` what differs and change nothing; or `off`. Pods
+    /// get addresses of configured VNICs only
+    #[arg(long, global = true, env = "HOST_NETWORKING", value_enum, default_value = "configure", value_name = "WHAT")]
+    pub host_networking: HostNetworking,
     /// Bare metal: the link that is physical port 0, where the metadata service's addresses match no link
     #[arg(long, global = true, env = "BM_PORT_0", value_name = "LINK")]
     pub bm_port_0: Option<String>,

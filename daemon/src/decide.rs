@@ -2,8 +2,11 @@
 
 pub mod desired;
 pub mod devices;
+pub mod exclusive;
 pub mod host_address;
+pub mod offers;
 pub mod pools;
 pub mod refused;
+pub mod requests;
 pub mod slots;
 pub mod usage;

@@ -149,7 +149,7 @@ impl Reconciler {
         self.missing_links.hold_back(&mut conditions, |vnic| !facts.is_missing(vnic), moment);
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
         conditions.dedup();
-        ReconcileReport {
+        let mut report = ReconcileReport {
             cause,
             unix_millis: millis(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()),
             micros: millis(begun.elapsed().as_micros()),
@@ -160,7 +160,9 @@ impl Reconciler {
             machine: (!facts.vnics().is_empty()).then(|| vcn::MachineKind::of(facts.vnics())),
             usable,
             pod_network,
-        }
+        };
+        report.note_pending();
+        report
     }
 
     /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile, and when to ask again.

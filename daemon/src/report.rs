@@ -10,3 +10,4 @@ pub mod reconcile_report;
 pub mod status;
 pub mod status_server;
 pub mod transitions;
+pub mod vnic_reports;

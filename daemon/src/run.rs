@@ -1,7 +1,7 @@
 //! Wiring: which tasks there are and what they share.
 //!
 //! ```text
-//!   npn (watch) ─▶ poller ──NodeFacts──▶ reconcile_loop ──Pass──▶ status_server (TCP, socket)
+//!   npn, attachments (watches) ─▶ poller ──NodeFacts──▶ reconcile_loop ──Pass──▶ status_server (TCP, socket)
 //!                      ▲ kernel events          ▲
 //!   plugins ──records──┴──▶ cni_records ────────┘
 //!                              └─▶ metrics, follow_up (announcements, connections)
@@ -42,12 +42,15 @@ use crate::report::metrics::Metrics;
 use crate::report::node_events::Recorder;
 use crate::report::port;
 use crate::report::status_server::Board;
+use crate::report::vnic_reports::VnicReporter;
 use crate::settings::{AGENT_LOCK, Settings};
+use crate::sources::attachments::{AttachmentSource, AttachmentWatcher};
 use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
 use crate::sources::npn::{NpnSource, NpnWatcher};
 use crate::sources::oke_cni;
 use crate::sources::poller;
+use crate::sources::poller::ClusterSources;
 use crate::triggers::reconcile_loop::{Channels, Outputs, ReconcileLoop};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
@@ -172,7 +175,8 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = cni_records::listen(&settings.state_dir)?;
     let metadata = Imds::new(&settings.metadata_url, Policy::default()).context("setting up the metadata client")?;
-    let (npns, watcher) = NpnSource::watched(&settings, published.clone());
+    let (npn, npn_watcher) = NpnSource::watched(&settings, published.clone());
+    let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let duties = Arc::new(FollowUps::default());
     let channels = Channels {
@@ -194,6 +198,13 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
         in_cluster: resident::api_server::in_cluster(),
         chance,
     };
+    let vnic_reporter = VnicReporter {
+        state_dir: settings.state_dir.clone(),
+        facts: worlds_in.subscribe(),
+        reports: passes.clone(),
+        boot: boot.clone(),
+        metrics: metrics.clone(),
+    };
     let worker = follow_up::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
     let (oke_cni_in, oke_cni) = watch::channel(None);
     let outlets =
@@ -204,8 +215,9 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
         version = env!("CARGO_PKG_VERSION"),
         listen = %settings.listen,
         state_dir = %settings.state_dir.display(),
-        native_pod_network = %npns,
+        native_pod_network = %npn,
     );
+    let cluster = ClusterSources { npn, attachments };
     let file = live.file().display().to_string();
     let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
         let invalid = |message| Condition::degraded(Reason::ConfigurationInvalid, message).about(&file);
@@ -218,9 +230,11 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
         _ = term.recv() => if departure::is_for_good(&settings).await { End::Uninstalled } else { End::Stopped },
         () = reload => End::Reconfigured,
         () = recorder.run() => bail!("the task that tells events ended"),
-        () = watch(watcher) => bail!("the watch of the API server ended"),
+        () = forever(npn_watcher.map(NpnWatcher::run)) => bail!("the watch of the NativePodNetwork ended"),
+        () = forever(attachment_watcher.map(AttachmentWatcher::run)) => bail!("the watch of VnicAttachments ended"),
+        () = vnic_reporter.run() => bail!("the task that reports VNICs ended"),
         () = oke_cni::run(oke_cni_in, published) => bail!("the watch of OKE's own CNI ended"),
-        () = poller::run(metadata, npns, &settings, metrics, outlets) => bail!("the sources' task ended"),
+        () = poller::run(metadata, cluster, &settings, metrics, outlets) => bail!("the sources' task ended"),
         ended = ReconcileLoop::run(reconciler, channels, outputs) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = cni_records::run(records, intake) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(duties, worker) => ended.context("looking after addresses").map(|()| End::Stopped)?,
@@ -233,10 +247,10 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     Ok(end)
 }
 
-/// The API server, where that is asked.
-async fn watch(watcher: Option<NpnWatcher>) {
-    match watcher {
-        Some(watcher) => watcher.run().await,
+/// A watch of the API server, if it is watched.
+async fn forever(watch: Option<impl Future<Output = ()>>) {
+    match watch {
+        Some(watch) => watch.await,
         None => std::future::pending().await,
     }
 }

@@ -12,6 +12,8 @@ use vcn::{IfName, IfNameError};
 
 use crate::args::{Options, Permission};
 
+pub use crate::args::HostNetworking;
+
 /// The agent's socket, in the state directory.
 pub const AGENT_SOCKET: &str = "agent.sock";
 
@@ -45,6 +47,8 @@ pub struct Settings {
     pub pods_may_use_metadata: bool,
     /// Whether pods may send from addresses that are not theirs.
     pub pods_may_spoof: bool,
+    /// What the agent does about the host's network.
+    pub host_networking: HostNetworking,
     /// Physical ports by name.
     pub ports: Ports,
     /// How often everything is looked at when nothing seems to happen.
@@ -155,6 +159,7 @@ impl Settings {
             listen: options.listen,
             pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
             pods_may_spoof: options.pods_may_spoof == Permission::Allow,
+            host_networking: options.host_networking,
             ports: Ports {
                 zero: port("--bm-port-0", options.bm_port_0)?,
                 one: port("--bm-port-1", options.bm_port_1)?,

@@ -1,6 +1,7 @@
 //! What the agent learns from outside its node: from the metadata service and the API server. Each answer is a [`source::Source`],
 //! and a cached copy on disk serves an agent that starts while neither answers.
 
+pub mod attachments;
 pub mod backoff;
 pub mod cached_copy;
 pub mod container_runtime;

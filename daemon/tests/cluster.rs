@@ -27,6 +27,8 @@ mod running;
 mod served;
 #[path = "cluster/uninstaller.rs"]
 mod uninstaller;
+#[path = "cluster/vnic_attachments.rs"]
+mod vnic_attachments;
 
 use std::path::{Path, PathBuf};
 
@@ -112,11 +114,16 @@ impl Cluster {
 
     /// How many requests about DaemonSets the API server counts by this metric and verb.
     fn counted(&self, metric: &str, verb: &str) -> u64 {
+        self.counted_of("daemonsets", metric, verb)
+    }
+
+    /// The same about another kind.
+    fn counted_of(&self, resource: &str, metric: &str, verb: &str) -> u64 {
         let text = self.do_(async |server| {
             let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
             server.client(server.admin()).unwrap().request_text(request).await.unwrap()
         });
-        let labels = [format!("{metric}{{"), r#"resource="daemonsets""#.to_owned(), format!("verb=\"{verb}\"")];
+        let labels = [format!("{metric}{{"), format!("resource=\"{resource}\""), format!("verb=\"{verb}\"")];
         let these = text.lines().filter(|line| labels.iter().all(|label| line.contains(label)));
         these.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }

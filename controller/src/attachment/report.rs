@@ -2,4 +2,5 @@
 
 pub mod attachment_status;
 pub mod event_diff;
+pub mod node_report;
 pub mod status;

@@ -5,6 +5,7 @@ mod at_rest;
 mod chaos;
 mod crowd;
 mod forgotten;
+mod in_use;
 mod kube_controllers;
 mod leases;
 mod life;

@@ -36,13 +36,13 @@ pub use condition::reason::{AttachmentReason, ProfileReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
 pub use field::{Field, FieldError};
 pub use names::{
-    CLUSTER_TAG, FIELD_MANAGER, GROUP, NAME_TAG, NODE_NAME_MAX, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG,
-    TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
+    CLUSTER_TAG, FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG, NODE_NAME_MAX, PROFILE_FINALIZER,
+    PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
-pub use size::{MOST as OBJECT_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
-pub use vnic_attachment::{VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
+pub use size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
+pub use vnic_attachment::{NodeReport, VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
 pub use vnic_name::{VnicName, VnicNameError};
 pub use vnic_profile::{ProfileSummary, VnicProfile, VnicProfileSpec, VnicProfileStatus};
-pub use vnic_template::{OnDelete, Purpose, Route, VnicTemplate};
+pub use vnic_template::{AttachMode, OnDelete, Purpose, Route, VnicTemplate};

@@ -9,6 +9,9 @@ pub const VERSION: &str = "v1alpha1";
 /// ValidatingAdmissionPolicy.
 pub const VNICS_ANNOTATION: &str = "oke.oraclecloud.com/vnics";
 
+/// On a VnicAttachment, with the value `true`: the VNIC, or its addresses, are taken away although pods use them.
+pub const FORCE_DETACH_ANNOTATION: &str = "oke.oraclecloud.com/force-detach";
+
 /// On a VnicAttachment: keeps the object until the cloud has taken the VNIC away.
 pub const VNIC_FINALIZER: &str = "oke.oraclecloud.com/vnic";
 

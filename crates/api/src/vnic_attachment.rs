@@ -1,5 +1,5 @@
-//! `VnicAttachment`: a request for one VNIC on one instance. Users and VnicProfiles write the spec, only the controller
-//! writes the status.
+//! `VnicAttachment`: a request for one VNIC on one instance. Users and VnicProfiles write the spec, the controller writes the
+//! status, except for `status.node`, which the node's agent writes.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use std::net::IpAddr;
@@ -12,8 +12,7 @@ use crate::condition::Condition;
 use crate::schema;
 use crate::vnic_template::VnicTemplate;
 
-// Spec and status are atomic (`x-kubernetes-map-type`): each has one writer, and the list of field owners would be a third of
-// the object.
+// Spec and status are atomic (`x-kubernetes-map-type`): the list of field owners would be a third of the object.
 /// The requested VNIC and its instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
@@ -36,6 +35,7 @@ use crate::vnic_template::VnicTemplate;
     validation = Rule::new("self.subnetId == oldSelf.subnetId").message("cannot be changed: make another VnicAttachment").field_path(".subnetId"),
     validation = Rule::new("self.name == oldSelf.name").message("cannot be changed: make another VnicAttachment").field_path(".name"),
     validation = Rule::new("self.purpose == oldSelf.purpose").message("cannot be changed: make another VnicAttachment").field_path(".purpose"),
+    validation = Rule::new("(has(self.mode) ? self.mode : 'Shared') == (has(oldSelf.mode) ? oldSelf.mode : 'Shared')").message("cannot be changed: make another VnicAttachment").field_path(".mode"),
     validation = Rule::new("(has(self.nicIndex) ? self.nicIndex : 0) == (has(oldSelf.nicIndex) ? oldSelf.nicIndex : 0)").message("cannot be changed: make another VnicAttachment").field_path(".nicIndex"),
     validation = Rule::new("(has(self.assignPublicIp) && self.assignPublicIp) == (has(oldSelf.assignPublicIp) && oldSelf.assignPublicIp)").message("cannot be changed: make another VnicAttachment").field_path(".assignPublicIp"),
     validation = Rule::new("!has(self.requestedAddresses) || self.requestedAddresses.filter(a, isIP(a) && ip(a).family() == 4).size() <= (has(self.ipv4Count) ? self.ipv4Count : 0)").message("has more IPv4 addresses than ipv4Count says").field_path(".requestedAddresses"),
@@ -67,7 +67,8 @@ pub struct VnicAttachmentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The Node whose providerID names the instance; absent if its name has more than 64 characters.
+    /// The Node whose providerID names the instance; absent if its name has more than 64 characters. Only the agent of that
+    /// node may write `status.node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text::<64>")]
     pub node_name: Option<String>,
@@ -80,4 +81,37 @@ pub struct VnicAttachmentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<2, 39>")]
     pub own_addresses: Vec<IpAddr>,
+    /// The IPv4 addresses beside its own, of a VNIC that pods share (purpose Attach, mode Shared). The node learns them here
+    /// alone: the metadata service lists additional addresses of IPv6 only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::texts::<32, 15>")]
+    pub pod_addresses: Vec<IpAddr>,
+    /// What the node's agent reports; absent until it does, and after the VNIC was replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeReport>,
+}
+
+/// What a node's agent reports of a VNIC. The agent writes it when something of it changes, and nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReport {
+    /// Whether the VNIC is set up on the node.
+    pub configured: bool,
+    /// The agent's word for why it is not, as in `oke-node-agent status`; absent if it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "schema::text::<32>")]
+    pub reason: String,
+    /// How many pods have the VNIC or an address of it by name; 0 if absent.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(schema_with = "schema::count")]
+    pub in_use: u32,
+    /// The generation of the spec that the node uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::generation")]
+    pub generation: Option<i64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it by reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }

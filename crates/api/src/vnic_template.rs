@@ -19,16 +19,23 @@ use crate::vnic_name::VnicName;
 #[x_kube(
     validation = Rule::new("self.purpose == 'Attach' || !has(self.allowedNamespaces) || size(self.allowedNamespaces) == 0")
         .message("allowedNamespaces are for purpose Attach only")
-        .field_path(".allowedNamespaces")
+        .field_path(".allowedNamespaces"),
+    validation = Rule::new("self.purpose == 'Attach' || !has(self.mode)").message("mode is for purpose Attach only").field_path(".mode"),
+    validation = Rule::new(crate::size::shared().as_str())
+        .message("a VNIC that pods share has at most 32 IPv4 addresses")
+        .field_path(".ipv4Count")
 )]
 pub struct VnicTemplate {
     /// The VNIC's name for pods, agent and people: a DNS label, unique on the instance. Cannot be changed.
     #[schemars(schema_with = "schema::dns_label")]
     pub name: VnicName,
-    /// Its use: Pods (pods get its addresses), Host (only the host uses it) or Attach (kept for pods that request it by name).
-    /// Cannot be changed. Nodes do not apply it yet: each VNIC is a link of the host, and pods get addresses only of VNICs in
-    /// the NativePodNetwork.
+    /// Its use: Pods (pods get its addresses, if the NativePodNetwork lists it), Host (only the host uses it) or Attach (kept
+    /// for pods that request it by name). Cannot be changed.
     pub purpose: Purpose,
+    /// How pods use a VNIC of purpose Attach: Shared (several pods, each with one of its additional addresses) or Exclusive
+    /// (one pod at a time has the VNIC itself); Shared if absent. Cannot be changed.
+    #[serde(default, skip_serializing_if = "AttachMode::is_shared")]
+    pub mode: AttachMode,
     /// The OCID of its subnet. Cannot be changed.
     #[schemars(schema_with = "schema::subnet")]
     pub subnet_id: Ocid,
@@ -40,8 +47,8 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 1>")]
     pub nic_index: Option<u8>,
-    /// The number of private IPv4 addresses in addition to its own, 0 to 255; 0 if absent. OCI's limit is usually lower (31
-    /// or 63).
+    /// The number of private IPv4 addresses in addition to its own, 0 to 255, or 32 if pods share it; 0 if absent. OCI's limit
+    /// is usually lower (31 or 63). A VNIC of mode Exclusive does not use them.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::integer::<0, 255>")]
     pub ipv4_count: u8,
@@ -49,15 +56,16 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::integer::<0, 255>")]
     pub ipv6_count: u8,
-    /// The namespaces whose pods may use it, at most 32; none if absent. Only with purpose Attach. Nodes do not apply it yet.
+    /// The namespaces whose pods may use it, at most 32; none if absent. Only with purpose Attach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespaces")]
     pub allowed_namespaces: Vec<String>,
-    /// Routes of the host by this VNIC, in addition to its subnet, at most 16; none if absent. Nodes do not apply them yet.
+    /// Networks behind it, at most 16 routes; none if absent. With purpose Host the host uses them, with Attach the pods that
+    /// have the VNIC. With Pods they have no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub routes: Vec<Route>,
-    /// Its MTU in bytes, 1280 to 9000; 9000 if absent. Nodes do not apply it yet: all VNICs have 9000.
+    /// Its MTU in bytes, 1280 to 9000; 9000 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1280, 9000>")]
     pub mtu: Option<u16>,
@@ -92,6 +100,16 @@ pub enum Purpose {
     Attach,
 }
 
+/// How pods use a VNIC of [`Purpose::Attach`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum AttachMode {
+    /// Several pods, each with one address of the VNIC.
+    #[default]
+    Shared,
+    /// One pod at a time has the VNIC itself.
+    Exclusive,
+}
+
 /// What happens to the VNIC when it is no longer requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum OnDelete {
@@ -119,6 +137,21 @@ pub struct Route {
     pub via: Option<IpAddr>,
 }
 
+impl AttachMode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it by reference")]
+    const fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared)
+    }
+}
+
+impl VnicTemplate {
+    /// Whether several pods use the VNIC, each with one of its additional addresses.
+    #[must_use]
+    pub fn is_shared_by_pods(&self) -> bool {
+        (self.purpose, self.mode) == (Purpose::Attach, AttachMode::Shared)
+    }
+}
+
 impl OnDelete {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it by reference")]
     const fn is_detach(&self) -> bool {
@@ -132,6 +165,15 @@ impl From<Purpose> for vcn::Purpose {
             Purpose::Pods => Self::Pods,
             Purpose::Host => Self::Host,
             Purpose::Attach => Self::Attach,
+        }
+    }
+}
+
+impl From<AttachMode> for vcn::AttachMode {
+    fn from(mode: AttachMode) -> Self {
+        match mode {
+            AttachMode::Shared => Self::Shared,
+            AttachMode::Exclusive => Self::Exclusive,
         }
     }
 }

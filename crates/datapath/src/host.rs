@@ -3,6 +3,7 @@
 //! leaves by the VNIC it was asked by. The primary VNIC itself is the operating system's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ipnetwork::{IpNetwork, Ipv6Network};
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,19 @@ pub struct HostVnic {
     /// The known CIDR blocks of its subnet, if addresses of it are for pods.
     #[serde(default)]
     pub pod_blocks: Vec<IpNetwork>,
+    /// Networks that the host reaches through it.
+    #[serde(default)]
+    pub routes: Vec<HostRoute>,
+}
+
+/// A network that the host reaches through a VNIC. Never a default route: that is the operating system's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRoute {
+    /// The network.
+    pub destination: IpNetwork,
+    /// The next hop in the subnet; the virtual router if absent.
+    #[serde(default)]
+    pub via: Option<IpAddr>,
 }
 
 impl HostVnic {
@@ -184,7 +198,8 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
     let mut objects = Vec::new();
     if let Placement::Vlan { parent, tag, .. } = &vnic.placement {
         // Making a VLAN on a port that is down fails (ENETDOWN), and its MTU bounds the VLAN's.
-        objects.push(raised(parent, None, vnic.mtu));
+        // Not the VNIC's own: others may be on the same port.
+        objects.push(raised(parent, None, Mtu::VCN.max(vnic.mtu)));
         objects.push(Object::Link(LinkSpec {
             name: name.clone(),
             kind: LinkKind::Vlan { parent: parent.clone(), tag: *tag },
@@ -246,6 +261,36 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
             single: false,
         }));
     }
+    for object in vnic.routes.iter().flat_map(|route| routed(vnic, route)) {
+        // Several networks may be behind one next hop.
+        if !objects.contains(&object) {
+            objects.push(object);
+        }
+    }
+    objects
+}
+
+/// A network behind a VNIC. A rule leads there, not a route in the main table, which is the operating system's; the kernel then
+/// takes the VNIC's own address for what the host sends there. Nothing in a family that the VNIC lacks.
+fn routed(vnic: &HostVnic, route: &HostRoute) -> Vec<Object> {
+    let family = Family::of(route.destination.ip());
+    let Some(at) = vnic.vnic.addressing.of(family) else { return Vec::new() };
+    let (link, table) = (vnic.placement.link(), vnic.table);
+    let leads = |destination, via| Object::Route(RouteSpec { destination, via, link: link.clone(), table });
+    let mut objects = Vec::new();
+    if let Some(via) = route.via.filter(|via| *via != at.router && Family::of(*via) == family) {
+        objects.push(leads(IpNetwork::from(via), None));
+        objects.push(leads(route.destination, Some(via)));
+    }
+    objects.push(Object::Rule(RuleSpec {
+        priority: RulePriorities::TO_NETWORK,
+        family,
+        from: None,
+        to: Some(route.destination),
+        fwmark: None,
+        table,
+        single: false,
+    }));
     objects
 }
 

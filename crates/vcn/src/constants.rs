@@ -80,6 +80,9 @@ pub const NPN_COPY_FILE: &str = "nativepodnetwork-seen.json";
 /// The secondary VNICs as the agent last knew them, in the directory that outlives a boot.
 pub const VNICS_COPY_FILE: &str = "vnics-seen.json";
 
+/// The VnicAttachments of the node as the agent last saw them, in the directory that outlives a boot.
+pub const ATTACHMENTS_COPY_FILE: &str = "vnicattachments-seen.json";
+
 /// The conditions reported by Kubernetes Events and not yet as cleared, in the directory that outlives a boot.
 pub const REPORTED_CONDITIONS_FILE: &str = "reported-conditions.json";
 
@@ -116,6 +119,8 @@ impl RulePriorities {
 
     /// In a pod, from an address of its other interfaces → [`POD_OWN_TABLE`]. Those of `vnic-attach` have [`Self::FROM_POD`].
     pub const IN_POD_OWN: Priority = Priority(1537);
+    /// To a network that the host reaches through a VNIC → the VNIC's table.
+    pub const TO_NETWORK: Priority = Priority(1538);
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use crate::report::status::{AgentState, Status};
 use crate::settings::Settings;
 use crate::sources::machine_copy;
 use crate::sources::node_facts::NodeFacts;
-use crate::sources::npn::NpnSource;
 use crate::sources::poller;
+use crate::sources::poller::ClusterSources;
 
 /// For requests to the metadata service; a person waits for the answer.
 const POLICY: Policy = Policy {
@@ -47,8 +47,8 @@ pub(super) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(NodeFacts, Re
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let metadata = Imds::new(&settings.metadata_url, POLICY).context("setting up the metadata client")?;
     let mut facts = machine_copy::recalled(settings);
-    let npns = NpnSource::at_hand(settings);
-    runtime.block_on(poller::ask(&mut facts, &metadata, &npns, settings, &Metrics::default()));
+    let cluster = ClusterSources::at_hand(settings);
+    runtime.block_on(poller::ask(&mut facts, &metadata, &cluster, settings, &Metrics::default()));
     let mut reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let report = reconciler.reconcile(&facts, Cause::Preview);
     Ok((facts, report))

@@ -11,10 +11,12 @@ use api::npn::NpnVnic;
 use datapath::Object;
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
 use ipnetwork::IpNetwork;
-use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic, vnic_mark};
+use vcn::{Family, Mtu, Ocid, PerFamily, Purpose, SubnetAddressing, Vnic, vnic_mark};
 
 use crate::decide::devices::Devices;
+use crate::decide::exclusive::ExclusiveVnic;
 use crate::decide::host_address::{self, AddressHints, HostAddress};
+use crate::decide::requests::{Requests, VnicRequest};
 use crate::decide::slots::Slots;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::UnmanagedReason;
@@ -37,6 +39,8 @@ pub struct HostFacts<'a> {
     pub own: &'a [HostAddress],
     /// Addresses that pods hold.
     pub held: &'a HashSet<IpAddr>,
+    /// What its VNICs are requested for.
+    pub requests: &'a Requests,
 }
 
 /// What the operator and the owner of the pod network decide.
@@ -70,6 +74,8 @@ pub struct DesiredState {
     pub left_alone: BTreeMap<Ocid, UnmanagedReason>,
     /// Those that possibly are and have a link.
     pub undecided: Vec<HostVnic>,
+    /// VNICs that one pod at a time has.
+    pub exclusive: Vec<ExclusiveVnic>,
     /// Why something is missing.
     pub conditions: Vec<Condition>,
 }
@@ -102,16 +108,26 @@ pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> Desire
             }
             placement => placement,
         };
+        let request = facts.requests.get(&vnic.id);
+        if request.is_some_and(VnicRequest::is_exclusive) {
+            wanted.keep_for_one_pod(vnic, placement, slots, facts);
+            continue;
+        }
         let missing = |error: &String| Condition::degraded(Reason::LinkMissing, error.as_str()).about(&vnic.id);
         wanted.conditions.extend(placement.as_ref().err().filter(|_| left_alone.is_none()).map(missing));
         // A VNIC without a table is configured as soon as slots can be written.
         let (Ok(placement), Some(table)) = (placement, slots.table(&vnic.id)) else { continue };
         let entry = npn_vnic(facts.npn, &vnic.id);
-        let addressing = addressing(vnic, entry, AddressHints::of(facts, entry, table, &for_pods));
+        let own = entry.and_then(|entry| entry.addressing.ipv6.as_ref()?.host);
+        let own = own.or_else(|| request.and_then(|request| request.own(Family::Ipv6)));
+        let addressing = addressing(vnic, entry, AddressHints::of(facts, own, table, &for_pods));
         let ipv6 = addressing.ipv6.filter(|_| facts.ipv6);
         let vnic = Vnic { addressing: PerFamily { ipv6, ..addressing }, ..vnic.clone() };
-        let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).unwrap_or_default();
-        let host = HostVnic { vnic, placement, table, mtu: Mtu::VCN, pod_blocks };
+        let shared = || request.filter(|it| it.is_shared()).map(|_| subnets(&vnic));
+        let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).or_else(shared).unwrap_or_default();
+        let mtu = request.map_or(Mtu::VCN, |request| request.mtu);
+        let routes = request.filter(|it| it.purpose == Purpose::Host).map(|it| it.routes.clone()).unwrap_or_default();
+        let host = HostVnic { vnic, placement, table, mtu, pod_blocks, routes };
         wanted.undecided.extend((left_alone == Some(UnmanagedReason::Undecided)).then(|| host.clone()));
         if left_alone.is_some() { foreign.push(host) } else { vnics.push(host) }
     }
@@ -131,8 +147,29 @@ pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> Desire
         // be on it, in namespaces of pods, where they cannot be seen.
         (false, true) => all_of(foreign).into_iter().filter(Object::is_vlan).collect(),
     };
-    wanted.network = Some(HostNetwork { primary, vnics, pods: policy.ours.then_some(services) });
+    // Pods that share a VNIC need the same on a node whose pod network is another program's.
+    let is_shared = |host: &HostVnic| facts.requests.get(&host.vnic.id).is_some_and(VnicRequest::is_shared);
+    let serves_pods = policy.ours || vnics.iter().any(is_shared);
+    wanted.network = Some(HostNetwork { primary, vnics, pods: serves_pods.then_some(services) });
     wanted
+}
+
+impl DesiredState {
+    /// Takes in a VNIC that one pod at a time has.
+    fn keep_for_one_pod(
+        &mut self,
+        vnic: &Vnic,
+        placement: Result<Placement, String>,
+        slots: &Slots,
+        facts: HostFacts<'_>,
+    ) {
+        let Some(table) = slots.table(&vnic.id) else { return };
+        let (exclusive, condition) = ExclusiveVnic::of(vnic, placement, table, facts);
+        let why = if exclusive.is_in_pod { UnmanagedReason::InPod } else { UnmanagedReason::ForOnePod };
+        self.left_alone.insert(vnic.id.clone(), why);
+        self.conditions.extend(condition);
+        self.exclusive.push(exclusive);
+    }
 }
 
 /// The link of a VNIC, or why there is none.
@@ -147,7 +184,8 @@ fn placement(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Result<Pl
 
 /// Why a VNIC is not configured although it has a link.
 fn left_alone(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Option<UnmanagedReason> {
-    if policy.ours {
+    let is_requested = |request: &VnicRequest| request.purpose != Purpose::Pods;
+    if policy.ours || facts.requests.get(&vnic.id).is_some_and(is_requested) {
         None
     } else if npn_vnic(facts.npn, &vnic.id).is_some() {
         Some(UnmanagedReason::AnotherNetwork)
@@ -194,6 +232,11 @@ fn unlisted<'a>(facts: HostFacts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
 #[must_use]
 pub fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
     npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
+}
+
+/// The CIDR blocks of a VNIC's subnet that the metadata service names.
+fn subnets(vnic: &Vnic) -> Vec<IpNetwork> {
+    vnic.addressing.iter().map(|(_, at)| at.subnet).collect()
 }
 
 /// The known CIDR blocks of a VNIC's subnet, of each family that the VNIC has here. Only `subnetCidrs` can name several.

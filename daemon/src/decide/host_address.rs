@@ -7,7 +7,6 @@ mod tests;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use api::npn::NpnVnic;
 use ipnetwork::IpNetwork;
 use vcn::{Family, SubnetAddressing, TableId, Vnic};
 
@@ -29,7 +28,7 @@ pub struct HostAddress {
 /// What speaks for and against an address.
 #[derive(Clone, Debug)]
 pub(super) struct AddressHints<'a> {
-    /// The host's on this VNIC, according to the NativePodNetwork.
+    /// The host's on this VNIC, according to the NativePodNetwork or the VnicAttachment.
     host: Option<IpAddr>,
     /// The host's on this VNIC until now.
     before: Vec<IpAddr>,
@@ -40,12 +39,11 @@ pub(super) struct AddressHints<'a> {
 }
 
 impl<'a> AddressHints<'a> {
-    /// About a VNIC, by its entry in the NativePodNetwork, its table and what is for pods.
-    pub(super) fn of(facts: HostFacts<'a>, entry: Option<&NpnVnic>, table: TableId, pods: &'a [IpNetwork]) -> Self {
+    /// About a VNIC, by the host's address in its request, its table and what is for pods.
+    pub(super) fn of(facts: HostFacts<'a>, host: Option<IpAddr>, table: TableId, pods: &'a [IpNetwork]) -> Self {
         // A rule alone may be about a pod's address, which the host did not get.
         let counts = |own: &&HostAddress| own.table == table && (own.is_assigned || !is_in(pods, own.address));
         let before = facts.own.iter().filter(counts).map(|own| own.address).collect();
-        let host = entry.and_then(|entry| entry.addressing.ipv6.as_ref()?.host);
         Self { host, before, pods, held: facts.held }
     }
 }

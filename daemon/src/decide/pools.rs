@@ -27,7 +27,7 @@ pub struct ConfiguredVnics<'a> {
     pub ipv6: bool,
 }
 
-/// The pools, given the host and the present file.
+/// The pools, given the host and the present file; without what is offered to pods that request a VNIC by name.
 #[must_use]
 pub fn next(
     facts: &NodeFacts,
@@ -155,5 +155,5 @@ fn kept(pools: &Pools, hosted: ConfiguredVnics<'_>, vnics: &[Vnic]) -> Vec<VnicP
         }
         Some(VnicPool { link, table, mac, link_has_mac, mtu: host.mtu, ..pool })
     };
-    pools.vnics.iter().filter_map(now).collect()
+    pools.vnics.iter().filter(|pool| pool.attach.is_none()).filter_map(now).collect()
 }

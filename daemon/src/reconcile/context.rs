@@ -9,18 +9,20 @@ use datapath::host::HostVnic;
 use ipam::{BootId, Pools, Store};
 use netlink::Link;
 use resident::logging::chain;
-use vcn::Vnic;
+use vcn::{Ocid, Vnic};
 
 use super::host::Host;
 use super::installation::{Owner, Ownership};
 use super::{Reconciler, StageReport, sources};
 use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
+use crate::decide::exclusive;
 use crate::decide::host_address::HostAddress;
+use crate::decide::requests::{self, Requests};
 use crate::decide::usage::Usage;
 use crate::lifecycle::directories;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, VnicState};
-use crate::settings::Settings;
+use crate::settings::{HostNetworking, Settings};
 use crate::sources::node_facts::NodeFacts;
 
 /// What the stages of one reconcile read.
@@ -37,6 +39,8 @@ pub(super) struct Context<'a> {
     pub(super) has_ipv6: bool,
     /// Addresses that pods hold; the host never gets them.
     pub(super) held: HashSet<IpAddr>,
+    /// What VNICs are requested for.
+    pub(super) requests: Requests,
     pub(super) wanted: DesiredState,
     /// Whether objects of ours that are no longer wanted are removed.
     pub(super) removes_stale: bool,
@@ -59,6 +63,18 @@ impl Context<'_> {
         self.wanted.network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default()
     }
 
+    /// Whether a VNIC is set up as it is requested: on the host, or in a pod or ready for one.
+    fn is_configured(&self, id: &Ocid) -> Option<bool> {
+        // Without its own file the agent cannot say what pods are offered.
+        let is_lost = |it: &Condition| it.reason == Reason::StateFailed && it.subject.as_deref() == Some("pools.json");
+        if self.settings.host_networking == HostNetworking::Off || self.so_far.conditions.iter().any(is_lost) {
+            return None;
+        }
+        let is_on_host = || self.so_far.configured.iter().flatten().any(|host| host.vnic.id == *id);
+        let exclusive = exclusive::find(&self.wanted.exclusive, id);
+        Some(exclusive.map_or_else(is_on_host, |it| it.is_in_pod || it.link.is_some()))
+    }
+
     /// The VNICs as they are reported.
     pub(super) fn vnic_states(&self) -> Vec<VnicState> {
         let primary = self.wanted.network.as_ref().map(|network| &network.primary);
@@ -67,15 +83,25 @@ impl Context<'_> {
             let mut conditions = self.so_far.conditions.iter();
             let addressing = host.map_or(&vnic.addressing, |host| &host.vnic.addressing);
             let entry = npn_vnic(self.facts.npn(), &vnic.id);
+            let exclusive = exclusive::find(&self.wanted.exclusive, &vnic.id);
+            let request = self.requests.get(&vnic.id);
             VnicState {
                 id: vnic.id.clone(),
                 mac: vnic.mac,
                 primary: at == 0,
-                link: if at == 0 { primary.cloned() } else { host.map(|host| host.placement.link().clone()) },
+                link: match exclusive {
+                    _ if at == 0 => primary.cloned(),
+                    Some(exclusive) => exclusive.link.clone(),
+                    None => host.map(|host| host.placement.link().clone()),
+                },
                 table: host.map(|host| host.table),
                 addresses: addressing.iter().map(|(_, at)| at.address).collect(),
                 application_resources: entry.map(|entry| entry.application_resources.clone()).unwrap_or_default(),
                 unmanaged: self.wanted.left_alone.get(&vnic.id).copied(),
+                name: request.map(|request| request.name.clone()),
+                purpose: request.map(|request| request.purpose),
+                generation: request.and_then(|request| request.generation),
+                configured: request.and_then(|_| self.is_configured(&vnic.id)),
                 trouble: conditions
                     .find(|condition| condition.subject.as_deref() == Some(vnic.id.as_str()))
                     .map(|condition| condition.reason),
@@ -114,6 +140,7 @@ impl Reconciler {
         };
         let (own, held) = addresses(&self.host, settings, &self.boot);
         let has_ipv6 = self.host.speaks_ipv6();
+        let requests = requests::requests(facts);
         let known = HostFacts {
             vnics: facts.vnics(),
             npn: facts.npn(),
@@ -122,6 +149,7 @@ impl Reconciler {
             ipv6: has_ipv6,
             own: &own,
             held: &held,
+            requests: &requests,
         };
         let mut wanted = slots.map(|slots| desired::wanted(known, &slots, policy)).unwrap_or_default();
         // A young agent has not seen that a list of VNICs is incomplete: what it lacks may be there a moment later.
@@ -141,7 +169,7 @@ impl Reconciler {
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
         so_far.conditions.append(&mut wanted.conditions);
-        Context { cause, settings, facts, ownership, links, has_ipv6, held, wanted, removes_stale, so_far }
+        Context { cause, settings, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale, so_far }
     }
 }
 

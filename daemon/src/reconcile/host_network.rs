@@ -15,6 +15,7 @@ use super::installation::Ownership;
 use super::{Stage, StageReport};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
+use crate::settings::HostNetworking;
 
 /// The stage.
 #[derive(Debug)]
@@ -95,6 +96,16 @@ impl HostNetworkStage {
         report: &mut StageReport,
     ) -> Result<Vec<HostVnic>, datapath::Error> {
         let batches = self.plan(network, context, report)?;
+        if context.settings.host_networking == HostNetworking::Report {
+            self.failed.clear();
+            report.conditions.extend(drifted(&batches));
+            let is_drifted = |part: &Part| batches.iter().any(|batch| batch.part == *part);
+            if is_drifted(&Part::Base) {
+                return Ok(Vec::new());
+            }
+            let in_sync = network.vnics.iter().filter(|host| !is_drifted(&Part::Vnic(host.vnic.id.clone())));
+            return Ok(in_sync.cloned().collect());
+        }
         if context.is_preview() {
             // What failed before is among the changes, and not known to fail again.
             report.changes.extend(batches.iter().flat_map(|batch| &batch.steps).map(changed));
@@ -115,6 +126,9 @@ impl Stage for HostNetworkStage {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
         let Some(network) = &context.wanted.network else { return report };
+        if context.settings.host_networking == HostNetworking::Off {
+            return report;
+        }
         match self.sync(network, context, &mut report) {
             Ok(vnics) if context.is_preview() || !self.has_failed(&Part::Base) => report.configured = Some(vnics),
             Ok(_) => {}
@@ -122,6 +136,19 @@ impl Stage for HostNetworkStage {
         }
         report
     }
+}
+
+/// What is not changed because only reports are wanted, by the part of the host's network.
+fn drifted(batches: &[Batch]) -> Vec<Condition> {
+    let condition = |batch: &Batch| {
+        let first = batch.steps.first()?;
+        let message = format!(
+            "{} change(s) are not made, because HOST_NETWORKING is `report`, such as {first}",
+            batch.steps.len()
+        );
+        Some(Condition::degraded(Reason::HostNetworkDrifted, message).about(&batch.part))
+    };
+    batches.iter().filter_map(condition).collect()
 }
 
 /// The values of settings before the step changes them, for `uninstall` to restore; of links, only of those that are not ours.

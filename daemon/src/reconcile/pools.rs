@@ -7,6 +7,7 @@ use resident::logging::chain;
 
 use super::context::Context;
 use super::{Stage, StageReport};
+use crate::decide::offers;
 use crate::decide::pools::{self, ConfiguredVnics};
 use crate::decide::usage::{Usage, size};
 use crate::report::condition::{Condition, Reason};
@@ -27,9 +28,6 @@ impl PoolsStage {
 impl Stage for PoolsStage {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
-        if !context.is_ours() {
-            return report;
-        }
         let state_dir = &context.settings.state_dir;
         let current = match Pools::read(state_dir, &self.boot) {
             Ok(pools) => Some(pools),
@@ -40,26 +38,31 @@ impl Stage for PoolsStage {
                 None
             }
         };
-        report.offers_addresses = current.as_ref().is_some_and(Usage::offers_any);
+        report.offers_addresses = context.is_ours() && current.as_ref().is_some_and(Usage::offers_any);
         // Nothing is known of the host: what was published is as good as it was.
         let Some(configured) = &context.so_far.configured else { return report };
-        // No cluster whose pods get VCN addresses, as far as is known.
-        if current.is_none() && context.facts.npn().is_none() {
-            return report;
-        }
         let hosted = ConfiguredVnics { vnics: configured, silent: &context.so_far.silent, ipv6: context.has_ipv6 };
         let now = BootTime::now().unwrap_or_default();
         let known = [&context.so_far.conditions[..], &report.conditions[..]].concat();
-        let (pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), (&self.boot, now), &known);
-        report.conditions.extend(conditions);
-        if current.as_ref() == Some(&pools) {
-            return report;
-        }
+        let offers =
+            offers::offers(context.facts, &context.requests, hosted, &context.wanted.exclusive, current.as_ref());
+        // No cluster whose pods get VCN addresses, as far as is known.
+        let is_alone = !context.is_ours() || current.is_none() && context.facts.npn().is_none();
+        let pools = if is_alone {
+            offers::alone(offers, current.as_ref(), &self.boot, now)
+        } else {
+            let boot = (&self.boot, now);
+            let (mut pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), boot, &known);
+            report.conditions.extend(conditions);
+            pools.vnics.extend(offers);
+            Some(pools)
+        };
+        let Some(pools) = pools.filter(|pools| current.as_ref() != Some(pools)) else { return report };
         let written = if context.is_preview() { Ok(true) } else { pools.write(state_dir) };
         match written {
             Ok(_) => {
                 report.changes.push(published(state_dir, &pools));
-                report.offers_addresses = Usage::offers_any(&pools);
+                report.offers_addresses = context.is_ours() && Usage::offers_any(&pools);
             }
             Err(error) => {
                 let severity = if report.offers_addresses { Condition::degraded } else { Condition::blocking };

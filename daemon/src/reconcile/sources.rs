@@ -12,7 +12,14 @@ use crate::sources::node_facts::{CopyErrors, NodeFacts};
 /// What is wrong with the sources.
 pub(super) fn conditions(facts: &NodeFacts, now: Instant) -> Vec<Condition> {
     let unusable = facts.unusable.iter().map(|entry| unusable(entry, facts));
-    unusable.chain(stale_copies(&facts.copy_errors)).chain(metadata(facts, now)).collect()
+    unusable.chain(stale_copies(&facts.copy_errors)).chain(metadata(facts, now)).chain(attachments(facts)).collect()
+}
+
+fn attachments(facts: &NodeFacts) -> Option<Condition> {
+    let error = facts.attachments.error.as_ref()?;
+    let message =
+        format!("the VnicAttachments of this instance cannot be read: {error}; what was known before is used");
+    Some(Condition::degraded(Reason::VnicAttachmentsUnreadable, message))
 }
 
 fn metadata(facts: &NodeFacts, now: Instant) -> Option<Condition> {
@@ -48,6 +55,7 @@ fn stale_copies(errors: &CopyErrors) -> impl Iterator<Item = Condition> {
     let copies = [
         ("native-pod-network copy", &errors.npn, "the API server"),
         ("instance and VNICs copy", &errors.machine, "the metadata service"),
+        ("VnicAttachments copy", &errors.attachments, "the API server"),
     ];
     copies.into_iter().filter_map(|(copy, error, source)| {
         let error = error.as_ref()?;

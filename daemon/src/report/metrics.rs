@@ -52,6 +52,7 @@ pub struct Metrics {
     conditions: Family<ConditionLabels, FloatGauge>,
     ready: Gauge,
     events: Family<Outcome, Counter>,
+    vnic_reports: Family<Outcome, Counter>,
 }
 
 impl Default for Metrics {
@@ -108,6 +109,10 @@ impl Default for Metrics {
                 "kubernetes_events",
                 "Kubernetes Events about the Node: written (ok), failed and retried (error), or dropped because the state \
                  ended before or too many were due (dropped)",
+            ),
+            vnic_reports: all.family(
+                "vnic_reports",
+                "Writes of `status.node` of this node's VnicAttachments: written (ok), or failed and retried (error)",
             ),
             registry: all,
         }
@@ -197,6 +202,12 @@ impl Metrics {
     /// Counts an attempt to write a Kubernetes Event.
     pub fn event_attempted(&self, written: bool) {
         self.events.get_or_create(&Outcome { result: result_word(written) }).inc();
+    }
+
+    /// Counts a report of a VNIC.
+    pub fn vnic_reported(&self, written: bool) {
+        let result = if written { "ok" } else { "error" };
+        self.vnic_reports.get_or_create(&Outcome { result }).inc();
     }
 
     /// Counts transitions without an Event.

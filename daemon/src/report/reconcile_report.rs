@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use vcn::{IfName, MacAddr, MachineKind, Ocid, TableId};
+use vcn::{IfName, MacAddr, MachineKind, Ocid, Purpose, TableId};
 
 use crate::report::condition::{Condition, Reason};
 
@@ -102,6 +102,18 @@ pub struct VnicState {
     /// Why it is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmanaged: Option<UnmanagedReason>,
+    /// What its VnicAttachment calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What its VnicAttachment requests it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<Purpose>,
+    /// The generation of the VnicAttachment that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// Whether it is set up as requested; `None` while that is not known or may change in a moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configured: Option<bool>,
     /// Why it is not in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Reason>,
@@ -115,6 +127,10 @@ pub enum UnmanagedReason {
     AnotherNetwork,
     /// Another pod network may own it; no source has decided.
     Undecided,
+    /// It is for one pod, and no pod has it.
+    ForOnePod,
+    /// A pod has it.
+    InPod,
 }
 
 /// The owner of the pod network, and the installer's result.
@@ -139,6 +155,18 @@ impl ReconcileReport {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.conditions.iter().any(|condition| condition.blocks() && !condition.reason.leaves_ready())
+    }
+
+    /// Notes which VNICs may be set up in a moment: no condition says that their links are missing.
+    pub fn note_pending(&mut self) {
+        let (vnics, conditions) = (&mut self.vnics, &self.conditions);
+        let is_reported = |vnic: &VnicState| {
+            let about = |it: &Condition| it.subject.as_deref() == Some(vnic.id.as_str());
+            conditions.iter().any(|it| it.reason == Reason::LinkMissing && about(it))
+        };
+        for vnic in vnics.iter_mut().filter(|vnic| vnic.trouble == Some(Reason::LinkMissing)) {
+            vnic.configured = vnic.configured.filter(|_| is_reported(vnic));
+        }
     }
 
     /// Notes since when each condition lasts; `before` is the report of the reconcile before.

@@ -106,7 +106,15 @@ impl Status {
                     None => "none".into(),
                     Some(npn) => npn.state.to_string(),
                 }),
-            ],
+            ]
+            .into_iter()
+            // Most nodes have no VNIC that needs them.
+            .chain(
+                (facts.attachments.value.is_some() || facts.attachments.error.is_some()).then(|| {
+                    source("vnic-attachments", &facts.attachments, now, |all| format!("{} VNIC(s)", all.len()))
+                }),
+            )
+            .collect(),
             report: report.cloned(),
         }
     }

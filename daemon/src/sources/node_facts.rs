@@ -16,6 +16,7 @@ use installer::{Seen, Signals};
 use vcn::{Family, Instance, MacAddr, Ocid, Vnic};
 
 use crate::decide::refused::{self, RefusedAddress};
+use crate::sources::attachments::KnownAttachments;
 use crate::sources::npn::KnownNpn;
 use crate::sources::source::Source;
 
@@ -31,6 +32,8 @@ pub struct NodeFacts {
     pub vnics: Source<Vec<Vnic>>,
     /// Its NativePodNetwork.
     pub npn: KnownNpn,
+    /// Its VnicAttachments; unasked while no VNIC needs them.
+    pub attachments: KnownAttachments,
     /// The DaemonSet of OKE's own CNI.
     pub oke_daemonset: Seen,
     /// Entries of the last list of VNICs that cannot be used.
@@ -60,6 +63,8 @@ pub struct CopyErrors {
     pub npn: Option<String>,
     /// That of the instance and its VNICs.
     pub machine: Option<String>,
+    /// That of the VnicAttachments.
+    pub attachments: Option<String>,
 }
 
 /// Whether a list of VNICs lacks the primary one, as far as the host can tell: its default route uses a link (with MAC
@@ -169,6 +174,7 @@ impl NodeFacts {
         self.instance.says_the_same(&other.instance)
             && self.vnics.says_the_same(&other.vnics)
             && self.npn.says_the_same(&other.npn)
+            && self.attachments.says_the_same(&other.attachments)
             && self.unusable == other.unusable
             && self.refused == other.refused
             && self.copy_errors == other.copy_errors

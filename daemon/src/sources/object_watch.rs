@@ -1,6 +1,7 @@
-//! A watch of one object of the API server, by its name, for ever: no node lists or watches the objects of another. A lost
-//! watch is logged once and retried with backoff.
+//! A watch of the objects of the API server that concern this node, chosen by one field, for ever: no node lists or watches the
+//! objects of another. A lost watch is logged once and retried with backoff.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use backoff::Backoff;
 use futures::StreamExt;
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use resident::api_server;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -19,13 +20,15 @@ use crate::sources::backoff::chance;
 /// What to watch, and how.
 #[derive(Debug)]
 pub(super) struct ObjectWatch<K> {
-    /// The object's name.
+    /// The field that chooses them: `metadata.name`, or one that the kind makes selectable.
+    pub(super) field: &'static str,
+    /// Its value; names the watch in messages.
     pub(super) name: String,
     /// Its kind, in messages.
     pub(super) kind: &'static str,
     /// Opens its API.
     pub(super) api: fn(Client) -> Api<K>,
-    /// How the server is asked; the name is added.
+    /// How the server is asked; the field is added.
     pub(super) config: fn() -> watcher::Config,
     /// How long the first answer may take.
     pub(super) deadline: Duration,
@@ -59,8 +62,8 @@ pub(super) enum WatchEnd {
 
 /// Takes in what a watch reports.
 pub(super) trait Observer<K> {
-    /// The object as it is now; `None` if there is none.
-    fn observe(&mut self, object: Option<K>);
+    /// The objects as they are now, by name.
+    fn observe(&mut self, objects: Vec<K>);
 
     /// The watch ended. Returns the time until the next one if this is no failure; then nothing is logged.
     fn lose(&mut self, end: &WatchEnd) -> Option<Duration>;
@@ -71,12 +74,12 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
     pub(super) async fn run(self, mut observer: impl Observer<K>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {
-            let watch = self.watch_once(|object| {
+            let watch = self.watch_once(|objects| {
                 if is_lost {
                     tracing::info!(event = self.events.restored, name = self.name);
                 }
                 (failures, is_lost) = (0, false);
-                observer.observe(object);
+                observer.observe(objects);
             });
             let end = watch.await;
             let pause = observer.lose(&end).unwrap_or_else(|| {
@@ -91,24 +94,24 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
     }
 
     /// Watches until that fails.
-    async fn watch_once(&self, mut observe: impl FnMut(Option<K>)) -> WatchEnd {
+    async fn watch_once(&self, mut observe: impl FnMut(Vec<K>)) -> WatchEnd {
         let (client, server) = match api_server::client() {
             Ok(client) => client,
             Err(cause) => return WatchEnd::Client(cause),
         };
-        let config = (self.config)().fields(&format!("metadata.name={}", self.name));
+        let config = (self.config)().fields(&format!("{}={}", self.field, self.name));
         let mut events = pin!(watcher((self.api)(client), config));
-        let mut listed = None;
+        let mut known = Known::default();
         let first = async {
             while let Some(event) = events.next().await {
-                if let Some(object) = change(&mut listed, event?) {
-                    return Ok(Some(object));
+                if let Some(objects) = known.change(event?, ResourceExt::name_any) {
+                    return Ok(Some(objects));
                 }
             }
             Ok(None)
         };
         match tokio::time::timeout(self.deadline, first).await {
-            Ok(Ok(Some(object))) => observe(object),
+            Ok(Ok(Some(objects))) => observe(objects),
             Ok(Ok(None)) => return WatchEnd::Closed,
             Ok(Err(error)) => return self.end(server, &error),
             Err(_) => return WatchEnd::Timeout(self.deadline),
@@ -116,7 +119,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
         // The server closes every watch after some minutes, and the watcher opens the next; a dead connection is noticed then.
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => change(&mut listed, event).into_iter().for_each(&mut observe),
+                Ok(event) => known.change(event, ResourceExt::name_any).into_iter().for_each(&mut observe),
                 Err(error) => return self.end(server, &error),
             }
         }
@@ -133,16 +136,39 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
     }
 }
 
-/// The object after an event, if the event settles that: a list does at its end.
-fn change<K>(listed: &mut Option<K>, event: Event<K>) -> Option<Option<K>> {
-    match event {
-        Event::Init => *listed = None,
-        Event::InitApply(object) => *listed = Some(object),
-        Event::InitDone => return Some(listed.take()),
-        Event::Apply(object) => return Some(Some(object)),
-        Event::Delete(_) => return Some(None),
+/// The objects, by name.
+#[derive(Debug)]
+struct Known<K> {
+    /// Those of the last list and the events since.
+    objects: BTreeMap<String, K>,
+    /// Those of a list that has not ended.
+    listed: BTreeMap<String, K>,
+}
+
+impl<K> Default for Known<K> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), listed: BTreeMap::new() }
     }
-    None
+}
+
+impl<K: Clone> Known<K> {
+    /// The objects after an event, if the event settles that: a list does at its end.
+    fn change(&mut self, event: Event<K>, name: impl Fn(&K) -> String) -> Option<Vec<K>> {
+        match event {
+            Event::Init => {
+                self.listed.clear();
+                return None;
+            }
+            Event::InitApply(object) => {
+                self.listed.insert(name(&object), object);
+                return None;
+            }
+            Event::InitDone => self.objects = std::mem::take(&mut self.listed),
+            Event::Apply(object) => drop(self.objects.insert(name(&object), object)),
+            Event::Delete(object) => drop(self.objects.remove(&name(&object))),
+        }
+        Some(self.objects.values().cloned().collect())
+    }
 }
 
 /// What the API server said, or why it said nothing. The errors of kube repeat their causes and print a refusal as a data
@@ -167,14 +193,18 @@ mod tests {
 
     #[test]
     fn list_reports_object_at_its_end_and_event_at_once() {
-        let mut listed = None;
-        let mut changes = |events: Vec<Event<u8>>| -> Vec<Option<u8>> {
-            events.into_iter().filter_map(|event| change(&mut listed, event)).collect()
+        let mut known = Known::default();
+        // The tens are the name.
+        let mut changes = |events: Vec<Event<u8>>| -> Vec<Vec<u8>> {
+            events.into_iter().filter_map(|event| known.change(event, |object| (object / 10).to_string())).collect()
         };
-        assert_eq!(changes(vec![Event::Init, Event::InitDone]), [None]);
-        assert_eq!(changes(vec![Event::Init, Event::InitApply(1), Event::InitDone]), [Some(1)]);
-        assert_eq!(changes(vec![Event::Apply(2), Event::Delete(2)]), [Some(2), None]);
+        assert_eq!(changes(vec![Event::Init, Event::InitDone]), [vec![0; 0]]);
+        assert_eq!(changes(vec![Event::Init, Event::InitApply(11), Event::InitDone]), [[11]]);
+        assert_eq!(
+            changes(vec![Event::Apply(12), Event::Apply(21), Event::Delete(13)]),
+            [vec![12], vec![12, 21], vec![21]]
+        );
         // The server lost the watch's position (410), and the object went in the meantime.
-        assert_eq!(changes(vec![Event::Apply(3), Event::Init, Event::InitDone]), [Some(3), None]);
+        assert_eq!(changes(vec![Event::Init, Event::InitDone]), [vec![0; 0]]);
     }
 }

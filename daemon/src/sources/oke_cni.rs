@@ -42,6 +42,7 @@ pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
         return std::future::pending().await;
     }
     let watch = ObjectWatch::<PartialObjectMeta<DaemonSet>> {
+        field: "metadata.name",
         name: OKE_DAEMONSET.to_owned(),
         kind: "DaemonSet",
         api: |client| Api::namespaced(client, NAMESPACE),
@@ -68,8 +69,8 @@ impl DaemonSetObserver {
 }
 
 impl<K> Observer<K> for DaemonSetObserver {
-    fn observe(&mut self, object: Option<K>) {
-        self.publish(Some(Seen::from(object.is_some())));
+    fn observe(&mut self, objects: Vec<K>) {
+        self.publish(Some(Seen::from(!objects.is_empty())));
     }
 
     fn lose(&mut self, _: &WatchEnd) -> Option<Duration> {

@@ -19,6 +19,7 @@ use vcn::Ocid;
 use crate::decide::desired::npn_vnic;
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
+use crate::sources::attachments::{AttachmentSource, Need};
 use crate::sources::host_links::{self, Uplink};
 use crate::sources::machine_copy;
 use crate::sources::node_facts::{CopyErrors, ExpectedItem, NodeFacts, lacks_primary};
@@ -65,6 +66,23 @@ const _: () = {
     assert!(BEHIND_ANSWERS.as_millis() < FACTS_AWAITED.as_millis(), "the first reconcile would not wait for it");
 };
 
+/// What the API server, or a file in its place, is asked for.
+#[derive(Debug)]
+pub struct ClusterSources {
+    /// The NativePodNetwork.
+    pub npn: NpnSource,
+    /// The VnicAttachments.
+    pub attachments: AttachmentSource,
+}
+
+impl ClusterSources {
+    /// For a command: the API server is not asked.
+    #[must_use]
+    pub fn at_hand(settings: &Settings) -> Self {
+        Self { npn: NpnSource::at_hand(settings), attachments: AttachmentSource::at_hand(settings) }
+    }
+}
+
 /// Where facts are published, and what wakes the poller or is published with its answers.
 #[derive(Debug)]
 pub struct Channels {
@@ -81,7 +99,7 @@ pub struct Channels {
 /// Asks, publishes, waits, for ever; ends when the facts have no reader.
 pub async fn run<M: Metadata>(
     metadata: M,
-    mut npn: NpnSource,
+    mut cluster: ClusterSources,
     settings: &Settings,
     metrics: Arc<Metrics>,
     channels: Channels,
@@ -98,21 +116,24 @@ pub async fn run<M: Metadata>(
         let asked = tokio::time::Instant::now();
         let first = (!patience.is_zero()).then(|| facts.clone());
         let answers = async {
-            let asked = ask(&mut facts, &metadata, &npn, settings, &metrics);
+            let asked = ask(&mut facts, &metadata, &cluster, settings, &metrics);
             // The guard is dropped at once: it blocks the writer.
             tokio::join!(asked, async { drop(known.await) })
         };
         // Cancel-safe: the answers end in `facts`, and the other branch never ends.
         tokio::select! {
             _ = answers => {}
-            never = publish_first(first, &npn, found, &published) => match never {},
+            never = publish_first(first, &cluster, found, &published) => match never {},
         }
         patience = Duration::ZERO;
         // As it is by now: the sources may have taken far longer than its answer was waited for.
         facts.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(facts.oke_daemonset);
         pace.note(facts.is_settled());
-        facts.copy_errors =
-            CopyErrors { npn: npn.store_copy().err(), machine: machine_copy::store(&mut copy, &facts).err() };
+        facts.copy_errors = CopyErrors {
+            npn: cluster.npn.store_copy().err(),
+            machine: machine_copy::store(&mut copy, &facts).err(),
+            attachments: cluster.attachments.store_copy().err(),
+        };
         published.send_replace(facts.clone());
         let was_link = Cell::new(false);
         let link = async {
@@ -138,7 +159,7 @@ pub async fn run<M: Metadata>(
 /// CNI, as soon as that is known. OKE's own CNI has no copy, so later answers about it are published as well.
 async fn publish_first(
     first: Option<NodeFacts>,
-    npn: &NpnSource,
+    cluster: &ClusterSources,
     mut oke_cni: watch::Receiver<oke_cni::DaemonSetAnswer>,
     published: &watch::Sender<NodeFacts>,
 ) -> Infallible {
@@ -146,7 +167,8 @@ async fn publish_first(
     if facts.is_recalled() {
         let silence = async {
             sleep(SILENCE).await;
-            ask_npn(&mut facts, npn).await;
+            ask_npn(&mut facts, &cluster.npn).await;
+            ask_attachments(&mut facts, &cluster.attachments).await;
         };
         // Together: the first reconcile does not wait for both.
         let known = tokio::time::timeout(OKE_CNI_AWAITED, oke_cni.wait_for(Option::is_some));
@@ -192,7 +214,7 @@ fn complete(list: VnicList, facts: &NodeFacts) -> Result<VnicList, String> {
 pub async fn ask<M: Metadata>(
     facts: &mut NodeFacts,
     metadata: &M,
-    npn: &NpnSource,
+    cluster: &ClusterSources,
     settings: &Settings,
     metrics: &Metrics,
 ) {
@@ -206,8 +228,8 @@ pub async fn ask<M: Metadata>(
         facts.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
     }
     metrics.metadata_answered("vnics", vnics.is_ok());
-    ask_npn(facts, npn).await;
-    // Last, because the NativePodNetwork may name a VNIC that is not listed.
+    ask_npn(facts, &cluster.npn).await;
+    // Behind it, because the NativePodNetwork may name a VNIC that is not listed.
     let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| complete(listed, facts));
     let macs = LazyCell::new(host_links::macs);
     let npn = facts.npn().cloned();
@@ -224,6 +246,21 @@ pub async fn ask<M: Metadata>(
         }
     };
     facts.absorb_vnics(vnics, settings.detach_grace, Instant::now(), is_held);
+    ask_attachments(facts, &cluster.attachments).await;
+}
+
+/// Asks for the VnicAttachments, which are found by the instance, if there is a VNIC that one may describe.
+async fn ask_attachments(facts: &mut NodeFacts, attachments: &AttachmentSource) {
+    let is_named = |id: &Ocid| npn_vnic(facts.npn(), id).is_some();
+    // A server that is silent to one question is silent to the next one, and the facts are awaited.
+    let within = if facts.npn.error.is_none() { FIRST_ANSWER } else { Duration::ZERO };
+    let need = match facts.vnics().iter().skip(1).all(|vnic| is_named(&vnic.id)) {
+        true => Need::None,
+        false => Need::Some { within },
+    };
+    if let Some(instance) = &facts.instance.value {
+        attachments.refresh(&instance.id, need, &mut facts.attachments).await;
+    }
 }
 
 /// Asks for the NativePodNetwork, which is found by the instance.

@@ -14,8 +14,8 @@ use oke_node_agent::report::metrics::Metrics;
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
 use oke_node_agent::settings::Settings;
 use oke_node_agent::sources::node_facts::NodeFacts;
-use oke_node_agent::sources::npn::NpnSource;
 use oke_node_agent::sources::poller;
+use oke_node_agent::sources::poller::ClusterSources;
 use oke_node_agent::triggers::drift_hints::DriftHints;
 use sandbox::Container;
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl Node {
                 let real = imds::Imds::new(&self.metadata.base_url(), imds::Policy::default()).unwrap();
                 let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
                 let mut world = NodeFacts::default();
-                poller::ask(&mut world, &fake, &NpnSource::at_hand(settings), settings, &Metrics::default()).await;
+                poller::ask(&mut world, &fake, &ClusterSources::at_hand(settings), settings, &Metrics::default()).await;
                 world
             })
         })

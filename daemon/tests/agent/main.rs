@@ -35,6 +35,7 @@ mod program;
 mod records;
 mod refused;
 mod remembered;
+mod requested;
 mod router_advertisements;
 mod running;
 mod socket;

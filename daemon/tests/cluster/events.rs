@@ -30,13 +30,13 @@ fn policy() -> PathBuf {
 /// It takes a second or two; a busy machine is slow.
 const ENFORCED_WITHIN: Duration = Duration::from_secs(120);
 
-struct Scene {
-    cluster: Cluster,
+pub(crate) struct Scene {
+    pub(crate) cluster: Cluster,
 }
 
 impl Scene {
     /// A node that is in order, its Node and its agent's pod, and the policy in force.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let cluster = Cluster::new();
         cluster.do_(async |server| {
             server.apply(&policy()).await.unwrap();
@@ -69,7 +69,7 @@ impl Scene {
         self.cluster.publish("SUCCESS", &[("pods", 33), ("gone", 35)]);
     }
 
-    fn agent(&self) -> Agent {
+    pub(crate) fn agent(&self) -> Agent {
         let mut agent = self.cluster.node.agent(&[]);
         self.cluster.node.wait_ready(&mut agent);
         agent

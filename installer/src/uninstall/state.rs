@@ -15,9 +15,10 @@ const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.
 const STATE_EXACT: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
 
 /// Ours in the data directory, with a suffix or without. A NativePodNetwork that an operator put there is not ours.
-const DATA: [&str; 7] = [
+const DATA: [&str; 8] = [
     record::FILE,
     "tables.json",
+    vcn::ATTACHMENTS_COPY_FILE,
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
     vcn::REPORTED_CONDITIONS_FILE,

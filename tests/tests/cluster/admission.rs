@@ -19,7 +19,10 @@ use crate::{manifests_folder, wait_for};
 const NAMESPACE: &str = "oke-node-manager";
 const NO_USE: &str = "one must be allowed to \"use\" vnicprofiles";
 const KUBELET: &str = "a kubelet must not change the annotation";
-const OWN_POD: &str = "an agent may only write annotations of its own Pod and Events about its own Node";
+const OWN_POD: &str =
+    "an agent may only write annotations of its own Pod, Events about its own Node and reports on its VNICs";
+const OWN_VNIC: &str = "an agent may only report on VNICs of its own Node, which status.nodeName names";
+const ONLY_REPORT: &str = "an agent may only write status.node of a VnicAttachment";
 const ONLY_OURS: &str = "annotations of its Pod that begin with oke.oraclecloud.com/agent-";
 const UNBOUND: &str = "an agent's token must be bound to its pod and node";
 
@@ -357,11 +360,45 @@ async fn an_agent_asks_for_no_vnic_and_makes_no_object() {
     attachments(admin(server)).create(&PostParams::default(), &object).await.unwrap();
     let status = Patch::Merge(json!({ "status": { "nodeName": "asks-1" } }));
     let patched = attachments(agent.clone()).patch_status("admission", &PatchParams::default(), &status).await;
-    assert_refused(patched, OWN_POD);
+    assert_refused(patched, OWN_VNIC);
     assert_refused(attachments(agent.clone()).delete("admission", &DeleteParams::default()).await, OWN_POD);
     let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "admission" } })).unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(agent, NAMESPACE);
     assert_refused(maps.create(&PostParams::default(), &map).await, OWN_POD);
+}
+
+#[tokio::test]
+async fn agent_reports_on_vnics_of_its_own_node_and_nothing_else() {
+    let server = server().await;
+    let ((_, own), (_, other)) = (agent_on(server, "reports-1").await, agent_on(server, "reports-2").await);
+    let attachments = |client: &Client| Api::<api::VnicAttachment>::all(client.clone());
+    let spec = json!({ "instanceId": "ocid1.instance.oc1.iad.r", "subnetId": "ocid1.subnet.oc1.iad.a", "name": "r",
+        "purpose": "Attach" });
+    let object = api::VnicAttachment::new("reports", serde_json::from_value(spec).unwrap());
+    attachments(&admin(server)).create(&PostParams::default(), &object).await.unwrap();
+    let write = async |client: &Client, status: Value| {
+        let patch = Patch::Merge(json!({ "status": status }));
+        attachments(client).patch_status("reports", &PatchParams::default(), &patch).await
+    };
+    let report = json!({ "node": { "configured": true, "inUse": 1, "generation": 1 } });
+    assert_refused(write(&own, report.clone()).await, OWN_VNIC);
+    let vnic = json!({ "nodeName": "reports-1", "vnicId": "ocid1.vnic.oc1.iad.r", "observedGeneration": 1 });
+    write(&admin(server), vnic).await.unwrap();
+    write(&own, report.clone()).await.unwrap();
+    assert_refused(write(&other, report).await, OWN_VNIC);
+    let condition = json!({ "type": "Ready", "status": "True", "reason": "Ready",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    for more in [
+        json!({ "nodeName": "reports-2" }),
+        json!({ "vnicId": null }),
+        json!({ "ownAddresses": ["10.0.0.9"] }),
+        json!({ "conditions": [condition] }),
+    ] {
+        assert_refused(write(&own, more).await, ONLY_REPORT);
+    }
+    let spec = Patch::Merge(json!({ "spec": { "mtu": 1500 } }));
+    let patched = attachments(&own).patch("reports", &PatchParams::default(), &spec).await;
+    assert_refused(patched, OWN_POD);
 }
 
 #[tokio::test]

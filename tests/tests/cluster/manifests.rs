@@ -144,9 +144,15 @@ fn the_uninstaller_may_ask_for_the_agents_daemonset_and_nothing_else() {
 }
 
 #[test]
-fn the_agent_may_watch_npns_and_okes_daemonset_and_read_its_own() {
+fn agent_has_no_right_but_these() {
     let (everywhere, in_namespaces) = rights(&pod().service_account_name.unwrap());
-    assert_eq!(everywhere, [rule("oci.oraclecloud.com", "nativepodnetworks", None, &["list", "watch"])]);
+    let ours = |resource: &str, verbs: &[&str]| rule("oke.oraclecloud.com", resource, None, verbs);
+    let npns = rule("oci.oraclecloud.com", "nativepodnetworks", None, &["list", "watch"]);
+    let expected = [npns, ours("vnicattachments", &["list", "watch"]), ours("vnicattachments/status", &["patch"])];
+    assert!(
+        everywhere.len() == expected.len() && expected.iter().all(|rule| everywhere.contains(rule)),
+        "{everywhere:?}"
+    );
     let namespace = daemon_set(AGENT).metadata.namespace.unwrap();
     let own = (namespace, rule("apps", "daemonsets", Some(&[AGENT]), &["get"]));
     let okes = rule("apps", "daemonsets", Some(&["vcn-native-ip-cni"]), &["list", "watch"]);

@@ -2,24 +2,27 @@
 //! the node, judged by packets.
 
 use std::fs::{self, File};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use api::{VnicAttachment, VnicProfile};
+use api::condition::find;
+use api::{ConditionType, NodeReport, VnicAttachment, VnicProfile};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
-use kube_harness::ApiServer;
+use kube_harness::{ApiServer, Bound, ServiceAccount};
 use sandbox::{Agent, Container, Node, NodeSpec, NpnShape, OciApi, OciSettings, SubnetSpec, Vcn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::built::bin_dir;
 use vcn::Family;
 
-use crate::DEADLINE;
+use crate::{DEADLINE, manifests_folder};
 
 const NODES: [&str; 2] = ["node-a", "node-b"];
 
@@ -49,9 +52,8 @@ impl Scene {
         let vcn = Arc::new(vcn);
         let cloud = OciApi::start(Arc::clone(&vcn), OciSettings::default()).unwrap();
         let kubernetes = ApiServer::start().unwrap();
-        for file in ["namespace.yaml", "crds.yaml"] {
-            let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base");
-            kubernetes.apply(&manifests.join(file)).await.unwrap();
+        for file in ["namespace.yaml", "crds.yaml", "daemonset.yaml", "admission.yaml"] {
+            kubernetes.apply(&manifests_folder().join("base").join(file)).await.unwrap();
         }
         let folder = TempDir::new().unwrap();
         kubernetes.write_kubeconfig(kubernetes.admin(), &folder.path().join("kubeconfig")).unwrap();
@@ -63,7 +65,7 @@ impl Scene {
                 "spec": { "providerID": format!("oci://{}", node.id()) } });
             kubernetes.apply_object(object).await.unwrap();
             sandbox::publish_native_pod_network(&vcn, node, NpnShape::PerFamily).unwrap();
-            agents.push(agent(node));
+            agents.push(agent(node, &kubernetes, &folder.path().join(node.name())).await);
         }
         let client = kubernetes.client(kubernetes.admin()).unwrap();
         let controller = controller(folder.path(), &cloud.url());
@@ -102,10 +104,14 @@ impl Scene {
             (one && status.conditions.iter().any(|condition| condition.reason == "Ready")).then_some(())
         };
         self.wait_for(&format!("{profile} is ready"), ready).await;
+        self.attachment(profile).await.unwrap().status.unwrap().own_addresses
+    }
+
+    /// The VnicAttachment of a profile.
+    async fn attachment(&self, profile: &str) -> Option<VnicAttachment> {
         let attachments: Api<VnicAttachment> = Api::all(self.client.clone());
         let label = ListParams::default().labels(&format!("oke.oraclecloud.com/profile={profile}"));
-        let object = attachments.list(&label).await.unwrap().items.pop().unwrap();
-        object.status.unwrap().own_addresses
+        attachments.list(&label).await.unwrap().items.pop()
     }
 
     async fn delete(&self, profile: &str) {
@@ -142,16 +148,41 @@ impl Drop for Scene {
     }
 }
 
-/// One that believes sooner than usual that a VNIC is gone.
-fn agent(node: &Node) -> Agent {
+/// One that believes sooner than usual that a VNIC is gone. It asks the API server for VnicAttachments with the token of a pod on
+/// its node, which is kept in the folder.
+async fn agent(node: &Node, kubernetes: &ApiServer, folder: &Path) -> Agent {
     let directory = Path::new("/etc/oke-node-agent-map");
-    let configure = || {
-        fs::create_dir(directory)
-            .and_then(|()| fs::write(directory.join("agent.conf"), "DETACH_GRACE_SECONDS=2\nRESYNC_SECONDS=2\n"))
-    };
+    let conf = "DETACH_GRACE_SECONDS=2\nRESYNC_SECONDS=2\nNPN_FILE=/var/lib/vcn-native/nativepodnetwork.json\n";
+    let configure = || fs::create_dir(directory).and_then(|()| fs::write(directory.join("agent.conf"), conf));
     node.run(configure).unwrap().unwrap();
+    let pod = format!("oke-node-agent-{}", node.name());
+    let object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod, "namespace": "oke-node-manager" },
+        "spec": { "nodeName": node.name(), "serviceAccountName": "oke-node-agent",
+                  "containers": [{ "name": "agent", "image": "agent" }] } });
+    kubernetes.apply_object(object).await.unwrap();
+    let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
+    let token = kubernetes.token(&account, &Bound::Pod(pod)).await.unwrap();
+    kubernetes.write_in_cluster(&token, "oke-node-manager", folder).unwrap();
+    let (host, port) = kubernetes.service();
+    relay(node, format!("{host}:{port}"));
     let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", directory);
-    Agent::start_in(&container, node, &bin_dir()).unwrap()
+    Agent::start_in(&container.with_api_server(folder, &host, &port), node, &bin_dir()).unwrap()
+}
+
+/// The API server is on this machine's loopback; the node reaches it at the same address on its own.
+fn relay(node: &Node, server: String) {
+    let listener = node.run(|| TcpListener::bind(&server)).unwrap().unwrap();
+    thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let Ok(far) = TcpStream::connect(&server) else { continue };
+            for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
 }
 
 fn controller(folder: &Path, cloud: &str) -> Child {
@@ -239,4 +270,38 @@ async fn a_vnic_that_was_asked_for_answers_from_its_subnet_until_the_request_is_
         (left + profiles == 0).then_some(())
     };
     scene.wait_for("the objects are gone", gone).await;
+}
+
+/// What the node offers to pods by name.
+fn offer(node: &Node) -> Option<Value> {
+    let read = node.run(|| fs::read("/run/vcn-native/pools.json")).unwrap().ok()?;
+    let pools: Value = serde_json::from_slice(&read).unwrap();
+    pools["vnics"].as_array().unwrap().iter().find(|vnic| vnic["attach"]["name"] == "storage").cloned()
+}
+
+#[tokio::test]
+async fn vnic_that_pods_share_is_offered_on_its_node_and_ready_when_it_is() {
+    let scene = Scene::new().await;
+    let node = scene.node("node-a");
+    let hostname = json!({ "matchLabels": { "kubernetes.io/hostname": "node-a" } });
+    let shared = json!([{ "name": "storage", "purpose": "Attach", "subnetId": scene.vcn.subnet("storage").unwrap().id,
+        "ipv4Count": 2, "allowedNamespaces": ["backup"], "mtu": 1500 }]);
+    scene.apply("shared", json!({ "nodeSelector": hostname, "attachments": shared })).await;
+    let reported = async || {
+        let object = scene.attachment("shared").await?;
+        let status = object.status?;
+        let wanted = NodeReport { configured: true, generation: object.metadata.generation, ..NodeReport::default() };
+        let ready = find(&status.conditions, ConditionType::Ready).is_some_and(api::Condition::is_true);
+        let configured = find(&status.conditions, ConditionType::Configured).is_some_and(api::Condition::is_true);
+        (status.node == Some(wanted) && ready && configured).then_some(status.pod_addresses)
+    };
+    let addresses = scene.wait_for("the node reports that it is set up", reported).await;
+    let blocks: Vec<String> = addresses.iter().map(|address| format!("{address}/32")).collect();
+    let offered = async || offer(&node).filter(|offer| offer["ipv4"]["addresses"] == json!(blocks));
+    let offer_of_two = scene.wait_for("the node offers both addresses", offered).await;
+    assert_eq!((blocks.len(), &offer_of_two["mtu"]), (2, &json!(1500)));
+    assert_eq!(offer_of_two["attach"]["allowedNamespaces"], json!(["backup"]));
+    scene.delete("shared").await;
+    scene.wait_for("the object is gone", async || scene.attachment("shared").await.is_none().then_some(())).await;
+    scene.wait_for("the offer is gone", async || offer(&node).is_none().then_some(())).await;
 }

@@ -156,8 +156,9 @@ impl<'a> Case<'a> {
 
     /// Whether the VNIC was seen while the object was being deleted, and is now DETACHED. No other is requested after that.
     pub(super) fn was_taken_off(&self) -> bool {
-        let is_seen =
-            [Reason::Detaching, Reason::DetachFailed, Reason::UsedByPods].iter().any(|reason| self.is_told(*reason));
+        let is_seen = [Reason::Detaching, Reason::DetachFailed, Reason::UsedByPods, Reason::InUse]
+            .iter()
+            .any(|reason| self.is_told(*reason));
         self.is_leaving() && is_seen && self.is_listed_gone()
     }
 

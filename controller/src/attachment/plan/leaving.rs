@@ -9,7 +9,9 @@ use crate::attachment::mark::Mark;
 use crate::attachment::observe::observed::{Machine, Observed, Seen};
 use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
+use crate::attachment::report::{event_diff, node_report};
 use crate::attachment::state::failed_attempts::FailedAttempt;
+use crate::work::Pause;
 
 /// A VNIC that keeps our tags counts as orphaned.
 const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC to orphan, so our tags cannot be removed; to orphan it with its tags, remove the finalizer";
@@ -69,12 +71,18 @@ pub(super) fn plan(
             (AttachmentState::Attached, None) if orphan => {
                 StatusReason::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT)
             }
-            (AttachmentState::Attached, _) => match rest {
-                Some(rest) => {
+            (AttachmentState::Attached, _) => match (rest, node_report::in_use(case.object, wanted.clock.now)) {
+                (_, Some(said)) => {
+                    if let Some(left) = node_report::answers_within(case.object, wanted.clock.now) {
+                        plan.rest(Pause { left, number: 1 });
+                    }
+                    said
+                }
+                (Some(rest), None) => {
                     plan.rest(rest.pause);
                     rest.after.said()
                 }
-                None => detach(case, (seen, state), observed, (&mut *slot, &mut *plan)),
+                (None, None) => detach(case, (seen, state), observed, (&mut *slot, &mut *plan)),
             },
             (AttachmentState::Detaching, _) => StatusReason::new(Reason::Detaching, "the VNIC is being detached"),
             _ if orphan => StatusReason::new(Reason::Detaching, "the VNIC is released as soon as it is attached"),
@@ -82,8 +90,10 @@ pub(super) fn plan(
         };
         let is_left = orphan && seen.vnic.is_some();
         let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
-        let is_held =
-            matches!(said.reason, Reason::UsedByPods | Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered);
+        let is_held = matches!(
+            said.reason,
+            Reason::InUse | Reason::UsedByPods | Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered
+        );
         plan.waits |= !is_left && !rests && !is_held;
         left &= is_left;
         verdict.get_or_insert(said);
@@ -100,7 +110,8 @@ pub(super) fn plan(
         None => StatusReason::new(Reason::Detaching, ""),
     };
     // The status keeps the VNIC, so that a later process recognizes it when it is listed as DETACHED.
-    AttachmentStatus { attached, ready: None, facts: Facts { vnic_id, ..Facts::default() } }
+    let pod_addresses = event_diff::last(case.object.status.as_ref()).facts.pod_addresses;
+    AttachmentStatus { attached, ready: None, facts: Facts { vnic_id, pod_addresses, ..Facts::default() } }
 }
 
 fn detach(

@@ -14,12 +14,14 @@ use crate::attachment::observe::observed::{Listed, SeenVnic};
 use crate::attachment::plan::step::{Action, NewAddress, VnicVersion};
 use crate::attachment::refusal::is_no_answer;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
-use crate::attachment::report::event_diff;
+use crate::attachment::report::{event_diff, node_report};
 
 /// Fewer are requested one by one, because each then has its own answer.
 const SEVERAL: usize = 2;
 /// The most per request: few VNICs take more of a family.
 const MOST_AT_ONCE: usize = 64;
+/// The most addresses of a VNIC that pods share, as the definition bounds its status.
+const SHARED_ADDRESSES: usize = 32;
 
 /// Constant, so that nothing is written while it continues.
 const NOT_CHANGED: &str = "OCI accepted the change and did not apply it; retried with backoff";
@@ -127,12 +129,16 @@ fn addresses(
     // their network without effect. Once it is assigned, there is one too many.
     let spare = ours.iter().filter(|own| !requested.contains(&own.ip_address));
     let surplus = ours.len().saturating_sub(usize::from(count));
-    // Always the same ones, so that a new plan continues the last one. The controller does not know which are in use:
-    // docs/vnics.md.
+    // Always the same ones, so that a new plan continues the last one.
     let mut released: Vec<&&IpObject> = spare.collect();
     released.sort_by_key(|own| std::cmp::Reverse(own.ip_address));
     released.truncate(surplus);
     let mut rests = false;
+    // Which of them pods have is not known here: all wait until none has any.
+    let in_use = node_report::in_use(case.object, wanted.clock.now).filter(|_| !released.is_empty());
+    if in_use.is_some() {
+        released.clear();
+    }
     for own in &released {
         let (id, address) = (own.id.clone(), own.ip_address);
         match case.pending(&id) {
@@ -182,6 +188,8 @@ fn addresses(
     }
     let message = if missing.len() + lacking > 0 {
         format!("the VNIC does not have its {count} {family} addresses yet")
+    } else if in_use.is_some() {
+        return in_use;
     } else if rests {
         NOT_RELEASED.to_owned()
     } else if !released.is_empty() {
@@ -229,6 +237,18 @@ fn block(subnet: &Subnet, requested: Option<IpAddr>, own: Option<IpAddr>) -> Opt
 
 fn facts(case: &Case<'_>, own: &SeenVnic) -> Facts {
     let vnic = &own.vnic.value;
+    let shared = |all: &[IpObject]| {
+        let mut addresses: Vec<IpAddr> = ours(case, all, Family::Ipv4).iter().map(|own| own.ip_address).collect();
+        // Ordered, so that nothing is written while nothing changes; bounded as the definition is.
+        addresses.sort_unstable();
+        addresses.truncate(SHARED_ADDRESSES);
+        addresses
+    };
+    let pod_addresses = match &own.ipv4 {
+        _ if !case.object.spec.vnic.is_shared_by_pods() => Vec::new(),
+        Listed::Known(all) => shared(all),
+        Listed::Refused(_) | Listed::Unasked => event_diff::last(case.object.status.as_ref()).facts.pod_addresses,
+    };
     let beside = |family| match own.addresses(family) {
         Listed::Known(all) => u32::try_from(ours(case, all, family).len()).ok(),
         Listed::Refused(_) | Listed::Unasked => None,
@@ -236,6 +256,7 @@ fn facts(case: &Case<'_>, own: &SeenVnic) -> Facts {
     Facts {
         vnic_id: Some(vnic.id.clone()),
         own_addresses: vnic.private_ip.into_iter().chain(own_ipv6(case, own)).collect(),
+        pod_addresses,
         ipv4_count: beside(Family::Ipv4),
         ipv6_count: beside(Family::Ipv6),
     }

@@ -1,7 +1,7 @@
 //! Which part of a new status becomes an Event, compared with the previous status.
 
 use api::AttachmentReason as Reason;
-use api::condition::{Condition, ConditionType, find};
+use api::condition::{ConditionType, find};
 use api::{ConditionStatus, Reason as _, VnicAttachment, VnicAttachmentStatus};
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -37,7 +37,10 @@ pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>
     object.metadata.deletion_timestamp.is_none()
         && status.is_some_and(|status| {
             status.observed_generation == object.metadata.generation
-                && find(&status.conditions, ConditionType::Ready).is_some_and(Condition::is_true)
+                && find(&status.conditions, ConditionType::Ready).is_some_and(|ready| {
+                    // In the cloud it is as asked.
+                    ready.is_true() || ready.reason == Reason::NotConfigured.as_str()
+                })
         })
 }
 
@@ -45,13 +48,13 @@ pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>
 #[must_use]
 pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
     told_now(object, status).is_some_and(|reason| match reason {
-        Reason::Attached | Reason::Ready | Reason::NotReported | Reason::Pending => false,
+        Reason::Attached | Reason::Ready | Reason::Configured | Reason::NotReported | Reason::Pending => false,
         // In progress, or next after another operation.
         Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
         Reason::AddressesPending | Reason::ChangePending => false,
         // OKE finishes in a minute or two.
         Reason::PodNetworkPending => false,
-        Reason::AttachFailed | Reason::DetachFailed => true,
+        Reason::AttachFailed | Reason::DetachFailed | Reason::InUse | Reason::NotConfigured => true,
         Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered | Reason::UsedByPods => true,
         Reason::ShapeCapacity | Reason::LimitReached | Reason::SubnetFull | Reason::AddressTaken => true,
         Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone | Reason::InstanceForgotten => true,
@@ -147,8 +150,8 @@ pub fn refused(told: Option<&VnicAttachmentStatus>, verdict: AttachmentStatus, s
 }
 
 fn facts(status: Option<&VnicAttachmentStatus>) -> Facts {
-    let VnicAttachmentStatus { vnic_id, own_addresses, .. } = status.cloned().unwrap_or_default();
-    Facts { vnic_id, own_addresses, ..Facts::default() }
+    let VnicAttachmentStatus { vnic_id, own_addresses, pod_addresses, .. } = status.cloned().unwrap_or_default();
+    Facts { vnic_id, own_addresses, pod_addresses, ..Facts::default() }
 }
 
 fn level(reason: Reason) -> Level {

@@ -1,12 +1,13 @@
 //! The written status of an object, from the planned one. Earlier values stay while they are valid, so that nothing is
-//! written while nothing changes. Only Ready has a message, and only if the reason needs one.
+//! written while nothing changes. Only Ready has a message, and only if the reason needs one. The report of the node's agent
+//! stays as the agent wrote it.
 
-use api::AttachmentReason as Reason;
 use api::condition::{Condition, ConditionType, MESSAGE_MAX, cut, find, set, stored};
 use api::{ConditionStatus, NODE_NAME_MAX, Reason as _, VnicAttachment, VnicAttachmentStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
+use crate::attachment::report::node_report;
 
 /// The least space for a message before the request id.
 const WORDS_LEAST: usize = 24;
@@ -28,8 +29,7 @@ pub fn status(
     let mut conditions = old.conditions;
     for (kind, reason, message) in [
         (ConditionType::Attached, verdict.attached.reason, ""),
-        // The controller does not poll agents yet.
-        (ConditionType::Configured, Reason::NotReported, ""),
+        (ConditionType::Configured, node_report::configured(object), ""),
         (ConditionType::Ready, ready.reason, &words),
     ] {
         set(&mut conditions, Condition::new(kind, reason, message, now.clone()));
@@ -41,8 +41,15 @@ pub fn status(
         node_name: node.and_then(node_name).map(str::to_owned).or(old.node_name),
         vnic_id: verdict.facts.vnic_id.clone(),
         own_addresses: verdict.facts.own_addresses.clone(),
+        pod_addresses: verdict.facts.pod_addresses.clone(),
+        node: node_report::of(object).filter(|_| is_same_vnic(object, verdict)).cloned(),
     };
     (before != Some(&new)).then_some(new)
+}
+
+/// What was reported of a VNIC says nothing of the one that replaced it.
+fn is_same_vnic(object: &VnicAttachment, verdict: &AttachmentStatus) -> bool {
+    object.status.as_ref().and_then(|status| status.vnic_id.as_ref()) == verdict.facts.vnic_id.as_ref()
 }
 
 /// A Node's name, unless it is longer than a Linux host name can be: cut off, it would name another Node.
@@ -70,6 +77,7 @@ fn message(said: &StatusReason, before: Option<&Condition>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use api::AttachmentReason as Reason;
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;

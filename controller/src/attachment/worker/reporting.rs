@@ -20,6 +20,7 @@ use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
 use crate::attachment::report::event_diff;
 use crate::attachment::report::event_diff::Answer;
+use crate::attachment::report::node_report;
 use crate::attachment::report::status::status;
 use crate::attachment::state::instance_memory::InstanceMemory;
 
@@ -31,10 +32,13 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         verdict: &AttachmentStatus,
         memory: &mut InstanceMemory,
     ) -> bool {
+        let verdict = &node_report::with_report(object, verdict.clone());
         let uid = object.uid().unwrap_or_default();
         let node = self.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone());
         let now = Instant::now();
         let before = memory.written(&uid, now).or(object.status.as_ref()).cloned();
+        // The agent may have reported since.
+        let before = before.map(|before| VnicAttachmentStatus { node: node_report::of(object).cloned(), ..before });
         let Some(status) = status(object, before.as_ref(), verdict, node.as_deref(), &Time(Timestamp::now())) else {
             return true;
         };

@@ -7,6 +7,7 @@ use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use vcn::Ocid;
 
+use crate::attachment::report::node_report;
 use crate::attachment::worker::pace::Load;
 use crate::report::metrics::Census;
 
@@ -144,12 +145,14 @@ impl Attachments {
     }
 }
 
-/// Whether only our own writes differ: the status, our finalizer, and the version.
+/// Whether only our own writes differ: the status but for the report of the node's agent, our finalizer, and the version.
 fn same_but_for_status(one: &VnicAttachment, other: &VnicAttachment) -> bool {
     let (a, b) = (&one.metadata, &other.metadata);
     one.spec == other.spec
         && (&a.uid, a.generation, &a.deletion_timestamp) == (&b.uid, b.generation, &b.deletion_timestamp)
         && a.labels == b.labels
+        && a.annotations == b.annotations
+        && node_report::of(one) == node_report::of(other)
         // We added our finalizer ourselves.
         && (!has_finalizer(one) || has_finalizer(other))
 }
@@ -196,6 +199,17 @@ mod tests {
         assert_eq!(names(&all), ["b"]);
         all.delete("b");
         assert_eq!(names(&all), [""; 0]);
+    }
+
+    #[test]
+    fn report_of_the_agent_touches_its_instance_once() {
+        let mut all = Attachments::default();
+        all.apply(attachment("a", 1));
+        let mut reported = attachment("a", 1);
+        let node = Some(api::NodeReport { configured: true, ..Default::default() });
+        reported.status = Some(api::VnicAttachmentStatus { node, ..Default::default() });
+        assert_eq!(all.apply(reported.clone()), BTreeSet::from([instance(1)]));
+        assert_eq!(all.apply(reported), BTreeSet::new());
     }
 
     #[test]

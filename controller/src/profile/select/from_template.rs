@@ -76,6 +76,7 @@ impl TemplateObject {
         let (there, wanted) = (&object.spec.vnic, self.template.as_ref());
         let fixed = [
             ("purpose", there.purpose != wanted.purpose),
+            ("mode", there.mode != wanted.mode),
             ("subnetId", there.subnet_id != wanted.subnet_id),
             ("nicIndex", there.nic_index.unwrap_or(0) != wanted.nic_index.unwrap_or(0)),
             ("assignPublicIp", there.assign_public_ip != wanted.assign_public_ip),

@@ -7,6 +7,7 @@ use api::condition::MESSAGE_MAX;
 use api::{AttachmentReason as Reason, NODE_NAME_MAX, VnicAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use kube_harness::ApiServer;
 use oke_node_controller::attachment::apply::managed_fields::compact;
@@ -80,7 +81,21 @@ pub(crate) fn as_the_controller(client: Client) -> KubeObjects {
     KubeObjects::new(client, pod_networks)
 }
 
-/// The controller reads the object and writes this status; returns the bytes in etcd.
+/// The longest report of a node's agent.
+async fn report(objects: &Api<VnicAttachment>, name: &str) {
+    let word = "w".repeat(32);
+    let node = json!({ "configured": false, "reason": word, "inUse": 32, "generation": 1_000_000 });
+    let params = PatchParams { field_manager: Some("oke-node-agent".to_owned()), ..PatchParams::default() };
+    objects.patch_status(name, &params, &Patch::Merge(json!({ "status": { "node": node } }))).await.unwrap();
+}
+
+/// As many addresses for pods as the object requests, of maximal length.
+fn pod_addresses(object: &VnicAttachment) -> Vec<IpAddr> {
+    let count = if object.spec.vnic.is_shared_by_pods() { object.spec.vnic.ipv4_count } else { 0 };
+    (0..count).map(|number| IpAddr::from([203, 113, 213, 100 + number])).collect()
+}
+
+/// The controller reads the object and writes this status, and the node's agent reports; returns the most bytes in etcd.
 pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &AttachmentStatus) -> usize {
     let worker = as_the_controller(objects.clone().into_client());
     let mut object = objects.get(name).await.unwrap();
@@ -91,17 +106,23 @@ pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &A
     let node = "n".repeat(NODE_NAME_MAX);
     let node = Some(if name.contains("longest") { node.as_str() } else { "10.255.255.254" });
     let now = Time(Timestamp::from_second(1_795_000_000).unwrap());
-    let status = status(&object, object.status.as_ref(), verdict, node, &now);
+    let mut verdict = verdict.clone();
+    verdict.facts.pod_addresses = verdict.facts.vnic_id.as_ref().map(|_| pod_addresses(&object)).unwrap_or_default();
+    let status = status(&object, object.status.as_ref(), &verdict, node, &now);
     if let Some(status) = status {
         worker.write_status(&object, &status).await.unwrap();
     }
+    let before = stored(name).await.len();
+    if verdict.facts.vnic_id.is_some() {
+        report(objects, name).await;
+    }
     let stored = stored(name).await;
     println!("{name}: {} bytes in etcd: {stored}", stored.len());
-    stored.len()
+    stored.len().max(before)
 }
 
 /// Templates of maximal size without display names, in different ways.
-pub(crate) fn fillings() -> [(&'static str, Value); 4] {
+pub(crate) fn fillings() -> [(&'static str, Value); 5] {
     let groups = |count: usize| (0..count).map(|number| ocid("networksecuritygroup", number)).collect::<Value>();
     let routes =
         |count: usize| (0..count).map(|n| json!({ "destination": format!("10.{n}.0.0/16"), "via": "10.0.0.1" }));
@@ -114,12 +135,15 @@ pub(crate) fn fillings() -> [(&'static str, Value); 4] {
     };
     [
         ("groups", with(json!({ "nsgIds": groups(4) }))),
+        ("shared", with(json!({ "nsgIds": groups(4), "ipv4Count": 32 }))),
         ("routes", with(json!({ "routes": routes(6).collect::<Value>(), "nsgIds": groups(1) }))),
         ("tags", with(json!({ "freeformTags": tags, "allowedNamespaces": ["n".repeat(63), "a"], "mtu": 1500 }))),
         (
             "numbers",
-            with(json!({ "ipv4Count": 255, "ipv6Count": 255, "nicIndex": 1, "mtu": 9000, "skipSourceDestCheck": true,
-                "assignPublicIp": true, "onDelete": "Orphan", "nsgIds": groups(2) })),
+            with(
+                json!({ "mode": "Exclusive", "ipv4Count": 255, "ipv6Count": 255, "nicIndex": 1, "mtu": 9000, "skipSourceDestCheck": true,
+                "assignPublicIp": true, "onDelete": "Orphan", "nsgIds": groups(2) }),
+            ),
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! A user's own objects, in every way that they can be created: server-side apply, kubectl's older apply, create.
 
-use api::{AttachmentReason as Reason, VnicAttachment, VnicAttachmentStatus};
+use api::{AttachmentReason as Reason, POD_ADDRESSES_MAX, VnicAttachment, VnicAttachmentStatus};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use oke_node_controller::attachment::apply::objects::Objects;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::scene::{as_the_controller, bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
 
 /// The most bytes in etcd of a user's own object, its managed fields included; an annotation of `kubectl apply` comes on top.
-const MOST: usize = 2600;
+const MOST: usize = 2700;
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 fn object(name: &str, spec: &Value) -> Value {
@@ -73,7 +73,9 @@ async fn users_own_vnic_is_small_while_it_is_in_sync() {
         let bytes = bytes(&objects, name, &in_order()).await;
         assert!(bytes <= MOST, "{name}: {bytes}");
         let ours = |subresource: &str| ("oke-node-controller".to_owned(), subresource.to_owned());
-        assert_eq!(writers(&objects, name).await, [("kubectl".to_owned(), String::new()), ours(""), ours("status")]);
+        // Who wrote the status last owns it whole: an entry for the agent is one less for the controller.
+        let agents = ("oke-node-agent".to_owned(), "status".to_owned());
+        assert_eq!(writers(&objects, name).await, [("kubectl".to_owned(), String::new()), agents, ours("")]);
     }
 }
 
@@ -124,14 +126,15 @@ fn wordy() -> Value {
 #[tokio::test]
 async fn largest_users_own_vnic_stays_within_its_bound() {
     let (_, objects) = objects().await;
-    let mut most = 0;
+    let (mut most, mut most_shared) = (0, 0);
     for (filling, mut spec) in fillings().into_iter().chain([("wordy", wordy())]) {
         spec["instanceId"] = json!(instance());
         spec["displayName"] = json!("d".repeat(120));
+        let most = if filling == "shared" { &mut most_shared } else { &mut most };
         let name = longest(&objects, &format!("longest-{filling}"), &spec).await;
         apply(&objects, &name, &spec).await.unwrap();
         for verdict in verdicts() {
-            most = most.max(bytes(&objects, &name, &verdict).await);
+            *most = (*most).max(bytes(&objects, &name, &verdict).await);
         }
         let mut other = spec.clone();
         other["onDelete"] = json!("Orphan");
@@ -140,14 +143,14 @@ async fn largest_users_own_vnic_stays_within_its_bound() {
         // As large as before.
         apply(&objects, &name, &spec).await.unwrap();
         for verdict in verdicts().into_iter().rev() {
-            most = most.max(bytes(&objects, &name, &verdict).await);
+            *most = (*most).max(bytes(&objects, &name, &verdict).await);
             assert!(!ready_says(&objects.get(&name).await.unwrap()).is_empty() || verdict == in_order(), "{name}");
         }
         objects.delete(&name, &DeleteParams::default()).await.unwrap();
-        most = most.max(bytes(&objects, &name, &leaving()).await);
+        *most = (*most).max(bytes(&objects, &name, &leaving()).await);
     }
-    println!("the largest of a user's own takes {most} bytes");
-    assert!(most <= MOST, "{most}");
+    println!("the largest of a user's own takes {most} bytes, that of a VNIC that pods share {most_shared}");
+    assert!(most <= MOST && most_shared <= MOST + POD_ADDRESSES_MAX, "{most}, {most_shared}");
 }
 
 #[tokio::test]

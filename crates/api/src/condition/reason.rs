@@ -55,11 +55,20 @@ reasons! {
         "The VNIC is on the instance.",
         "Nothing.";
     Ready True on OnReady:
-        "The VNIC is attached with all its addresses.",
+        "The VNIC is attached with all its addresses, and the node's agent has set it up, or has not reported yet.",
+        "Nothing.";
+    Configured True on OnConfigured:
+        "The node's agent has set the VNIC up.",
         "Nothing.";
     NotReported Unknown on OnConfigured:
-        "The node's agent has not reported whether the VNIC is configured on the host. Ready does not depend on it.",
-        "On the node: `oke-node-agent status`.";
+        "The node's agent has not reported yet whether the VNIC is set up. Ready then depends on the VNIC alone.",
+        "On the node: `oke-node-agent status`. An agent of an older version reports nothing; one whose node has no VNIC of its own neither.";
+    NotConfigured False on OnConfigured OnReady:
+        "The VNIC is attached, and the node's agent has not set it up. The message has the agent's word for why.",
+        "On the node: `oke-node-agent status` and `why-not-ready`; docs/operator.md has what to do for each word.";
+    InUse False on OnAttached OnReady:
+        "The VNIC is to be detached, or to lose addresses, and pods on the node use it. No new pod gets it. The controller waits until the node's agent reports that none uses it.",
+        "Delete the pods that use it: `oke-node-agent attachments` on the node lists them. Where the node cannot report any more, or pods may lose their network: `kubectl annotate vnica NAME oke.oraclecloud.com/force-detach=true`.";
     Pending Unknown on OnAttached OnReady:
         "The controller has not handled the object yet.",
         "Wait some seconds. If it stays, check that a controller is the leader (`kubectl get lease -A`), and read its log.";
@@ -192,6 +201,6 @@ mod tests {
             .filter(|reason| reason.status() == ConditionStatus::True)
             .map(|reason| reason.as_str())
             .collect();
-        assert_eq!(good, ["Attached", "Ready"]);
+        assert_eq!(good, ["Attached", "Ready", "Configured"]);
     }
 }

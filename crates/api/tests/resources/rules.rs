@@ -29,6 +29,8 @@ const DEFAULT: &str = "must not be a default route, whole or in pieces: /8 is th
 const LINK_LOCAL: &str = "must not be link-local: that traffic is the host's own";
 const FAMILY: &str = "via and destination must be of one family";
 const NAMESPACES: &str = "allowedNamespaces are for purpose Attach only";
+const MODE: &str = "mode is for purpose Attach only";
+const SHARED: &str = "a VNIC that pods share has at most 32 IPv4 addresses";
 const TAG_KEY: &str = "keys are 1 to 100 printable ASCII characters without spaces and periods";
 const OUR_TAG: &str = "keys that begin with oke-node-manager/ are the controller's own";
 
@@ -36,6 +38,14 @@ const OUR_TAG: &str = "keys that begin with oke-node-manager/ are the controller
 fn field(field: &'static str, message: &'static str, accepted: Value, refused: Value) -> Case {
     let object = |spec| Create(with(attachment("rules"), spec));
     Case { field, message, accepted: object(accepted), refused: object(refused) }
+}
+
+/// The mode of a VNIC for pods cannot be changed.
+fn mode() -> Case {
+    let old = with(attachment("rules-mode"), json!({ "purpose": "Attach" }));
+    let with = |more: Value| Replace(old.clone(), with(old.clone(), more));
+    let (accepted, refused) = (with(json!({ "displayName": "another" })), with(json!({ "mode": "Exclusive" })));
+    Case { field: "spec.mode", message: FIXED, accepted, refused }
 }
 
 /// A case of a field that cannot be changed: other fields can.
@@ -90,6 +100,7 @@ fn fixed_fields() -> Vec<Case> {
         fixed("purpose", "spec.purpose", json!("Host"), json!("Pods")),
         fixed("nicIndex", "spec.nicIndex", Value::Null, json!(1)),
         fixed("assignPublicIp", "spec.assignPublicIp", json!(true), Value::Null),
+        mode(),
         // Said or not, it is the same.
         Case {
             accepted: Replace(
@@ -136,6 +147,18 @@ fn attachment_fields() -> Vec<Case> {
         field(next, ADDRESS, via("10.1.0.0/16", "10.0.0.9"), via("10.1.0.0/16", "router")),
         field(next, FAMILY, via("fd00:1::/48", "fd00::9"), via("10.1.0.0/16", "fd00::9")),
         field(
+            "spec.mode",
+            MODE,
+            json!({ "purpose": "Attach", "mode": "Exclusive" }),
+            json!({ "purpose": "Host", "mode": "Shared" }),
+        ),
+        field(
+            "spec.ipv4Count",
+            SHARED,
+            json!({ "purpose": "Attach", "mode": "Exclusive", "ipv4Count": 33 }),
+            json!({ "purpose": "Attach", "ipv4Count": 33 }),
+        ),
+        field(
             "spec.allowedNamespaces",
             NAMESPACES,
             json!({ "purpose": "Attach", "allowedNamespaces": ["a"] }),
@@ -177,6 +200,18 @@ fn template_fields() -> Vec<Case> {
         template(destination, LINK_LOCAL, route("10.0.0.0/8"), route("169.254.0.0/16")),
         template(next, ADDRESS, via("10.1.0.0/16", "10.0.0.9"), via("10.1.0.0/16", "10.0.0")),
         template(next, FAMILY, via("10.1.0.0/16", "10.0.0.9"), via("fd00:1::/48", "10.0.0.9")),
+        template(
+            "spec.attachments[].mode",
+            MODE,
+            json!({ "purpose": "Attach", "mode": "Exclusive" }),
+            json!({ "purpose": "Pods", "mode": "Exclusive" }),
+        ),
+        template(
+            "spec.attachments[].ipv4Count",
+            SHARED,
+            json!({ "purpose": "Attach", "ipv4Count": 32 }),
+            json!({ "purpose": "Attach", "ipv4Count": 33 }),
+        ),
         template(
             "spec.attachments[].allowedNamespaces",
             NAMESPACES,

@@ -38,7 +38,8 @@ pub(super) fn status(page: &mut Page, status: &Status) {
     }
     if let Some(report) = &status.report {
         page.line("");
-        page.columns(&["VNIC", "MAC", "LINK", "TABLE", "ADDRESSES", "STATE"], report.vnics.iter().map(vnic));
+        let head = ["VNIC", "FOR", "MAC", "LINK", "TABLE", "ADDRESSES", "STATE"];
+        page.columns(&head, report.vnics.iter().map(vnic));
     }
     if !status.readiness.conditions.is_empty() {
         page.line("");
@@ -53,11 +54,7 @@ pub(super) fn status(page: &mut Page, status: &Status) {
 
 pub(super) fn pools(page: &mut Page, usage: &Usage) {
     let rows = usage.pools.iter().map(|pool| {
-        let purpose = match pool.purpose {
-            Purpose::Pods => "pods",
-            Purpose::Host => "host",
-            Purpose::Attach => "attach",
-        };
+        let purpose = word(pool.purpose);
         let count = |count: u64| if count == u64::MAX { "unlimited".into() } else { count.to_string() };
         vec![
             pool.vnic_id.to_string(),
@@ -118,10 +115,25 @@ pub(super) fn plan(page: &mut Page, report: &ReconcileReport) {
     report.conditions.iter().for_each(|condition| page.line(format_args!("  {condition}")));
 }
 
+/// What a VNIC is for, and the name that its VnicAttachment gives it.
+pub(super) fn requested_for(vnic: &VnicState) -> Option<String> {
+    Some(format!("{} {}", word(vnic.purpose?), vnic.name.as_ref()?))
+}
+
+const fn word(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Pods => "pods",
+        Purpose::Host => "host",
+        Purpose::Attach => "attach",
+    }
+}
+
 fn vnic(vnic: &VnicState) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let addresses: Vec<String> = vnic.addresses.iter().map(ToString::to_string).collect();
     let state = match vnic {
+        VnicState { trouble: None, unmanaged: Some(UnmanagedReason::InPod), .. } => "in a pod".into(),
+        VnicState { trouble: None, unmanaged: Some(UnmanagedReason::ForOnePod), .. } => "in sync, for one pod".into(),
         VnicState { trouble: Some(reason), unmanaged: Some(_), .. } => format!("not configured: {reason}"),
         VnicState { trouble: Some(reason), .. } => reason.to_string(),
         VnicState { primary: true, .. } => "primary, configured by the operating system".into(),
@@ -136,6 +148,7 @@ fn vnic(vnic: &VnicState) -> Vec<String> {
     };
     vec![
         vnic.id.to_string(),
+        or_dash(requested_for(vnic)),
         vnic.mac.to_string(),
         or_dash(vnic.link.as_ref().map(ToString::to_string)),
         or_dash(vnic.table.map(|table| table.to_string())),

@@ -28,6 +28,9 @@ pub(super) struct Diagnosis {
 struct Finding {
     #[serde(flatten)]
     condition: Condition,
+    /// Purpose and name of the VNIC that it is about, if a VnicAttachment requests it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vnic: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     for_seconds: Option<u64>,
     next_step: &'static str,
@@ -39,7 +42,7 @@ impl Diagnosis {
         conditions.sort_by_key(|condition| condition.since_unix_millis.unwrap_or(u64::MAX));
         let finding = |condition: Condition| {
             let (for_seconds, next_step) = (duration(&condition, now), condition.reason.next_step());
-            Finding { condition, for_seconds, next_step }
+            Finding { vnic: requested_for(status, &condition), condition, for_seconds, next_step }
         };
         let (blocking, degraded): (Vec<_>, Vec<_>) =
             conditions.into_iter().map(finding).partition(|it| it.condition.severity == Severity::Blocking);
@@ -69,8 +72,15 @@ pub(super) fn text(page: &mut Page, diagnosis: &Diagnosis) {
     diagnosis.degraded.iter().for_each(|it| finding(page, "- ", it));
 }
 
-fn finding(page: &mut Page, mark: &str, Finding { condition, for_seconds, next_step }: &Finding) {
-    let subject = condition.subject.as_ref().map(|subject| format!(" ({subject})")).unwrap_or_default();
+fn requested_for(status: &Status, condition: &Condition) -> Option<String> {
+    let mut vnics = status.report.iter().flat_map(|report| &report.vnics);
+    let vnic = vnics.find(|vnic| condition.subject.as_deref() == Some(vnic.id.as_str()))?;
+    super::table::requested_for(vnic)
+}
+
+fn finding(page: &mut Page, mark: &str, Finding { condition, vnic, for_seconds, next_step }: &Finding) {
+    let vnic = vnic.as_ref().map(|vnic| format!(", {vnic}")).unwrap_or_default();
+    let subject = condition.subject.as_ref().map(|subject| format!(" ({subject}{vnic})")).unwrap_or_default();
     let since = for_seconds.map(|seconds| format!(", for {}", age(seconds))).unwrap_or_default();
     page.line("");
     page.line(format_args!("{mark} {}{subject}{since}", condition.reason));
@@ -94,6 +104,27 @@ mod tests {
         let mut page = Page::default();
         text(&mut page, &diagnosis);
         (diagnosis, page.into_text())
+    }
+
+    #[test]
+    fn condition_of_a_requested_vnic_names_it() {
+        let id = "ocid1.vnic.oc1.iad.storage";
+        let vnic = serde_json::json!({ "id": id, "mac": "02:00:17:00:00:0c", "primary": false, "addresses": [],
+            "name": "storage", "purpose": "attach" });
+        let report = serde_json::json!({ "cause": "timer", "unixMillis": 0, "micros": 0, "changes": [], "conditions": [],
+            "vnics": [vnic], "usable": true });
+        let conditions = vec![Condition::degraded(Reason::LinkMissing, "no link").about(id)];
+        let status = Status {
+            agent: AgentState::stopped(),
+            readiness: Readiness { ready: true, conditions },
+            instance: None,
+            sources: Vec::new(),
+            report: serde_json::from_value(report).unwrap(),
+        };
+        let mut page = Page::default();
+        text(&mut page, &Diagnosis::of(&status, UNIX_EPOCH));
+        let text = page.into_text();
+        assert!(text.contains("LinkMissing (ocid1.vnic.oc1.iad.storage, attach storage)"), "{text}");
     }
 
     #[test]

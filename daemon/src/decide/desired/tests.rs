@@ -27,7 +27,8 @@ fn policy(ours: bool, oke: bool, lived: bool) -> Policy<'static> {
 fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [Link]) -> HostFacts<'a> {
     static NONE: LazyLock<HashSet<IpAddr>> = LazyLock::new(HashSet::new);
     static DEVICES: LazyLock<Devices> = LazyLock::new(Devices::default);
-    HostFacts { vnics, npn, links, devices: &DEVICES, ipv6: true, own: &[], held: &NONE }
+    static REQUESTS: Requests = Requests::new();
+    HostFacts { vnics, npn, links, devices: &DEVICES, ipv6: true, own: &[], held: &NONE, requests: &REQUESTS }
 }
 
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> DesiredState {

@@ -148,6 +148,7 @@ mod tests {
             table: TableId(1000),
             mtu: Mtu::VCN,
             pod_blocks: Vec::new(),
+            routes: Vec::new(),
         };
         let vnics = [("storage", 0x0c), ("pods", 0x0b)].map(host);
         [networkd(&vnics), vec![network_manager(&vnics)]].concat()

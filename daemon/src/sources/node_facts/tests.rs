@@ -228,7 +228,7 @@ fn first_list_without_the_vnic_of_the_default_route_lacks_the_primary_one() {
 
 #[test]
 fn failure_to_write_a_copy_is_news() {
-    let copy_errors = CopyErrors { npn: Some("no space".into()), machine: None };
+    let copy_errors = CopyErrors { npn: Some("no space".into()), ..CopyErrors::default() };
     let facts = NodeFacts { copy_errors, ..NodeFacts::default() };
     assert!(!facts.says_the_same(&NodeFacts::default()) && facts.says_the_same(&facts.clone()));
 }

@@ -156,6 +156,7 @@ impl NpnWatcher {
         };
         let Some(instance) = instance else { return };
         let watch = ObjectWatch::<DynamicObject> {
+            field: "metadata.name",
             name: instance.unique_id().to_owned(),
             kind: "NativePodNetwork",
             api: |client| Api::all_with(client, &api::npn::resource()),
@@ -169,7 +170,7 @@ impl NpnWatcher {
 }
 
 impl Observer<DynamicObject> for NpnObserver {
-    fn observe(&mut self, object: Option<DynamicObject>) {
+    fn observe(&mut self, objects: Vec<DynamicObject>) {
         let read = |mut object: DynamicObject| {
             // Half of it, and of no use here.
             object.metadata.managed_fields = None;
@@ -177,7 +178,7 @@ impl Observer<DynamicObject> for NpnObserver {
             let place = format!("NativePodNetwork {}", self.instance.unique_id());
             anyhow::Ok((parse(document.get().as_bytes(), &self.instance, &place)?, Arc::from(document)))
         };
-        let read = object.map(read).transpose();
+        let read = objects.into_iter().next().map(read).transpose();
         self.state.send_modify(|state| match read {
             Ok(object) => {
                 let (npn, document) = object.unzip();

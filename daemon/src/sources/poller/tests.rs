@@ -4,11 +4,12 @@ use clap::Parser;
 use imds::FakeMetadata;
 use installer::Seen;
 use ipam::BootId;
-use vcn::{Instance, VNICS_COPY_FILE};
+use vcn::{ATTACHMENTS_COPY_FILE, Instance, VNICS_COPY_FILE};
 
 use super::*;
 use crate::args::Args;
 use crate::fixture::{instance, vm_vnics};
+use crate::sources::cached_copy::CachedCopy;
 use crate::sources::machine_copy::Machine;
 
 /// How long the metadata service is silent until that is an error.
@@ -71,9 +72,10 @@ async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: 
         std::future::pending::<Infallible>().await
     };
     let npn = NpnSource::File(folder.join("nativepodnetwork.json"));
+    let attachments = AttachmentSource::Cache(CachedCopy::new(folder, ATTACHMENTS_COPY_FILE));
     tokio::select! {
         times = watched => times,
-        () = run(metadata, npn, &settings, Arc::new(Metrics::default()), channels) => panic!("it ended"),
+        () = run(metadata, ClusterSources { npn, attachments }, &settings, Arc::new(Metrics::default()), channels) => panic!("it ended"),
         never = answered => match never {},
     }
 }

@@ -172,7 +172,14 @@ fn network() -> HostNetwork {
     let placement = Placement::Device { link: name("ens5") };
     HostNetwork {
         primary: name("ens3"),
-        vnics: vec![HostVnic { vnic, placement, table: TableId(1000), mtu: Mtu::VCN, pod_blocks: Vec::new() }],
+        vnics: vec![HostVnic {
+            vnic,
+            placement,
+            table: TableId(1000),
+            mtu: Mtu::VCN,
+            pod_blocks: Vec::new(),
+            routes: Vec::new(),
+        }],
         pods: Some(PodServices { may_use_metadata: true, may_spoof: false, ipv6: true }),
     }
 }

@@ -20,6 +20,7 @@ fn network() -> HostNetwork {
         table: TableId(990 + u32::from(last)),
         mtu: Mtu::VCN,
         pod_blocks: Vec::new(),
+        routes: Vec::new(),
     };
     HostNetwork {
         primary: "eth0".parse().unwrap(),

@@ -72,12 +72,12 @@ fn observer(watch: &NpnWatch) -> NpnObserver {
     NpnObserver { instance, state: watch.state.clone(), changed }
 }
 
-fn object(instance: &str) -> Option<DynamicObject> {
+fn object(instance: &str) -> Vec<DynamicObject> {
     let object = json!({
         "apiVersion": "oci.oraclecloud.com/v1beta1", "kind": "NativePodNetwork",
         "metadata": { "name": "a", "managedFields": [] }, "spec": { "id": instance },
     });
-    Some(serde_json::from_value(object).unwrap())
+    vec![serde_json::from_value(object).unwrap()]
 }
 
 fn watch(folder: &std::path::Path) -> NpnWatch {
@@ -101,7 +101,7 @@ async fn next_agent_starts_with_the_copy_of_the_last_answer() {
     let mut next = watch(folder.path());
     let known = next.current(&instance).await;
     assert_eq!((known.value.unwrap().unwrap().instance, known.error), (instance.clone(), None));
-    observer(&next).observe(None);
+    observer(&next).observe(Vec::new());
     next.store_copy().unwrap();
     assert!(!next.copy.path().exists(), "there is no object any more");
 

@@ -1,0 +1,144 @@
+//! What the node's agent reports of a VNIC, and what follows from it: the condition Configured, whether Ready means usable, and
+//! what must wait because pods use the VNIC. Pure.
+
+use std::time::Duration;
+
+use api::{AttachmentReason as Reason, FORCE_DETACH_ANNOTATION, NodeReport, Purpose, VnicAttachment};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
+
+/// For how long the detachment of a VNIC that no pod used waits for the agent to stop new use. A node that is down does not
+/// answer.
+const AGENT_ANSWERS_WITHIN: Duration = Duration::from_mins(1);
+
+/// What the agent reported last.
+#[must_use]
+pub fn of(object: &VnicAttachment) -> Option<&NodeReport> {
+    object.status.as_ref()?.node.as_ref()
+}
+
+/// The reason of the condition Configured.
+#[must_use]
+pub fn configured(object: &VnicAttachment) -> Reason {
+    match of(object) {
+        None => Reason::NotReported,
+        Some(report) if report.configured => Reason::Configured,
+        Some(_) => Reason::NotConfigured,
+    }
+}
+
+/// The same status; not Ready while the node's agent reports that the VNIC is not set up, or has not set up the present spec.
+#[must_use]
+pub fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> AttachmentStatus {
+    let Some(report) = of(object).filter(|_| status.ready_reason() == Reason::Ready) else { return status };
+    let ready = if !report.configured {
+        StatusReason::new(Reason::NotConfigured, format!("the agent on the node reports {}", report.reason))
+    } else if is_behind(object, report) {
+        StatusReason::new(Reason::ChangePending, "the agent on the node has not applied the last change of the spec")
+    } else {
+        return status;
+    };
+    AttachmentStatus { ready: Some(ready), ..status }
+}
+
+/// Why the VNIC must stay as it is for now, if it is to be detached or to lose addresses.
+#[must_use]
+pub fn in_use(object: &VnicAttachment, now: Timestamp) -> Option<StatusReason> {
+    let is_forced = object.annotations().get(FORCE_DETACH_ANNOTATION).is_some_and(|value| value == "true");
+    let report = of(object).filter(|_| object.spec.vnic.purpose == Purpose::Attach && !is_forced)?;
+    let said = |message: String| Some(StatusReason::new(Reason::InUse, message));
+    let deleted = object.metadata.deletion_timestamp.as_ref();
+    let is_silent = deleted.is_some_and(|at| now.duration_since(at.0).unsigned_abs() >= AGENT_ANSWERS_WITHIN);
+    match report.in_use {
+        0 if is_silent || !is_behind(object, report) => None,
+        0 => said("waiting for the agent on the node to stop new use of the VNIC".to_owned()),
+        pods => said(format!("{pods} pod(s) on the node use the VNIC; no new pod gets it")),
+    }
+}
+
+/// What is left until [`in_use`] changes without a report.
+#[must_use]
+pub fn answers_within(object: &VnicAttachment, now: Timestamp) -> Option<Duration> {
+    let (report, deleted) = (of(object)?, object.metadata.deletion_timestamp.as_ref()?);
+    let left = AGENT_ANSWERS_WITHIN.saturating_sub(now.duration_since(deleted.0).unsigned_abs());
+    (report.in_use == 0 && !left.is_zero()).then_some(left)
+}
+
+/// Whether the agent has not seen the present spec, or that the object is being deleted, which is a generation of its own.
+fn is_behind(object: &VnicAttachment, report: &NodeReport) -> bool {
+    report.generation < object.metadata.generation
+}
+
+#[cfg(test)]
+mod tests {
+    use api::VnicAttachmentStatus;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+    use crate::attachment::sample::attachment;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn reported(configured: bool, in_use: u32, generation: i64) -> VnicAttachment {
+        let mut object = attachment("a", 1);
+        object.spec.vnic.purpose = Purpose::Attach;
+        object.metadata.generation = Some(2);
+        let reason = if configured { String::new() } else { "LinkMissing".to_owned() };
+        let node = Some(NodeReport { configured, reason, in_use, generation: Some(generation) });
+        object.status = Some(VnicAttachmentStatus { node, ..VnicAttachmentStatus::default() });
+        object
+    }
+
+    #[test]
+    fn ready_means_usable_once_the_agent_has_reported() {
+        let case = |object: &VnicAttachment, reason| {
+            let status = AttachmentStatus {
+                ready: Some(StatusReason::new(reason, "")),
+                ..AttachmentStatus::without_vnic(Reason::Attached, "")
+            };
+            let status = with_report(object, status);
+            let names_word = status.ready.as_ref().is_some_and(|ready| ready.message.contains("LinkMissing"));
+            (configured(object), status.ready_reason(), names_word)
+        };
+        for (object, reason, expected) in [
+            (&attachment("a", 1), Reason::Ready, (Reason::NotReported, Reason::Ready, false)),
+            (&reported(true, 0, 2), Reason::Ready, (Reason::Configured, Reason::Ready, false)),
+            (&reported(true, 0, 1), Reason::Ready, (Reason::Configured, Reason::ChangePending, false)),
+            (&reported(false, 0, 2), Reason::Ready, (Reason::NotConfigured, Reason::NotConfigured, true)),
+            (&reported(false, 0, 2), Reason::SubnetFull, (Reason::NotConfigured, Reason::SubnetFull, false)),
+        ] {
+            assert_eq!(case(object, reason), expected, "{object:?}");
+        }
+    }
+
+    #[test]
+    fn used_vnic_waits_until_the_agent_has_stopped_new_use() {
+        let deleted = |mut object: VnicAttachment, second: i64| {
+            object.metadata.deletion_timestamp = Some(Time(at(second)));
+            object
+        };
+        let mut host = reported(true, 3, 2);
+        host.spec.vnic.purpose = Purpose::Host;
+        let mut forced = reported(true, 3, 2);
+        forced.annotations_mut().insert(FORCE_DETACH_ANNOTATION.to_owned(), "true".to_owned());
+        for (case, object, waits) in [
+            ("no report", attachment("a", 1), false),
+            ("used", reported(true, 3, 2), true),
+            ("used for long", deleted(reported(true, 3, 2), 0), true),
+            ("unused", reported(true, 0, 2), false),
+            ("the agent has not seen the change", reported(true, 0, 1), true),
+            ("nor the deletion", deleted(reported(true, 0, 1), 941), true),
+            ("nor that for a minute", deleted(reported(true, 0, 1), 940), false),
+            ("for the host", host, false),
+            ("forced", forced, false),
+        ] {
+            assert_eq!(in_use(&object, at(1000)).is_some(), waits, "{case}");
+        }
+        let left = answers_within(&deleted(reported(true, 0, 1), 950), at(1000));
+        assert_eq!(left, Some(Duration::from_secs(10)));
+    }
+}

@@ -1,0 +1,108 @@
+//! The VnicAttachments of this instance: what its VNICs are for. They are watched only while a secondary VNIC is listed that no
+//! NativePodNetwork names: most nodes have none.
+//!
+//! ```text
+//!   API server ──watch by spec.instanceId──▶ AttachmentWatch ──▶ cached copy on disk
+//!                                                 │                  │ (an agent that starts, a command, no cluster)
+//!                                                 └─▶ AttachmentSource ◀─┘
+//! ```
+
+mod watch;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use api::VnicAttachment;
+use resident::api_server::in_cluster;
+use resident::logging::chain;
+use tokio::sync::Notify;
+use vcn::{ATTACHMENTS_COPY_FILE, Ocid};
+
+use crate::settings::Settings;
+use crate::sources::cached_copy::CachedCopy;
+use crate::sources::source::Source;
+
+pub use watch::{AttachmentWatch, AttachmentWatcher};
+
+/// What is known of this instance's VnicAttachments.
+pub type KnownAttachments = Source<Vec<VnicAttachment>>;
+
+/// Where they come from.
+#[derive(Debug)]
+pub enum AttachmentSource {
+    /// The API server, watched.
+    ApiServer(AttachmentWatch),
+    /// The cached copy, for a command that runs without the agent and an agent outside a cluster.
+    Cache(CachedCopy),
+}
+
+/// Whether VnicAttachments matter to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It has a VNIC that one may describe. The first answer is waited for as long as this.
+    Some {
+        /// How long.
+        within: Duration,
+    },
+    /// It has none.
+    None,
+}
+
+impl AttachmentSource {
+    /// For the agent, with the task that must run for it, which notifies `changed`.
+    #[must_use]
+    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<AttachmentWatcher>) {
+        if !in_cluster() {
+            return (Self::at_hand(settings), None);
+        }
+        let (watch, watcher) = AttachmentWatch::new(cache(settings), changed);
+        (Self::ApiServer(watch), Some(watcher))
+    }
+
+    /// For a command: the API server is not asked.
+    #[must_use]
+    pub fn at_hand(settings: &Settings) -> Self {
+        Self::Cache(cache(settings))
+    }
+
+    /// Brings `known` up to date. Cheap: it is called every few seconds.
+    pub async fn refresh(&self, instance: &Ocid, need: Need, known: &mut KnownAttachments) {
+        match (self, need) {
+            (Self::ApiServer(watch), Need::None) => {
+                watch.stop();
+                *known = KnownAttachments::default();
+            }
+            (Self::ApiServer(watch), Need::Some { within }) => *known = watch.current(instance, within).await,
+            (Self::Cache(_), Need::None) => *known = KnownAttachments::default(),
+            (Self::Cache(copy), Need::Some { .. }) => match read_copy(copy, instance) {
+                Ok(Some((attachments, age))) => known.recall(attachments, age, None, Instant::now()),
+                Ok(None) => *known = KnownAttachments::default(),
+                Err(error) => known.fail(chain(&error), Instant::now()),
+            },
+        }
+    }
+
+    /// Keeps the cached copy up to date, if the source has one.
+    ///
+    /// # Errors
+    /// Why it is not; the next call retries.
+    pub fn store_copy(&mut self) -> Result<(), String> {
+        match self {
+            Self::ApiServer(watch) => watch.store_copy(),
+            Self::Cache(_) => Ok(()),
+        }
+    }
+}
+
+fn cache(settings: &Settings) -> CachedCopy {
+    CachedCopy::new(&settings.data_dir, ATTACHMENTS_COPY_FILE)
+}
+
+/// The cached copy and its age, without those of another instance, whose disk this may have been.
+fn read_copy(copy: &CachedCopy, instance: &Ocid) -> io::Result<Option<(Vec<VnicAttachment>, Duration)>> {
+    let Some(answer) = copy.read::<Vec<VnicAttachment>>()? else { return Ok(None) };
+    let age = answer.age(SystemTime::now());
+    let own = answer.value.into_iter().filter(|attachment| attachment.spec.instance_id == *instance).collect();
+    Ok(Some((own, age)))
+}

@@ -1,0 +1,284 @@
+//! VNICs that VnicAttachments request, without an API server: the agent knows them from its cached copy.
+
+use std::fs;
+use std::net::IpAddr;
+use std::process::Command;
+
+use ipam::{BootId, BootTime, Pools, Request};
+use netlink::{Address, LinkChange, Route};
+use oke_node_agent::report::condition::Reason;
+use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport, UnmanagedReason, VnicState};
+use serde_json::{Value, json};
+use vcn::{ATTACHMENTS_COPY_FILE, Family, Mtu, TableId};
+
+use crate::called::{Scene, texts};
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Node, name};
+use crate::pod::store;
+
+/// What an agent saw before: a VnicAttachment of the VNIC `storage`.
+fn request(node: &Node, spec: Value, status: Value) {
+    let mut object = json!({
+        "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
+        "metadata": { "name": "a", "uid": "u", "generation": 1 },
+        "spec": { "instanceId": "ocid1.instance.oc1.iad.node", "subnetId": "ocid1.subnet.oc1.iad.s", "name": "storage" },
+        "status": { "vnicId": "ocid1.vnic.oc1.iad.storage", "nodeName": "node" },
+    });
+    for (part, more) in [("spec", spec), ("status", status)] {
+        object[part].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    }
+    let copy = json!({ "version": 1, "asOfUnixMillis": 0, "bootId": null, "value": [object] });
+    fs::create_dir_all(node.path("lib")).unwrap();
+    fs::write(node.path("lib").join(ATTACHMENTS_COPY_FILE), copy.to_string()).unwrap();
+}
+
+/// A node with VNICs for pods and for storage, of which the latter is requested so.
+fn scene(spec: Value, status: Value) -> Scene {
+    let mut scene = Scene::new(&[vnic("pods", 33), dual_stack("storage", 34)]);
+    ask(&mut scene, spec, status);
+    scene
+}
+
+fn ask(scene: &mut Scene, spec: Value, status: Value) {
+    request(&scene.node, spec, status);
+    scene.list(&[vnic("pods", 33), dual_stack("storage", 34)]);
+}
+
+fn storage(pass: &ReconcileReport) -> &VnicState {
+    pass.vnics.iter().find(|vnic| vnic.id.unique_id() == "storage").unwrap()
+}
+
+/// The entry of pools.json.
+fn offer(scene: &Scene) -> Option<Value> {
+    let pools = scene.node.pools();
+    let mut entries = pools["vnics"].as_array().unwrap().iter();
+    entries.find(|entry| entry["vnicId"] == "ocid1.vnic.oc1.iad.storage").cloned()
+}
+
+/// On the fabric: a router with two networks behind it, and one behind another host of the subnet.
+fn networks_behind(node: &Node) {
+    node.on_fabric(|socket| {
+        let (lo, link) = (socket.index_of(&name("lo")).unwrap(), socket.index_of(&name("ens6")).unwrap());
+        for (index, address) in [
+            (lo, "172.16.0.1/32"),
+            (lo, "192.168.5.1/32"),
+            (lo, "fd00:5::1/128"),
+            (link, "10.0.34.1/24"),
+            (link, "10.0.34.9/24"),
+            (link, "fe80::200:17ff:fe00:1/64"),
+        ] {
+            let mut address = Address::new(index, address.parse().unwrap());
+            address.nodad = true;
+            socket.add_address(&address).unwrap();
+        }
+        for link in ["lo", "ens6"] {
+            socket.change_link_named(&name(link), &[LinkChange::Mtu(Mtu(9000)), LinkChange::Up]).unwrap();
+        }
+        socket.add_route(&Route::new("2603:c020:0:34::7/128".parse().unwrap(), link, TableId::MAIN, 16)).unwrap();
+    });
+}
+
+/// One echo request of that many bytes, with headers, to an address, from whichever the kernel chooses.
+fn answers(node: &Node, to: &str, bytes: u32) -> bool {
+    let headers = if to.contains(':') { 48 } else { 28 };
+    let payload = (bytes - headers).to_string();
+    let ping =
+        || Command::new("ping").args(["-n", "-q", "-c", "1", "-W", "2", "-M", "do", "-s", &payload, to]).output();
+    node.inside(ping).unwrap().status.success()
+}
+
+#[test]
+fn host_reaches_networks_behind_a_requested_vnic() {
+    let routes = json!([{ "destination": "172.16.0.0/12" }, { "destination": "192.168.5.0/24", "via": "10.0.34.9" },
+        { "destination": "fd00:5::/48" }]);
+    let mut scene = scene(json!({ "purpose": "Host", "mtu": 1500, "routes": routes }), json!({}));
+    networks_behind(&scene.node);
+    // Of IPv6 the kernel keeps a route to each address of the host there.
+    let main = |scene: &Scene| {
+        let mut routes = Family::ALL.map(|family| scene.node.routes(family, 254)).concat();
+        routes.retain(|route| !route.starts_with("fe80::") && !route.starts_with("2603:c020:0:34::7/128"));
+        routes
+    };
+    let before = main(&scene);
+    let pass = scene.reconcile(Cause::Start);
+    assert_eq!(pass.conditions, [], "{:#?}", pass.changes);
+    let VnicState { name, purpose, configured, .. } = storage(&pass);
+    assert_eq!((name.as_deref(), *purpose, *configured), (Some("storage"), Some(vcn::Purpose::Host), Some(true)));
+    for to in ["172.16.0.1", "192.168.5.1", "fd00:5::1"] {
+        assert!(answers(&scene.node, to, 1500), "{to}: {:?}", scene.node.rules(Family::Ipv4));
+        assert!(!answers(&scene.node, to, 1501), "{to}: its MTU is 1500");
+    }
+    assert_eq!(main(&scene), before, "the main table is the operating system's");
+    assert_eq!(offer(&scene), None, "no pod gets it");
+    assert_eq!(texts(&scene.reconcile(Cause::Timer)), [""; 0]);
+
+    ask(&mut scene, json!({ "purpose": "Host" }), json!({}));
+    scene.reconcile(Cause::Preview);
+    std::thread::sleep(scene.settings.detach_grace);
+    scene.reconcile(Cause::Timer);
+    let rules = [scene.node.rules(Family::Ipv4), scene.node.rules(Family::Ipv6)].concat();
+    assert!(!rules.iter().any(|rule| rule.starts_with("1538 ")), "{rules:?}");
+    assert_eq!(scene.node.on(|socket| socket.link(&crate::node::name("ens6")).unwrap().mtu), Mtu::VCN);
+}
+
+#[test]
+fn shared_vnic_is_offered_on_a_node_of_another_pod_network() {
+    let status = json!({ "podAddresses": ["10.0.34.8", "10.0.34.9"] });
+    let spec = json!({ "purpose": "Attach", "allowedNamespaces": ["backup"], "ipv4Count": 2 });
+    let mut scene = Scene::with_options(&[vnic("other", 33), dual_stack("storage", 34)], &["--pod-network", "none"]);
+    request(&scene.node, spec, status);
+    scene.list(&[vnic("other", 33), dual_stack("storage", 34)]);
+    let pass = scene.reconcile(Cause::Start);
+    assert_eq!(storage(&pass).configured, Some(true), "{:#?}", pass.conditions);
+    let offer = offer(&scene).unwrap();
+    assert_eq!(offer["ipv4"]["addresses"], json!(["10.0.34.8/32", "10.0.34.9/32"]));
+    assert_eq!(
+        offer["attach"],
+        json!({ "name": "storage", "mode": "Shared", "allowedNamespaces": ["backup"],
+        "subnets": { "ipv4": "10.0.34.0/24", "ipv6": "2603:c020:0:34::/64" } })
+    );
+    assert!(scene.node.rules(Family::Ipv4).contains(&"512 all all 999".into()), "pods that share it are reached");
+    assert_eq!(texts(&scene.reconcile(Cause::Timer)), [""; 0]);
+}
+
+#[test]
+fn exclusive_vnic_is_in_its_pod_or_missing() {
+    let spec = json!({ "purpose": "Attach", "mode": "Exclusive" });
+    let vnics = [vnic("pods", 33), dual_stack("storage", 34)];
+    // No pod is taken for dead meanwhile.
+    let mut scene = Scene::with_options(&vnics, &["--dead-after-seconds", "3600"]);
+    ask(&mut scene, spec, json!({}));
+    let pass = scene.reconcile(Cause::Start);
+    assert_eq!((storage(&pass).unmanaged, storage(&pass).configured), (Some(UnmanagedReason::ForOnePod), Some(true)));
+    assert_eq!(scene.node.routes(Family::Ipv4, 1001), [""; 0], "the host configures nothing of it");
+    let before = offer(&scene).unwrap();
+    assert_eq!((&before["link"], &before["ipv4"]["reserved"]), (&json!("ens6"), &json!([])));
+
+    let link = |up: bool| {
+        let fabric = |node: &Node| node.on_fabric(|socket| socket.delete_link_named(&name("ens6")).unwrap());
+        if up { scene.node.plug("ens6", 34) } else { fabric(&scene.node) }
+    };
+    link(false);
+    let pass = scene.reconcile(Cause::Start);
+    assert_eq!((storage(&pass).trouble, storage(&pass).configured), (Some(Reason::LinkMissing), Some(false)));
+    assert_eq!(offer(&scene), None);
+    link(true);
+    scene.reconcile(Cause::Kernel);
+
+    // A pod has it: the plugin moved the link and holds the address.
+    let address: IpAddr = "10.0.34.7".parse().unwrap();
+    hold(&scene.node, address);
+    link(false);
+    for cause in [Cause::Start, Cause::Timer] {
+        let pass = scene.reconcile(cause);
+        assert_eq!(
+            (storage(&pass).unmanaged, storage(&pass).trouble),
+            (Some(UnmanagedReason::InPod), None),
+            "{cause:?}"
+        );
+        assert_eq!(offer(&scene), Some(before.clone()));
+    }
+}
+
+/// What `vnic-attach` records for a pod.
+fn hold(node: &Node, address: IpAddr) {
+    let mut pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
+    pools.vnics.retain(|pool| pool.attach.is_some());
+    pools.vnics[0].purpose = vcn::Purpose::Pods;
+    pools.pod_families = None;
+    let key = "vnic-attach/c1/net1".parse().unwrap();
+    let request = Request { key, pod: None, host_link: name("net1"), netns: None, mtu: None };
+    let reserved = store(node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
+    store(node).commit(&reserved.allocation.key).unwrap();
+    assert!(reserved.allocation.addresses.iter().any(|held| held.address == address));
+}
+
+#[test]
+fn report_mode_changes_nothing_and_off_does_not_look() {
+    for (mode, reasons) in [("report", vec![Reason::HostNetworkDrifted]), ("off", vec![])] {
+        let scene = Scene::with_options(&[vnic("storage", 33)], &["--pod-network", "none", "--host-networking", mode]);
+        let before = scene.node.on(|socket| (socket.links().unwrap(), socket.rules(Family::Ipv4).unwrap()));
+        let pass = scene.reconcile(Cause::Start);
+        let mut told: Vec<Reason> = pass.conditions.iter().map(|it| it.reason).collect();
+        told.retain(|reason| *reason == Reason::HostNetworkDrifted);
+        told.dedup();
+        assert_eq!(told, reasons, "{mode}: {:#?}", pass.conditions);
+        assert_eq!(
+            scene.node.on(|socket| (socket.links().unwrap(), socket.rules(Family::Ipv4).unwrap())),
+            before,
+            "{mode}"
+        );
+    }
+}
+
+/// Works with `ip` where the other ends of the node's links are.
+fn fabric_ip(node: &Node, arguments: &str) {
+    let words: Vec<&str> = arguments.split(' ').collect();
+    let output = node.inside_fabric(|| Command::new("ip").args(words).output().unwrap());
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The Ethernet address from which the fabric got the VNIC's last packet.
+fn sender(node: &Node, link: &str) -> String {
+    let shown = || Command::new("ip").args(["neigh", "show", "to", "10.0.34.7", "dev", link]).output().unwrap().stdout;
+    String::from_utf8(node.inside_fabric(shown)).unwrap()
+}
+
+/// Bare metal: the VNIC `storage` on a tag of port 0, and an untagged one on port 1, whose link has another address.
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn requested_vnics_of_bare_metal_use_their_tags_and_ports() {
+    let node = Node::new();
+    node.plug("eth1", 99);
+    let on = |mut vnic: Value, port: u8, tag: u16| {
+        (vnic["nicIndex"], vnic["vlanTag"]) = (json!(port), json!(tag));
+        vnic
+    };
+    let list = |tag| vec![on(vnic("primary", 10), 0, 0), on(vnic("storage", 34), 0, tag), on(vnic("other", 35), 1, 0)];
+    let routes = json!([{ "destination": "172.16.0.0/12" }]);
+    request(&node, json!({ "purpose": "Host", "mtu": 1500, "routes": routes }), json!({}));
+    let settings = node.settings(&["--pod-network", "none"]);
+    let mut reconciler = node.reconciler(&settings);
+    let mut pass = |tag, cause| node.pass(&mut reconciler, &node.world(list(tag), &settings), cause);
+    let first = pass(7, Cause::Start);
+    let refused = first.conditions.iter().find(|it| it.subject.as_deref() == Some("ocid1.vnic.oc1.iad.other")).unwrap();
+    assert!(refused.message.contains("name it with BM_PORT_1"), "the port is not guessed: {refused}");
+    assert_eq!(storage(&first).configured, Some(true), "{:#?}", first.conditions);
+    fabric_ip(&node, "link set lo up");
+    fabric_ip(&node, "link set ens3 mtu 9000 up");
+    fabric_ip(&node, "addr add 172.16.0.1/32 dev lo");
+    // The second time OCI gave the VNIC another tag.
+    for tag in [7, 9] {
+        let link = format!("v{tag}");
+        fabric_ip(&node, &format!("link add link ens3 name {link} type vlan id {tag}"));
+        fabric_ip(&node, &format!("addr add 10.0.34.1/24 dev {link}"));
+        fabric_ip(&node, &format!("link set {link} up"));
+        std::thread::sleep(settings.detach_grace);
+        let pass = pass(tag, Cause::Timer);
+        assert_eq!(storage(&pass).link.as_ref().map(ToString::to_string), Some(format!("nic0.{tag}")));
+        assert!(answers(&node, "172.16.0.1", 1500) && !answers(&node, "172.16.0.1", 1501), "tag {tag}");
+        assert!(sender(&node, &link).contains("lladdr 02:00:17:00:00:22"), "{}", sender(&node, &link));
+        assert_eq!(node.on(|socket| socket.link(&name("ens3")).unwrap().mtu), Mtu::VCN, "others are on the port");
+        fabric_ip(&node, &format!("link del {link}"));
+    }
+    // The untagged one, by the name of its port.
+    let settings = node.settings(&["--pod-network", "none", "--bm-port-1", "eth1"]);
+    let mut reconciler = node.reconciler(&settings);
+    let pass = node.pass(&mut reconciler, &node.world(list(9), &settings), Cause::Start);
+    let other = pass.vnics.iter().find(|vnic| vnic.id.unique_id() == "other").unwrap();
+    assert_eq!((other.link.as_ref().map(ToString::to_string).as_deref(), other.trouble), (Some("eth1"), None));
+    assert_eq!(storage(&pass).link.as_ref().map(ToString::to_string).as_deref(), Some("nic0.9"), "both ports at once");
+
+    // For one pod: the plugin makes the VLAN link, none is on the host.
+    request(&node, json!({ "purpose": "Attach", "mode": "Exclusive" }), json!({}));
+    node.pass(&mut reconciler, &node.world(list(9), &settings), Cause::Sources);
+    std::thread::sleep(settings.detach_grace);
+    node.pass(&mut reconciler, &node.world(list(9), &settings), Cause::Timer);
+    let pools = node.pools();
+    let offer = pools["vnics"].as_array().unwrap().iter().find(|entry| entry["attach"] != Value::Null).unwrap();
+    assert_eq!(
+        (&offer["link"], &offer["attach"]["vlan"], &offer["linkHasMac"]),
+        (&json!("ens3"), &json!(9), &Value::Null)
+    );
+    assert!(node.on(|socket| socket.links().unwrap().iter().all(|link| link.vlan.is_none())));
+}

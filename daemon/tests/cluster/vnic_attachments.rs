@@ -1,0 +1,144 @@
+//! The agent follows the VnicAttachments of its instance with its own rights, under the admission policy, and reports into them.
+
+use std::path::Path;
+
+use api::{NodeReport, VnicAttachment};
+use ipam::{BootId, BootTime, Pools, Request, Store};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::events::Scene;
+use crate::metadata::vnic;
+use crate::node::{Agent, wait_for};
+use crate::served::LIST_VNICS;
+
+/// A node with a VNIC `more` that several pods are to share, once it is requested.
+fn scene() -> Scene {
+    let scene = Scene::new();
+    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/crds.yaml");
+    scene.cluster.do_(async |server| server.apply(&crds).await.unwrap());
+    scene.cluster.wait_may(LIST_VNICS, true);
+    scene
+}
+
+impl Scene {
+    fn with_vnics<T: Send>(&self, work: impl AsyncFnOnce(Api<VnicAttachment>, Client) -> T + Send) -> T {
+        self.cluster.do_(async |server| {
+            let client = server.client(server.admin()).unwrap();
+            work(Api::all(client.clone()), client).await
+        })
+    }
+
+    /// A user requests the VNIC `more` so, or changes that.
+    fn request(&self, more: Value) {
+        let mut spec = json!({ "instanceId": "ocid1.instance.oc1.iad.node", "subnetId": "ocid1.subnet.oc1.iad.s",
+            "name": "more", "purpose": "Attach" });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
+            "metadata": { "name": "more", "finalizers": ["oke.oraclecloud.com/vnic"] }, "spec": spec });
+        self.with_vnics(async |vnics, _| {
+            vnics.patch("more", &PatchParams::apply("kubectl").force(), &Patch::Apply(object)).await.unwrap();
+        });
+    }
+
+    /// The controller has attached it.
+    fn attached(&self) {
+        let status = json!({ "vnicId": "ocid1.vnic.oc1.iad.more", "nodeName": "node", "ownAddresses": ["10.0.34.7"],
+            "podAddresses": ["10.0.34.8", "10.0.34.9"] });
+        self.with_vnics(async |vnics, _| {
+            let patch = Patch::Merge(json!({ "status": status }));
+            vnics.patch_status("more", &PatchParams::default(), &patch).await.unwrap();
+        });
+    }
+
+    fn report(&self) -> Option<NodeReport> {
+        self.with_vnics(async |vnics, _| vnics.get("more").await.unwrap().status?.node)
+    }
+
+    fn wait_report(&self, agent: &Agent, in_use: u32, generation: i64) {
+        let wanted = NodeReport { configured: true, reason: String::new(), in_use, generation: Some(generation) };
+        wait_for(
+            "the report",
+            || self.report() == Some(wanted.clone()),
+            || format!("{:?}\n{}", self.report(), agent.log()),
+        );
+    }
+
+    /// What pods are offered of it.
+    fn offer(&self) -> Value {
+        let pools = self.cluster.node.pools();
+        let vnics = pools["vnics"].as_array().cloned().unwrap_or_default();
+        let offer =
+            vnics.into_iter().find(|vnic| vnic["vnicId"] == "ocid1.vnic.oc1.iad.more" && vnic["attach"] != Value::Null);
+        offer.unwrap_or_default()
+    }
+
+    fn wait_offer(&self, agent: &Agent, what: &str, is_so: impl Fn(&Value) -> bool) {
+        wait_for(what, || is_so(&self.offer()), || format!("{}\n{}", self.offer(), agent.log()));
+    }
+
+    /// A pod gets an address of it, as `vnic-attach` records that.
+    fn hold(&self) {
+        let (run, boot) = (self.cluster.node.path("run"), BootId::current().unwrap());
+        let mut pools = Pools::read(&run, &boot).unwrap();
+        pools.vnics.retain(|pool| pool.attach.is_some());
+        pools.vnics[0].purpose = vcn::Purpose::Pods;
+        pools.pod_families = None;
+        let (key, host_link) = ("vnic-attach/c1/net1".parse().unwrap(), "net1".parse().unwrap());
+        let request = Request { key, pod: None, host_link, netns: None, mtu: None };
+        let store = Store::new(&run, boot);
+        let reserved = store.update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
+        store.commit(&reserved.allocation.key).unwrap();
+    }
+
+    fn watches(&self) -> u64 {
+        self.cluster.counted_of("vnicattachments", "apiserver_longrunning_requests", "WATCH")
+    }
+}
+
+#[test]
+fn agent_follows_requests_reports_use_and_knows_them_without_the_api_server() {
+    let scene = scene();
+    scene.request(json!({ "ipv4Count": 2, "allowedNamespaces": ["backup"] }));
+    let agent = scene.cluster.node.agent(&["--dead-after-seconds", "3600"]);
+    wait_for("the watch", || scene.watches() == 1, || agent.log());
+    assert_eq!((scene.offer(), scene.report()), (Value::Null, None), "the controller has not attached it");
+    scene.attached();
+    scene
+        .wait_offer(&agent, "the offer", |offer| offer["ipv4"]["addresses"] == json!(["10.0.34.8/32", "10.0.34.9/32"]));
+    scene.wait_report(&agent, 0, 1);
+    let (_, status) = scene.cluster.node.run(&["status"]);
+    assert!(status.contains("attach more"), "{status}");
+    scene.hold();
+    scene.wait_report(&agent, 1, 1);
+
+    // Fewer addresses: new use ends before the controller hears that it may go on.
+    scene.request(json!({ "ipv4Count": 1, "allowedNamespaces": ["backup"] }));
+    scene.wait_report(&agent, 1, 2);
+    assert_eq!(scene.offer()["attach"]["isLeaving"], true);
+    scene.request(json!({ "ipv4Count": 2, "allowedNamespaces": ["other"] }));
+    scene.wait_report(&agent, 1, 3);
+    assert_eq!(scene.offer()["attach"]["allowedNamespaces"], json!(["other"]));
+    let writes = || scene.cluster.counted_of("vnicattachments", "apiserver_request_total", "PATCH");
+    let before = writes();
+    scene.cluster.node.wait_timer_passes(&agent, 8);
+    assert_eq!(writes(), before, "nothing is written while nothing changes");
+
+    let mut agent = agent;
+    agent.stop();
+    scene.cluster.server.stop().unwrap();
+    std::fs::remove_file(scene.cluster.node.path("run/pools.json")).unwrap();
+    let agent = scene.cluster.node.agent(&["--dead-after-seconds", "3600"]);
+    scene.wait_offer(&agent, "the offer of the cached copy", |offer| offer["attach"]["name"] == "more");
+    scene.cluster.node.inside(|| scene.cluster.server.start_again().unwrap());
+    scene.with_vnics(async |vnics, _| drop(vnics.delete("more", &DeleteParams::default()).await.unwrap()));
+    scene.wait_offer(&agent, "the end of new use", |offer| offer["attach"]["isLeaving"] == true);
+    scene.wait_report(&agent, 1, 4);
+
+    // Nothing is left that a VnicAttachment may describe.
+    scene.cluster.node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    scene.cluster.node.on(|socket| socket.delete_link_named(&"ens6".parse().unwrap()).unwrap());
+    wait_for("the end of the watch", || scene.watches() == 0, || agent.log());
+    scene.wait_offer(&agent, "the end of the offer", Value::is_null);
+}
