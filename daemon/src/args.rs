@@ -1,7 +1,7 @@
 //! The command line as typed, and the list of all settings: each option with a variable is also a key of the environment and
 //! of the configuration file (see [`resident::config`]).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -71,6 +71,9 @@ Examples:
   oke-node-agent attachments | grep 10.0.32.14                       which pod has this address?
   oke-node-agent attachments -o json | jq '.[] | select(.problems != [])'")]
     Attachments(Output),
+    /// Print the health signals of this node: value, bound, cause and next step
+    #[command(after_help = "Exit status: 0 no problem, 1 a problem, 3 the agent is not running.")]
+    Health(Output),
     /// Print the changes that would be made now, and change nothing
     #[command(after_help = "Exit status: 0 printed, even if it contains changes; 3 the agent is not running.")]
     Plan(Output),
@@ -149,6 +152,13 @@ pub struct Options {
     /// The name of the agent's Node, from the downward API: the object of its Events [default: no Events]
     #[arg(long, global = true, env = "NODE_NAME", value_name = "NAME")]
     pub node_name: Option<String>,
+    /// The address of the agent's Node, from the downward API, which is compared with the primary VNIC's [default: unknown]
+    #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
+    pub node_ip: Option<IpAddr>,
+    /// Rules that override the shipped rules of health signals, or add to them, as JSON; it need not exist
+    #[arg(long, global = true, env = "HEALTH_RULES", default_value = "/etc/oke-node-agent/health-rules.json")]
+    #[arg(value_name = "FILE")]
+    pub health_rules: PathBuf,
     /// Whether conditions are reported as Kubernetes Events about the Node. This needs NODE_NAME and POD_NAME
     #[arg(long, global = true, env = "KUBERNETES_EVENTS", value_enum, default_value = "allow", value_name = "WHAT")]
     pub kubernetes_events: Permission,

@@ -1,6 +1,6 @@
 //! The settings, validated: the only configuration that the rest of the agent sees.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +35,10 @@ pub struct Settings {
     pub pod_name: Option<String>,
     /// The agent's own Node, where that is known.
     pub node_name: Option<String>,
+    /// The address of the agent's own Node, where that is known.
+    pub node_ip: Option<IpAddr>,
+    /// Rules of health signals that override the shipped ones.
+    pub health_rules: PathBuf,
     /// Whether conditions are told as events of Kubernetes.
     pub kubernetes_events: bool,
     /// Whether the node is uninstalled when the agent's DaemonSet was deleted.
@@ -136,6 +140,7 @@ impl Settings {
             ("--data-dir", &options.data_dir),
             ("--sysctl-root", &options.sysctl_root),
             ("--host-root", &options.host_root),
+            ("--health-rules", &options.health_rules),
         ];
         for (option, path) in paths.into_iter().chain(named) {
             if !path.is_absolute() {
@@ -150,6 +155,8 @@ impl Settings {
             npn_file,
             pod_name: options.pod_name.filter(|name| !name.is_empty()),
             node_name: options.node_name.filter(|name| !name.is_empty()),
+            node_ip: options.node_ip,
+            health_rules: options.health_rules,
             kubernetes_events: options.kubernetes_events == Permission::Allow,
             uninstall_when_deleted: options.uninstall_when_deleted == Permission::Allow,
             state_dir: options.state_dir,

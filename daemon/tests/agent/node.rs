@@ -26,7 +26,7 @@ const PORT: &str = "127.0.0.1:9808";
 const PROGRAM: &str = "/usr/local/bin/oke-node-agent";
 
 /// The volumes of the agent's manifest, and where below a node's directory each is.
-const VOLUMES: [(&str, &str); 10] = [
+const VOLUMES: [(&str, &str); 11] = [
     ("/opt/cni/bin", "bin"),
     ("/etc/cni/net.d", "net.d"),
     ("/run/vcn-native", "run"),
@@ -37,6 +37,7 @@ const VOLUMES: [(&str, &str); 10] = [
     ("/usr", "host/usr"),
     ("/run/NetworkManager/devices", "host/run/NetworkManager/devices"),
     ("/etc/oci-utils.conf.d", "host/etc/oci-utils.conf.d"),
+    ("/sys/fs/cgroup", "host/sys/fs/cgroup"),
 ];
 
 /// Those that an operator adds who allows drop-ins.
@@ -70,7 +71,7 @@ impl Node {
             route.gateway = Some("10.0.10.1".parse().unwrap());
             socket.add_route(&route).unwrap();
         });
-        for directory in ["source", "bin", "net.d", "host/usr"] {
+        for directory in ["source", "bin", "net.d", "host/usr", "host/sys/fs/cgroup"] {
             fs::create_dir_all(node.path(directory)).unwrap();
         }
         let plugin = node.path("source/vcn-native");
