@@ -88,7 +88,7 @@ fn planned(case: &Path) -> String {
         writeln!(text, "in {:?}: {step}", plan.next.unwrap() - now).unwrap();
     }
     if plan.abandoned > 0 {
-        writeln!(text, "of profiles that are not there: {}", plan.abandoned).unwrap();
+        writeln!(text, "of missing profiles: {}", plan.abandoned).unwrap();
     }
     for problem in &plan.problems {
         writeln!(text, "event on {}: {}: {}", problem.node, problem.reason, problem.note).unwrap();
