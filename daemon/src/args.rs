@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use installer::Seen;
+use installer::Presence;
 use resident::args::{ConfigArgs, LogLevel, Output};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::Keys;
@@ -27,7 +27,7 @@ pub struct Args {
     pub options: Options,
 }
 
-/// Where the configuration file is, if there is one.
+/// The configuration file, if it exists.
 pub const DEFAULT_CONFIG: &str = "/etc/oke-node-agent/agent.conf";
 
 const AFTER: &str = "\
@@ -98,7 +98,7 @@ Examples:
     Config(ConfigArgs),
 }
 
-/// Where a bundle goes.
+/// The output of `bundle`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct BundleOutput {
     /// The file to write; standard output by default
@@ -172,10 +172,10 @@ pub struct Options {
         value_name = "WHAT"
     )]
     pub uninstall_when_deleted: Permission,
-    /// Kernel settings, as seen from here; a container's /proc/sys is read-only
+    /// Where the kernel settings are mounted; /proc/sys of a container is read-only
     #[arg(long, global = true, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
     pub sysctl_root: PathBuf,
-    /// Where /healthz, /readyz and /metrics are served
+    /// The address of /healthz, /readyz and /metrics
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
     pub listen: SocketAddr,
     /// Whether pods may use the instance metadata service on port 80. It gives the instance's credentials to every client, but
@@ -200,7 +200,7 @@ pub struct Options {
     /// Bare metal: the link that is physical port 0, where the metadata service's addresses match no link
     #[arg(long, global = true, env = "BM_PORT_0", value_name = "LINK")]
     pub bm_port_0: Option<String>,
-    /// Bare metal: the link that is physical port 1
+    /// Bare metal: the link of physical port 1
     #[arg(long, global = true, env = "BM_PORT_1", value_name = "LINK")]
     pub bm_port_1: Option<String>,
     /// Seconds between two reconciles without events
@@ -255,7 +255,7 @@ pub struct Options {
     pub installer: installer::Options,
 }
 
-/// Every key.
+/// All keys.
 #[must_use]
 pub fn keys() -> Keys {
     Keys::of::<Options>()

@@ -49,7 +49,7 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Whether pods may ask the metadata service on port 80.
     pub pods_may_use_metadata: bool,
-    /// Whether pods may send from addresses that are not theirs.
+    /// Whether pods may send from addresses that they do not have.
     pub pods_may_spoof: bool,
     /// What the agent does about the host's network.
     pub host_networking: HostNetworking,
@@ -130,7 +130,7 @@ impl Settings {
     /// Checks options as typed.
     ///
     /// # Errors
-    /// When one makes no sense.
+    /// If one is not valid.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
         // A manifest that leaves the value empty means "not set".
         let npn_file = options.npn_file.filter(|path| !path.as_os_str().is_empty());

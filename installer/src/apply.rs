@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::files::{Digest, create_directory, remove, set_mode, write, write_if};
 use crate::observed::{ConfAt, kind};
-use crate::plan::{BINARY_MODE, ConfChange, Purpose, Removing, Step};
+use crate::plan::{BINARY_MODE, ConfChange, ConflistRemoval, Purpose, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
 use crate::{ConflistState, Error, Note, Report, Settings};
@@ -172,8 +172,8 @@ impl Applier<'_> {
     }
 
     /// Binaries stay: a runtime that has just read the configuration may start one for a pod.
-    fn remove_conflist(&mut self, removing: &Removing, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let Removing { path, target, found, .. } = removing;
+    fn remove_conflist(&mut self, removing: &ConflistRemoval, failures: &mut Vec<Error>) -> Result<(), Error> {
+        let ConflistRemoval { path, target, found, .. } = removing;
         let now = ConfAt::read(path);
         let same = match found {
             Some(found) => now.file().is_some_and(|now| now.target == *target && now.contents == *found),

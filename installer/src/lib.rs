@@ -36,10 +36,10 @@ pub use cli::{Args, Command, Directories, ForeignPodSources, Keeping, Options, U
 pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;
-pub use observed::GivesPods;
-pub use plan::{Note, NoteKind, RuntimeUses};
+pub use observed::ProvidedNetwork;
+pub use plan::{Note, NoteKind, RuntimeUsage};
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
 pub use settings::{PluginListError, Settings, SettingsError};
-pub use uninstall::{Removal, Removed, SettingChange, Uninstall, note_settings, on_delete, uninstall};
+pub use uninstall::{Removal, RemovalStatus, SettingChange, Uninstall, note_settings, on_delete, uninstall};
 pub use versions::VersionCache;

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) use binaries::{AddedBy, Binary, BinaryFound, ChainBinary};
-pub use conf_file::GivesPods;
+pub(crate) use binaries::{Binary, BinaryFound, ChainBinary, EntryOrigin};
+pub use conf_file::ProvidedNetwork;
 pub(crate) use conf_file::conf_files;
 pub(crate) use conf_file::{ConfFile, Contents};
 pub(crate) use conf_text::{ConfAt, ConfText, kind, parse};
@@ -43,7 +43,7 @@ pub(crate) struct Observed {
     pub(crate) copy: ConfAt,
     /// The answer of the plugin that is chained to it.
     pub(crate) guest: Option<Answer>,
-    /// The plugins without a binary of each usable configuration before ours, up to the first that has all.
+    /// The plugins without a binary of each usable configuration before our one, up to the first that has all.
     pub(crate) missing_before: BTreeMap<String, Vec<String>>,
     /// Our configuration, if nothing is to be installed.
     pub(crate) leftover: Option<Leftover>,

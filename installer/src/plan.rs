@@ -137,16 +137,16 @@ fn contention(
 fn before_ours(observed: &Observed) -> Vec<Note> {
     let mut notes = Vec::new();
     // A runtime reads no further than to the first that it can use; CRI-O passes over one that lacks a binary.
-    let mut uses = RuntimeUses::Always;
+    let mut uses = RuntimeUsage::Always;
     for file in observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE) {
         match &file.contents {
             Contents::Plugins(_) => {
                 let missing = observed.missing_before.get(&file.name).map_or(&[][..], Vec::as_slice);
                 notes.push(Note::sorts_before(file, uses, missing));
-                let passed_over = !missing.is_empty() && uses != RuntimeUses::Never;
-                uses = if passed_over { RuntimeUses::IfCriO } else { RuntimeUses::Never };
+                let passed_over = !missing.is_empty() && uses != RuntimeUsage::Never;
+                uses = if passed_over { RuntimeUsage::IfCriO } else { RuntimeUsage::Never };
             }
-            _ if uses != RuntimeUses::Always => {}
+            _ if uses != RuntimeUsage::Always => {}
             Contents::Malformed(reason) | Contents::Refused(_, reason) => {
                 notes.push(Note::malformed_before(&file.name, reason));
             }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 pub use kernel_settings::{SettingChange, note_settings};
 use other_networks::OtherNetworks;
-pub use removal::{Removal, Removed};
+pub use removal::{Removal, RemovalStatus};
 
 use resident::logging::chain;
 

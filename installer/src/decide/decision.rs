@@ -8,8 +8,8 @@ mod tests;
 use std::path::Path;
 
 use super::signals::OKE_DAEMONSET;
-use super::statements::{Says, Statement, statements};
-use super::{ForeignPods, Seen, Signal, Signals};
+use super::statements::{Statement, StatementMeaning, statements};
+use super::{ForeignPods, Presence, Signal, Signals};
 use crate::Settings;
 use crate::observed::ConfFile;
 
@@ -81,13 +81,14 @@ fn by_statements(settings: &Settings, signals: &Signals, node: NodeState<'_>) ->
                 .to_owned(),
         );
     };
-    let contrary = statements.iter().filter(|it| it.says != strongest.says && it.says != Says::Invalid);
+    let contrary = statements.iter().filter(|it| it.says != strongest.says && it.says != StatementMeaning::Invalid);
     // An invalid signal has no contrary.
-    let contrary: Vec<&Statement> = contrary.filter(|_| strongest.says != Says::Invalid).collect();
+    let contrary: Vec<&Statement> = contrary.filter(|_| strongest.says != StatementMeaning::Invalid).collect();
     let decision = by_strongest(strongest, contrary.first().copied(), signals, node);
     let doubted = decision.decided_by != strongest.signal;
     if !decision.install {
-        let against = if doubted || strongest.says == Says::Invalid { Vec::new() } else { signals_of(&contrary) };
+        let against =
+            if doubted || strongest.says == StatementMeaning::Invalid { Vec::new() } else { signals_of(&contrary) };
         return Decision { against, ..decision };
     }
     match by_occupation(&decision, settings, signals, node) {
@@ -114,23 +115,23 @@ fn by_strongest(
     // An existing installation speaks against handing over what no signal clearly asks for. A file of OKE's is of this node.
     let stays = node.installed_before && !node.conf_files.iter().any(ConfFile::is_oke);
     match (says, contrary) {
-        (Says::Invalid, _) if stays => {
+        (StatementMeaning::Invalid, _) if stays => {
             Decision::new(true, *signal, format!("{found}, which is neither true nor false, {STAYS}"))
         }
-        (Says::Invalid, _) => {
+        (StatementMeaning::Invalid, _) => {
             Decision::new(false, *signal, format!("{found}, which is neither true nor false, so nothing is touched"))
         }
-        (Says::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork && stays => {
+        (StatementMeaning::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork && stays => {
             Decision::new(true, *signal, format!("{found}, but {}, {STAYS}", other.found))
         }
-        (Says::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork => {
+        (StatementMeaning::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork => {
             let reason = format!("{found}, but {}: in doubt nothing is touched", other.found);
             Decision::new(false, other.signal, reason)
         }
-        (Says::VcnNative, _) => Decision::new(true, *signal, found.clone()),
-        (Says::OtherNetwork, _) => {
+        (StatementMeaning::VcnNative, _) => Decision::new(true, *signal, found.clone()),
+        (StatementMeaning::OtherNetwork, _) => {
             // What speaks of Flannel may be stale, and the NativePodNetwork that would speak against it was not read.
-            let asked = signals.native_pod_network == Seen::Absent;
+            let asked = signals.native_pod_network == Presence::Absent;
             Decision::new(false, *signal, found.clone()).another(*signal < Signal::NativePodNetwork || asked)
         }
     }
@@ -163,7 +164,7 @@ fn by_occupation(
                 decision.reason
             );
         }
-        Some((signal, _)) if !ours && signals.application_resources == Seen::Present => {
+        Some((signal, _)) if !ours && signals.application_resources == Presence::Present => {
             let refused = Decision::new(false, Signal::ApplicationResources, APPLICATION_RESOURCES.to_owned());
             return Err(refused.another(is_okes(*signal)));
         }
@@ -215,6 +216,6 @@ pub(crate) fn oke_cni(signals: &Signals, conf_files: &[ConfFile]) -> Option<(Sig
     if let Some(file) = conf_files.iter().find(|file| file.is_oke()) {
         return Some((Signal::OkeConflist, format!("{} is present", file.name)));
     }
-    (signals.oke_daemonset == Seen::Present)
+    (signals.oke_daemonset == Presence::Present)
         .then(|| (Signal::OkeDaemonSet, format!("the DaemonSet {OKE_DAEMONSET} exists")))
 }

@@ -68,7 +68,7 @@ pub struct Signals {
 
 /// Whether something was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Seen {
+pub enum Presence {
     /// It was not read, or reading failed.
     #[default]
     Unknown,
@@ -126,7 +126,7 @@ impl Signals {
     }
 }
 
-impl From<bool> for Seen {
+impl From<bool> for Presence {
     fn from(present: bool) -> Self {
         if present { Self::Present } else { Self::Absent }
     }

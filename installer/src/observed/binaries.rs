@@ -44,12 +44,12 @@ pub(crate) struct ChainBinary {
     /// The binary that was asked: of our own plugin the source, which will be in place.
     pub(crate) path: PathBuf,
     pub(crate) answer: Answer,
-    pub(crate) added_by: AddedBy,
+    pub(crate) origin: EntryOrigin,
 }
 
 /// Why a plugin is in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AddedBy {
+pub(crate) enum EntryOrigin {
     /// It is our own, which gives pods their address.
     Us,
     /// The settings list it.
@@ -81,22 +81,22 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: 
             let known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind.as_str());
             // A type with a slash is a path, which a runtime refuses.
             if !known && !kind.contains('/') {
-                members.push((kind, AddedBy::OtherProgram));
+                members.push((kind, EntryOrigin::OtherProgram));
             }
         }
     }
     let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
     let answers = versions.answers(&paths);
     let mut chain = Vec::new();
-    for (((name, added_by), path), answer) in members.into_iter().zip(paths).zip(answers) {
-        let dangling = answer == Answer::Missing && added_by == AddedBy::OtherProgram && !is_missing(&path);
+    for (((name, origin), path), answer) in members.into_iter().zip(paths).zip(answers) {
+        let dangling = answer == Answer::Missing && origin == EntryOrigin::OtherProgram && !is_missing(&path);
         let answer = if dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
-        chain.push(ChainBinary { name, path, answer, added_by });
+        chain.push(ChainBinary { name, path, answer, origin });
     }
     chain
 }
 
-/// The plugins without a binary of each usable configuration before ours, up to the first that has all: no runtime reads
+/// The plugins without a binary of each usable configuration before our one, up to the first that has all: no runtime reads
 /// further.
 pub(super) fn missing_before(settings: &Settings, conf_files: &[ConfFile]) -> BTreeMap<String, Vec<String>> {
     let missing = |kind: &&String| is_missing(&settings.cni_bin_dir.join(kind));

@@ -43,7 +43,7 @@ pub(crate) enum Contents {
 
 /// What pods get by a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GivesPods {
+pub enum ProvidedNetwork {
     /// A network.
     Network,
     /// The network that it calls (Multus), which may be ours or another.
@@ -70,32 +70,32 @@ impl ConfFile {
 
     /// Whether a runtime can give pods another network than ours by it.
     pub(crate) fn gives_another_network(&self) -> bool {
-        self.is_usable_and_not_ours() && self.gives() == GivesPods::Network
+        self.is_usable_and_not_ours() && self.gives() == ProvidedNetwork::Network
     }
 
     /// As [`Self::gives_another_network`], or it cannot be known.
     pub(crate) fn may_give_another_network(&self) -> bool {
-        self.is_usable_and_not_ours() && self.gives() != GivesPods::Nothing
+        self.is_usable_and_not_ours() && self.gives() != ProvidedNetwork::Nothing
     }
 
     /// Whether a runtime can give pods any network by it, or it cannot be known.
     pub(crate) fn may_give_a_network(&self) -> bool {
         match self.contents {
-            Contents::Plugins(_) => self.gives() != GivesPods::Nothing,
+            Contents::Plugins(_) => self.gives() != ProvidedNetwork::Nothing,
             Contents::Unread(_) => true,
             Contents::Refused(..) | Contents::Malformed(_) => false,
         }
     }
 
     /// What pods get by it from a runtime that can use it.
-    pub(crate) fn gives(&self) -> GivesPods {
+    pub(crate) fn gives(&self) -> ProvidedNetwork {
         let mut others = self.kinds().iter().filter(|kind| *kind != LOOPBACK).peekable();
         if others.peek().is_none() {
-            GivesPods::Nothing
+            ProvidedNetwork::Nothing
         } else if others.all(|kind| META.contains(&kind.as_str())) {
-            GivesPods::CalledNetwork
+            ProvidedNetwork::CalledNetwork
         } else {
-            GivesPods::Network
+            ProvidedNetwork::Network
         }
     }
 

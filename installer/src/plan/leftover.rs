@@ -2,7 +2,7 @@
 //! them addresses. It goes when another network is meant for sure, no pod uses ours, and pods have another network or shall
 //! have none.
 
-use super::{Note, Plan, Removing, Step};
+use super::{ConflistRemoval, Note, Plan, Step};
 use crate::observed::{ConfFile, Contents, Leftover, OurConflist};
 use crate::{Decision, Settings, Signal};
 
@@ -28,7 +28,7 @@ impl Plan {
             Some(reason) => reason,
             None if none_is_meant || conf_files.iter().any(ConfFile::gives_another_network) => {
                 let (path, target, found) = (path.clone(), target.clone(), found.clone());
-                let removing = Removing { path, target, found, first, decided_by: decision.decided_by };
+                let removing = ConflistRemoval { path, target, found, first, decided_by: decision.decided_by };
                 return self.steps.push(Step::RemoveConflist(Box::new(removing)));
             }
             None => {

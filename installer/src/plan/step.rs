@@ -55,7 +55,7 @@ pub(crate) struct ConfChange {
 
 /// Our configuration, to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Removing {
+pub(crate) struct ConflistRemoval {
     /// Its path in the directory.
     pub(crate) path: PathBuf,
     /// The file: of a link the link's target.
@@ -102,7 +102,7 @@ impl fmt::Display for Step {
                 reverted.as_ref().map_or(Ok(()), |reverted| write!(f, " ({reverted})"))
             }
             Self::RemoveConflist(removing) => {
-                let Removing { path, decided_by, .. } = removing.as_ref();
+                let ConflistRemoval { path, decided_by, .. } = removing.as_ref();
                 write!(f, "remove {}: the pod network is another ({decided_by})", path.display())
             }
             Self::RemoveCopy { path, .. } => write!(f, "remove {}", path.display()),

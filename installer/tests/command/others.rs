@@ -137,9 +137,9 @@ fn special_file_at_our_configuration_is_reported_and_binaries_are_repaired() {
 fn configurations_before_ours_are_reported_and_not_touched() {
     let list = r#"{"name":"x","plugins":[{"type":"bridge"}]}"#;
     for (name, text, reported) in [
-        (&b"00-broken.conf"[..], "{", "00-broken.conf sorts before ours and is no configuration"),
-        (b".conf", "", ".conf sorts before ours and is no configuration"),
-        (b"00-\xff.conflist", "{", "00-\u{fffd}.conflist sorts before ours and is no configuration"),
+        (&b"00-broken.conf"[..], "{", "00-broken.conf sorts before our configuration and is not a valid one"),
+        (b".conf", "", ".conf sorts before our configuration and is not a valid one"),
+        (b"00-\xff.conflist", "{", "00-\u{fffd}.conflist sorts before our configuration and is not a valid one"),
         (b"00-list.conf", list, "its name does not end in .conflist [malformed-before]"),
         (b"00-nameless.conflist", r#"{"plugins":[{"type":"bridge"}]}"#, "it has no name [malformed-before]"),
         (b"00-sound.conflist", &list.replace("bridge", "istio-cni"), "the runtime uses that one [sorts-before]"),
