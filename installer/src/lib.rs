@@ -32,7 +32,7 @@ mod settings;
 mod uninstall;
 mod versions;
 
-pub use cli::{Args, Command, Directories, ForeignPodSources, Keeping, Options, UninstallArgs, VnicAttach, run};
+pub use cli::{Args, Command, Directories, ForeignPodSources, StateDirectories, Options, UninstallArgs, VnicAttach, run};
 pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;

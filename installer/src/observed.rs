@@ -47,7 +47,7 @@ pub(crate) struct Observed {
     pub(crate) missing_before: BTreeMap<String, Vec<String>>,
     /// Our configuration, if nothing is to be installed.
     pub(crate) leftover: Option<Leftover>,
-    /// Temporary files of killed installers.
+    /// TemporaryFile files of killed installers.
     pub(crate) stale: Vec<PathBuf>,
     /// What could not be read.
     pub(crate) failures: Vec<Error>,

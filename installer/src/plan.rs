@@ -15,8 +15,8 @@ use std::time::SystemTime;
 use serde_json::Value;
 
 pub(crate) use copy::is_copy;
-pub use note::{Note, NoteKind, RuntimeUses};
-pub(crate) use step::{ConfChange, Purpose, Removing, Step};
+pub use note::{Note, NoteKind, RuntimeUsage};
+pub(crate) use step::{ConfChange, Purpose, ConflistRemoval, Step};
 
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::{Record, RewriteLimiter, Urgency, WINDOW};

@@ -74,8 +74,8 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: 
         entry.kind() != VNIC_ATTACH || settings.lists_vnic_attach() || settings.source_dir.join(VNIC_ATTACH).exists()
     };
     let behind = settings.behind();
-    let listed = behind.iter().filter(listed).map(|entry| (entry.kind().to_owned(), AddedBy::Settings));
-    let mut members: Vec<(String, AddedBy)> = [(MAIN.to_owned(), AddedBy::Us)].into_iter().chain(listed).collect();
+    let listed = behind.iter().filter(listed).map(|entry| (entry.kind().to_owned(), EntryOrigin::Settings));
+    let mut members: Vec<(String, EntryOrigin)> = [(MAIN.to_owned(), EntryOrigin::Us)].into_iter().chain(listed).collect();
     if let Some(Contents::Plugins(found)) = conflist.map(|conflist| Contents::parse(&conflist.contents)) {
         for kind in found {
             let known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind.as_str());

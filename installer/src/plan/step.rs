@@ -24,7 +24,7 @@ pub(crate) enum Step {
     /// Write a configuration.
     ChangeConf(Box<ConfChange>),
     /// Remove our configuration from a node whose pod network is another; what was there before it comes back.
-    RemoveConflist(Box<Removing>),
+    RemoveConflist(Box<ConflistRemoval>),
     /// Remove our copy of another network's configuration.
     RemoveCopy { path: PathBuf, found: Vec<u8> },
     /// Delete a configuration from the record: it is gone.
