@@ -33,7 +33,7 @@ mod uninstall;
 mod versions;
 
 pub use cli::{Args, Command, Directories, ForeignPodSources, StateDirectories, Options, UninstallArgs, VnicAttach, run};
-pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals, pods};
+pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;
 pub use observed::ProvidedNetwork;

@@ -86,7 +86,7 @@ impl Wakeups {
         &self.channels.settings
     }
 
-    /// Takes the files as they are for known, before a reconcile that looks at all of them.
+    /// Notes the files as they are, before a reconcile that reads all of them.
     pub(super) fn settle_files(&mut self) {
         if let Some(files) = self.files.source() {
             files.reconcile_with_kernel();

@@ -36,7 +36,7 @@ pub struct Signals {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub native_pod_network: Seen,
+    pub native_pod_network: Presence,
     /// The DaemonSet kube-system/vcn-native-ip-cni
     #[arg(
         long = "signal-oke-daemonset",
@@ -45,7 +45,7 @@ pub struct Signals {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub oke_daemonset: Seen,
+    pub oke_daemonset: Presence,
     /// The DaemonSet kube-system/kube-flannel-ds
     #[arg(
         long = "signal-flannel-daemonset",
@@ -54,7 +54,7 @@ pub struct Signals {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub flannel_daemonset: Seen,
+    pub flannel_daemonset: Presence,
     /// VNICs of the NativePodNetwork with applicationResources: they prevent a takeover
     #[arg(
         long = "signal-application-resources",
@@ -63,7 +63,7 @@ pub struct Signals {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub application_resources: Seen,
+    pub application_resources: Presence,
 }
 
 /// Whether something was found.

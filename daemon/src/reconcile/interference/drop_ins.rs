@@ -15,7 +15,7 @@ use installer::drop_ins::{
 use ipam::{AtomicFile, read_state};
 use vcn::HOST_LINK_PREFIX;
 
-/// A file of ours for a network manager.
+/// One of our files for a network manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DropIn {
     /// From the host's root.
@@ -34,7 +34,7 @@ pub(super) enum Step {
 /// For systemd-networkd.
 pub(super) fn networkd(vnics: &[HostVnic]) -> Vec<DropIn> {
     let general = format!(
-        "{MARK}# Pods live by rules and routes that systemd-networkd did not make.\n\
+        "{MARK}# Pods use rules and routes that systemd-networkd did not create.\n\
          [Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
     );
     let pods =
@@ -75,12 +75,12 @@ impl DropIn {
         read_state(&root.join(self.path)).is_ok_and(|text| text == self.text.as_bytes())
     }
 
-    /// Replaces the file as a whole. Its readers are not root, so every user may read it.
+    /// Replaces the whole file. Every user may read it, because its readers are not root.
     fn write(&self, root: &Path, data_dir: &Path) -> anyhow::Result<()> {
         let path = root.join(self.path);
         let shown = path.display();
         if is_ours(&path).with_context(|| format!("reading {shown}"))? == Some(false) {
-            bail!("{shown} is not ours: its first line lacks our mark. Move the file away");
+            bail!("{shown} was written by another program: its first line lacks our mark. Move the file away");
         }
         note_drop_in(data_dir, self.path).context("recording the drop-in, which is therefore not written")?;
         let write = || {
@@ -101,8 +101,8 @@ impl Step {
         }
     }
 
-    /// Afterwards the file is as desired, and the record says which are ours. Returns whether a file changed: one that another
-    /// program put in the place of ours stays.
+    /// Afterwards the file is as desired, and the record lists our files. Returns whether a file changed: one that another
+    /// program put in its place stays.
     pub(super) fn apply(&self, root: &Path, data_dir: &Path) -> anyhow::Result<bool> {
         match self {
             Self::Write(drop_in) => drop_in.write(root, data_dir).map(|()| true),
