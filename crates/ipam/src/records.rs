@@ -125,7 +125,7 @@ impl Records {
     }
 
     /// Makes a record last; whether there was a tentative one.
-    pub(crate) fn reconcile_with_kernel(&self, name: &str) -> Result<bool, Error> {
+    pub(crate) fn make_lasting(&self, name: &str) -> Result<bool, Error> {
         self.rename(name, TENTATIVE, LASTING)
     }
 

@@ -203,7 +203,7 @@ impl Store {
     pub fn commit(&self, key: &AttachmentKey) -> Result<(), Error> {
         let _lock = self.lock()?;
         let name = name_of(key);
-        match self.records.reconcile_with_kernel(&name)? || self.records.lasts(&name) {
+        match self.records.make_lasting(&name)? || self.records.lasts(&name) {
             true => Ok(()),
             false => Err(Error::NoAllocation(key.to_string())),
         }

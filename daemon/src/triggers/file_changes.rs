@@ -60,7 +60,7 @@ impl FileWatch {
             is_owed: false,
         };
         files.npn = files.read_npn();
-        files.reconcile_with_kernel();
+        files.note_files();
         Ok(files)
     }
 

@@ -89,7 +89,7 @@ impl Wakeups {
     /// Notes the files as they are, before a reconcile that reads all of them.
     pub(super) fn settle_files(&mut self) {
         if let Some(files) = self.files.source() {
-            files.reconcile_with_kernel();
+            files.note_files();
         }
     }
 

@@ -170,7 +170,7 @@ fn config_tells_what_is_set_and_checks_files() {
 }
 
 #[test]
-fn what_is_typed_wrongly_ends_with_2_and_says_what_may_have_been_meant() {
+fn typing_error_exits_2_and_suggests_a_correction() {
     let node = Node::new();
     let ask = |arguments: &[&str]| {
         let output = node.output_of(|command| command.args(arguments));

@@ -102,7 +102,7 @@ impl Node {
         self.directory.path().join(below)
     }
 
-    /// Where the agent looks for its NativePodNetwork.
+    /// The file with the NativePodNetwork.
     pub(crate) fn npn(&self) -> PathBuf {
         self.path("lib/nativepodnetwork.json")
     }
@@ -226,14 +226,14 @@ impl Node {
         self.output_of(|command| command.args(subcommand).args(self.options(subcommand)))
     }
 
-    /// The same of the program with nothing but the manifest's environment and what else it is told.
+    /// The same with only the manifest's environment and these arguments.
     pub(crate) fn output_of(&self, tell: impl FnOnce(&mut Command) -> &mut Command) -> Output {
         let mut command = self.command(&self.container().running([PROGRAM]));
         tell(&mut command);
         self.inside(|| command.stderr(Stdio::piped()).output().unwrap())
     }
 
-    /// Asks the agent's port; 0 when nobody answers.
+    /// Requests a path from the agent's port; 0 without an answer.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let exchange = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(PORT)?;
@@ -304,7 +304,7 @@ impl Node {
         fs::read(self.path("run/pools.json")).map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap())
     }
 
-    /// The rules of ours, as `priority from to [fwmark] table`.
+    /// Our rules, as `priority from to [fwmark] table`.
     pub(crate) fn rules(&self, family: Family) -> Vec<String> {
         let ours = |rule: &Rule| rule.protocol == vcn::PROTOCOL;
         let text = |rule: Rule| {

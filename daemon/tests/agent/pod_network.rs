@@ -48,7 +48,7 @@ fn configurations(node: &Node) -> Vec<String> {
     names
 }
 
-/// Whether it is told that our configuration is left where it should not be.
+/// Whether it is reported that our configuration is left on a foreign node.
 fn is_left(node: &Node) -> bool {
     node.conditions().contains(&"RuntimeConfigurationLeft".to_owned())
 }
@@ -115,7 +115,7 @@ fn pod_network_handed_over_keeps_the_network_of_running_pods() {
     assert_eq!(node.inside(nft_table), table);
     assert_eq!(node.pools(), pools);
     assert!(!is_left(&node), "{:?}", node.conditions());
-    assert_eq!(configurations(&node), ["10-oci.conflist"], "no pod lives by ours");
+    assert_eq!(configurations(&node), ["10-oci.conflist"], "no pod uses our network");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn our_configuration_goes_with_the_last_pod_on_foreign_pod_network() {
     assert_eq!(configurations(&node), ["10-oci.conflist"]);
 }
 
-/// A label that somebody mistyped takes no node down.
+/// A mistyped label takes no node down.
 #[test]
 fn our_pod_network_is_maintained_in_doubt() {
     let node = node();
@@ -165,7 +165,7 @@ fn our_pod_network_is_maintained_in_doubt() {
     );
 }
 
-/// Where we do not remember it, nothing is touched, and nobody is told to drain a node that is sound.
+/// Without a record nothing is changed, and no operator is asked to drain a working node.
 #[test]
 fn doubt_is_not_reported_as_handover() {
     let node = node();
@@ -178,10 +178,10 @@ fn doubt_is_not_reported_as_handover() {
     node.wait_ready(&mut agent);
     wait_for("its condition", || node.conditions() == ["LeftInPlace"], || agent.log());
     let said = node.get("/readyz").1;
-    assert!(said.contains("nothing has been handed over") && !said.contains("no longer ours"), "{said}");
+    assert!(said.contains("nothing has been handed over") && !said.contains("another pod network owns"), "{said}");
 }
 
-/// After a boot, or in an image that was made of a node: the runtime takes it, and nobody offers pods an address.
+/// After a boot, or in an image of a node: the runtime uses it, and no agent offers addresses.
 #[test]
 fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
     let node = node();
@@ -226,13 +226,13 @@ fn foreign_malformed_file_before_ours_is_reported_and_unchanged() {
     std::fs::write(&broken, "{").unwrap();
     wait_for("its condition", || node.conditions() == ["RuntimeConfigurationBlocked"], || agent.log());
     let said = node.get("/readyz").1;
-    assert!(said.contains("00-broken.conflist sorts before ours and is no configuration"), "{said}");
+    assert!(said.contains("00-broken.conflist sorts before our configuration and is not a valid one"), "{said}");
     assert_eq!((node.get("/readyz").0, std::fs::read_to_string(&broken).unwrap().as_str()), (503, "{"));
     std::fs::remove_file(&broken).unwrap();
     wait_for("its end", || node.conditions().is_empty(), || agent.log());
 }
 
-/// The runtime may see more than the agent: it is told all the same.
+/// The runtime may see more than the agent: it is reported all the same.
 #[test]
 fn dangling_link_before_our_configuration_is_reported() {
     let node = node();
@@ -264,7 +264,7 @@ fn foreign_configuration_before_ours_blocks_without_its_binary() {
     fs::write(node.path("bin/cilium-cni"), "").unwrap();
     wait_for("pods to start by it", || node.get("/readyz").0 == 200, || agent.log());
     assert_eq!(node.conditions(), ["RuntimeConfigurationPreceded"]);
-    // One that calls others' networks may call ours.
+    // A plugin that calls other networks may call ours.
     fs::write(node.path("bin/multus"), "").unwrap();
     fs::write(&multus, list("multus")).unwrap();
     fs::remove_file(&cilium).unwrap();
@@ -288,7 +288,7 @@ fn loopback_configuration_blocks_only_before_ours() {
     fs::rename(node.path("net.d/99-loopback.conf"), node.path("net.d/00-loopback.conf")).unwrap();
     wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
     let (code, said) = node.get("/readyz");
-    assert!(code == 503 && said.contains("00-loopback.conf sorts before ours"), "{said}");
+    assert!(code == 503 && said.contains("00-loopback.conf sorts before our configuration"), "{said}");
     fs::rename(node.path("net.d/00-loopback.conf"), node.path("net.d/99-loopback.conf")).unwrap();
     wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
 }
