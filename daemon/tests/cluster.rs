@@ -423,7 +423,7 @@ fn installed_node_is_maintained_when_okes_cni_appears() {
     // The node has our pod network, so the agent waits for the API server for at most a second.
     let reason = || agent.events("pod_network.decided").pop().unwrap()["message"].as_str().unwrap().to_owned();
     let is_told =
-        || reason().contains("the DaemonSet vcn-native-ip-cni exists") && reason().contains("ours is kept up");
+        || reason().contains("the DaemonSet vcn-native-ip-cni exists") && reason().contains("it is maintained");
     wait_for("the reason", is_told, || format!("{}\n{}", reason(), agent.log()));
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "{}", agent.log());
     assert!(cluster.node.run(&["status"]).1.contains("the DaemonSet vcn-native-ip-cni exists"));

@@ -26,7 +26,7 @@ pub(crate) struct Applier<'a> {
     pub(crate) file: &'a RecordFile,
     /// Whether our configuration was there already: then the files with our names are an earlier release's.
     pub(crate) inherited: bool,
-    /// Whether the pod network is still ours: checked right before our configuration appears.
+    /// Whether our pod network still owns the node: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
     pub(crate) now: SystemTime,
 }

@@ -1,4 +1,4 @@
-//! Whether this node's pod network is ours, by signals and by what the node shows.
+//! Whether our pod network owns this node, by signals and by the state of the node.
 
 mod decision;
 mod foreign_pods;

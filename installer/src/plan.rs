@@ -72,7 +72,7 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
     } else if decision.oke && !observed.conf_files.iter().any(ConfFile::may_give_a_network) {
         let directory = settings.cni_conf_dir.display();
         let message = format!(
-            "{directory} holds no CNI configuration that gives pods a network, and ours is not installed: {}",
+            "{directory} holds no CNI configuration that gives pods a network, and our configuration is not installed: {}",
             decision.reason
         );
         plan.notes.push(Note { kind: NoteKind::NoneThere, subject: directory.to_string(), message });
@@ -114,7 +114,7 @@ impl Plan {
     }
 }
 
-/// The error that reports a pause, if another program changed this binary too often since we installed it.
+/// The error that reports the limit, if another program changed this binary too often since we installed it.
 fn pause(binary: &Binary, difference: String, urgency: Urgency, facts: Facts<'_>) -> Option<Error> {
     let known = facts.record.binaries.get(binary.target.file_name()?.to_str()?)?;
     known
@@ -122,7 +122,7 @@ fn pause(binary: &Binary, difference: String, urgency: Urgency, facts: Facts<'_>
         .then(|| contention(&known.rewrites, (&binary.target, difference), urgency, facts))?
 }
 
-/// The error that reports a pause of repairs of a file, if one is due.
+/// The error that reports the limit of repairs of a file, if it is reached.
 fn contention(
     rewrites: &RewriteLimiter,
     (path, difference): (&Path, String),
@@ -136,7 +136,7 @@ fn contention(
 
 fn before_ours(observed: &Observed) -> Vec<Note> {
     let mut notes = Vec::new();
-    // A runtime reads no further than to the first that it can use; CRI-O passes over one that lacks a binary.
+    // A runtime reads no further than to the first that it can use; CRI-O skips one without a binary.
     let mut uses = RuntimeUsage::Always;
     for file in observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE) {
         match &file.contents {

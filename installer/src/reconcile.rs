@@ -44,7 +44,7 @@ pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, versions: &
     once((settings, signals, usable), versions, Mode::DryRun)
 }
 
-/// Whether the pod network is ours to install, and what decided it. It reads the CNI configurations and, before a first
+/// Whether to install our pod network, and what decided it. It reads the CNI configurations and, before a first
 /// installation, what shows pods of other networks: cheap enough to call before every step.
 pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
     match conf_files(&settings.cni_conf_dir) {

@@ -27,7 +27,7 @@ pub struct Settings {
     pub pod_network: PodNetwork,
     /// Whether to install although OKE's own CNI is present.
     pub takeover: bool,
-    /// The plugins behind ours, each if its binary exists.
+    /// The plugins after our own, each if its binary exists.
     pub(crate) chain: Vec<PluginEntry>,
     /// The largest MTU of a pod's link; the VNIC's by default.
     pub pod_mtu: Option<Mtu>,
@@ -35,7 +35,7 @@ pub struct Settings {
     pub vnic_attach: VnicAttach,
     /// Where the runtime looks for CNI binaries, as seen from here.
     pub cni_bin_dir: PathBuf,
-    /// Where the runtime looks for CNI configurations, as seen from here.
+    /// The runtime's directory of CNI configurations, as mounted here.
     pub cni_conf_dir: PathBuf,
     /// Where the runtime caches results of plugins, as seen from here.
     pub cni_cache_dir: PathBuf,
@@ -75,7 +75,7 @@ impl Settings {
     /// Checks options as typed. State and data are in their usual directories.
     ///
     /// # Errors
-    /// When a directory is not an absolute path, source and target are the same, or a value makes no sense.
+    /// When a directory is not an absolute path, source and target are the same, or a value is not valid.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
         let Directories { cni_bin_dir, cni_conf_dir, cni_source_dir: source_dir } = options.directories;
         let ForeignPodSources { cni_cache_dir, oke_state_dir } = options.foreign_pods;

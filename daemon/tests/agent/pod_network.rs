@@ -159,7 +159,7 @@ fn our_pod_network_is_maintained_in_doubt() {
     let text = said["message"].as_str().unwrap();
     assert!(
         text.ends_with(
-            "is neither true nor false, but this node's pod network is ours already: in doubt ours is kept up"
+            "is neither true nor false, but our pod network is installed on this node: in doubt it is maintained"
         ),
         "{text}"
     );
@@ -264,7 +264,7 @@ fn foreign_configuration_before_ours_blocks_without_its_binary() {
     fs::write(node.path("bin/cilium-cni"), "").unwrap();
     wait_for("pods to start by it", || node.get("/readyz").0 == 200, || agent.log());
     assert_eq!(node.conditions(), ["RuntimeConfigurationPreceded"]);
-    // A plugin that calls other networks may call ours.
+    // A plugin that calls other networks may call our network.
     fs::write(node.path("bin/multus"), "").unwrap();
     fs::write(&multus, list("multus")).unwrap();
     fs::remove_file(&cilium).unwrap();

@@ -49,7 +49,7 @@ pub struct Args {
 /// Other commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Remove everything of ours from this node: configurations and binaries (earlier files are restored), routes, rules, pod
+    /// Remove all of our files and objects from this node: configurations and binaries (earlier files are restored), routes, rules, pod
     /// links, nft tables, kernel settings, state
     ///
     /// Refuses with exit status 75 while pods of our network run here, or while the node agent or another installer runs, which

@@ -1,4 +1,4 @@
-//! Whether this node's pod network is ours: a pure function of the setting, the signals and the CNI configurations found.
+//! Whether our pod network owns this node: a pure function of the setting, the signals and the CNI configurations found.
 //! The strongest signal that says anything decides. A wrong "no" costs nothing and a wrong "yes" takes a working network
 //! down, so every doubt means no.
 
@@ -37,7 +37,7 @@ pub(crate) struct NodeState<'a> {
     pub(crate) conf_files: &'a [ConfFile],
     /// Pods of other networks.
     pub(crate) pods: &'a ForeignPods,
-    /// Whether our configuration is on record: one that another program removed or damaged is ours to repair.
+    /// Whether our configuration is on record: the installer repairs it if another program removed or damaged it.
     pub(crate) installed_before: bool,
 }
 
@@ -149,7 +149,7 @@ fn by_occupation(
     let oke = oke_cni(signals, node.conf_files);
     let ours = node.installed_before || node.conf_files.iter().any(ConfFile::is_ours);
     let kept = ours && oke.as_ref().is_some_and(|(signal, _)| is_kept_up(strongest, *signal));
-    // Its DaemonSet may put a pod on none of the nodes; and a setting that says ours outranks its file.
+    // Its DaemonSet may put a pod on none of the nodes; and the setting vcn-native outranks its file.
     let is_okes = |signal| signal == Signal::OkeConflist && strongest != Signal::Setting;
     match &oke {
         Some((signal, found)) if !settings.takeover && !kept => {
@@ -159,8 +159,8 @@ fn by_occupation(
         Some((signal, found)) if !settings.takeover => {
             decision.against.push(*signal);
             decision.reason = format!(
-                "{}; {found}, and OKE's own CNI hands out the same addresses, but this node's pod network is ours already \
-                 and OKE's own CNI is not on this node: ours is kept up",
+                "{}; {found}, and OKE's own CNI hands out the same addresses, but our pod network is installed on this node \
+                 and OKE's own CNI is not: it is maintained",
                 decision.reason
             );
         }
@@ -182,7 +182,7 @@ const APPLICATION_RESOURCES: &str = "takeover is set, but VNICs of this node's N
      node; take over nodes of a pool without applicationResources";
 
 /// The consequence of doubt for an existing installation.
-const STAYS: &str = "but this node's pod network is ours already: in doubt ours is kept up";
+const STAYS: &str = "but our pod network is installed on this node: in doubt it is maintained";
 
 /// Whether an existing installation is kept up next to a sign of OKE's own CNI. Its DaemonSet is one object for all nodes, and
 /// may put a pod on none of them; a file is of this node. A DaemonSet that is itself the strongest signal does not count.

@@ -1,4 +1,4 @@
-//! Whether pods of OKE's own CNI, or of another one, run on this node. OKE's CNI hands out the same addresses as ours and
+//! Whether pods of OKE's own CNI, or of another one, run on this node. OKE's CNI assigns the same addresses as our plugin and
 //! documents its state nowhere, so a takeover does not import them but waits until its pods are gone. Three sources show
 //! them, which forget at different times: its own state, the runtime's cache, and the kernel. One is enough.
 
@@ -28,7 +28,7 @@ pub(crate) enum ForeignPods {
 }
 
 impl ForeignPods {
-    /// Looks for them. If our configuration is in place already, pods are ours.
+    /// Searches for them. If our configuration is installed, pods have our network.
     pub(crate) fn find(settings: &Settings, conf_files: &[ConfFile]) -> Self {
         if conf_files.iter().any(ConfFile::is_ours) {
             return Self::None;

@@ -9,7 +9,7 @@ pub(crate) const NODE_LABEL: &str = "oci.oraclecloud.com/vcn-native-ip-cni";
 /// The instance metadata key that self-managed nodes are started with.
 pub const METADATA_KEY: &str = "oke-native-pod-networking";
 
-/// OKE's own CNI, a DaemonSet in kube-system. It hands out the same addresses as ours.
+/// OKE's own CNI, a DaemonSet in kube-system. It assigns the same addresses as our plugin.
 pub const OKE_DAEMONSET: &str = "vcn-native-ip-cni";
 
 /// Flannel's DaemonSet in kube-system.

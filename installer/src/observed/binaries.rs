@@ -1,4 +1,4 @@
-//! The binaries: ours, with source and target, and the CNI versions that each binary of a chain speaks.
+//! Our binaries, with source and target, and the CNI versions that each binary of a chain speaks.
 
 use std::collections::BTreeMap;
 use std::fs;

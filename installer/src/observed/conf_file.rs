@@ -13,7 +13,7 @@ use crate::settings::MAIN;
 /// A runtime loads files with these ends (libcni, ConfFiles), even if nothing is before them.
 const ENDS: [&str; 3] = [".conf", ".conflist", ".json"];
 
-/// Plugins that call other networks, of which ours may be one.
+/// Plugins that call other networks; our network may be one of them.
 const META: [&str; 2] = ["multus", "multus-shim"];
 
 /// Gives a pod its loopback link alone; some distributions bring a configuration of it.
@@ -46,7 +46,7 @@ pub(crate) enum Contents {
 pub enum ProvidedNetwork {
     /// A network.
     Network,
-    /// The network that it calls (Multus), which may be ours or another.
+    /// The network that it calls (Multus): our network or another.
     CalledNetwork,
     /// None: every runtime makes a loopback link by itself.
     Nothing,
@@ -68,7 +68,7 @@ impl ConfFile {
         self.name.contains("flannel") || self.has("flannel")
     }
 
-    /// Whether a runtime can give pods another network than ours by it.
+    /// Whether a runtime can give pods a foreign network with it.
     pub(crate) fn gives_another_network(&self) -> bool {
         self.is_usable_and_not_ours() && self.gives() == ProvidedNetwork::Network
     }
@@ -131,7 +131,7 @@ impl Contents {
         kinds.map_or_else(|| Self::Malformed("a plugin has no type".to_owned()), Self::Plugins)
     }
 
-    /// Reads a file as libcni does, which is stricter, and goes by the extension.
+    /// Reads a file as libcni does, which is stricter, and uses the extension.
     pub(super) fn of_file(name: &str, contents: &[u8]) -> Self {
         let (kinds, document) = match (Self::parse(contents), parse(contents)) {
             (Self::Plugins(kinds), Ok(document)) => (kinds, document),

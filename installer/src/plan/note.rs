@@ -139,7 +139,7 @@ impl Note {
             false => (RuntimeUsage::Never, "is there"),
         };
         let file = vcn::CONFLIST_FILE;
-        let message = format!("{file} {what} although nothing of ours is to be installed: {reason}");
+        let message = format!("{file} {what} although our pod network is not to be installed: {reason}");
         Self::new(NoteKind::LeftBehind { another, uses }, file, message)
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct ConflistRemoval {
 /// What a configuration is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It is ours.
+    /// It is our own configuration.
     Ours,
     /// It is our copy of another network's.
     Copy,

@@ -64,7 +64,7 @@ fn planned(case: &Path) -> String {
     plan.notes.iter().for_each(|note| writeln!(text, "note: {note} [{}]", note.word()).unwrap());
     plan.failures.iter().for_each(|error| writeln!(text, "failed: {error} [{}]", error.word()).unwrap());
     if plan.adopted.is_some() {
-        text += "recorded as ours\n";
+        text += "recorded\n";
     }
     for step in &plan.steps {
         writeln!(text, "step: {step}").unwrap();
@@ -132,13 +132,19 @@ fn binaries_are_repaired_until_another_program_reverts_them_too_often() {
         (file(Digest::of(b"old"), 0o755), &new, 110, replace, ""),
         (file(same, 0o644), &new, 110, "chmod 0755 /node/bin/vcn-native (was 0644)", ""),
         (binary(BinaryFound::Other), &new, 110, "", "move it away [in-the-way]"),
-        (file(Digest::of(b"theirs"), 0o755), &reverted, 110, "", "pauses for 590 s: it was replaced by another file"),
-        (file(Digest::of(b"theirs"), 0o755), &reverted, 700, replace, ""),
+        (
+            file(Digest::of(b"foreign"), 0o755),
+            &reverted,
+            110,
+            "",
+            "backs off for 590 s: it was replaced by another file",
+        ),
+        (file(Digest::of(b"foreign"), 0o755), &reverted, 700, replace, ""),
         // Without it no pod starts.
         (binary(BinaryFound::Nothing), &reverted, 110, "install /node/bin/vcn-native from /node/source/vcn-native", ""),
-        (file(same, 0o644), &reverted, 110, "", "pauses for 54 s: its mode was changed to 0644"),
+        (file(same, 0o644), &reverted, 110, "", "backs off for 54 s: its mode was changed to 0644"),
         // Root executes it nevertheless.
-        (file(same, 0o700), &reverted, 164, "", "pauses for 536 s: its mode was changed to 0700"),
+        (file(same, 0o700), &reverted, 164, "", "backs off for 536 s: its mode was changed to 0700"),
     ] {
         let (steps, failures) = plan_at(&observed, record, at(now));
         assert_eq!(steps, Vec::from_iter(Some(step.to_owned()).filter(|step| !step.is_empty())), "{observed:?}");
@@ -146,7 +152,7 @@ fn binaries_are_repaired_until_another_program_reverts_them_too_often() {
         assert!(failures.iter().all(|text| text.contains(failure)), "{failures:?}");
     }
     // A new release is installed at once.
-    let mut newer = file(Digest::of(b"theirs"), 0o755);
+    let mut newer = file(Digest::of(b"foreign"), 0o755);
     newer.binaries[0].digest = Digest::of(b"newer");
     assert_eq!(plan_at(&newer, &reverted, at(110)).0, [replace]);
 }

@@ -1,4 +1,4 @@
-//! What had one of our files' names before us: one copy each, given back when ours goes.
+//! Foreign files that had the names of our files: one copy each, restored when our file is removed.
 //!
 //! A copy's name says whose it was (`1000.1000.vcn-native`), its mode is the file's, and a link is kept as a link, so that
 //! no record is needed to give it back.

@@ -1,4 +1,4 @@
-//! Configurations and binaries: ours go, and what was there before us comes back.
+//! Removes our configurations and binaries, and restores earlier files.
 
 use std::fs;
 use std::io;
@@ -47,7 +47,7 @@ pub(super) fn another_network(settings: &Settings) -> Option<String> {
     files.into_iter().find(ConfFile::may_give_another_network).map(|file| file.name)
 }
 
-/// Whether pods surely get a network by a configuration that is not ours.
+/// Whether pods certainly get a network from a foreign configuration.
 pub(super) fn has_network(settings: &Settings) -> bool {
     conf_files(&settings.cni_conf_dir).unwrap_or_default().iter().any(ConfFile::gives_another_network)
 }
@@ -67,7 +67,7 @@ pub(super) fn binaries(settings: &Settings, record: &Record, removal: &mut Remov
         let source = digest(&settings.source_dir.join(name)).ok().flatten();
         let is_ours =
             |found: &String| known.is_some_and(|known| known.digests.contains(found)) || source.as_ref() == Some(found);
-        // Without a record a configuration that names it shows that it is ours.
+        // Without a record, a configuration that names it shows that we installed it.
         let inherited = record.binaries.is_empty() && removal.has_removed_configuration(settings);
         let backup = Backup::find(&settings.data_dir, name);
         match &found {
@@ -93,7 +93,7 @@ impl Removal {
     }
 }
 
-/// What was there before, or nothing. The copy goes at once, so that the next run does not take it for ours.
+/// What was there before, or nothing. The copy goes at once, so that the next run does not mistake it for our file.
 fn give_back(target: &Path, backup: Option<&Backup>, removal: &mut Removal) {
     match backup {
         Some(backup) => {

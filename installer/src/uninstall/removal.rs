@@ -17,7 +17,7 @@ pub struct Removal {
     pub steps: Vec<String>,
     /// Whether the steps were taken.
     pub applied: bool,
-    /// What stays although it has one of our names, because it is not ours or another program uses it.
+    /// What stays although it has one of our names, because it is foreign or another program uses it.
     pub left: Vec<String>,
     /// What an operator should know.
     pub notes: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Removal {
 /// The result in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalStatus {
-    /// Nothing of ours is left.
+    /// None of our files and objects is left.
     All,
     /// A dry run.
     Planned,

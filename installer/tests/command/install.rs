@@ -18,7 +18,7 @@ fn flannel_node_and_node_without_signals_are_left_alone() {
     assert!(code == 0 && text.starts_with("decision: leave alone (nothing): no signal says"), "{text}");
     assert!(text.contains("status: untouched") && node.names().is_empty(), "{text}");
     fs::write(node.path("net.d/10-flannel.conflist"), r#"{"name":"cbr0","plugins":[{"type":"flannel"}]}"#).unwrap();
-    fs::write(node.path("bin/flannel"), "theirs").unwrap();
+    fs::write(node.path("bin/flannel"), "foreign").unwrap();
     fs::write(node.path("bin/.oke-cni-installer.0.tmp"), "even this").unwrap();
     let before = node.snapshot();
     for (arguments, decided) in [

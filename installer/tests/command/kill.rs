@@ -302,10 +302,10 @@ fn kill_while_a_link_is_removed_leaves_no_dangling_link() {
     }
 }
 
-/// A node where ours replaced files of another program.
+/// A node where our files replaced files of another program.
 fn installed_over_theirs() -> Node {
     let node = Node::new();
-    node.executable("bin/vcn-native", "theirs");
+    node.executable("bin/vcn-native", "foreign");
     fs::write(node.conflist(), THEIRS).unwrap();
     let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{text}");
@@ -314,7 +314,7 @@ fn installed_over_theirs() -> Node {
     node
 }
 
-const THEIRS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
+const THEIRS: &str = r#"{ "name":"foreign", "plugins":[{"type":"bridge"}] }"#;
 
 #[test]
 fn killed_uninstall_is_completed_by_the_next() {
@@ -333,7 +333,7 @@ fn killed_uninstall_is_completed_by_the_next() {
         let (output, _) = uninstall(&node, &[]);
         let printed = format!("{}: {}", call.line, String::from_utf8_lossy(&output.stdout));
         assert!(output.status.success(), "{printed}");
-        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "theirs", "{printed}");
+        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "foreign", "{printed}");
         assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS, "{printed}");
         assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "{printed}");
         assert_eq!((node.entries("lib"), node.entries("run")), (vec![], vec![]), "{printed}");

@@ -61,17 +61,17 @@ fn appended_plugin_stays_when_our_settings_change() {
 fn sixth_removal_of_our_plugin_makes_the_installer_pause() {
     let node = node();
     append(&node, "istio-cni");
-    let theirs = r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"istio-cni"}]}"#;
+    let foreign = r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"istio-cni"}]}"#;
     for _ in 0..5 {
-        fs::write(node.conflist(), theirs).unwrap();
+        fs::write(node.conflist(), foreign).unwrap();
         let (code, text) = node.run(&INSTALL);
         assert!(code == 0 && text.contains("plugin vcn-native was removed"), "{text}");
         assert_eq!(kinds(&node), ["vcn-native", "portmap", "istio-cni"]);
     }
-    fs::write(node.conflist(), theirs).unwrap();
+    fs::write(node.conflist(), foreign).unwrap();
     let (code, text) = node.run(&INSTALL);
     assert!(code == 1 && text.contains("[contention]") && text.contains("configuration: pending"), "{text}");
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), theirs);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), foreign);
 }
 
 #[test]
@@ -93,18 +93,18 @@ fn mode_and_link_within_the_directory_stay() {
 #[test]
 fn links_out_of_the_directories_are_replaced_and_not_followed() {
     let node = node();
-    let theirs = r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
+    let foreign = r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
     let mounted = (node.path("lib/outside.conflist"), PathBuf::from("/var/lib/vcn-native/outside.conflist"));
     let not_mounted = (node.path("outside.conflist"), node.path("outside.conflist"));
     for (outside, to) in [mounted, not_mounted] {
-        fs::write(&outside, theirs).unwrap();
+        fs::write(&outside, foreign).unwrap();
         fs::remove_file(node.conflist()).unwrap();
         symlink(&to, node.conflist()).unwrap();
         let (code, text) = node.run(&INSTALL);
         assert!(code == 0 && text.contains(&format!("in place of a link to {}", to.display())), "{text}");
         assert!(fs::symlink_metadata(node.conflist()).unwrap().is_file());
         assert_eq!(kinds(&node), ["vcn-native", "portmap"]);
-        assert_eq!(fs::read_to_string(&outside).unwrap(), theirs);
+        assert_eq!(fs::read_to_string(&outside).unwrap(), foreign);
     }
     let plugin = node.path("bin/vcn-native");
     for to in ["/usr/libexec/vcn-native/vcn-native", "/nowhere/at/all"] {

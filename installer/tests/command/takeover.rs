@@ -209,7 +209,7 @@ fn existing_installation_is_repaired_unless_okes_pods_came() {
         spoil();
         let (code, text) = node.run(&beside);
         assert!(code == 0 && text.starts_with("decision: install (node-label)"), "{text}");
-        assert!(text.contains("the DaemonSet vcn-native-ip-cni exists") && text.contains("ours is kept up"), "{text}");
+        assert!(text.contains("the DaemonSet vcn-native-ip-cni exists") && text.contains("it is maintained"), "{text}");
         assert_eq!(fs::read(node.conflist()).unwrap(), whole, "{text}");
     }
     fs::remove_file(node.conflist()).unwrap();

@@ -31,7 +31,7 @@ fn ours() -> ConfFile {
     file("05-vcn-native.conflist", &["vcn-native", "portmap"])
 }
 
-/// A node without pods of other networks and without a record of ours.
+/// A node without foreign pods and without a record.
 fn new(conf_files: &[ConfFile]) -> NodeState<'_> {
     NodeState { conf_files, pods: &ForeignPods::None, installed_before: false }
 }
@@ -147,8 +147,8 @@ fn okes_daemonset_alone_keeps_an_existing_installation() {
     let remembered = |conf_files| NodeState { installed_before: true, ..new(conf_files) };
     let (label, beside) = (Some("true"), vec![Signal::OkeDaemonSet]);
     let reason = "the node label oci.oraclecloud.com/vcn-native-ip-cni is \"true\"; the DaemonSet vcn-native-ip-cni exists, and \
-                  OKE's own CNI hands out the same addresses, but this node's pod network is ours already and OKE's \
-                  own CNI is not on this node: ours is kept up";
+                  OKE's own CNI hands out the same addresses, but our pod network is installed on this node and OKE's \
+                  own CNI is not: it is maintained";
     // Our configuration was emptied, half-written or removed: it must be repaired.
     let spoilt = [ConfFile { name: vcn::CONFLIST_FILE.to_owned(), contents: Contents::Malformed("half".to_owned()) }];
     let emptied = [file("05-vcn-native.conflist", &["portmap"])];
@@ -199,7 +199,7 @@ fn application_resources_prevent_takeover() {
         );
         assert!(decided(Presence::Unknown, true, new(files)).install);
     }
-    // A node that was taken over before stays ours.
+    // A node that was taken over keeps our pod network.
     assert!(decided(Presence::Present, true, NodeState { installed_before: true, ..new(&theirs) }).install);
     let alone = Signals { oke_daemonset: Presence::Absent, ..with(Presence::Present) };
     assert!(decide(&settings(PodNetwork::Auto, true), &alone, new(&[])).install, "OKE's own CNI is not there");
@@ -284,7 +284,7 @@ fn another_network_is_never_concluded_from_silence_or_doubt() {
     assert!(!auto((Some("maybe"), None, Absent, Unknown, Unknown), &[ours(), flannel()]), "invalid");
     assert!(!auto((None, None, Unknown, Present, Unknown), &[ours()]), "one object for all nodes");
     let set = |files: &[ConfFile]| another(PodNetwork::VcnNative, none, files);
-    assert!(!set(&[ours(), oke()]), "the setting says ours");
+    assert!(!set(&[ours(), oke()]), "the setting selects our pod network");
 }
 
 #[test]

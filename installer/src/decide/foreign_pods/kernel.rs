@@ -10,7 +10,7 @@ use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
 
 use super::PodEvidence;
 
-/// A pod that is not ours, if there is any.
+/// A pod of another network, if there is one.
 pub(super) fn pod() -> PodEvidence {
     look().map_err(|error| ("links and routes".to_owned(), error.to_string()))
 }
