@@ -33,7 +33,7 @@ use crate::cli::show;
 use crate::cni_records;
 use crate::cni_records::follow_up;
 use crate::cni_records::follow_up::FollowUps;
-use crate::cni_records::{Intake, Recent};
+use crate::cni_records::{Intake, RecentRuns};
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
 use crate::reconcile::Reconciler;
@@ -151,7 +151,7 @@ fn stay(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<()> {
 /// Works until it is told to end, or its configuration file changes.
 async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<End> {
     let (configuration_in, configuration) = watch::channel(None);
-    let recent = Arc::new(Recent::default());
+    let recent = Arc::new(RecentRuns::default());
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let boot = BootId::current().context("reading the boot id")?;

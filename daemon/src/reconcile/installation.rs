@@ -219,7 +219,7 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
     })
 }
 
-/// How severe a configuration that sorts first is if its plugins exist. One that calls other networks may call ours.
+/// How severe a configuration that sorts first is if its plugins exist. One that calls other networks may call our network.
 fn preceded(gives: ProvidedNetwork, uses: RuntimeUsage) -> Option<Severity> {
     match (gives, uses) {
         (ProvidedNetwork::CalledNetwork, _) => None,

@@ -11,7 +11,7 @@ use resident::server::{Answer, Answers, Asker};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::cni_records::Recent;
+use crate::cni_records::RecentRuns;
 use crate::decide::usage::Usage;
 use crate::report::attachments;
 use crate::report::metrics::Metrics;
@@ -42,7 +42,7 @@ pub struct Board {
     /// The resync interval.
     pub resync: Duration,
     /// The last plugin runs.
-    pub recent: Arc<Recent>,
+    pub recent: Arc<RecentRuns>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The node's facts.

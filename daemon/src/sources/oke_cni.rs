@@ -34,7 +34,7 @@ struct DaemonSetObserver {
     changed: Arc<Notify>,
 }
 
-/// Watches for ever and notifies `changed`. The last answer stays while there is no watch.
+/// Watches and notifies `changed`. The last answer stays while there is no watch.
 pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
     let observer = DaemonSetObserver { found, changed };
     if !api_server::in_cluster() {

@@ -16,7 +16,7 @@ use vcn::{IfName, Ocid};
 /// The kernel asks three times, a second apart, after it has relied for five seconds on an earlier answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(12);
 
-/// Between two looks at the answers.
+/// Between two checks of the answers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How long an answer is valid.

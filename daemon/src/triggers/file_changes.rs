@@ -72,7 +72,7 @@ impl FileWatch {
         (self.installed, self.published) = (self.read_installed(), self.read_pools());
     }
 
-    /// Notes what a reconcile wrote. It cannot be told from a change of another program, so one more reconcile follows.
+    /// Notes what a reconcile wrote. It is indistinguishable from a change of another program, so one more reconcile follows.
     pub fn written(&mut self, report: &ReconcileReport) {
         if report.changes.iter().any(|change| matches!(change.noun.as_str(), "cni" | "pools")) {
             self.arm(&self.pools);

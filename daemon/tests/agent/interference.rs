@@ -1,5 +1,5 @@
-//! Who else configures what pods live by is told, with what to do about it; it is never fought, and nothing of theirs is
-//! changed unless the operator allows it.
+//! Programs that configure what pods use are reported with the next step; nothing of them is changed unless the operator allows
+//! it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -171,7 +171,7 @@ fn drop_ins_are_removed_when_denied() {
     assert_eq!(notes["written"], serde_json::json!([]));
 }
 
-/// What is in sight and cannot be removed is told; what is not in sight stays noted for whoever uninstalls us.
+/// A mounted drop-in that cannot be removed is reported; one that is not mounted stays on record for the uninstaller.
 #[test]
 fn drop_ins_that_cannot_be_removed_are_reported() {
     let (node, before) = node_with_drop_ins();

@@ -44,7 +44,7 @@ impl Agent {
     }
 
     /// Waits until it says that it made a change that begins so. It says it after the pass that made it: what the kernel or
-    /// the disk shows comes first. When it is said, what a pass counts and reports is there, too.
+    /// the disk shows comes first. When it appears, the counts and the report of a reconcile are there, too.
     pub(crate) fn wait_said(&self, event: &str, change: &str) -> Value {
         let found = || {
             let mut lines = self.events(event).into_iter();

@@ -146,7 +146,7 @@ fn furnish(node: &Node) {
         ip neigh add proxy 192.0.2.77 dev dummy0 && ip neigh add 192.0.2.78 lladdr 02:00:00:00:00:01 dev dummy0 nud permanent
         tc qdisc replace dev dummy0 root pfifo limit 7
         iptables-nft -t nat -A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE && iptables-nft -A FORWARD -i br0 -j ACCEPT
-        nft 'table inet theirs { set s { type ipv4_addr; elements = { 192.0.2.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s counter accept; }; }'
+        nft 'table inet foreign { set s { type ipv4_addr; elements = { 192.0.2.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s counter accept; }; }'
         nft 'table inet markers { chain c { type filter hook forward priority -140; ct mark 0x7 meta mark set ct mark; ct mark set meta mark | 0x80000000; }; }'
         conntrack -I -p tcp -s 10.0.33.7 -d 10.0.33.1 --sport 5 --dport 80 --state ESTABLISHED --timeout 36000 --mark 0x80000007
         conntrack -I -p udp -s 10.0.33.40 -d 192.0.2.1 --sport 53 --dport 53 --timeout 36000 --mark 0x1000
@@ -242,7 +242,7 @@ fn foreign_default_route_in_the_pod_table_does_not_apply_to_the_host() {
     assert_eq!(way_out(), before);
 }
 
-/// The table is ours only if one of our rules leads to it.
+/// It is our table only if one of our rules leads to it.
 #[test]
 fn foreign_pod_network_may_use_the_pod_table() {
     let node = Node::new();

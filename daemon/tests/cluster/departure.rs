@@ -87,7 +87,7 @@ impl Scene {
 
     /// The same of an agent that was started so.
     fn stop_or(&self, agent: &mut Agent, start: impl Fn() -> Agent) -> (String, String) {
-        // On a busy machine a look at everything, or the API server's answer, may take longer than the agent waits for it, and
+        // On a busy machine a full reconcile, or the API server's answer, may take longer than the agent waits for it, and
         // then it rather leaves all.
         let busy = |agent: &Agent| agent.events("agent.uninstall_refused").iter().any(|it| it["reason"] == "busy");
         let silent = |agent: &Agent| agent.events("agent.returning").iter().any(|it| it["why"] == SILENT);
@@ -290,7 +290,7 @@ fn unclear_answer_about_the_daemonset_keeps_everything() {
     let refused_later = || {
         fs::write(&token, &good).unwrap();
         let agent = scene.ready_agent(&[]);
-        fs::write(&token, "nobody's").unwrap();
+        fs::write(&token, "invalid").unwrap();
         agent
     };
     scene.stays(refused_later, "unauthorized");

@@ -202,7 +202,7 @@ fn missing_right_to_write_events_stops_nothing_else() {
     scene.vnic_gone();
     wait_for("a refusal", || scene.counted("error") > 1, || agent.log());
     let failing = agent.events("kubernetes_events.failing");
-    let [failing] = &failing[..] else { panic!("told once: {failing:?}") };
+    let [failing] = &failing[..] else { panic!("logged once: {failing:?}") };
     let why = failing["why"].as_str().unwrap();
     assert!(why.contains(r#"cannot create resource "events" in API group "events.k8s.io""#), "{why}");
     scene.repairs(&agent);
