@@ -42,7 +42,7 @@ pub(super) fn gather(sources: &Sources) -> Facts {
             }),
         links: report.as_ref().map_or_else(Vec::new, |report| links(report)),
         paths: vec![settings.state_dir.clone(), settings.data_dir.clone(), settings.host_root.join("usr")],
-        metadata: metadata(&settings.imds_base_url),
+        metadata: metadata(&settings.metadata_url),
         versions: plugin.into_iter().chain([("oke-node-agent", version())]).collect(),
         network: report.map(|report| NetworkFacts {
             conditions: conditions(&report),
