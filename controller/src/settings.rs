@@ -168,7 +168,9 @@ impl Settings {
             region: said(options.oci_region).map(region).transpose()?,
             realm: said(options.oci_realm_domain).map(realm).transpose()?,
             endpoint: said(options.oci_endpoint).map(|text| url("--oci-endpoint", text, HOST)).transpose()?,
-            auth_endpoint: said(options.oci_auth_endpoint).map(|text| url("--oci-auth-endpoint", text, HOST)).transpose()?,
+            auth_endpoint: said(options.oci_auth_endpoint)
+                .map(|text| url("--oci-auth-endpoint", text, HOST))
+                .transpose()?,
             ca_file: options.oci_ca_file.filter(|path| !path.as_os_str().is_empty()),
             metadata_url: url("--oci-metadata-base-url", options.oci_metadata_base_url, oci::METADATA_URL)?,
             rates: Rates { most: rate, least: LEAST_RATE, burst: (rate / 4.0).max(1.0) },

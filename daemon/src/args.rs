@@ -239,7 +239,7 @@ pub struct Options {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub signal_oke_daemonset: Seen,
+    pub signal_oke_daemonset: Presence,
     /// The DaemonSet kube-system/kube-flannel-ds
     #[arg(
         long,
@@ -249,7 +249,7 @@ pub struct Options {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub signal_flannel_daemonset: Seen,
+    pub signal_flannel_daemonset: Presence,
     /// Options of the installer.
     #[command(flatten)]
     pub installer: installer::Options,

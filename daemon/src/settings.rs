@@ -150,7 +150,8 @@ impl Settings {
         let url = &options.oci_metadata_base_url;
         let is_none = |source| SettingsError::Metadata { option: "--oci-metadata-base-url", source: Box::new(source) };
         imds::Imds::check(url).map_err(is_none)?;
-        let installer = installer::Settings::new(options.installer)?.keeping(&options.state_dir, &options.data_dir)?;
+        let installer =
+            installer::Settings::new(options.installer)?.with_state(&options.state_dir, &options.data_dir)?;
         Ok(Self {
             npn_file,
             pod_name: options.pod_name.filter(|name| !name.is_empty()),

@@ -61,7 +61,7 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// The record could not be read or written.
-    #[error("keeping the record {}", path.display())]
+    #[error("writing the record {}", path.display())]
     NotRecorded {
         path: PathBuf,
         #[source]

@@ -32,7 +32,9 @@ mod settings;
 mod uninstall;
 mod versions;
 
-pub use cli::{Args, Command, Directories, ForeignPodSources, StateDirectories, Options, UninstallArgs, VnicAttach, run};
+pub use cli::{
+    Args, Command, Directories, ForeignPodSources, Options, StateDirectories, UninstallArgs, VnicAttach, run,
+};
 pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub(crate) use copy::is_copy;
 pub use note::{Note, NoteKind, RuntimeUsage};
-pub(crate) use step::{ConfChange, Purpose, ConflistRemoval, Step};
+pub(crate) use step::{ConfChange, ConflistRemoval, Purpose, Step};
 
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::{Record, RewriteLimiter, Urgency, WINDOW};

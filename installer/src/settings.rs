@@ -116,7 +116,7 @@ impl Settings {
     ///
     /// # Errors
     /// When one is not an absolute path.
-    pub fn keeping(self, state_dir: &Path, data_dir: &Path) -> Result<Self, SettingsError> {
+    pub fn with_state(self, state_dir: &Path, data_dir: &Path) -> Result<Self, SettingsError> {
         absolute("--state-dir", state_dir)?;
         absolute("--data-dir", data_dir)?;
         Ok(Self { state_dir: state_dir.to_owned(), data_dir: data_dir.to_owned(), ..self })

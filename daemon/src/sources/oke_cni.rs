@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backoff::Backoff;
-use installer::{OKE_DAEMONSET, Seen};
+use installer::{OKE_DAEMONSET, Presence};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use kube::core::PartialObjectMeta;
@@ -70,7 +70,7 @@ impl DaemonSetObserver {
 
 impl<K> Observer<K> for DaemonSetObserver {
     fn observe(&mut self, objects: Vec<K>) {
-        self.publish(Some(Seen::from(!objects.is_empty())));
+        self.publish(Some(Presence::from(!objects.is_empty())));
     }
 
     fn lose(&mut self, _: &WatchEnd) -> Option<Duration> {

@@ -51,8 +51,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run_install(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { options, signals, keeping, cni_usable: usable, dry_run: dry, .. } = args;
-    let settings = settings(options, &keeping)?;
+    let Args { options, signals, state, cni_usable: usable, dry_run: dry, .. } = args;
+    let settings = settings(options, &state)?;
     let act = if dry { dry_run } else { reconcile };
     print(&act(&settings, &signals, usable, &mut VersionCache::default()))
 }
@@ -91,7 +91,7 @@ fn idle() -> anyhow::Result<ExitCode> {
 }
 
 fn settings(options: Options, state: &StateDirectories) -> Result<Settings, SettingsError> {
-    Settings::new(options)?.keeping(&state.state_dir, &state.data_dir)
+    Settings::new(options)?.with_state(&state.state_dir, &state.data_dir)
 }
 
 /// JSON for log collectors. At a terminal the report alone is shown, which contains the same.

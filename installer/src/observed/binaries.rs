@@ -75,7 +75,8 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: 
     };
     let behind = settings.behind();
     let listed = behind.iter().filter(listed).map(|entry| (entry.kind().to_owned(), EntryOrigin::Settings));
-    let mut members: Vec<(String, EntryOrigin)> = [(MAIN.to_owned(), EntryOrigin::Us)].into_iter().chain(listed).collect();
+    let mut members: Vec<(String, EntryOrigin)> =
+        [(MAIN.to_owned(), EntryOrigin::Us)].into_iter().chain(listed).collect();
     if let Some(Contents::Plugins(found)) = conflist.map(|conflist| Contents::parse(&conflist.contents)) {
         for kind in found {
             let known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind.as_str());

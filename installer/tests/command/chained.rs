@@ -97,9 +97,10 @@ fn nothing_is_copied_without_binary_version_or_source() {
 
 #[test]
 fn copy_goes_when_the_pod_network_becomes_ours_or_the_setting_says_so() {
-    for after in
-        [["--signal-node-label=true", "--cni-usable", "--vnic-attach=on"], ["--signal-node-label=false", "--cni-usable", "--vnic-attach=off"]]
-    {
+    for after in [
+        ["--signal-node-label=true", "--cni-usable", "--vnic-attach=on"],
+        ["--signal-node-label=false", "--cni-usable", "--vnic-attach=off"],
+    ] {
         let node = node(FLANNEL);
         node.run(&ON);
         let (code, printed) = node.run(&after);

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 fn settings(chain: &str) -> Settings {
     let arguments = ["installer", "--pod-network", "vcn-native", "--cni-chain", chain];
-    let Args { options, keeping, .. } = Args::try_parse_from(arguments).unwrap();
-    Settings::new(options).unwrap().keeping(&keeping.state_dir, &keeping.data_dir).unwrap()
+    let Args { options, state, .. } = Args::try_parse_from(arguments).unwrap();
+    Settings::new(options).unwrap().with_state(&state.state_dir, &state.data_dir).unwrap()
 }
 
 /// A writer that adds its plugin to the chain if it is missing; whether it was.

@@ -52,7 +52,7 @@ async fn published_with_copy(delay: Duration) -> Vec<(u128, Presence)> {
 }
 
 /// The same with this metadata service and this data directory.
-async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Seen)> {
+async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Presence)> {
     let settings = settings(folder);
     let (answer, oke_cni) = watch::channel(None);
     let (facts, mut published) = watch::channel(NodeFacts::default());
