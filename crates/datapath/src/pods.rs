@@ -1,12 +1,12 @@
-//! The host's side of all running pods at once, for whoever keeps it whole: the kernel is asked once for everything, and
-//! each pod's share is compared by itself, so that hundreds of pods cost milliseconds.
+//! The host's side of all running pods, for the agent's repairs: the kernel is asked once for everything and each pod's share is
+//! compared alone, so hundreds of pods cost milliseconds.
 //!
 //! ```text
 //!   links, routes to pods, rules from pods, proxies ─▶ Observed ─┬─ repairs(pod) ─▶ plan(desired, its share) ─▶ [Step]
-//!                                                   (one look)   └─ repairs(pod) ─▶ …
+//!                                                   (one list)   └─ repairs(pod) ─▶ …
 //! ```
 //!
-//! What is observed and belongs to none of the pods asked about is not touched.
+//! Objects of other pods are not touched.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -21,12 +21,12 @@ use crate::{
     SysctlSpec, plan,
 };
 
-/// What there is on the host of pods' networks.
+/// All pods' objects on the host.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     links: HashMap<IfName, LinkSpec>,
-    /// Links that believe router advertisements, and how much.
-    heeding: HashMap<IfName, i32>,
+    /// Links that accept router advertisements, with the value of `accept_ra`.
+    accept_ra: HashMap<IfName, i32>,
     /// Host ends that hold the pods' IPv6 gateway.
     gateways: HashSet<IfName>,
     routes: HashMap<IpNetwork, RouteSpec>,
@@ -34,8 +34,7 @@ pub struct Observed {
     proxies: HashSet<(IfName, IpAddr)>,
 }
 
-/// What the host's side of a pod must be: all of it that the record of the pod tells. The record of an older ADD tells no
-/// `mtu`; then it is left as it is.
+/// The desired host side of a pod, from its record. A record of an older ADD has no `mtu`; the link then keeps its own.
 #[must_use]
 pub fn desired(network: &PodNetwork, mtu: Option<Mtu>) -> Vec<Object> {
     let host = pod::desired(network).into_iter().filter(|(place, _)| *place == Place::Host);
@@ -46,7 +45,7 @@ pub fn desired(network: &PodNetwork, mtu: Option<Mtu>) -> Vec<Object> {
     .collect()
 }
 
-/// The Ethernet address that ADD gave to the host end of this name; nothing when it is no such name.
+/// The Ethernet address that ADD gave to the host end of this name; `None` for other names.
 #[must_use]
 pub fn host_mac(name: &IfName) -> Option<MacAddr> {
     let digits = name.as_str().strip_prefix(HOST_LINK_PREFIX).filter(|digits| digits.len() == 12)?;
@@ -54,7 +53,7 @@ pub fn host_mac(name: &IfName) -> Option<MacAddr> {
 }
 
 impl Observed {
-    /// Looks at everything, in eight questions however many pods there are.
+    /// Observes everything with eight requests, whatever the number of pods.
     ///
     /// # Errors
     /// [`Error::Observe`] when the kernel does not answer.
@@ -62,13 +61,13 @@ impl Observed {
         let socket = &mut places.host;
         let all = socket.links().map_err(during("links"))?;
         let names: HashMap<u32, IfName> = all.iter().map(|link| (link.index, link.name.clone())).collect();
-        let heeding = all.iter().filter_map(|link| Some((link.name.clone(), link.accept_ra?)));
-        let heeding = heeding.filter(|(_, accept_ra)| *accept_ra != 0).collect();
+        let accept_ra = all.iter().filter_map(|link| Some((link.name.clone(), link.accept_ra?)));
+        let accept_ra = accept_ra.filter(|(_, accept_ra)| *accept_ra != 0).collect();
         let links = all.into_iter().map(|link| {
             let netlink::Link { name, mac, mtu, up, alias, .. } = link;
             (name.clone(), LinkSpec { name, kind: LinkKind::Device, mac, mtu: Some(mtu), up, alias })
         });
-        let mut found = Self { links: links.collect(), heeding, ..Self::default() };
+        let mut found = Self { links: links.collect(), accept_ra, ..Self::default() };
         let addresses = socket.addresses(None).map_err(during("addresses"))?;
         let gateways = addresses.into_iter().filter(|address| address.address == LINK_LOCAL_GATEWAY);
         found.gateways = gateways.filter_map(|address| names.get(&address.index).cloned()).collect();
@@ -114,7 +113,7 @@ impl Observed {
             _ => true,
         };
         let wanted: Vec<Object> = desired(network, mtu).into_iter().filter(asks).collect();
-        let heeds = pod::heeds_routers(&ends.host, self.heeding.get(&ends.host).copied());
+        let heeds = pod::accept_ra_of(&ends.host, self.accept_ra.get(&ends.host).copied());
         let others = wanted.iter().filter(|object| **object != deaf).flat_map(|object| self.there_is(object, places));
         let observed: Vec<Object> = others.chain([Object::Sysctl(heeds)]).collect();
         let placed = |objects: Vec<Object>| objects.into_iter().map(|object| (Place::Host, object)).collect::<Vec<_>>();

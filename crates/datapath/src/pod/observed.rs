@@ -1,4 +1,4 @@
-//! What there is of an attachment's network, as far as it is ours.
+//! Observes an attachment's network: our objects only.
 
 use std::net::IpAddr;
 
@@ -12,23 +12,22 @@ use crate::{
     VethPeer,
 };
 
-/// Looks at everything that belongs to an attachment: its link ends and what they carry, and the rules and the proxy
-/// neighbours of its addresses. Those are `held`, by the allocation, and any that a route leads to by
-/// its host end: without a record, or with one that is behind, nothing is overlooked. An address that a route leads to by
-/// another pod's link is that pod's, whatever a record says, and so are its rules and proxies.
+/// Observes all objects of an attachment: its link ends with their routes and neighbours, and the rules and proxy neighbours of
+/// its addresses. Its addresses are those `held` by the allocation and those with a route to its host end, so a missing or stale
+/// record hides nothing. An address with a route to another pod's link belongs to that pod, whatever a record says, with its
+/// rules and proxies.
 ///
-/// What others put on the links is left out: addresses that no pod of ours has, and routes and neighbours that do not carry our
-/// number.
+/// Objects of other programs on the links are left out: addresses of no pod, and routes and neighbours without our protocol number.
 ///
 /// # Errors
-/// [`Error::Observe`] when the kernel does not answer; [`Error::Collision`] when the host name is somebody else's link.
+/// [`Error::Observe`] when the kernel does not answer; [`Error::Collision`] when another program's link has the host name.
 pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
     let mut found = Vec::new();
     let owners = owners(places)?;
     held.retain(|address| !owners.iter().any(|owner| owner.address == *address && owner.link != ends.host));
     if let Some(HostEnd { index, accept_ra, link }) = host_end(ends, &mut places.host)? {
         found.push((Place::Host, Object::Link(link)));
-        found.push((Place::Host, Object::Sysctl(heeds_routers(&ends.host, accept_ra))));
+        found.push((Place::Host, Object::Sysctl(accept_ra_of(&ends.host, accept_ra))));
         found.extend(switched_off(Place::Host, ends.host.as_str(), places));
         let on_host = carried(&ends.host, index, PODS_TABLE, &[], &mut places.host)?;
         for object in &on_host {
@@ -38,9 +37,9 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
                 held.push(route.destination.ip());
             }
         }
-        // The pod end stands before the host's routes, so that the list is in the order of making.
+        // The pod end comes before the host's routes, in the order of creation.
         found.extend(pod_end(ends, index, &held, places)?);
-        found.extend(answering(&ends.host, index, &held, &mut places.host)?.map(|object| (Place::Host, object)));
+        found.extend(gateways_on(&ends.host, index, &held, &mut places.host)?.map(|object| (Place::Host, object)));
         found.extend(on_host.into_iter().map(|object| (Place::Host, object)));
     }
     found.extend(proxies(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
@@ -48,16 +47,16 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
     Ok(found)
 }
 
-/// What there is to take down of a network that is on record: everything on the host that the record says and that does
-/// not go with the link, and the link itself if it is there. Only the link is looked at, to be sure whose it is: as long as
-/// it is there, the rest is told from others' by its address, and to ask for it would cost more than to remove it. Without
-/// it the addresses may be another pod's by now, by the routes that lead to them; that one's rules and proxies stay.
+/// The objects to take down for a recorded network: the link if it exists, and everything of the record on the host that the
+/// kernel does not remove with the link. Only the link is observed, to verify its owner. While it exists, the addresses identify
+/// the rest, and observing that would cost more than removing it. Without the link another pod may have the addresses: if they
+/// have routes, their rules and proxies stay.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
     let link = match host_end(&network.ends, &mut places.host) {
-        // Somebody else has the name by now, so ours is gone.
+        // Another link has the name, so ours is gone.
         Err(Error::Collision { .. }) => None,
         found => found?,
     };
@@ -80,8 +79,8 @@ struct HostEnd {
     link: LinkSpec,
 }
 
-/// What the kernel says of a link's `accept_ra`, as the setting. A link without IPv6 heeds nobody.
-pub(crate) fn heeds_routers(link: &IfName, accept_ra: Option<i32>) -> SysctlSpec {
+/// A link's `accept_ra` as a setting. A link without IPv6 accepts no router advertisements.
+pub(crate) fn accept_ra_of(link: &IfName, accept_ra: Option<i32>) -> SysctlSpec {
     SysctlSpec { value: accept_ra.unwrap_or_default().to_string(), ..SysctlSpec::heeds_no_router(link) }
 }
 
@@ -91,8 +90,8 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<HostEnd>, Err
         Err(error) if error.is_not_found() => return Ok(None),
         Err(source) => return Err(Error::Observe { what: format!("link {}", ends.host), source }),
     };
-    // An ADD killed between making the link and naming its owner leaves no alias, and somebody may have written another; the
-    // Ethernet address is a hash of the owner too. Only an alias of ours tells two owners of one hash apart.
+    // An ADD that was killed between creating the link and its alias leaves none, and another program may have written an alias.
+    // The Ethernet address is a hash of the owner, too. Only our alias distinguishes two owners with one hash.
     let named = link.alias.as_deref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX));
     let nameless = !named && link.mac == Some(ends.host_mac);
     if link.alias.as_deref() != Some(ends.alias.as_str()) && !nameless {
@@ -102,8 +101,8 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<HostEnd>, Err
     Ok(Some(HostEnd { index: link.index, accept_ra: link.accept_ra, link: seen(link, kind) }))
 }
 
-/// What is on a link: nothing where that has gone since it was looked up. A namespace that ends takes its links along, and the other
-/// ends with them, when the kernel has time.
+/// The objects of a link; none if the link is gone since its lookup. When a namespace ends, the kernel removes its links and their
+/// other ends some time later.
 pub(super) fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl FnOnce() -> String) -> Result<Vec<T>, Error> {
     match listed {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
@@ -111,8 +110,7 @@ pub(super) fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl FnOnce() ->
     }
 }
 
-/// The pod end and what it carries of ours. A link of that name that is not the other end of ours is somebody else's, and as
-/// good as absent: making ours will then fail for it.
+/// The pod end with our objects on it. Another link of that name counts as absent: creating ours then fails.
 fn pod_end(
     ends: &LinkEnds,
     host_index: u32,
@@ -153,8 +151,8 @@ pub(super) fn switched_off(place: Place, link: &str, places: &Places) -> Option<
     Some((place, Object::Sysctl(SysctlSpec { key, value })))
 }
 
-/// What answers on the host end for the pod's gateways.
-fn answering(
+/// The proxies and addresses of the host end that answer for the pod's gateways.
+fn gateways_on(
     name: &IfName,
     index: u32,
     held: &[IpAddr],
@@ -167,14 +165,13 @@ fn answering(
     let on_host_end = |address| Object::Address(AddressSpec { link: name.clone(), address });
     let ours = |proxy: &netlink::Neighbour| proxy.protocol == Some(PROTOCOL);
     let proxies: Vec<_> = proxies.into_iter().filter(ours).map(|it| proxy(it.address)).collect();
-    // Addresses bear no number, and a pod without IPv6 needs none.
+    // Addresses have no protocol number, and a pod without IPv6 needs none.
     let wanted = |address: &IpNetwork| *address == LINK_LOCAL_GATEWAY && held.iter().any(IpAddr::is_ipv6);
     let gateways: Vec<_> = addresses.into_iter().map(|it| it.address).filter(wanted).map(on_host_end).collect();
     Ok(proxies.into_iter().chain(gateways))
 }
 
-/// Permanent neighbours and routes of ours on a link, the routes in one table. An address of `slots` is ours to have a neighbour
-/// of, whoever wrote what is there.
+/// Our permanent neighbours and routes on a link, the routes in one table. Any neighbour for an address of `slots` counts as ours.
 pub(super) fn carried(
     name: &IfName,
     index: u32,
@@ -202,8 +199,8 @@ pub(super) fn carried(
     Ok(found)
 }
 
-/// Permanent neighbours on the host end that lead what is for the pod to another Ethernet address than `mac`. Those of ours, which
-/// [`observe`] finds, are left out: these are somebody's, to be told and not to be taken away.
+/// Permanent neighbours of other programs on the host end that have another Ethernet address than `mac` for the pod. They are
+/// reported and not removed. [`observe`] finds ours.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
@@ -228,12 +225,12 @@ pub fn misleading(
     Ok(neighbours.into_iter().filter(misleads).map(spec).collect())
 }
 
-/// Proxy neighbours of ours for these addresses, on whatever link.
+/// Our proxy neighbours for these addresses, on any link.
 fn proxies(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
     let during = |source| Error::Observe { what: "proxy neighbours".into(), source };
     let entries = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() }).map_err(during)?;
     let mut found = Vec::new();
-    // Somebody else may answer for the same address on another link.
+    // Another program may have a proxy for the same address on another link.
     for entry in entries.iter().filter(|it| it.protocol == Some(PROTOCOL) && held.contains(&it.address)) {
         match socket.link_at(entry.index) {
             Ok(link) => {
@@ -261,7 +258,7 @@ pub(super) fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>,
     Ok(found)
 }
 
-/// The rule of a pod's address, if it is one: of ours, and about all that the address sends.
+/// The source address of a pod's rule: one of ours without further conditions.
 pub(crate) fn rule_of_a_pod(rule: &netlink::Rule) -> Option<(IpNetwork, RuleSpec)> {
     let ours = rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
     let narrower =

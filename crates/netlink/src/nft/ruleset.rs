@@ -1,6 +1,5 @@
-//! The whole ruleset of a namespace as text: everybody's tables, chains and rules, near to what `nft list ruleset` shows,
-//! for reports. No `nft` program is needed. What a rule does is told expression by expression; of those that are not known
-//! here, and that is most there are, the numbers are shown.
+//! The whole ruleset of a namespace as text for reports: the tables, chains and rules of all programs, similar to `nft list
+//! ruleset`, without the `nft` program. A rule is shown expression by expression; unknown expressions are shown as numbers.
 
 use std::fmt::Write as _;
 
@@ -61,31 +60,31 @@ const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
 const CT_KEYS: [&str; 9] =
     ["state", "direction", "status", "mark", "secmark", "expiration", "helper", "l3protocol", "src"];
 
-/// Something of a family, told.
+/// An object and its family.
 type InFamily<T> = (u8, T);
 
-/// A chain: of which table, its name, its first line.
+/// A chain: its table, its name, its first line.
 type ChainLine = (String, String, String);
 
-/// Everything that is in nf_tables, as far as it was to be told.
+/// The ruleset as text, up to the limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruleset {
     /// For people.
     pub text: String,
-    /// The tables of which only the beginning is told.
+    /// The tables that were cut.
     pub cut: Vec<String>,
 }
 
-/// How much is told, in bytes, so that a node with tens of thousands of rules costs no more than a small one.
+/// The most text, in bytes, so that a node with tens of thousands of rules costs no more than a small one.
 #[derive(Clone, Copy, Debug)]
 pub struct TextLimits {
     /// Of a table.
     pub table: usize,
-    /// Of all; a table that comes when it is used up has its name told.
+    /// Of all tables; those after the limit are shown by name.
     pub all: usize,
 }
 
-/// A table's text, and how long it may be.
+/// A table's text and its limit.
 struct CappedText {
     text: String,
     longest: usize,
@@ -93,7 +92,7 @@ struct CappedText {
 }
 
 impl Socket {
-    /// What is in nf_tables, for people; the tables of that name first.
+    /// All of nf_tables; the tables with the name `first` come first.
     ///
     /// # Errors
     /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
@@ -105,37 +104,38 @@ impl Socket {
         let mut tables: Vec<InFamily<String>> =
             self.all(NfTablesMessage::GetTable(TableMessage { attributes: vec![] }), table)?;
         tables.sort_by_key(|(_, table)| table != first);
-        let mut told = Ruleset::default();
+        let mut ruleset = Ruleset::default();
         for (family, table) in tables {
-            let left = longest.all.saturating_sub(told.text.len());
+            let left = longest.all.saturating_sub(ruleset.text.len());
             let CappedText { text, cut, .. } = self.table_text(family, &table, longest.table.min(left))?;
-            told.text.push_str(&text);
+            ruleset.text.push_str(&text);
             if cut {
-                told.cut.push(format!("{} {table}", family_word(family)));
+                ruleset.cut.push(format!("{} {table}", family_word(family)));
             }
         }
-        Ok(told)
+        Ok(ruleset)
     }
 
     fn table_text(&mut self, family: u8, table: &str, longest: usize) -> Result<CappedText, Cause> {
-        let mut told = CappedText { text: format!("table {} {table} {{\n", family_word(family)), longest, cut: false };
-        self.sets(family, table, &mut told)?;
+        let mut capped =
+            CappedText { text: format!("table {} {table} {{\n", family_word(family)), longest, cut: false };
+        self.sets(family, table, &mut capped)?;
         for (name, line) in self.chains(family, table, longest)? {
-            if told.cut {
+            if capped.cut {
                 break;
             }
-            told.push(&format!("  chain {name} {{{line}\n"));
-            self.rules(family, table, &name, &mut told)?;
-            told.push("  }\n");
+            capped.push(&format!("  chain {name} {{{line}\n"));
+            self.rules(family, table, &name, &mut capped)?;
+            capped.push("  }\n");
         }
-        if told.cut {
-            told.text.push_str("  … and more: it is cut here\n");
+        if capped.cut {
+            capped.text.push_str("  … and more: it is cut here\n");
         }
-        told.text.push_str("}\n");
-        Ok(told)
+        capped.text.push_str("}\n");
+        Ok(capped)
     }
 
-    /// The names and first lines of a table's chains, of so many bytes and one at most. The kernel lists those of all tables.
+    /// The names and first lines of a table's chains, up to `longest` bytes and one chain. The kernel lists those of all tables.
     fn chains(&mut self, family: u8, table: &str, longest: usize) -> Result<Vec<(String, String)>, Cause> {
         let (request, body) = question(family, NfTablesMessage::GetChain(ChainMessage { attributes: vec![] }));
         let (chains, _) = self.transport.fold(
@@ -154,13 +154,13 @@ impl Socket {
         Ok(chains)
     }
 
-    /// A chain's rules, as far as there is room for them.
-    fn rules(&mut self, family: u8, table: &str, chain: &str, told: &mut CappedText) -> Result<(), Cause> {
+    /// A chain's rules, up to the limit.
+    fn rules(&mut self, family: u8, table: &str, chain: &str, capped: &mut CappedText) -> Result<(), Cause> {
         let attributes = vec![RuleAttribute::Table(table.to_owned()), RuleAttribute::Chain(chain.to_owned())];
         let (request, body) = question(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
-        let room = told.longest.saturating_sub(told.text.len());
+        let room = capped.longest.saturating_sub(capped.text.len());
         let lines = self.transport.fold(request, &body, String::new, |lines, payload| {
-            // The one that is too much says that it is cut.
+            // One line beyond the limit marks the text as cut.
             if lines.len() <= room {
                 lines.push_str("    ");
                 lines.push_str(&rule(payload)?);
@@ -168,7 +168,7 @@ impl Socket {
             }
             Ok(())
         })?;
-        lines.split_inclusive('\n').for_each(|line| told.push(line));
+        lines.split_inclusive('\n').for_each(|line| capped.push(line));
         Ok(())
     }
 
@@ -233,13 +233,13 @@ fn hooked(value: &[u8], hooks: &[&str], kind: &str) -> Result<String, Cause> {
 }
 
 fn rule(payload: &[u8]) -> Result<String, Cause> {
-    let (mut said, mut comment) = (Vec::new(), None);
+    let (mut expressions, mut comment) = (Vec::new(), None);
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
             (NFTA_RULE_EXPRESSIONS, value) => {
                 for expression_of in attributes::within(value) {
-                    let of_link = said.last().is_some_and(|before: &String| before.ends_with("ifname"));
-                    said.push(expression(expression_of?.1, of_link)?);
+                    let of_link = expressions.last().is_some_and(|before: &String| before.ends_with("ifname"));
+                    expressions.push(expression(expression_of?.1, of_link)?);
                 }
             }
             (NFTA_RULE_USERDATA, value) => comment = super::observed::comment(value),
@@ -247,10 +247,10 @@ fn rule(payload: &[u8]) -> Result<String, Cause> {
         }
     }
     let comment = comment.map(|comment| format!("  # {comment}")).unwrap_or_default();
-    Ok(said.join("; ") + &comment)
+    Ok(expressions.join("; ") + &comment)
 }
 
-/// `of_link`: what a comparison compares is the name of a link.
+/// `of_link`: the comparison is with a link's name.
 fn expression(value: &[u8], of_link: bool) -> Result<String, Cause> {
     let (mut name, mut data): (String, &[u8]) = (String::new(), &[]);
     for attribute in attributes::within(value) {
@@ -262,7 +262,7 @@ fn expression(value: &[u8], of_link: bool) -> Result<String, Cause> {
     }
     let mut parts = Vec::new();
     for attribute in attributes::within(data) {
-        // What is not made of attributes ends it; the name is told all the same.
+        // Data without attributes ends the list; the name is still shown.
         let Ok((kind, value)) = attribute else { break };
         parts.push(match (name.as_str(), kind & 0x3fff) {
             ("meta", 2) => word(&META_KEYS, value),
@@ -270,7 +270,7 @@ fn expression(value: &[u8], of_link: bool) -> Result<String, Cause> {
             ("cmp", 2) => word(&COMPARISONS, value),
             ("meta", 3) | ("ct", 4) => "set".into(),
             ("cmp", 3) if of_link => link_name(value)?,
-            // Which register, how long: the line is read in order, and says so.
+            // Registers and lengths: clear from the order of the expressions.
             ("meta" | "ct" | "cmp" | "payload" | "immediate" | "fib", 1) | ("bitwise", 1 | 2 | 3 | 6) => continue,
             ("cmp" | "immediate", 3) | ("immediate", 2) => data_of(value)?,
             ("bitwise", 4) => format!("mask {}", data_of(value)?),
@@ -278,7 +278,7 @@ fn expression(value: &[u8], of_link: bool) -> Result<String, Cause> {
             ("counter", 1) => format!("bytes {}", number(value)),
             ("counter", 2) => format!("packets {}", number(value)),
             ("lookup" | "objref" | "dynset", 1) | ("match" | "target", 1) => attributes::text_of(value),
-            // The tables' private bytes.
+            // Private data of iptables extensions.
             ("match" | "target", _) => continue,
             ("log", 2) => format!("prefix {:?}", attributes::text_of(value)),
             ("payload", 2) => word(&["link", "network", "transport"], value),

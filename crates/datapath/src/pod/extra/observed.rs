@@ -6,7 +6,7 @@ use netlink::{Link, RouteFilter};
 use vcn::{Family, PROTOCOL, TableId};
 
 use super::{Device, ExtraNetwork};
-use crate::pod::observed::{carried, heeds_routers, on_link, rules, seen, switched_off};
+use crate::pod::observed::{accept_ra_of, carried, on_link, rules, seen, switched_off};
 use crate::pod::{LOOPBACK, PodNetwork, observe};
 use crate::{AddressSpec, Error, LinkKind, Object, Place, Places, RouteSpec, apply};
 
@@ -71,8 +71,8 @@ fn of_device(network: &PodNetwork, device: &Device, places: &mut Places) -> Resu
         Some(tag) => LinkKind::Vlan { parent: device.link.clone(), tag },
         None => LinkKind::Moved { from: device.link.clone() },
     };
-    let heeds = Object::Sysctl(heeds_routers(&name, link.accept_ra));
-    let mut found = vec![Object::Link(seen(link, kind)), heeds];
+    let accept_ra = Object::Sysctl(accept_ra_of(&name, link.accept_ra));
+    let mut found = vec![Object::Link(seen(link, kind)), accept_ra];
     let addresses = on_link(pod.socket.addresses(Some(index)), || format!("addresses of {name} in the pod"))?;
     let held = |address: &netlink::Address| network.addresses.iter().any(|pod| pod.address == address.address.ip());
     found.extend(

@@ -26,11 +26,11 @@ const NFTA_SET_ELEM_FLAGS: u16 = 3;
 const NFTA_SET_ELEM_KEY_END: u16 = 10;
 const NFT_SET_ELEM_INTERVAL_END: u32 = 1;
 
-/// The most elements of a set that are told: a cluster's Services fill some, a blocklist more than anybody reads.
-const TOLD: usize = 4096;
+/// The most elements shown of a set: the sets of Services have hundreds, blocklists far more than a report needs.
+const SHOWN: usize = 4096;
 
-/// The most that are held, to find the first of them by order: some 50 bytes each.
-const KEPT: usize = 4 * TOLD;
+/// The most elements kept to sort them, some 50 bytes each.
+const KEPT: usize = 4 * SHOWN;
 
 struct Set {
     name: String,
@@ -38,13 +38,13 @@ struct Set {
 }
 
 impl Socket {
-    /// A table's sets, the anonymous ones of rules included, as far as there is room for them.
-    pub(super) fn sets(&mut self, family: u8, table: &str, told: &mut CappedText) -> Result<(), Cause> {
+    /// A table's sets, the anonymous ones of rules included, up to the limit.
+    pub(super) fn sets(&mut self, family: u8, table: &str, capped: &mut CappedText) -> Result<(), Cause> {
         let text_of = |kind, text: &str| DefaultNla::new(kind, [text.as_bytes(), &[0]].concat());
         let attributes = vec![text_of(NFTA_SET_TABLE, table)];
         let (request, body) = question(family, NfTablesMessage::Other { message_type: NFT_MSG_GETSET, attributes });
         // Each takes a line and more.
-        let most = told.longest / 8 + 1;
+        let most = capped.longest / 8 + 1;
         let sets = self.transport.fold(request, &body, Vec::new, |sets, payload| {
             if sets.len() < most {
                 sets.push(set(payload)?);
@@ -52,7 +52,7 @@ impl Socket {
             Ok(())
         })?;
         for set in sets {
-            if told.cut {
+            if capped.cut {
                 break;
             }
             let attributes = vec![text_of(NFTA_SET_ELEM_LIST_TABLE, table), text_of(NFTA_SET_ELEM_LIST_SET, &set.name)];
@@ -61,9 +61,9 @@ impl Socket {
                 Ok((mut elements, count)) => {
                     // The kernel's order is by its hash, or intervals from their ends.
                     elements.sort();
-                    text(&set, &elements, count).split_inclusive('\n').for_each(|line| told.push(line));
+                    text(&set, &elements, count).split_inclusive('\n').for_each(|line| capped.push(line));
                 }
-                // It went meanwhile.
+                // The set was removed meanwhile.
                 Err(cause) if cause.errno() == Some(crate::Errno::ENOENT) => {}
                 Err(cause) => return Err(cause),
             }
@@ -133,12 +133,12 @@ fn text(set: &Set, elements: &[String], count: usize) -> String {
     let noun = if set.flags & NFT_SET_MAP == 0 { "set" } else { "map" };
     let interval = if set.flags & NFT_SET_INTERVAL == 0 { "" } else { " flags interval;" };
     let mut text = format!("  {noun} {} {{{interval}\n", set.name);
-    for element in elements.iter().take(TOLD) {
+    for element in elements.iter().take(SHOWN) {
         // Writing to a String does not fail.
         let _ = writeln!(text, "    {element}");
     }
-    if count > TOLD {
-        let _ = writeln!(text, "    … and {} more", count - TOLD);
+    if count > SHOWN {
+        let _ = writeln!(text, "    … and {} more", count - SHOWN);
     }
     text.push_str("  }\n");
     text
