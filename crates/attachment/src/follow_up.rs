@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ipam::Assigned;
 use netlink::{Announcer, Socket, conntrack};
 
-use crate::node::SYSCTL_ROOT;
+use crate::state_dir::SYSCTL_ROOT;
 
 /// How long a verb deletes conntrack entries: enough for hundreds of thousands. One pod can have made millions, and the
 /// runtime waits. The rest is not recorded as forgotten, so the agent or the next ADD of the address continues.

@@ -12,10 +12,7 @@ use vcn::Mtu;
 
 use crate::failure::{self, code};
 use crate::report::Report;
-use crate::state_dir::state_dir;
-
-/// Where the kernel's settings are, from a plugin's point of view.
-pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
+use crate::state_dir::{SYSCTL_ROOT, state_dir};
 
 /// The node's state files, in this boot.
 #[derive(Debug)]

@@ -1,7 +1,10 @@
-//! Where pools and allocations are. Never in a configuration: whoever may write a NetworkAttachmentDefinition would choose the
-//! files that a plugin, as root, reads and writes.
+//! Where pools, allocations and the kernel's settings are. Never in a configuration: a user who may write a
+//! NetworkAttachmentDefinition would choose the files that a plugin reads and writes as root.
 
 use std::path::PathBuf;
+
+/// The kernel's settings, from a plugin's point of view.
+pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
 
 /// Names another directory. A plugin has the runtime's environment, which is root's own.
 pub const STATE_DIR_VARIABLE: &str = "VCN_NATIVE_STATE_DIR";

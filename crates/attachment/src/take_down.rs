@@ -11,8 +11,9 @@ use ipam::Allocation;
 
 use crate::extra;
 use crate::failure::{self, code};
-use crate::node::{self, Node, SYSCTL_ROOT};
+use crate::node::{self, Node};
 use crate::report::Report;
+use crate::state_dir::SYSCTL_ROOT;
 
 /// How long a VNIC's link may take to come back from a namespace that has ended: the kernel takes namespaces apart one after
 /// the other, each within some 50 ms.
