@@ -5,7 +5,7 @@ use std::path::Path;
 use cni::{Error, ErrorCode};
 use datapath::{Change, Object, Place};
 
-/// The codes that are ours (100 and above; those below are the specification's). They never change their meaning.
+/// Our codes: 100 and above; the specification's are below. They never change their meaning.
 pub mod code {
     use cni::ErrorCode;
 
@@ -13,7 +13,7 @@ pub mod code {
     pub const STATE: ErrorCode = ErrorCode(101);
     /// No address is free.
     pub const NO_ADDRESS: ErrorCode = ErrorCode(102);
-    /// The host link's name belongs to somebody else.
+    /// Another program's link has the host link's name.
     pub const LINK_COLLISION: ErrorCode = ErrorCode(103);
     /// The kernel refused a step.
     pub const STEP_FAILED: ErrorCode = ErrorCode(104);

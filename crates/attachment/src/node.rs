@@ -17,7 +17,7 @@ use crate::state_dir::{SYSCTL_ROOT, state_dir};
 /// The node's state files, in this boot.
 #[derive(Debug)]
 pub struct Node {
-    /// Who holds what.
+    /// The allocations.
     pub store: Store,
     /// When the verb began.
     pub now: BootTime,
@@ -27,10 +27,10 @@ pub struct Node {
 }
 
 impl Node {
-    /// Those of this process's state directory.
+    /// The files of this process's state directory.
     ///
     /// # Errors
-    /// When the kernel does not tell which boot this is.
+    /// When the kernel's boot id cannot be read.
     pub fn open() -> Result<Self, ipam::Error> {
         let (boot, state_dir) = (BootId::current()?, state_dir());
         Ok(Self { store: Store::new(&state_dir, boot.clone()), now: BootTime::now()?, state_dir, boot })
@@ -44,19 +44,19 @@ impl Node {
         Pools::read(&self.state_dir, &self.boot)
     }
 
-    /// Frees what an attachment holds, and what it `had` though the index does not say so; whoever calls this holds the
-    /// attachment's lock, and has taken its network down. A damaged index is made anew for that: what is damaged frees
-    /// nothing. Where that or the change itself finds no room, the record goes alone, if no address is free too early by it.
+    /// Frees the addresses of an attachment: those in the index and those it `had`. The caller holds the attachment's lock and has
+    /// taken its network down. A damaged index is rebuilt first. If the disk has no room, only the record is removed, provided
+    /// that no address becomes free too early.
     ///
     /// # Errors
-    /// The files' own troubles.
+    /// When a file cannot be read or written.
     pub fn release(
         &self,
         key: &AttachmentKey,
         had: &[IpAddr],
         report: &mut Report,
     ) -> Result<Option<Allocation>, ipam::Error> {
-        // Now, not when the verb began: taking a network down takes its time.
+        // The time after the network was taken down, not that of the verb's start.
         let now = BootTime::now()?;
         let release = || {
             self.store.update_for(key, |held| {
@@ -71,7 +71,7 @@ impl Node {
             Err(error) if error.is_no_space() || matches!(error, ipam::Error::Damaged { .. }) => error,
             answer => return answer,
         };
-        // First of all, so that an index made anew is of a time when nobody had them any more.
+        // First, so that the cooldown in a rebuilt index starts when no pod has the addresses any more.
         let gone = self.store.let_go(key, had)?;
         let again = match &error {
             ipam::Error::Damaged { .. } => self.rebuild_record(self.pools().ok().as_ref(), Some(key), report).is_ok(),
@@ -79,16 +79,16 @@ impl Node {
         };
         match if again { release() } else { Err(error) } {
             Err(error) if gone => {
-                report.note(format!("{error}: what {key} had is free only when that is mended, and has rested"));
+                report
+                    .note(format!("{error}: the addresses of {key} are free only after the repair and their cooldown"));
                 Ok(None)
             }
             answer => answer,
         }
     }
 
-    /// Frees what killed runs hold without a record, and gives pods that live without one theirs again. The kernel is asked
-    /// only where there is anything without a record, or what there is cannot be read. `own` is the attachment whose lock the
-    /// caller holds.
+    /// Frees addresses that killed runs hold without a record, and restores the records of running pods. It asks the kernel only if
+    /// an entry has no record or a file cannot be read. The caller holds the lock of `own`.
     pub fn sweep(&self, own: Option<&AttachmentKey>, report: &mut Report) -> Result<(), Error> {
         match self.store.sweep() {
             Ok(false) => Ok(()),
@@ -97,19 +97,19 @@ impl Node {
         }
     }
 
-    /// Removes rules and proxies of ours that are about nobody's address: they would lead its next owner astray.
+    /// Removes our rules and proxies for addresses of no pod: they would misroute the next owner's packets.
     pub fn remove_orphans(&self, report: &mut Report) -> Result<(), Error> {
         let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
         let orphans = pod::orphans(&mut places).map_err(|error| failure::of_datapath(&error))?;
         if orphans.is_empty() {
             return Ok(());
         }
-        // Read after the kernel: what an ADD has made was on record before.
+        // Read after the kernel's objects: an ADD writes its record before them.
         let held = self.store.held().map_err(|error| failure::of_ipam(&error))?;
         let mut resisted = None::<Error>;
         for orphan in orphans.iter().filter(|it| !held.contains(&it.address)) {
             match orphan.end(&mut places, |address| self.store.held().is_ok_and(|held| held.contains(&address))) {
-                Ok(true) => report.note(format!("of no pod: {}", orphan.step)),
+                Ok(true) => report.note(format!("orphaned: {}", orphan.step)),
                 Ok(false) => {}
                 Err(failure) => {
                     let first = || Error::new(code::LEFT_OVER, "something is left of a pod that is gone");
@@ -120,10 +120,9 @@ impl Node {
         resisted.map_or(Ok(()), Err)
     }
 
-    /// Makes the record anew from what the kernel knows, where it is lost or damaged: the pods that run keep their
-    /// addresses. What cannot be known any more is how long freed addresses have rested. Without pools nobody knows whose
-    /// VNIC an address is on: it is then held without a record, until somebody comes who has pools.
-    /// `own` is the attachment whose lock the caller holds.
+    /// Rebuilds a lost or damaged record from the kernel's routes: running pods keep their addresses. How long freed addresses have
+    /// been in cooldown is lost. Without pools the VNIC of an address is unknown, so it is held without a record until a run with
+    /// pools. The caller holds the lock of `own`.
     pub fn rebuild_record(
         &self,
         pools: Option<&Pools>,
@@ -133,13 +132,13 @@ impl Node {
         let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
         let owners = pod::owners(&mut places).map_err(|error| failure::of_datapath(&error))?;
         if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
-            report.note(format!("what was damaged is now {}, and was made anew", path.display()));
+            report.note(format!("the damaged file is now {}, and was rebuilt", path.display()));
         }
         let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
         let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
         match self.store.reconcile_with_kernel(&routed, pools, own, |link| places.has_link(link)) {
             Ok(0) => {}
-            Ok(count) => report.note(format!("the record of {count} running attachment(s) was lost and was made anew")),
+            Ok(count) => report.note(format!("the record of {count} running attachment(s) was lost and was rebuilt")),
             Err(error) => return Err(failure::of_ipam(&error)),
         }
         Ok(())
@@ -160,8 +159,8 @@ pub fn ends(key: &AttachmentKey) -> LinkEnds {
     LinkEnds::of(&key.to_string(), key.ifname.clone())
 }
 
-/// What an allocation's network must be. Without pools, where the record says no MTU (an older version's), it is a guess;
-/// nobody who takes a network down asks for it.
+/// The network of an allocation. Without pools and with a record of an older version, which has no MTU, the MTU is a guess; taking
+/// a network down does not need it.
 pub fn network(ends: LinkEnds, allocation: &Allocation, pools: Option<&Pools>, limit: Option<Mtu>) -> PodNetwork {
     // A VNIC's link may have been renamed since ADD, and its proxies go with it.
     let link = |assigned: &ipam::Assigned| {

@@ -30,7 +30,7 @@ fn start_on(writer: impl for<'w> MakeWriter<'w> + Send + Sync + 'static, least: 
         .with_span_list(false)
         .with_target(false)
         .with_writer(writer);
-    // The client of the API server logs the errors that it returns, without an event's name; whoever gets them tells.
+    // The client of the API server logs the errors that it returns, without an event's name; the caller logs them.
     let told_once = filter_fn(|metadata| !metadata.target().starts_with("kube_"));
     let _ = tracing_subscriber::registry().with(LevelFilter::from_level(least)).with(told_once).with(logs).try_init();
 }

@@ -1,14 +1,14 @@
-//! What is ours on a node (promise P2): the numbers and names by which our objects are told from everybody else's.
+//! The numbers and names that identify our objects on a node (promise P2).
 //! Changing one is an incompatible change: a new version would no longer recognise what the old one left.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{Mark, Priority, TableId};
 
-/// The protocol number on every route and rule of ours. Free in iproute2's `rt_protos` (99, often borrowed, is openr).
+/// The protocol number of all our routes and rules. Free in iproute2's `rt_protos` (99, often borrowed, is openr).
 pub const PROTOCOL: u8 = 157;
 
-/// The first route table of ours; a VNIC's table is this plus its slot. OCI's scripts use 10–255 (`ort*`).
+/// Our first route table; a VNIC's table is this plus its slot. OCI's scripts use 10–255 (`ort*`).
 pub const TABLE_BASE: u32 = 1000;
 
 /// The table that leads to pods, one host route each. Main stays as its owners made it, and one rule for all pods, instead
@@ -32,12 +32,12 @@ pub const LINK_ALIAS_PREFIX: &str = "vcn-native:";
 /// Our nft table (family inet).
 pub const NFT_TABLE: &str = "vcn-native";
 
-/// The bits of packet and connection marks that are ours: none of kube-proxy's (0x4000, 0x8000), portmap's (0x2000), AWS's
+/// Our bits of packet and connection marks: none of kube-proxy's (0x4000, 0x8000), portmap's (0x2000), AWS's
 /// (0x80), Calico's (0xffff0000), Cilium's kind of a mark (0x0f00) and Istio's (1337). Cilium's cluster number, where
 /// clusters are meshed, is the low byte's other user.
 pub const MARK_MASK: u32 = MARK_PRESENT | 0x0046;
 
-/// Set in every mark of ours, so that small numbers, which people like to choose for marks of their own, are none of them.
+/// Set in all our marks, so that small numbers, which operators like to choose, are not among them.
 const MARK_PRESENT: u32 = 0x1000;
 
 /// The mark of what came in by the primary VNIC.
@@ -95,7 +95,7 @@ pub const METADATA_ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 /// The same services by IPv6, on the primary VNIC only as well.
 pub const METADATA_ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x00c1, 0, 0, 0, 0, 0xa9fe, 0xa9fe);
 
-/// A pod's IPv4 gateway: nobody holds this address, a permanent neighbour answers for it.
+/// A pod's IPv4 gateway: no link has this address; a permanent neighbour answers for it.
 pub const POD_GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 
 /// A pod's IPv6 gateway, likewise.
@@ -110,7 +110,7 @@ impl RulePriorities {
     pub const TO_PODS: Priority = Priority(512);
     /// To the metadata addresses → main: they answer on the primary VNIC only.
     pub const METADATA: Priority = Priority(1000);
-    /// A mark of ours → main for the primary VNIC, else the VNIC's table: replies leave by the VNIC the question came by.
+    /// One of our marks → main for the primary VNIC, else the VNIC's table: replies leave by the VNIC the question came by.
     pub const MARK: Priority = Priority(1024);
     /// From a pod → the table of its VNIC.
     pub const FROM_POD: Priority = Priority(1536);

@@ -1,5 +1,5 @@
 //! The suite's vocabulary: VCN nouns (VNIC, subnet, instance), Linux nouns (link name, table, priority, mark) and the
-//! identifiers both sides agree on. Floor 0: it does no input or output and knows no other crate of ours.
+//! identifiers both sides agree on. Floor 0: no input, no output, no dependency on another of our crates.
 //!
 //! ```text
 //!   instance ──has──▶ VNIC ──on──▶ subnet ──via──▶ virtual router

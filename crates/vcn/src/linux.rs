@@ -124,7 +124,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// A packet's or connection's mark as far as a mask shows it: bits outside of the mask are somebody else's.
+/// A packet's or connection's mark as far as a mask shows it: the other bits belong to other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mark {
     /// The bits under the mask.

@@ -15,7 +15,7 @@ pub struct Vnic {
     pub id: Ocid,
     /// Its Ethernet address. On bare metal a tagged VNIC's is on no physical link.
     pub mac: MacAddr,
-    /// The physical port on bare metal; absent on virtual machines, which is how the two are told apart.
+    /// The physical port on bare metal; absent on virtual machines, which distinguishes the two.
     pub nic_index: Option<u8>,
     /// The 802.1Q tag on bare metal, `None` where untagged. Virtual machines report a tag that means nothing.
     pub vlan_tag: Option<VlanTag>,
@@ -33,8 +33,8 @@ pub struct SubnetAddressing {
     pub router: IpAddr,
     /// The VNIC's own address: the host's, never a pod's. Where there are [others](Self::others), the first that is listed.
     pub address: IpAddr,
-    /// What else the metadata service lists of the VNIC. Of IPv6 that is all that it has, pods' addresses too, in no order that
-    /// anybody promises; of IPv4 nothing.
+    /// The VNIC's other addresses in the metadata service: for IPv6 all of them, pods' included, in no guaranteed order; for IPv4
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<IpAddr>,
 }

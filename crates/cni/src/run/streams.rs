@@ -16,6 +16,6 @@ pub(crate) fn secure() {
             let _ = null.into_raw_fd();
         }
     }
-    // SAFETY: no handler of ours is installed, only the disposition "ignore".
+    // SAFETY: this installs no handler, only the disposition "ignore".
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
