@@ -21,12 +21,11 @@ pub struct Allocations {
     pub boot_id: BootId,
     /// Those that were asked for, in order of creation.
     pub allocations: Vec<Allocation>,
-    /// The others: of them nothing is known but what they hold. Where all records were read ([`crate::Store::update`]), these
-    /// are those whose record is missing.
+    /// The others, of which only the addresses are known. If all records were read ([`crate::Store::update`]), these have none.
     pub(crate) others: Vec<IndexEntry>,
     /// Addresses freed in this boot, oldest first: they cool down, and are reused in this order.
     pub freed: Vec<Freed>,
-    /// Set when the record was made anew from the kernel: what is not in it may have been a pod's until then.
+    /// Set when the index was rebuilt from the kernel: a pod may have had an unlisted address until then.
     pub(crate) anew: Option<BootTime>,
     /// Fields of a newer version.
     pub extra: Map<String, Value>,
@@ -53,7 +52,7 @@ pub struct Allocation {
     /// The pod's namespace at ADD: a hint, because paths are reused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<NetnsRecord>,
-    /// The MTU of its link, for whoever keeps that; versions before this one did not say.
+    /// The MTU of its link, for repairs; absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Mtu>,
     /// What the pod asked for; only of an interface of `vnic-attach`.
@@ -143,12 +142,12 @@ pub struct Freed {
     pub address: IpAddr,
     /// When.
     pub at: BootTime,
-    /// Whether the connections of its last holder are known to be forgotten by the kernel: flushed when nothing could
-    /// make them anew any more. Else whoever gets the address next flushes them first.
+    /// The kernel has forgotten the connections of its last holder, and none can reappear. Otherwise the next ADD of the address
+    /// deletes them first.
     pub forgotten: bool,
 }
 
-/// What the index knows of an allocation: as much as the choice of an address for somebody else needs.
+/// An allocation in the index: what the choice of other addresses needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     /// The name of its record.
@@ -217,8 +216,8 @@ impl Allocations {
         Some(allocation)
     }
 
-    /// Notes that the connections of a freed address are forgotten. Only if it is still free, and has been since `at`:
-    /// otherwise somebody had it meanwhile, and may have left connections of his own. Answers whether it was noted.
+    /// Notes that the connections of a freed address are forgotten. Only if it has been free since `at`:
+    /// otherwise another pod had it meanwhile and may have left connections. Returns whether it was noted.
     pub fn forget(&mut self, address: IpAddr, at: BootTime) -> bool {
         match self.freed.iter_mut().find(|freed| freed.address == address && freed.at == at) {
             Some(freed) => {

@@ -1,4 +1,4 @@
-//! What can go wrong with address management, told so that the person paged knows the pool, the state and the next step.
+//! Errors of address management: each names the pool, the state and the next step.
 
 use std::fmt;
 use std::io;

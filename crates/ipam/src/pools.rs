@@ -115,7 +115,7 @@ pub struct AttachRoute {
     pub via: Option<IpAddr>,
 }
 
-/// A VNIC as it is read, every ADD anew. What serde flattens it keeps as a tree first, which takes it twice as long.
+/// A VNIC as every ADD reads it. `serde(flatten)` builds a tree first, which takes twice as long.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct VnicDocument {
@@ -207,7 +207,7 @@ impl Pools {
         attach.filter_map(|vnic| Some((vnic, vnic.attach.as_ref()?))).find(|(_, offer)| offer.name == name)
     }
 
-    /// The same pools where one VNIC is the general pool: whoever reserves from them gets an address of each of its families.
+    /// The same pools where one VNIC is the general pool: a reservation gets an address of each of its families.
     /// Where addresses of a family are `requested`, it has those alone. The other VNICs are still known, so that what is
     /// freed of them is remembered.
     #[must_use]

@@ -84,7 +84,7 @@ impl Records {
 
     /// A record of this boot, where there is one.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Allocation>, Error> {
-        // Once more the lasting one: who looks without lock may come just when it is committed.
+        // The lasting one twice: without the lock, a commit may happen between the first two.
         for state in [LASTING, TENTATIVE, LASTING] {
             let path = self.path(name, state);
             let bytes = match file::read_state(&path) {
@@ -129,7 +129,7 @@ impl Records {
         self.rename(name, TENTATIVE, LASTING)
     }
 
-    /// Writes a record beside its place. Where it changes `before`, what a newer build had to say in it stays.
+    /// Stages a record. Fields of a newer build in `before` are kept.
     pub(crate) fn stage(&self, after: &Allocation, before: Option<&Allocation>) -> Result<(), Error> {
         let name = name_of(&after.key);
         let path = self.path(&name, STAGED);
@@ -155,7 +155,7 @@ impl Records {
     pub(crate) fn publish(&self, after: &Allocation, before: Option<&Allocation>) -> Result<(), Error> {
         let name = name_of(&after.key);
         if !self.rename(&name, STAGED, state_of(after))? {
-            // Somebody emptied the folder meanwhile.
+            // Another program emptied the directory meanwhile.
             return Err(Error::Write { path: self.path_of(after), source: io::ErrorKind::NotFound.into() });
         }
         match before.map(state_of).filter(|before| *before != state_of(after)) {

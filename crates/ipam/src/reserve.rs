@@ -14,23 +14,23 @@ use crate::{
     VnicPool,
 };
 
-/// How long a freed address rests. A client that opened a connection to the old pod may still be retrying: conntrack
+/// The cooldown of a freed address. A client that opened a connection to the old pod may still be retrying: conntrack
 /// keeps an unanswered SYN for 120 s (`nf_conntrack_tcp_timeout_syn_sent`), so anything shorter can hand that
 /// connection to the wrong pod.
 pub const COOLDOWN: Duration = Duration::from_secs(130);
 
-/// How long an unfinished ADD keeps its address unasked. Then whoever needs addresses looks whether the ADD is still under
-/// way, and if it is not, takes down what it has left and frees them.
+/// How long an unfinished ADD keeps its addresses in any case. After that, an ADD that finds the pool full checks whether the
+/// first one is still running; if not, it takes down what that left and frees the addresses.
 pub const TENTATIVE_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How many freed addresses are remembered although they are as good as never used: rested, and forgotten by the kernel.
-/// More than a node's pods have IPv4 addresses; large IPv6 ranges would go on for ever.
+/// How many freed addresses are listed after their cooldown, once the kernel has forgotten their connections. More than a node
+/// has IPv4 addresses for pods; a large IPv6 range would make the list grow without limit.
 const FREED_MEMORY: usize = 512;
 
-/// How many are remembered at all. Nothing but IPv6 ranges without an agent ever gets there.
+/// The most freed addresses that are listed. Only IPv6 ranges without an agent reach it.
 const FREED_LIMIT: usize = 4096;
 
-/// Who asks for addresses.
+/// A request for addresses.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The attachment.
@@ -45,7 +45,7 @@ pub struct Request {
     pub mtu: Option<Mtu>,
 }
 
-/// What the asker got.
+/// The reserved addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     /// The allocation, tentative unless it was there before.
@@ -178,46 +178,46 @@ impl Allocations {
         true
     }
 
-    /// All addresses that somebody holds, on record or not.
+    /// All held addresses, with or without a record.
     pub fn in_use(&self) -> impl Iterator<Item = IpAddr> {
         let known = self.allocations.iter().flat_map(|held| held.addresses.iter().map(|assigned| assigned.address));
         self.others.iter().flat_map(|held| held.addresses.iter().copied()).chain(known)
     }
 
-    /// An address that is held or freed more than once: nothing of ours writes that.
+    /// An address that is held or freed more than once: no version writes that.
     pub(crate) fn listed_twice(&self) -> Option<IpAddr> {
         let mut seen = HashSet::with_capacity(self.others.len() + self.freed.len());
         self.in_use().chain(self.freed.iter().map(|freed| freed.address)).find(|address| !seen.insert(*address))
     }
 
-    /// What ADDs hold that should have finished long ago. They may be under way nevertheless: see [`crate::Store::attachment`].
+    /// The allocations of ADDs that should have finished long ago. They may still be running: see [`crate::Store::attachment`].
     pub fn overdue(&self, now: BootTime) -> impl Iterator<Item = &Allocation> {
         self.allocations.iter().filter(move |held| held.tentative_until.is_some_and(|until| until <= now))
     }
 
-    /// Lets addresses rest that nobody has on record, as if they had just been freed.
+    /// Starts the cooldown of addresses that no attachment holds.
     pub fn rest(&mut self, addresses: &[IpAddr], now: BootTime) {
         let held: HashSet<IpAddr> = self.in_use().collect();
         let unheld: Vec<IpAddr> = addresses.iter().copied().filter(|address| !held.contains(address)).collect();
         self.cool(&unheld, now);
     }
 
-    /// Lets addresses rest that a pod turned out to have had until now, though nothing here says so. The record was lost, and
-    /// with it who had the others until when; not where it says that they were freed: then somebody was faster, or it is old.
+    /// Starts the cooldown of addresses that a pod had until now. If the index lists an address neither as held nor as freed, the
+    /// index was lost, so every unlisted address starts in cooldown.
     pub fn lose(&mut self, addresses: &[IpAddr], now: BootTime) {
         let freed: HashSet<IpAddr> = self.freed.iter().map(|freed| freed.address).collect();
         let held: HashSet<IpAddr> = self.in_use().collect();
         if addresses.iter().any(|address| !freed.contains(address) && !held.contains(address)) {
-            // Another may have made it anew since `now` was asked for.
+            // Another run may have rebuilt the index since `now` was read.
             self.anew = self.anew.max(Some(now));
         }
         self.rest(addresses, now);
     }
 
-    /// Drops freed addresses that are not worth remembering.
+    /// Drops freed addresses that need not be listed any more.
     fn trim(&mut self, pools: &Pools, now: BootTime) {
         let rested = |freed: &Freed| now.since(freed.at) >= COOLDOWN;
-        // Those that left the pools come to the front, for they are not taken from there.
+        // Addresses that left the pools move to the front of the list, because no ADD takes them.
         let left =
             self.freed.iter().take_while(|freed| rested(freed) && assigned(pools, freed.address).is_none()).count();
         self.freed.drain(..left);

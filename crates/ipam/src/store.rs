@@ -29,8 +29,8 @@ const LOCK: &str = "allocations.lock";
 const ATTACHMENTS: &str = "attachments.lock";
 
 /// The longest wait for the lock. It is held for file updates alone, less than a millisecond each: 250 pods at once are
-/// through in a fraction of a second. Where hundreds of programs want each processor, whoever is next waits some 50 ms for
-/// one, and the last of 250 for more than ten seconds; a pod that fails for that only begins anew. A kubelet waits for minutes.
+/// through in a fraction of a second. With hundreds of programs per processor, each waits some 50 ms for its turn and the last
+/// of 250 for more than ten seconds; failing would only restart the pod. A kubelet waits for minutes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The allocations of a node.
@@ -109,7 +109,7 @@ impl Store {
         Ok(self.index()?.map(|(_, all)| all.freed).unwrap_or_default())
     }
 
-    /// All addresses that somebody holds, be his record readable or not. Needs no lock, and no record.
+    /// All held addresses, whether the record is readable or not. Needs no lock, and no record.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -156,8 +156,8 @@ impl Store {
         Ok(answer)
     }
 
-    /// Changes one attachment's allocation, as [`Self::update`] does, and costs the same however many others there are:
-    /// `change` finds no record of theirs. What they hold is held nevertheless.
+    /// Changes one attachment's allocation, as [`Self::update`] does, at a cost that does not depend on the number of other
+    /// attachments: `change` sees their addresses without their records.
     ///
     /// # Errors
     /// As [`Self::update`].
@@ -209,8 +209,8 @@ impl Store {
         }
     }
 
-    /// The allocations, with the records of those that are `wanted`. An entry that has none stays: whether a pod lives by
-    /// its addresses the kernel knows alone.
+    /// The allocations, with the records of those that are `wanted`. An entry without a record stays: only the kernel knows
+    /// whether a pod uses its addresses.
     fn open(&self, wanted: impl Fn(&IndexEntry) -> bool) -> Result<Opened, Error> {
         let (index, mut means) = match self.index()? {
             Some((index, means)) => (Some(index), means),

@@ -1,6 +1,6 @@
-//! One verb at a time for one attachment. What a verb has read of its attachment is true until it is through, and a verb
-//! that is under way can be told from one that was killed. Unlike the lock of the files it is held over netlink; nobody
-//! waits for it but another verb of the same attachment.
+//! One verb at a time for one attachment. What a verb reads of its attachment stays true until it ends, and a running verb can
+//! be distinguished from a killed one. Unlike the lock of the files it is held during netlink requests; only verbs of the same
+//! attachment wait for it.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! Locks that are freed when their file is closed, so also by kill −9, and that nobody waits for for ever: a holder that was
-//! stopped must not stop the node's pods.
+//! Locks that the kernel releases when their file is closed, also by kill −9. Every wait has a deadline: a stopped holder must
+//! not stop the node's pods.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -36,8 +36,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Waits for `locked`. Waiting in the kernel is fairer than asking again and again, and has no deadline: so somebody else
-/// waits there.
+/// Waits for `locked`. Waiting in the kernel is fairer than polling but has no deadline, so another thread waits there.
 pub(super) fn within(
     patience: Duration,
     locked: impl FnOnce() -> io::Result<File> + Send + 'static,

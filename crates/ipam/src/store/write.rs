@@ -1,7 +1,7 @@
-//! How a change gets onto the disk.
+//! Writes a change to disk.
 //!
-//! A change is written beside what it replaces first, so that a full disk is met before anything is changed. Then come
-//! the renames, in an order that may be cut off anywhere: records that go, the index, records that come.
+//! New files are staged first, so a full disk is noticed before anything changes. Then they are renamed, in an order that may be
+//! interrupted anywhere: removed records, the index, new records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -43,7 +43,7 @@ impl Store {
             }
         });
         if let Err(error) = replaced {
-            // The failure that led here is told; one of these is met again by whoever writes next.
+            // The first failure is returned; the next writer meets these again.
             changed.iter().for_each(|(record, _)| self.records.discard(record));
             let _ = self.discard_index();
             return Err(error);
@@ -57,8 +57,8 @@ impl Store {
         Ok(())
     }
 
-    /// As it was, when a record could not be put in its place, as far as that is possible: nobody must hold what nothing
-    /// is known of, and no record stay without what it holds.
+    /// Undoes a change after a record could not be renamed, as far as possible: no address may be held without a record, and no
+    /// record may stay without its addresses.
     fn take_back(&self, (published, staged): (&[Changed<'_>], &[Changed<'_>]), opened: &Opened) {
         let fresh = published.iter().filter(|(_, before)| before.is_none());
         fresh.for_each(|(record, _)| drop(self.records.remove(&name_of(&record.key))));
@@ -83,7 +83,7 @@ impl Store {
         }
     }
 
-    /// Writes all that is to be written beside its place; whether the index is among it.
+    /// Stages all changed files. Returns whether the index is among them.
     pub(super) fn stage(&self, changed: &[Changed<'_>], opened: &Opened) -> Result<bool, Error> {
         let wrap = |source: io::Error| Error::Write { path: self.index.clone(), source };
         let written = |means: &Allocations| means.to_index().map_err(|error| wrap(error.into()));
