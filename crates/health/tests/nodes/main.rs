@@ -1,5 +1,11 @@
 //! Collectors, rules and the engine on recorded nodes, and on this machine.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking, its helper functions too"
+)]
+
 mod engine;
 mod faults;
 mod node;
