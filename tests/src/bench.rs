@@ -10,6 +10,7 @@ mod agent;
 mod args;
 mod burst;
 mod contender;
+mod extra;
 mod listener;
 mod machine;
 mod node;
@@ -46,6 +47,11 @@ fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
         print!("{text}");
         return Ok(());
     }
+    if args.only_extra {
+        Scheduling::real_time();
+        print!("{}", extra::run(args, node.state.path())?);
+        return Ok(());
+    }
     let contenders = Contender::all(args, node.state.path())?;
     for contender in &contenders {
         contender.prove().with_context(|| format!("prove that {} works before timing it", contender.name))?;
@@ -57,9 +63,13 @@ fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
     let scheduling = Scheduling::ordinary();
     writeln!(header, "- bursts: {scheduling}")?;
     let bursts = burst::run(args, &contenders).context("race bursts")?;
+    let scheduling = Scheduling::real_time();
+    writeln!(header, "- extra interfaces: {scheduling}")?;
+    let extra = extra::run(args, node.state.path()).context("race extra interfaces")?;
+    Scheduling::ordinary();
     let agent = measure_agent(args)?;
     writeln!(header, "- load average afterwards: {}", machine::load()?)?;
-    print!("{}", Report { args, header, singles, bursts, agent }.to_markdown()?);
+    print!("{}{extra}", Report { args, header, singles, bursts, agent }.to_markdown()?);
     Ok(())
 }
 

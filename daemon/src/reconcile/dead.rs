@@ -65,8 +65,9 @@ impl DeadPods {
         let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Ok(()) };
         // The ADD of a lease that ran out has had longer than the least time.
         let is_overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
-        let settled: Vec<Allocation> =
-            held.allocations.into_iter().filter(|it| it.tentative_until.is_none() || is_overdue(it)).collect();
+        // On another pod network the extra interfaces alone are ours: that network may have assigned the other addresses.
+        let all = held.allocations.into_iter().filter(|it| context.is_ours() || it.attached.is_some());
+        let settled: Vec<Allocation> = all.filter(|it| it.tentative_until.is_none() || is_overdue(it)).collect();
         if settled.is_empty() {
             self.absent.clear();
             return Ok(());
@@ -177,13 +178,10 @@ impl DeadPods {
 impl Stage for DeadPods {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
-        if !context.is_ours() {
-            // The new owner may have assigned the addresses.
-            self.absent.clear();
-            return report;
+        if context.is_ours() {
+            let restored = self.restore_records(&mut report);
+            report.conditions.extend(restored.err());
         }
-        let restored = self.restore_records(&mut report);
-        report.conditions.extend(restored.err());
         let ended = self.end_all(context, &mut report);
         report.conditions.extend(ended.err().map(|error| unknown(&error)));
         report

@@ -88,8 +88,10 @@ impl RunningPods {
         // Damaged records are set aside and restored by the stage of dead pods, or by the next plugin that needs them.
         let (held, damaged) = self.store.read_sound().map_err(|error| unreadable(&error))?;
         report.conditions.extend(damaged.as_ref().map(unreadable));
-        let running: Vec<&Allocation> =
-            held.allocations.iter().filter(|allocation| allocation.tentative_until.is_none()).collect();
+        // On another pod network the extra interfaces alone are ours: that network may have assigned the other addresses.
+        let is_ours = |it: &&Allocation| context.is_ours() || it.attached.is_some();
+        let finished = held.allocations.iter().filter(|it| it.tentative_until.is_none());
+        let running: Vec<&Allocation> = finished.filter(is_ours).collect();
         let broken = if running.is_empty() { Ok(Vec::new()) } else { self.broken(&running, context.vnics()) };
         let (broken, mut places) = broken
             .and_then(|broken| Ok((broken, self.places()?)))
@@ -180,15 +182,8 @@ impl RunningPods {
 impl Stage for RunningPods {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
-        if context.is_ours() {
-            let repaired = self.repair_all(context, &mut report);
-            report.conditions.extend(repaired.err());
-            return report;
-        }
-        // The new owner may have assigned the addresses. Here only a plugin for a pod of before restores the records.
-        report.conditions.extend(self.store.read().err().as_ref().map(unreadable));
-        self.drift.clear();
-        self.failed.clear();
+        let repaired = self.repair_all(context, &mut report);
+        report.conditions.extend(repaired.err());
         report
     }
 }

@@ -26,6 +26,12 @@ pub struct Args {
     /// Our plugin, as it is shipped
     #[arg(long, default_value = ".build/bin/vcn-native", value_name = "PROGRAM")]
     pub plugin: PathBuf,
+    /// Our plugin for extra interfaces, as it is shipped
+    #[arg(long, default_value = ".build/bin/vnic-attach", value_name = "PROGRAM")]
+    pub vnic_attach: PathBuf,
+    /// Measure extra interfaces only
+    #[arg(long)]
+    pub only_extra: bool,
     /// Another build of our plugin, to see what a change brings. Once more with both in the other's place: the first has
     /// three lanes, which keeps it warm, and measures faster by a twentieth
     #[arg(long, value_name = "PROGRAM")]

@@ -28,7 +28,7 @@ pub(crate) struct Times {
 pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<Single>> {
     let lane = |contender| Ok(Lane { contender, pod: Pod::new(String::new())?, single: Single::of(contender) });
     let mut lanes = contenders.iter().map(lane).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut dice = Dice(1);
+    let mut dice = Dice::new();
     for round in 0..args.warm_up + args.rounds {
         dice.shuffle(&mut lanes);
         for Lane { contender, pod, single } in &mut lanes {
@@ -69,9 +69,13 @@ impl Single {
 }
 
 /// Chance, the same in every run.
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
+    pub(crate) const fn new() -> Self {
+        Self(1)
+    }
+
     fn roll(&mut self, sides: u64) -> u64 {
         // Knuth's MMIX; its high bits are the random ones.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -81,12 +85,12 @@ impl Dice {
     /// Waits for up to two periods of a slow timer. A DEL ends with a timer interrupt (the kernel waits for all
     /// processors before it frees a link), so whatever comes next would start at the same point of the timer's period in
     /// every round, each contender at its own, and would be blamed or praised for it.
-    fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         std::thread::sleep(Duration::from_micros(self.roll(8_000)));
     }
 
     /// Another order, so that no contender always follows the one that leaves the caches coldest.
-    fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, usize::try_from(self.roll(end as u64 + 1)).unwrap_or(end));
         }

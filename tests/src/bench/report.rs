@@ -143,11 +143,11 @@ pub(crate) fn agent_targets(text: &mut String, footprint: &Footprint) -> anyhow:
     Ok(())
 }
 
-fn line(text: &mut String, what: &str, measured: f64, target: f64) -> anyhow::Result<()> {
+pub(crate) fn line(text: &mut String, what: &str, measured: f64, target: f64) -> anyhow::Result<()> {
     Ok(writeln!(text, "| {what} | {measured:.3} × | ≤ {target} × | {} |", verdict(measured <= target))?)
 }
 
-fn ratio(ours: &Sample, others: &Sample) -> f64 {
+pub(crate) fn ratio(ours: &Sample, others: &Sample) -> f64 {
     ours.median() / others.median()
 }
 
