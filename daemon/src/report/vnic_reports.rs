@@ -79,7 +79,7 @@ impl VnicReporter {
             }
             failures = if has_failed { failures.saturating_add(1) } else { 0 };
             if has_failed {
-                sleep(RETRY.pause(failures, chance())).await;
+                sleep(RETRY.delay(failures, chance())).await;
                 continue;
             }
             let is_used_by_name = self.attachments().iter().any(|it| it.spec.vnic.purpose == api::Purpose::Attach);
