@@ -16,7 +16,7 @@ YARDSTICKS   := bare-floor empty-main
 # The image's architecture: amd64 or arm64; by default the machine's.
 ARCH         ?=
 
-PLUGINS      := vcn-native
+PLUGINS      := vcn-native vnic-attach
 PROGRAMS     := oke-node-agent oke-node-controller oke-cni-installer oke-sandbox
 
 HOST          = $(shell rustc -vV | sed -n 's/^host: //p')

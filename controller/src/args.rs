@@ -19,9 +19,9 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The configuration file: lines of KEY=value with the variables below as keys. A file named here must exist
-    #[arg(long = "config", global = true, env = CONFIG_FILE, default_value = DEFAULT_CONFIG)]
+    #[arg(long, global = true, env = CONFIG_FILE, default_value = DEFAULT_CONFIG)]
     #[arg(value_name = "FILE")]
-    pub config: PathBuf,
+    pub config_file: PathBuf,
     /// All settings.
     #[command(flatten)]
     pub options: Options,
@@ -94,11 +94,11 @@ pub struct Options {
     pub log_level: LogLevel,
     /// The namespace of the Lease: the pod's own, from the downward API
     #[arg(long, global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_name = "NAME")]
-    pub namespace: String,
+    pub pod_namespace: String,
     /// The name of this process in the Lease and in Events: the pod's name, from the downward API
     /// [default: host name and a number]
     #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
-    pub identity: Option<String>,
+    pub pod_name: Option<String>,
     /// The name of the Lease
     #[arg(long, global = true, env = "LEASE_NAME", default_value = "oke-node-controller", value_name = "NAME")]
     pub lease_name: String,
@@ -119,7 +119,7 @@ pub struct Options {
         default_value = "workload-identity",
         value_name = "WHO"
     )]
-    pub principal: Principal,
+    pub oci_principal: Principal,
     /// With api-key: a file in the format of ~/.oci/config
     #[arg(long, global = true, env = "OCI_CONFIG_FILE", default_value = "~/.oci/config", value_name = "FILE")]
     pub oci_config_file: PathBuf,
@@ -128,25 +128,25 @@ pub struct Options {
     pub oci_profile: String,
     /// The region, as a name (eu-frankfurt-1) or key (fra); by default that of the API key's file, or of the instance
     #[arg(long, global = true, env = "OCI_REGION", value_name = "NAME")]
-    pub region: Option<String>,
+    pub oci_region: Option<String>,
     /// The domain of the realm (oraclecloud8.com); by default that of the region if it is known, else of the instance
     #[arg(long, global = true, env = "OCI_REALM_DOMAIN", value_name = "NAME")]
-    pub realm_domain: Option<String>,
+    pub oci_realm_domain: Option<String>,
     /// The endpoint of the core services, if it does not follow from the region
     #[arg(long, global = true, env = "OCI_ENDPOINT", value_name = "URL")]
-    pub endpoint: Option<String>,
+    pub oci_endpoint: Option<String>,
     /// The endpoint of the federation service, if it does not follow from the region
     #[arg(long, global = true, env = "OCI_AUTH_ENDPOINT", value_name = "URL")]
-    pub auth_endpoint: Option<String>,
+    pub oci_auth_endpoint: Option<String>,
     /// A PEM bundle of the certificate authorities trusted for OCI; by default the public ones
     #[arg(long, global = true, env = "OCI_CA_FILE", value_name = "FILE")]
-    pub ca_file: Option<PathBuf>,
+    pub oci_ca_file: Option<PathBuf>,
     /// The instance metadata service, with its version: the source of region and instance principal's certificate
     #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = oci::METADATA_URL, value_name = "URL")]
-    pub metadata_url: String,
+    pub oci_metadata_base_url: String,
     /// The most requests per second to the OCI API; the controller lowers its rate itself when OCI throttles it
     #[arg(long, global = true, env = "OCI_REQUESTS_PER_SECOND", default_value_t = 20.0, value_name = "NUMBER")]
-    pub requests_per_second: f64,
+    pub oci_requests_per_second: f64,
     /// The most instances that are handled at once
     #[arg(long, global = true, env = "WORKERS", default_value_t = 32, value_name = "NUMBER")]
     pub workers: u16,

@@ -133,7 +133,7 @@ mod tests {
 
     async fn core(options: &[&str], listener: TcpListener) -> String {
         let url = format!("http://{}/opc/v2", listener.local_addr().unwrap());
-        let line = ["controller", "--metadata-url", &url].into_iter().chain(options.iter().copied());
+        let line = ["controller", "--oci-metadata-base-url", &url].into_iter().chain(options.iter().copied());
         let settings = Settings::new(Args::parse_from(line).options).unwrap().oci;
         tokio::select! {
             endpoints = endpoints(&settings, settings.region.clone(), &Trust::Public) => endpoints.unwrap().core.to_string(),
@@ -145,11 +145,14 @@ mod tests {
     async fn region_and_realm_are_the_instances_unless_they_are_said_or_known() {
         for (options, expected) in [
             (&[][..], "https://iaas.ap-chiyoda-9.oraclecloud99.com"),
-            (&["--region", "fra"][..], "https://iaas.eu-frankfurt-1.oraclecloud.com"),
-            (&["--region", "ap-new-1"][..], "https://iaas.ap-new-1.oraclecloud99.com"),
-            (&["--realm-domain", "here.example"][..], "https://iaas.ap-chiyoda-9.here.example"),
-            (&["--region", "fra", "--realm-domain", "here.example"][..], "https://iaas.eu-frankfurt-1.here.example"),
-            (&["--region", "fra", "--endpoint", "https://here"][..], "https://here"),
+            (&["--oci-region", "fra"][..], "https://iaas.eu-frankfurt-1.oraclecloud.com"),
+            (&["--oci-region", "ap-new-1"][..], "https://iaas.ap-new-1.oraclecloud99.com"),
+            (&["--oci-realm-domain", "here.example"][..], "https://iaas.ap-chiyoda-9.here.example"),
+            (
+                &["--oci-region", "fra", "--oci-realm-domain", "here.example"][..],
+                "https://iaas.eu-frankfurt-1.here.example",
+            ),
+            (&["--oci-region", "fra", "--oci-endpoint", "https://here"][..], "https://here"),
         ] {
             assert_eq!(core(options, TcpListener::bind(("127.0.0.1", 0)).await.unwrap()).await, expected);
         }

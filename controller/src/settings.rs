@@ -100,7 +100,7 @@ pub enum SettingsError {
     #[error("--lease-seconds is {0}, which is not between 1 and 300")]
     Lease(u16),
     /// A rate that is not valid.
-    #[error("--requests-per-second is {0}, which is not between 0.5 and 1000")]
+    #[error("--oci-requests-per-second is {0}, which is not between 0.5 and 1000")]
     Rate(f64),
     /// No worker, or too many.
     #[error("--workers is {0}, which is not between 1 and 512")]
@@ -126,10 +126,10 @@ pub enum SettingsError {
         form: &'static str,
     },
     /// An unknown region.
-    #[error("--region is {0:?}, which is neither a region's name (eu-frankfurt-1) nor a key that is known (fra)")]
+    #[error("--oci-region is {0:?}, which is neither a region's name (eu-frankfurt-1) nor a key that is known (fra)")]
     Region(String),
     /// A domain that is not valid.
-    #[error("--realm-domain is {0:?}, which is no domain (oraclecloud8.com)")]
+    #[error("--oci-realm-domain is {0:?}, which is no domain (oraclecloud8.com)")]
     Realm(String),
 }
 
@@ -147,7 +147,7 @@ impl Settings {
     /// # Errors
     /// When one is not valid.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
-        let Options { workers, requests_per_second: rate, .. } = options;
+        let Options { workers, oci_requests_per_second: rate, .. } = options;
         if !(LEAST_RATE..=1000.0).contains(&rate) {
             return Err(SettingsError::Rate(rate));
         }
@@ -155,22 +155,22 @@ impl Settings {
             return Err(SettingsError::Workers(workers));
         }
         let lease = LeaseSettings {
-            namespace: name("--namespace", options.namespace, LONGEST_NAME)?,
+            namespace: name("--pod-namespace", options.pod_namespace, LONGEST_NAME)?,
             name: name("--lease-name", options.lease_name, LONGEST_NAME)?,
-            identity: said(options.identity).map(|text| name("--identity", text, LONGEST_NAME)).transpose()?,
+            identity: said(options.pod_name).map(|text| name("--pod-name", text, LONGEST_NAME)).transpose()?,
             seconds: lease(options.lease_seconds)?,
         };
         let cluster_id = said(options.cluster_id);
         let cluster_id = cluster_id.map(|text| name("--cluster-id", text, LONGEST_CLUSTER_ID)).transpose()?;
         let oci = OciSettings {
-            principal: options.principal,
+            principal: options.oci_principal,
             config_file: (home(options.oci_config_file), options.oci_profile),
-            region: said(options.region).map(region).transpose()?,
-            realm: said(options.realm_domain).map(realm).transpose()?,
-            endpoint: said(options.endpoint).map(|text| url("--endpoint", text, HOST)).transpose()?,
-            auth_endpoint: said(options.auth_endpoint).map(|text| url("--auth-endpoint", text, HOST)).transpose()?,
-            ca_file: options.ca_file.filter(|path| !path.as_os_str().is_empty()),
-            metadata_url: url("--metadata-url", options.metadata_url, oci::METADATA_URL)?,
+            region: said(options.oci_region).map(region).transpose()?,
+            realm: said(options.oci_realm_domain).map(realm).transpose()?,
+            endpoint: said(options.oci_endpoint).map(|text| url("--oci-endpoint", text, HOST)).transpose()?,
+            auth_endpoint: said(options.oci_auth_endpoint).map(|text| url("--oci-auth-endpoint", text, HOST)).transpose()?,
+            ca_file: options.oci_ca_file.filter(|path| !path.as_os_str().is_empty()),
+            metadata_url: url("--oci-metadata-base-url", options.oci_metadata_base_url, oci::METADATA_URL)?,
             rates: Rates { most: rate, least: LEAST_RATE, burst: (rate / 4.0).max(1.0) },
         };
         let pace = Pace {
@@ -272,16 +272,16 @@ mod tests {
             (["--lease-seconds", "0"], "--lease-seconds"),
             (["--resync-seconds", "NaN"], "--resync-seconds"),
             (["--poll-seconds", "61"], "--poll-seconds"),
-            (["--requests-per-second", "0"], "--requests-per-second"),
+            (["--oci-requests-per-second", "0"], "--oci-requests-per-second"),
             (["--workers", "0"], "--workers"),
             (["--cluster-id", "a b"], "--cluster-id"),
             (["--lease-name", "ä"], "--lease-name"),
-            (["--region", "frx"], "--region"),
-            (["--endpoint", "ftp://x"], "--endpoint"),
-            (["--endpoint", "https://x/20160918"], "--endpoint"),
-            (["--auth-endpoint", "auth.example"], "--auth-endpoint"),
-            (["--metadata-url", "169.254.169.254/opc/v2"], "--metadata-url"),
-            (["--realm-domain", "https://oraclecloud8.com"], "--realm-domain"),
+            (["--oci-region", "frx"], "--oci-region"),
+            (["--oci-endpoint", "ftp://x"], "--oci-endpoint"),
+            (["--oci-endpoint", "https://x/20160918"], "--oci-endpoint"),
+            (["--oci-auth-endpoint", "auth.example"], "--oci-auth-endpoint"),
+            (["--oci-metadata-base-url", "169.254.169.254/opc/v2"], "--oci-metadata-base-url"),
+            (["--oci-realm-domain", "https://oraclecloud8.com"], "--oci-realm-domain"),
         ] {
             let message = read(&arguments).unwrap_err().to_string();
             assert!(message.contains(option), "{message}");
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_empty_value_is_not_set() {
-        let settings = read(&["--cluster-id=", "--identity=", "--region="]).unwrap();
+        let settings = read(&["--cluster-id=", "--pod-name=", "--oci-region="]).unwrap();
         assert_eq!((settings.cluster_id, settings.lease.identity), (None, None));
         assert_eq!(settings.oci.region, None);
     }

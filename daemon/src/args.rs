@@ -1,11 +1,11 @@
 //! The command line as typed, and the list of all settings: each option with a variable is also a key of the environment and
 //! of the configuration file (see [`resident::config`]).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use installer::Seen;
+use installer::Presence;
 use resident::args::{ConfigArgs, LogLevel, Output};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::Keys;
@@ -19,15 +19,15 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The configuration file: lines of KEY=value with the variables below as keys. A file named here must exist
-    #[arg(long = "config", global = true, env = CONFIG_FILE, default_value = DEFAULT_CONFIG)]
+    #[arg(long, global = true, env = CONFIG_FILE, default_value = DEFAULT_CONFIG)]
     #[arg(value_name = "FILE")]
-    pub config: PathBuf,
+    pub config_file: PathBuf,
     /// All settings.
     #[command(flatten)]
     pub options: Options,
 }
 
-/// Where the configuration file is, if there is one.
+/// The configuration file, if it exists.
 pub const DEFAULT_CONFIG: &str = "/etc/oke-node-agent/agent.conf";
 
 const AFTER: &str = "\
@@ -71,6 +71,9 @@ Examples:
   oke-node-agent attachments | grep 10.0.32.14                       which pod has this address?
   oke-node-agent attachments -o json | jq '.[] | select(.problems != [])'")]
     Attachments(Output),
+    /// Print the health signals of this node: value, bound, cause and next step
+    #[command(after_help = "Exit status: 0 no problem, 1 a problem, 3 the agent is not running.")]
+    Health(Output),
     /// Print the changes that would be made now, and change nothing
     #[command(after_help = "Exit status: 0 printed, even if it contains changes; 3 the agent is not running.")]
     Plan(Output),
@@ -95,7 +98,7 @@ Examples:
     Config(ConfigArgs),
 }
 
-/// Where a bundle goes.
+/// The output of `bundle`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct BundleOutput {
     /// The file to write; standard output by default
@@ -136,7 +139,7 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// The instance metadata service, with its version; without IPv4: http://[fd00:c1::a9fe:a9fe]/opc/v2
     #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = imds::DEFAULT_BASE_URL, value_name = "URL")]
-    pub imds_base_url: String,
+    pub oci_metadata_base_url: String,
     /// A file with this node's NativePodNetwork as JSON, instead of the API server's; a missing file means that there is none
     /// yet [default: the API server if a service account's token is mounted, else nativepodnetwork.json in the data
     /// directory]
@@ -149,6 +152,13 @@ pub struct Options {
     /// The name of the agent's Node, from the downward API: the object of its Events [default: no Events]
     #[arg(long, global = true, env = "NODE_NAME", value_name = "NAME")]
     pub node_name: Option<String>,
+    /// The address of the agent's Node, from the downward API, which is compared with the primary VNIC's [default: unknown]
+    #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
+    pub node_ip: Option<IpAddr>,
+    /// Rules that override the shipped rules of health signals, or add to them, as JSON; it need not exist
+    #[arg(long, global = true, env = "HEALTH_RULES", default_value = "/etc/oke-node-agent/health-rules.json")]
+    #[arg(value_name = "FILE")]
+    pub health_rules: PathBuf,
     /// Whether conditions are reported as Kubernetes Events about the Node. This needs NODE_NAME and POD_NAME
     #[arg(long, global = true, env = "KUBERNETES_EVENTS", value_enum, default_value = "allow", value_name = "WHAT")]
     pub kubernetes_events: Permission,
@@ -162,10 +172,10 @@ pub struct Options {
         value_name = "WHAT"
     )]
     pub uninstall_when_deleted: Permission,
-    /// Kernel settings, as seen from here; a container's /proc/sys is read-only
+    /// Where the kernel settings are mounted; /proc/sys of a container is read-only
     #[arg(long, global = true, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
     pub sysctl_root: PathBuf,
-    /// Where /healthz, /readyz and /metrics are served
+    /// The address of /healthz, /readyz and /metrics
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
     pub listen: SocketAddr,
     /// Whether pods may use the instance metadata service on port 80. It gives the instance's credentials to every client, but
@@ -190,7 +200,7 @@ pub struct Options {
     /// Bare metal: the link that is physical port 0, where the metadata service's addresses match no link
     #[arg(long, global = true, env = "BM_PORT_0", value_name = "LINK")]
     pub bm_port_0: Option<String>,
-    /// Bare metal: the link that is physical port 1
+    /// Bare metal: the link of physical port 1
     #[arg(long, global = true, env = "BM_PORT_1", value_name = "LINK")]
     pub bm_port_1: Option<String>,
     /// Seconds between two reconciles without events
@@ -219,7 +229,7 @@ pub struct Options {
     pub reload_jitter_seconds: u16,
     /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
     #[arg(long, global = true, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
-    pub node_label: Option<String>,
+    pub signal_node_label: Option<String>,
     /// The DaemonSet kube-system/vcn-native-ip-cni; unknown: the API server is queried
     #[arg(
         long,
@@ -229,7 +239,7 @@ pub struct Options {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub oke_daemonset: Seen,
+    pub signal_oke_daemonset: Seen,
     /// The DaemonSet kube-system/kube-flannel-ds
     #[arg(
         long,
@@ -239,13 +249,13 @@ pub struct Options {
         default_value = "unknown",
         value_name = "SEEN"
     )]
-    pub flannel_daemonset: Seen,
+    pub signal_flannel_daemonset: Seen,
     /// Options of the installer.
     #[command(flatten)]
     pub installer: installer::Options,
 }
 
-/// Every key.
+/// All keys.
 #[must_use]
 pub fn keys() -> Keys {
     Keys::of::<Options>()

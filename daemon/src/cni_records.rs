@@ -20,7 +20,7 @@ use tokio::time::sleep_until;
 use crate::cni_records::follow_up::FollowUps;
 use crate::report::metrics::Metrics;
 use line::RunLog;
-pub use recent::Recent;
+pub use recent::RecentRuns;
 
 /// When the file is read after a record: others may have gone there because the socket's queue was full (10 by default in the
 /// kernel). Without records it is not read.
@@ -33,7 +33,7 @@ pub struct Intake {
     metrics: Arc<Metrics>,
     follow_ups: Arc<FollowUps>,
     run_log: Mutex<RunLog>,
-    recent: Arc<Recent>,
+    recent: Arc<RecentRuns>,
     recorded: Arc<Notify>,
     /// Whether the file could not be read the last time.
     unreadable: AtomicBool,
@@ -95,7 +95,7 @@ impl Intake {
         state_dir: &Path,
         metrics: Arc<Metrics>,
         follow_ups: Arc<FollowUps>,
-        recent: Arc<Recent>,
+        recent: Arc<RecentRuns>,
         recorded: Arc<Notify>,
     ) -> Self {
         let (state_dir, run_log) = (state_dir.to_owned(), Mutex::new(RunLog::new(Instant::now())));

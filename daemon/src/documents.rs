@@ -39,6 +39,12 @@ fn the_conditions_are_documented() {
 }
 
 #[test]
+fn health_signals_are_documented() {
+    holds("signals.md", "signals", &health::documents::signals());
+    holds("privileges.md", "collectors", &health::documents::privileges());
+}
+
+#[test]
 fn every_key_has_a_meaning_and_a_flag_and_no_two_are_alike() {
     let keys = keys();
     let mut names: Vec<&str> = keys.iter().map(|key| key.name()).collect();

@@ -1,6 +1,5 @@
-//! The node agent: it knows which VNICs and pod addresses this node has, configures the host for them, publishes the
-//! addresses for the CNI plugins and puts the plugins in place. Pods never wait for it: while it is down, plugins work from
-//! the files it left.
+//! The node agent: it reads which VNICs and pod addresses this node has, configures the host for them, publishes the
+//! addresses for the CNI plugins and installs the plugins. Pods never wait for it: while it is down, plugins use its files.
 //!
 //! ```text
 //!   metadata service ─┐ sources                   reconcile     ┌─▶ host network (links, routes, rules, nft)
@@ -9,9 +8,9 @@
 //!   kernel events, file changes ─────┘                          ├─▶ interference: what else configures this host
 //!                                                               ├─▶ installer ──▶ CNI binaries, conflist
 //!                                                               └─▶ ReconcileReport ──▶ logs, metrics, readiness, status
-//!   plugins' records ──▶ verbs ──▶ lines, metrics ──▶ aftercare (announcements, connections)
-//!   ReconcileReport ──▶ recorder ──▶ events of Kubernetes about the Node
-//!   SIGTERM ──▶ departure: another of us comes, or the node becomes what it was before us
+//!   records of plugins ──▶ cni_records ──▶ log lines, metrics ──▶ follow_up (announcements, connections)
+//!   ReconcileReport ──▶ node_events ──▶ Kubernetes Events about the Node
+//!   SIGTERM ──▶ departure: the next agent starts, or everything is uninstalled
 //! ```
 //!
 //! Everything in `decide` is pure; only `reconcile` changes the node's configuration, and only `cni_records` sends packets for

@@ -112,8 +112,8 @@ impl Reconciler {
         self.answered.clone()
     }
 
-    /// A directory of ours or of the runtime's that was removed, moved away or replaced. Ours may be a mount of the old one:
-    /// then no other program sees what is written here. With the state directory the sockets went as well.
+    /// A directory of the agent or the runtime that was removed, moved away or replaced. The agent may have the old one mounted:
+    /// then no other program sees what it writes. With the state directory the sockets went as well.
     #[must_use]
     pub fn lost(&self, cause: Cause) -> Option<&Path> {
         self.directories.lost(cause)

@@ -7,6 +7,7 @@ pub mod node_events;
 pub(crate) mod port;
 pub mod reason;
 pub mod reconcile_report;
+pub mod signals;
 pub mod status;
 pub mod status_server;
 pub mod transitions;

@@ -33,7 +33,7 @@ use crate::cli::show;
 use crate::cni_records;
 use crate::cni_records::follow_up;
 use crate::cni_records::follow_up::FollowUps;
-use crate::cni_records::{Intake, Recent};
+use crate::cni_records::{Intake, RecentRuns};
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
 use crate::reconcile::Reconciler;
@@ -41,6 +41,7 @@ use crate::report::condition::{Condition, Reason};
 use crate::report::metrics::Metrics;
 use crate::report::node_events::Recorder;
 use crate::report::port;
+use crate::report::signals;
 use crate::report::status_server::Board;
 use crate::report::vnic_reports::VnicReporter;
 use crate::settings::{AGENT_LOCK, Settings};
@@ -98,6 +99,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Command::WhyNotReady(Output { output }) => show::why_not_ready(&settings, output)?,
         Command::Pools(Output { output }) => show::pools(&settings, output)?,
         Command::Attachments(Output { output }) => show::attachments(&settings, output)?,
+        Command::Health(Output { output }) => show::health(&settings, output)?,
         Command::Plan(Output { output }) => show::plan(&settings, output)?,
         Command::Bundle(BundleOutput { output }) => return bundle::write(&settings, &layers, output.as_deref()),
         Command::Run | Command::Config(_) => return Ok(Exit::Fine),
@@ -149,7 +151,7 @@ fn stay(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<()> {
 /// Works until it is told to end, or its configuration file changes.
 async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<End> {
     let (configuration_in, configuration) = watch::channel(None);
-    let recent = Arc::new(Recent::default());
+    let recent = Arc::new(RecentRuns::default());
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let boot = BootId::current().context("reading the boot id")?;
@@ -159,7 +161,16 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
     let (port_in, port) = watch::channel(None);
     let [plugged, published, recorded] = std::array::from_fn(|_| Arc::new(Notify::new()));
+    let sources = signals::Sources {
+        settings: settings.clone(),
+        boot: boot.clone(),
+        metrics: metrics.clone(),
+        facts: worlds.clone(),
+        reports: passes.clone(),
+    };
+    let signals = signals::start(sources).context("starting the thread of health signals")?;
     let board = Arc::new(Board {
+        signals,
         state_dir: settings.state_dir.clone(),
         boot: boot.clone(),
         started: Instant::now(),
@@ -174,7 +185,7 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = cni_records::listen(&settings.state_dir)?;
-    let metadata = Imds::new(&settings.imds_base_url, Policy::default()).context("setting up the metadata client")?;
+    let metadata = Imds::new(&settings.metadata_url, Policy::default()).context("setting up the metadata client")?;
     let (npn, npn_watcher) = NpnSource::watched(&settings, published.clone());
     let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;

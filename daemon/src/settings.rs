@@ -1,6 +1,6 @@
 //! The settings, validated: the only configuration that the rest of the agent sees.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,13 +28,17 @@ pub struct Settings {
     /// State that outlives a boot.
     pub data_dir: PathBuf,
     /// The metadata service.
-    pub imds_base_url: String,
+    pub metadata_url: String,
     /// The file that the NativePodNetwork is read from, where one was named.
     pub npn_file: Option<PathBuf>,
     /// The agent's own pod, where that is known.
     pub pod_name: Option<String>,
     /// The agent's own Node, where that is known.
     pub node_name: Option<String>,
+    /// The address of the agent's own Node, where that is known.
+    pub node_ip: Option<IpAddr>,
+    /// Rules of health signals that override the shipped ones.
+    pub health_rules: PathBuf,
     /// Whether conditions are told as events of Kubernetes.
     pub kubernetes_events: bool,
     /// Whether the node is uninstalled when the agent's DaemonSet was deleted.
@@ -45,7 +49,7 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Whether pods may ask the metadata service on port 80.
     pub pods_may_use_metadata: bool,
-    /// Whether pods may send from addresses that are not theirs.
+    /// Whether pods may send from addresses that they do not have.
     pub pods_may_spoof: bool,
     /// What the agent does about the host's network.
     pub host_networking: HostNetworking,
@@ -126,7 +130,7 @@ impl Settings {
     /// Checks options as typed.
     ///
     /// # Errors
-    /// When one makes no sense.
+    /// If one is not valid.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
         // A manifest that leaves the value empty means "not set".
         let npn_file = options.npn_file.filter(|path| !path.as_os_str().is_empty());
@@ -136,25 +140,28 @@ impl Settings {
             ("--data-dir", &options.data_dir),
             ("--sysctl-root", &options.sysctl_root),
             ("--host-root", &options.host_root),
+            ("--health-rules", &options.health_rules),
         ];
         for (option, path) in paths.into_iter().chain(named) {
             if !path.is_absolute() {
                 return Err(SettingsError::Relative { option, path: path.clone() });
             }
         }
-        let url = &options.imds_base_url;
-        let is_none = |source| SettingsError::Metadata { option: "--imds-base-url", source: Box::new(source) };
+        let url = &options.oci_metadata_base_url;
+        let is_none = |source| SettingsError::Metadata { option: "--oci-metadata-base-url", source: Box::new(source) };
         imds::Imds::check(url).map_err(is_none)?;
         let installer = installer::Settings::new(options.installer)?.keeping(&options.state_dir, &options.data_dir)?;
         Ok(Self {
             npn_file,
             pod_name: options.pod_name.filter(|name| !name.is_empty()),
             node_name: options.node_name.filter(|name| !name.is_empty()),
+            node_ip: options.node_ip,
+            health_rules: options.health_rules,
             kubernetes_events: options.kubernetes_events == Permission::Allow,
             uninstall_when_deleted: options.uninstall_when_deleted == Permission::Allow,
             state_dir: options.state_dir,
             data_dir: options.data_dir,
-            imds_base_url: options.imds_base_url,
+            metadata_url: options.oci_metadata_base_url,
             sysctl_root: options.sysctl_root,
             listen: options.listen,
             pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
@@ -172,9 +179,9 @@ impl Settings {
             log_level: options.log_level.into(),
             reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
             signals: Signals {
-                node_label: options.node_label,
-                oke_daemonset: options.oke_daemonset,
-                flannel_daemonset: options.flannel_daemonset,
+                node_label: options.signal_node_label,
+                oke_daemonset: options.signal_oke_daemonset,
+                flannel_daemonset: options.signal_flannel_daemonset,
                 ..Signals::default()
             },
             installer,
@@ -253,8 +260,8 @@ mod tests {
             (["--bm-port-0", "a name"], "--bm-port-0"),
             (["--resync-seconds", "0"], "--resync-seconds"),
             (["--resync-seconds", "NaN"], "--resync-seconds"),
-            (["--imds-base-url", "nonsense"], "--imds-base-url"),
-            (["--imds-base-url", "https://169.254.169.254/opc/v2"], "--imds-base-url"),
+            (["--oci-metadata-base-url", "nonsense"], "--oci-metadata-base-url"),
+            (["--oci-metadata-base-url", "https://169.254.169.254/opc/v2"], "--oci-metadata-base-url"),
         ] {
             let message = read(&arguments).unwrap_err().to_string();
             assert!(message.contains(option), "{message}");

@@ -1,5 +1,5 @@
 //! The agent in a cluster: it reads its NativePodNetwork from a real API server, with the rights of its manifest, and goes
-//! on without it. Not beside the other tests of the agent: some of those measure how soon it repairs, and an API server
+//! on without it. Not next to the other tests of the agent: some of those measure how soon it repairs, and an API server
 //! takes its time of the processor.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
@@ -153,7 +153,7 @@ impl Cluster {
 }
 
 #[test]
-fn an_object_that_appears_changes_and_goes_is_followed_at_once_and_another_instances_is_not() {
+fn watch_follows_only_the_object_of_this_instance() {
     let cluster = Cluster::new();
     let mut other = native_pod_network("SUCCESS", &[("more", 34)], false);
     other["metadata"]["name"] = "other".into();
@@ -180,7 +180,7 @@ fn an_object_that_appears_changes_and_goes_is_followed_at_once_and_another_insta
 }
 
 #[test]
-fn a_copy_that_could_not_be_written_when_the_object_came_is_written_as_soon_as_it_can_be() {
+fn failed_copy_is_written_when_possible() {
     let cluster = Cluster::new();
     let copy = cluster.node.path("lib/nativepodnetwork-seen.json");
     std::fs::create_dir_all(&copy).unwrap();
@@ -196,7 +196,7 @@ fn a_copy_that_could_not_be_written_when_the_object_came_is_written_as_soon_as_i
 }
 
 #[test]
-fn without_the_api_server_the_agent_goes_on_even_anew_and_catches_up() {
+fn agent_works_and_restarts_without_api_server() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = cluster.node.agent(&[]);
@@ -204,10 +204,10 @@ fn without_the_api_server_the_agent_goes_on_even_anew_and_catches_up() {
     cluster.server.stop().unwrap();
     wait_for("the loss", || agent.events("npn.watch_lost").len() == 1, || agent.log());
     assert_eq!(cluster.node.get("/readyz").0, 200);
-    assert_eq!(cluster.node.conditions(), [""; 0], "an API server may restart without anybody being told");
+    assert_eq!(cluster.node.conditions(), [""; 0], "a restart of the API server raises no condition");
     agent.stop();
 
-    // Nobody but the copy on disk can tell.
+    // Only the copy on disk has it.
     std::fs::remove_file(cluster.node.path("run/pools.json")).unwrap();
     let mut agent = cluster.node.agent(&[]);
     cluster.node.wait_ready(&mut agent);
@@ -229,7 +229,7 @@ fn without_the_api_server_the_agent_goes_on_even_anew_and_catches_up() {
 }
 
 #[test]
-fn an_api_server_that_stands_still_keeps_nothing_waiting() {
+fn frozen_api_server_delays_nothing() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = cluster.node.agent(&[]);
@@ -253,7 +253,7 @@ fn an_api_server_that_stands_still_keeps_nothing_waiting() {
 }
 
 #[test]
-fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_missing() {
+fn missing_kind_is_none_and_missing_right_is_reported() {
     let cluster = Cluster::bare();
     cluster.grant();
     let mut agent = cluster.node.agent(&[]);
@@ -275,12 +275,12 @@ fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_mi
     cluster.do_(async |server| server.apply(&manifest()).await.unwrap());
     cluster.node.wait_ready(&mut agent);
     assert_eq!(cluster.offered(), ["pods"]);
-    assert_eq!(agent.events("npn.watch_lost").len(), 1, "told once");
+    assert_eq!(agent.events("npn.watch_lost").len(), 1, "logged once");
     assert_eq!(agent.events("npn.watched_again").len(), 1);
 }
 
 #[test]
-fn each_verb_of_its_role_is_needed_and_missed_by_name() {
+fn every_verb_of_the_role_is_needed() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
     for ((granted, has), (missed, lacks)) in
@@ -328,7 +328,7 @@ fn decided(agent: &Agent) -> Vec<(bool, String)> {
 
 /// On a new node: its pod has not written anything there yet.
 #[test]
-fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
+fn nothing_is_installed_while_okes_cni_exists() {
     let cluster = Cluster::new();
     cluster.apply(okes_daemonset());
     cluster.wait_remembered(OKES, true);
@@ -352,7 +352,7 @@ fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
     agent.stop();
     assert_eq!(installed(), [0, 0]);
 
-    let mut agent = cluster.node.agent(&["--oke-daemonset", "absent"]);
+    let mut agent = cluster.node.agent(&["--signal-oke-daemonset", "absent"]);
     cluster.node.wait_ready(&mut agent);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "who knows better says so");
     agent.stop();
@@ -370,7 +370,7 @@ fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
 
 /// Ten thousand agents watch it: a request each in five minutes would be 33 a second.
 #[test]
-fn okes_daemonset_is_followed_by_one_watch_without_another_request() {
+fn okes_daemonset_is_followed_by_one_watch() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = cluster.node.agent(&[]);
@@ -408,7 +408,7 @@ fn okes_daemonset_is_followed_by_one_watch_without_another_request() {
 
 /// One object for all nodes, which may put a pod on none of them.
 #[test]
-fn where_okes_own_cni_comes_to_the_cluster_a_node_that_is_ours_already_is_kept_up_and_says_so() {
+fn installed_node_is_maintained_when_okes_cni_appears() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = cluster.node.agent(&[]);
@@ -420,10 +420,10 @@ fn where_okes_own_cni_comes_to_the_cluster_a_node_that_is_ours_already_is_kept_u
     let mut agent = cluster.node.agent(&[]);
     cluster.node.wait_ready(&mut agent);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "{}", agent.log());
-    // The node is ours already, so the API server is waited for at most a second before that is said.
+    // The node has our pod network, so the agent waits for the API server for at most a second.
     let reason = || agent.events("pod_network.decided").pop().unwrap()["message"].as_str().unwrap().to_owned();
     let is_told =
-        || reason().contains("the DaemonSet vcn-native-ip-cni exists") && reason().contains("ours is kept up");
+        || reason().contains("the DaemonSet vcn-native-ip-cni exists") && reason().contains("it is maintained");
     wait_for("the reason", is_told, || format!("{}\n{}", reason(), agent.log()));
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "{}", agent.log());
     assert!(cluster.node.run(&["status"]).1.contains("the DaemonSet vcn-native-ip-cni exists"));
@@ -438,7 +438,7 @@ fn where_okes_own_cni_comes_to_the_cluster_a_node_that_is_ours_already_is_kept_u
 }
 
 #[test]
-fn without_the_right_to_ask_for_okes_own_cni_that_is_said_once_and_nothing_waits_for_it() {
+fn missing_right_to_read_okes_cni_is_logged_once() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
     for (granted, missed, lacks) in [(vec![], "list", LIST_OKES), (vec!["list"], "watch", WATCH_OKES)] {
@@ -467,7 +467,7 @@ fn without_the_right_to_ask_for_okes_own_cni_that_is_said_once_and_nothing_waits
 }
 
 #[test]
-fn an_object_of_our_name_and_another_instance_is_not_taken() {
+fn object_of_another_instance_is_not_used() {
     let cluster = Cluster::new();
     let mut foreign = native_pod_network("SUCCESS", &[("pods", 33)], false);
     foreign["spec"]["id"] = "ocid1.instance.oc1.phx.node".into();
@@ -484,7 +484,7 @@ fn an_object_of_our_name_and_another_instance_is_not_taken() {
 }
 
 #[test]
-fn a_file_that_was_named_is_read_instead_of_the_api_server() {
+fn named_file_replaces_the_api_server() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::files::{Digest, create_directory, remove, set_mode, write, write_if};
 use crate::observed::{ConfAt, kind};
-use crate::plan::{BINARY_MODE, ConfChange, Purpose, Removing, Step};
+use crate::plan::{BINARY_MODE, ConfChange, ConflistRemoval, Purpose, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
 use crate::{ConflistState, Error, Note, Report, Settings};
@@ -26,7 +26,7 @@ pub(crate) struct Applier<'a> {
     pub(crate) file: &'a RecordFile,
     /// Whether our configuration was there already: then the files with our names are an earlier release's.
     pub(crate) inherited: bool,
-    /// Whether the pod network is still ours: checked right before our configuration appears.
+    /// Whether our pod network still owns the node: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
     pub(crate) now: SystemTime,
 }
@@ -37,7 +37,7 @@ impl Applier<'_> {
         let mut binaries_in_place = !report.failures.iter().any(concerns_binaries);
         for step in steps {
             let purpose = if let Step::ChangeConf(change) = &step { Some(change.purpose) } else { None };
-            if matches!(purpose, Some(Purpose::Ours | Purpose::Chain)) && !binaries_in_place {
+            if purpose.is_some() && !binaries_in_place {
                 continue;
             }
             match self.take(&step, &mut report.failures) {
@@ -83,6 +83,15 @@ impl Applier<'_> {
             }
             Step::ChangeConf(change) => self.change(change, failures),
             Step::RemoveConflist(removing) => self.remove_conflist(removing, failures),
+            Step::RemoveCopy { path, found } => {
+                if ConfAt::read(path).file().is_none_or(|now| now.contents != *found) {
+                    return Err(Error::Raced { target: path.clone() });
+                }
+                remove(path)?;
+                self.record.configurations.remove(vcn::COPIED_CONFLIST_FILE);
+                self.keep(failures);
+                Ok(())
+            }
             Step::Forget { path } => {
                 let name = file_name(path);
                 self.record.configurations.remove(&name);
@@ -108,7 +117,7 @@ impl Applier<'_> {
         let known = self.record.binaries.get(&name);
         let reverted = replaces && known.is_some_and(|known| known.is_installed(digest));
         if known.is_none() && replaces && !self.inherited {
-            self.back_up(target, &name, Purpose::Ours)?;
+            self.back_up(target, &name)?;
         }
         if self.record.binaries.entry(name.clone()).or_default().digests.insert(digest.to_string()) {
             self.keep(failures);
@@ -144,15 +153,7 @@ impl Applier<'_> {
         };
         check()?;
         if change.backup {
-            self.back_up(target, name, *purpose)?;
-        }
-        if *purpose == Purpose::Unchain {
-            write_if(target, contents, *mode, &check)?;
-            self.record.configurations.remove(name);
-            if self.keep(failures) {
-                self.drop_backup(name)?;
-            }
-            return Ok(());
+            self.back_up(target, name)?;
         }
         let known = self.record.configurations.entry(name.clone()).or_default();
         let plugins = plugins(wanted);
@@ -171,8 +172,8 @@ impl Applier<'_> {
     }
 
     /// Binaries stay: a runtime that has just read the configuration may start one for a pod.
-    fn remove_conflist(&mut self, removing: &Removing, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let Removing { path, target, found, .. } = removing;
+    fn remove_conflist(&mut self, removing: &ConflistRemoval, failures: &mut Vec<Error>) -> Result<(), Error> {
+        let ConflistRemoval { path, target, found, .. } = removing;
         let now = ConfAt::read(path);
         let same = match found {
             Some(found) => now.file().is_some_and(|now| now.target == *target && now.contents == *found),
@@ -200,11 +201,11 @@ impl Applier<'_> {
     }
 
     /// What cannot be copied is not replaced. Of our own names the first copy is the one from before us.
-    fn back_up(&self, path: &Path, name: &str, purpose: Purpose) -> Result<(), Error> {
+    fn back_up(&self, path: &Path, name: &str) -> Result<(), Error> {
         let data_dir = &self.settings.data_dir;
         match Backup::find(data_dir, name) {
-            Some(_) if purpose == Purpose::Ours => Ok(()),
-            _ => Backup::make(path, name, data_dir),
+            Some(_) => Ok(()),
+            None => Backup::make(path, name, data_dir),
         }
     }
 

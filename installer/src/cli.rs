@@ -4,5 +4,5 @@ mod args;
 mod run;
 
 pub(crate) use args::DATA_DIR;
-pub use args::{Args, Command, Directories, ForeignPodSources, Keeping, Options, UninstallArgs};
+pub use args::{Args, Command, Directories, ForeignPodSources, StateDirectories, Options, UninstallArgs, VnicAttach};
 pub use run::run;

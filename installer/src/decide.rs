@@ -1,4 +1,4 @@
-//! Whether this node's pod network is ours, by signals and by what the node shows.
+//! Whether our pod network owns this node, by signals and by the state of the node.
 
 mod decision;
 mod foreign_pods;
@@ -11,4 +11,4 @@ pub(crate) use decision::{NodeState, decide, oke_cni};
 pub(crate) use foreign_pods::{ForeignPods, kernel_shows};
 pub use own_pods::pods;
 pub(crate) use signals::OKE_CONFLIST;
-pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals};
+pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, Signals};

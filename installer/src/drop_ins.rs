@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::files::{self, read_document, write_document};
 use crate::{Error, Removal};
 
-/// How each begins; a file of the same name that does not is not ours.
+/// The first line of each; a file of the same name without it is foreign.
 pub const MARK: &str = "# Written by the OKE node agent, which also removes it when it is uninstalled.\n";
 
 /// systemd-networkd's general settings, from the host's root as all of these.
@@ -86,7 +86,7 @@ pub fn forget_drop_in(data_dir: &Path, below_root: &str) -> Result<(), Error> {
     write_document(&path, &notes)
 }
 
-/// Removes all that are ours below the host's root. A noted one whose directory is not mounted is a failure, unless `forced`.
+/// Removes all of our drop-ins below the host's root. A noted one whose directory is not mounted is a failure, unless `forced`.
 pub(crate) fn remove(data_dir: &Path, root: &Path, forced: bool, removal: &mut Removal) {
     let notes = read(&data_dir.join(FILE)).unwrap_or_else(|error| {
         removal.failures.push(error);

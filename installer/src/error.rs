@@ -18,7 +18,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A binary to install is missing in the source directory.
-    #[error("reading {}: set --source-dir to the directory that holds the plugin binaries", path.display())]
+    #[error("reading {}: set --cni-source-dir to the directory that holds the plugin binaries", path.display())]
     Source {
         path: PathBuf,
         #[source]
@@ -48,7 +48,7 @@ pub enum Error {
     Raced { target: PathBuf },
     /// Another program reverts what we write again and again.
     #[error(
-        "{}: another program reverted it {times} times within {} s, so the installer pauses for {} s: {difference}; find \
+        "{}: another program reverted it {times} times within {} s, so the installer backs off for {} s: {difference}; find \
          out which program writes that file (another CNI's agent?) and stop one of the two",
         path.display(), within.as_secs(), pause.as_secs()
     )]
@@ -93,7 +93,7 @@ pub enum Error {
         #[source]
         source: netlink::Error,
     },
-    /// A kernel object of ours could not be removed.
+    /// One of our kernel objects could not be removed.
     #[error("removing {what}")]
     Network {
         what: String,

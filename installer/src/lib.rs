@@ -14,7 +14,7 @@
 //! [`reconcile`] is blocking and idempotent: the agent calls it at start, whenever an address becomes usable, and on a
 //! timer. Binaries go first and at once; the configuration follows when every binary is in place and an address is usable,
 //! because a runtime reports a node ready as soon as it finds one. A restart removes nothing. Plugins that other programs add
-//! to our configuration stay; another program's configuration is written only if a setting names it for `vnic-attach`.
+//! to our configuration stay; another program's is copied for `vnic-attach` if a setting says so, and never written.
 //! [`uninstall`] removes everything, and [`on_delete`] decides whether a shutdown means that.
 
 mod apply;
@@ -32,14 +32,14 @@ mod settings;
 mod uninstall;
 mod versions;
 
-pub use cli::{Args, Command, Directories, ForeignPodSources, Keeping, Options, UninstallArgs, run};
-pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals, pods};
+pub use cli::{Args, Command, Directories, ForeignPodSources, StateDirectories, Options, UninstallArgs, VnicAttach, run};
+pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;
-pub use observed::GivesPods;
-pub use plan::{Note, NoteKind, RuntimeUses};
+pub use observed::ProvidedNetwork;
+pub use plan::{Note, NoteKind, RuntimeUsage};
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
 pub use settings::{PluginListError, Settings, SettingsError};
-pub use uninstall::{Removal, Removed, SettingChange, Uninstall, note_settings, on_delete, uninstall};
+pub use uninstall::{Removal, RemovalStatus, SettingChange, Uninstall, note_settings, on_delete, uninstall};
 pub use versions::VersionCache;

@@ -12,18 +12,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) use binaries::{AddedBy, Binary, BinaryFound, ChainBinary};
-pub use conf_file::GivesPods;
+pub(crate) use binaries::{Binary, BinaryFound, ChainBinary, EntryOrigin};
+pub use conf_file::ProvidedNetwork;
 pub(crate) use conf_file::conf_files;
 pub(crate) use conf_file::{ConfFile, Contents};
-pub(crate) use conf_text::{ConfAt, ConfText, kind};
+pub(crate) use conf_text::{ConfAt, ConfText, kind, parse};
 pub(crate) use leftover::{Leftover, OurConflist, is_ours};
 
 use crate::files::is_temporary;
 use crate::record::Record;
-use crate::record::backup::{self, Backup};
 use crate::versions::Answer;
-use crate::{Error, Settings, VersionCache};
+use crate::{Error, Settings, VersionCache, VnicAttach};
 
 /// A node's disk, as far as the installer is concerned.
 #[derive(Debug, Default)]
@@ -38,15 +37,17 @@ pub(crate) struct Observed {
     pub(crate) binaries: Vec<Binary>,
     /// The chain's binaries: our plugin, those of the settings, those that other programs added.
     pub(crate) chain: Vec<ChainBinary>,
-    /// Other programs' configurations that our plugin is or shall be chained into, by name.
-    pub(crate) hosts: Vec<ChainHost>,
-    /// The answer of the plugin that is chained into them.
+    /// The configuration of another network that `vnic-attach` is to be chained to.
+    pub(crate) source: Option<Source>,
+    /// Our copy of it.
+    pub(crate) copy: ConfAt,
+    /// The answer of the plugin that is chained to it.
     pub(crate) guest: Option<Answer>,
-    /// The plugins without a binary of each usable configuration before ours, up to the first that has all.
+    /// The plugins without a binary of each usable configuration before our one, up to the first that has all.
     pub(crate) missing_before: BTreeMap<String, Vec<String>>,
     /// Our configuration, if nothing is to be installed.
     pub(crate) leftover: Option<Leftover>,
-    /// Temporary files of killed installers.
+    /// TemporaryFile files of killed installers.
     pub(crate) stale: Vec<PathBuf>,
     /// What could not be read.
     pub(crate) failures: Vec<Error>,
@@ -54,23 +55,18 @@ pub(crate) struct Observed {
 
 /// Another program's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ChainHost {
+pub(crate) struct Source {
     /// Its name in the directory.
     pub(crate) name: String,
-    /// Its path.
-    pub(crate) path: PathBuf,
     /// The file.
     pub(crate) at: ConfAt,
-    /// Its contents before our plugin was chained into it.
-    pub(crate) backup: Option<Vec<u8>>,
 }
 
-impl ChainHost {
-    /// Reads it.
-    pub(crate) fn read(settings: &Settings, name: String) -> Self {
-        let path = settings.cni_conf_dir.join(&name);
-        let backup = Backup::find(&settings.data_dir, &name).and_then(|backup| backup.contents());
-        Self { at: ConfAt::settled(&path), path, name, backup }
+impl Source {
+    /// The one that a runtime would use without our copy.
+    fn among(settings: &Settings, files: &[ConfFile]) -> Option<Self> {
+        let first = files.iter().find(|file| file.gives_another_network())?;
+        Some(Self { name: first.name.clone(), at: ConfAt::settled(&settings.cni_conf_dir.join(&first.name)) })
     }
 }
 
@@ -83,13 +79,10 @@ impl Observed {
         install: bool,
         versions: &mut VersionCache,
     ) -> Self {
-        let guest_wanted = settings.chain_into.is_some() && !install;
-        let mut hosts = chained(settings, record);
-        hosts.extend(settings.chain_into.iter().filter(|_| guest_wanted).cloned());
-        hosts.sort();
-        hosts.dedup();
-        let hosts = hosts.into_iter().map(|name| ChainHost::read(settings, name)).collect();
-        let mut observed = Self { conf_files, hosts, ..Self::default() };
+        let guest_wanted = settings.vnic_attach == VnicAttach::On && !install;
+        let source = guest_wanted.then(|| Source::among(settings, &conf_files)).flatten();
+        let copy = ConfAt::settled(&settings.copied_conflist());
+        let mut observed = Self { conf_files, source, copy, ..Self::default() };
         if !install {
             observed.leftover = Leftover::find(settings, record);
         }
@@ -114,17 +107,6 @@ impl Observed {
         }
         observed
     }
-}
-
-/// Other programs' configurations that our plugin was chained into: on record, or by the backup that was made for it.
-pub(crate) fn chained(settings: &Settings, record: &Record) -> Vec<String> {
-    let recorded = record.configurations.keys().cloned();
-    let backups = backup::all(&settings.data_dir).into_iter().map(|(name, _)| name);
-    let mut names: Vec<String> = recorded.chain(backups.filter(|name| name.ends_with(".conflist"))).collect();
-    names.retain(|name| name != vcn::CONFLIST_FILE);
-    names.sort();
-    names.dedup();
-    names
 }
 
 /// Our temporary files in a directory. A directory that cannot be read has none.

@@ -2,7 +2,7 @@
 
 mod chain;
 mod conflist;
-mod hosts;
+mod copy;
 mod leftover;
 mod note;
 mod step;
@@ -14,13 +14,13 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-pub(crate) use hosts::unchain;
-pub use note::{Note, NoteKind, RuntimeUses};
-pub(crate) use step::{ConfChange, Purpose, Removing, Step};
+pub(crate) use copy::is_copy;
+pub use note::{Note, NoteKind, RuntimeUsage};
+pub(crate) use step::{ConfChange, Purpose, ConflistRemoval, Step};
 
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::{Record, RewriteLimiter, Urgency, WINDOW};
-use crate::{ConflistState, Decision, Error, Settings};
+use crate::{ConflistState, Decision, Error, Settings, VnicAttach};
 
 /// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;
@@ -54,8 +54,8 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Plans. After the steps the binaries are in place if the decision is to install, and so is the configuration if an address
-/// is `usable`. If another pod network is meant and no pod uses ours, our configuration is gone. Other programs'
-/// configurations contain our plugin only if a setting says so. Nothing else changes.
+/// is `usable`. If another pod network is meant and no pod uses ours, our configuration is gone. A copy
+/// of another network's configuration is there if a setting says so. Nothing else changes.
 pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan {
     let Facts { settings, observed, .. } = facts;
     let mut plan = Plan::default();
@@ -69,13 +69,10 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
         if plan.conflist != ConflistState::Waiting {
             plan.notes.extend(before_ours(observed));
         }
-        if let Some(file) = &settings.chain_into {
-            plan.notes.push(Note::not_chained(file, "this node's pod network is ours"));
-        }
     } else if decision.oke && !observed.conf_files.iter().any(ConfFile::may_give_a_network) {
         let directory = settings.cni_conf_dir.display();
         let message = format!(
-            "{directory} holds no CNI configuration that gives pods a network, and ours is not installed: {}",
+            "{directory} holds no CNI configuration that gives pods a network, and our configuration is not installed: {}",
             decision.reason
         );
         plan.notes.push(Note { kind: NoteKind::NoneThere, subject: directory.to_string(), message });
@@ -83,7 +80,7 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
     if let Some(leftover) = &observed.leftover {
         plan.leftover(leftover, settings, (&observed.conf_files, decision));
     }
-    plan.hosts(facts, decision.install);
+    plan.copy(facts, settings.vnic_attach == VnicAttach::On && !decision.install);
     plan
 }
 
@@ -117,7 +114,7 @@ impl Plan {
     }
 }
 
-/// The error that reports a pause, if another program changed this binary too often since we installed it.
+/// The error that reports the limit, if another program changed this binary too often since we installed it.
 fn pause(binary: &Binary, difference: String, urgency: Urgency, facts: Facts<'_>) -> Option<Error> {
     let known = facts.record.binaries.get(binary.target.file_name()?.to_str()?)?;
     known
@@ -125,7 +122,7 @@ fn pause(binary: &Binary, difference: String, urgency: Urgency, facts: Facts<'_>
         .then(|| contention(&known.rewrites, (&binary.target, difference), urgency, facts))?
 }
 
-/// The error that reports a pause of repairs of a file, if one is due.
+/// The error that reports the limit of repairs of a file, if it is reached.
 fn contention(
     rewrites: &RewriteLimiter,
     (path, difference): (&Path, String),
@@ -139,17 +136,17 @@ fn contention(
 
 fn before_ours(observed: &Observed) -> Vec<Note> {
     let mut notes = Vec::new();
-    // A runtime reads no further than to the first that it can use; CRI-O passes over one that lacks a binary.
-    let mut uses = RuntimeUses::Always;
+    // A runtime reads no further than to the first that it can use; CRI-O skips one without a binary.
+    let mut uses = RuntimeUsage::Always;
     for file in observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE) {
         match &file.contents {
             Contents::Plugins(_) => {
                 let missing = observed.missing_before.get(&file.name).map_or(&[][..], Vec::as_slice);
                 notes.push(Note::sorts_before(file, uses, missing));
-                let passed_over = !missing.is_empty() && uses != RuntimeUses::Never;
-                uses = if passed_over { RuntimeUses::IfCriO } else { RuntimeUses::Never };
+                let passed_over = !missing.is_empty() && uses != RuntimeUsage::Never;
+                uses = if passed_over { RuntimeUsage::IfCriO } else { RuntimeUsage::Never };
             }
-            _ if uses != RuntimeUses::Always => {}
+            _ if uses != RuntimeUsage::Always => {}
             Contents::Malformed(reason) | Contents::Refused(_, reason) => {
                 notes.push(Note::malformed_before(&file.name, reason));
             }

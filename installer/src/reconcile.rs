@@ -8,7 +8,7 @@ use crate::files::{InstallerLock, check_links};
 use crate::observed::{ConfFile, Observed, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::{Decision, Error, Report, Settings, Signals, VersionCache};
+use crate::{Decision, Error, Report, Settings, Signals, VersionCache, VnicAttach};
 
 /// Attempts if another program writes a configuration at the same moment.
 const ATTEMPTS: usize = 5;
@@ -44,7 +44,7 @@ pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, versions: &
     once((settings, signals, usable), versions, Mode::DryRun)
 }
 
-/// Whether the pod network is ours to install, and what decided it. It reads the CNI configurations and, before a first
+/// Whether to install our pod network, and what decided it. It reads the CNI configurations and, before a first
 /// installation, what shows pods of other networks: cheap enough to call before every step.
 pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
     match conf_files(&settings.cni_conf_dir) {
@@ -76,7 +76,8 @@ fn once((settings, signals, usable): (&Settings, &Signals, bool), versions: &mut
     let install = report.decision.install;
     let mut file = RecordFile::new(&settings.data_dir);
     let removes = !install && files.iter().any(|file| file.name == vcn::CONFLIST_FILE);
-    let writes = install || removes || settings.chain_into.is_some() || file.exists();
+    let writes = install || removes || settings.vnic_attach == VnicAttach::On || file.exists();
+    let writes = writes || settings.copied_conflist().exists();
     let directories = settings.written_directories();
     let lock = if writes {
         for path in &directories {

@@ -1,4 +1,4 @@
-//! What this program did to the node's files, kept across reboots: which plugins, binaries and configurations are ours, and
+//! What this program did to the node's files, kept across reboots: which plugins, binaries and configurations it wrote, and
 //! how often another program reverted them. Without it everything still works, but a plugin that a setting no longer lists
 //! is taken for another program's.
 
@@ -31,7 +31,7 @@ pub(crate) const FILE: &str = "installer.json";
 pub(crate) struct Record {
     /// The format's number.
     pub(crate) version: u32,
-    /// Configurations by their name in the directory: ours, and those that our plugin is chained into.
+    /// Configurations by name: our own, and those that our plugin is chained into.
     pub(crate) configurations: BTreeMap<String, ConfigurationRecord>,
     /// Binaries by their name in the directory.
     pub(crate) binaries: BTreeMap<String, BinaryRecord>,

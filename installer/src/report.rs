@@ -42,7 +42,7 @@ pub enum ConflistState {
 /// The result in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The pod network is not ours: nothing was touched.
+    /// Another pod network owns the node: nothing was changed.
     Untouched,
     /// Binaries are in place; the configuration follows when an address is usable.
     Waiting,

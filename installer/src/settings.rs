@@ -9,15 +9,13 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use vcn::Mtu;
 
-use serde_json::Value;
-
 pub(crate) use plugin_entry::PluginEntry;
 pub use plugin_entry::PluginListError;
 pub(crate) use plugin_entry::{MAIN, OURS, VNIC_ATTACH};
 
-use crate::PodNetwork;
 use crate::cli::{DATA_DIR, Directories, ForeignPodSources, Options};
 use crate::record::backup;
+use crate::{PodNetwork, VnicAttach};
 
 /// The smallest MTU that IPv6 works with (RFC 8200 §5).
 const MIN_MTU: u32 = 1280;
@@ -29,16 +27,15 @@ pub struct Settings {
     pub pod_network: PodNetwork,
     /// Whether to install although OKE's own CNI is present.
     pub takeover: bool,
-    /// The plugins behind ours, each if its binary exists.
+    /// The plugins after our own, each if its binary exists.
     pub(crate) chain: Vec<PluginEntry>,
     /// The largest MTU of a pod's link; the VNIC's by default.
     pub pod_mtu: Option<Mtu>,
-    /// Another program's configuration, by its name in the directory, that `vnic-attach` is chained into if the pod network
-    /// is not ours.
-    pub chain_into: Option<String>,
+    /// Which pods may have extra interfaces.
+    pub vnic_attach: VnicAttach,
     /// Where the runtime looks for CNI binaries, as seen from here.
     pub cni_bin_dir: PathBuf,
-    /// Where the runtime looks for CNI configurations, as seen from here.
+    /// The runtime's directory of CNI configurations, as mounted here.
     pub cni_conf_dir: PathBuf,
     /// Where the runtime caches results of plugins, as seen from here.
     pub cni_cache_dir: PathBuf,
@@ -60,18 +57,15 @@ pub enum SettingsError {
     #[error("{option} is {path}, which is not an absolute path", path = .path.display())]
     Relative { option: &'static str, path: PathBuf },
     /// Binaries would be installed over themselves.
-    #[error("--source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
+    #[error("--cni-source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
     SameDirectory(PathBuf),
     /// The list of plugins is invalid.
-    #[error("--chain is {text:?}")]
+    #[error("--cni-chain is {text:?}")]
     Chain {
         text: String,
         #[source]
         source: PluginListError,
     },
-    /// It is not the name of a list of plugins in the directory.
-    #[error("--chain-into is {0:?}: name a file of --cni-conf-dir that ends in .conflist and is not ours")]
-    ChainInto(String),
     /// IPv6 does not work with this MTU.
     #[error("--pod-mtu is {0}: IPv6 needs at least {MIN_MTU}")]
     PodMtu(u32),
@@ -81,38 +75,33 @@ impl Settings {
     /// Checks options as typed. State and data are in their usual directories.
     ///
     /// # Errors
-    /// When a directory is not an absolute path, source and target are the same, or a value makes no sense.
+    /// When a directory is not an absolute path, source and target are the same, or a value is not valid.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
-        let Directories { cni_bin_dir, cni_conf_dir, source_dir } = options.directories;
+        let Directories { cni_bin_dir, cni_conf_dir, cni_source_dir: source_dir } = options.directories;
         let ForeignPodSources { cni_cache_dir, oke_state_dir } = options.foreign_pods;
         for (option, path) in [
             ("--cni-bin-dir", &cni_bin_dir),
             ("--cni-conf-dir", &cni_conf_dir),
             ("--cni-cache-dir", &cni_cache_dir),
             ("--oke-state-dir", &oke_state_dir),
-            ("--source-dir", &source_dir),
+            ("--cni-source-dir", &source_dir),
         ] {
             absolute(option, path)?;
         }
         if same(&source_dir, &cni_bin_dir) {
             return Err(SettingsError::SameDirectory(source_dir));
         }
-        let chain = PluginEntry::list(&options.chain);
-        let chain = chain.map_err(|source| SettingsError::Chain { text: options.chain.clone(), source })?;
-        // A manifest that leaves a value empty means "not set".
-        let chain_into = options.chain_into.filter(|name| !name.is_empty());
-        if let Some(name) = chain_into.as_ref().filter(|name| !is_foreign_list(name)) {
-            return Err(SettingsError::ChainInto(name.clone()));
-        }
+        let chain = PluginEntry::list(&options.cni_chain);
+        let chain = chain.map_err(|source| SettingsError::Chain { text: options.cni_chain.clone(), source })?;
         if let Some(mtu) = options.pod_mtu.filter(|mtu| *mtu < MIN_MTU) {
             return Err(SettingsError::PodMtu(mtu));
         }
         Ok(Self {
             pod_network: options.pod_network,
-            takeover: options.takeover,
+            takeover: options.cni_takeover,
             chain,
             pod_mtu: options.pod_mtu.map(Mtu),
-            chain_into,
+            vnic_attach: options.vnic_attach,
             cni_bin_dir,
             cni_conf_dir,
             cni_cache_dir,
@@ -123,7 +112,7 @@ impl Settings {
         })
     }
 
-    /// The same with state and data in other directories. Plugins get the state directory by their entries.
+    /// The same with state and data in other directories.
     ///
     /// # Errors
     /// When one is not an absolute path.
@@ -139,6 +128,12 @@ impl Settings {
         self.cni_conf_dir.join(vcn::CONFLIST_FILE)
     }
 
+    /// The path of our copy of another network's configuration.
+    #[must_use]
+    pub(crate) fn copied_conflist(&self) -> PathBuf {
+        self.cni_conf_dir.join(vcn::COPIED_CONFLIST_FILE)
+    }
+
     /// The directories that this program writes to.
     pub(crate) fn written_directories(&self) -> [PathBuf; 4] {
         let backups = self.data_dir.join(backup::DIRECTORY);
@@ -147,25 +142,27 @@ impl Settings {
 
     /// Our plugin's entry and those behind it, whether or not their binaries exist.
     pub(crate) fn entries(&self) -> Vec<PluginEntry> {
-        let mut main = self.at_state_dir(PluginEntry::main());
+        let mut main = PluginEntry::main();
         if let Some(Mtu(mtu)) = self.pod_mtu {
             main = main.with("mtu", mtu);
         }
-        let behind = self.chain.iter().cloned();
-        let behind = behind.map(|entry| if entry.kind() == VNIC_ATTACH { self.at_state_dir(entry) } else { entry });
-        std::iter::once(main).chain(behind).collect()
+        std::iter::once(main).chain(self.behind()).collect()
     }
 
-    /// The entry that is chained into another program's configuration.
-    pub(crate) fn guest_entry(&self) -> Value {
-        PluginEntry::named(VNIC_ATTACH).map_or(Value::Null, |entry| self.at_state_dir(entry).to_json())
+    /// The entries behind our plugin's.
+    pub(crate) fn behind(&self) -> Vec<PluginEntry> {
+        let added = PluginEntry::named(VNIC_ATTACH).filter(|_| self.has_vnic_attach() && !self.lists_vnic_attach());
+        self.chain.iter().cloned().chain(added).collect()
     }
 
-    fn at_state_dir(&self, entry: PluginEntry) -> PluginEntry {
-        match self.state_dir.to_str() {
-            Some(text) if text != vcn::STATE_DIR => entry.with("stateDir", text),
-            _ => entry,
-        }
+    /// Whether `vnic-attach` belongs in our chain.
+    pub(crate) fn has_vnic_attach(&self) -> bool {
+        self.vnic_attach != VnicAttach::Off || self.lists_vnic_attach()
+    }
+
+    /// Whether the chain lists it.
+    pub(crate) fn lists_vnic_attach(&self) -> bool {
+        self.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH)
     }
 }
 
@@ -175,8 +172,4 @@ fn absolute(option: &'static str, path: &Path) -> Result<(), SettingsError> {
 
 fn same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
-}
-
-fn is_foreign_list(name: &str) -> bool {
-    name.ends_with(".conflist") && !name.contains('/') && name != vcn::CONFLIST_FILE
 }

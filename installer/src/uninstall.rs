@@ -1,4 +1,4 @@
-//! Removes everything of ours from a node, by its marks. Each part is tried although another failed, what is gone already is
+//! Removes our files and objects from a node, by their marks. Each part is tried although another failed, what is gone already is
 //! no error, and the state goes last, so that another run can finish what this one could not.
 //!
 //! ```text
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 pub use kernel_settings::{SettingChange, note_settings};
 use other_networks::OtherNetworks;
-pub use removal::{Removal, Removed};
+pub use removal::{Removal, RemovalStatus};
 
 use resident::logging::chain;
 
@@ -48,7 +48,7 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
                           node becomes NotReady. With CRI-O it stays Ready unless cni_status_grace_period is set: cordon \
                           it until another pod network is installed";
 
-/// Removes everything of ours from this node, unless pods use it or another program would install it again.
+/// Removes our files and objects from this node, unless pods use it or another program would install it again.
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
     let Uninstall { sysctl_root, host_root, force, returning, .. } = how;

@@ -170,7 +170,7 @@ async fn a_recreated_node_without_its_annotation_keeps_its_vnics() {
     let made = object.metadata.creation_timestamp.as_ref().unwrap().0;
     scene.wait_for("another second", async || (Timestamp::now().as_second() > made.as_second()).then_some(())).await;
     scene.node("again-1", json!({})).await;
-    let event = scene.event("again-1", "NodeMadeAnew").await;
+    let event = scene.event("again-1", "NodeRecreated").await;
     let name = object.metadata.name.as_deref().unwrap();
     assert!(event.note.as_ref().unwrap().contains(name), "{event:?}");
     let (again, looks) = (Instant::now(), scene.looks());

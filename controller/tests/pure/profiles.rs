@@ -1,5 +1,5 @@
 //! VnicProfiles by example: each folder of `profiles/` is a sentence with the present objects and the resulting plan, in the
-//! words of `oke-node-controller plan`. A new case needs no code; `BLESS=1 cargo test -p oke-node-controller --test pure`
+//! words of `oke-node-controller plan`. A new case needs no code; `UPDATE_GOLDEN=1 cargo test -p oke-node-controller --test pure`
 //! writes the plan of a new case for review.
 //!
 //! `objects.yaml` has VnicProfiles, Nodes and VnicAttachments; a VnicAttachment may be short (`ready: true`, or `reason`).
@@ -88,7 +88,7 @@ fn planned(case: &Path) -> String {
         writeln!(text, "in {:?}: {step}", plan.next.unwrap() - now).unwrap();
     }
     if plan.abandoned > 0 {
-        writeln!(text, "of profiles that are not there: {}", plan.abandoned).unwrap();
+        writeln!(text, "of missing profiles: {}", plan.abandoned).unwrap();
     }
     for problem in &plan.problems {
         writeln!(text, "event on {}: {}: {}", problem.node, problem.reason, problem.note).unwrap();
@@ -122,7 +122,7 @@ fn every_case_has_its_plan() {
     let mut wrong = String::new();
     for case in cases {
         let (path, text) = (case.join("plan.txt"), planned(&case));
-        if std::env::var_os("BLESS").is_some() && !path.exists() {
+        if std::env::var_os("UPDATE_GOLDEN").is_some() && !path.exists() {
             fs::write(&path, &text).unwrap();
         }
         let expected = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -4,6 +4,8 @@
 //! each would only make objects larger.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
+pub(crate) mod reason;
+
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -185,7 +187,7 @@ const fn stored_char(char: char) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reason::AttachmentReason::{self, Attached, Attaching, SubnetFull};
+    use crate::condition::reason::AttachmentReason::{self, Attached, Attaching, SubnetFull};
 
     fn at(second: i64) -> Time {
         Time(k8s_openapi::jiff::Timestamp::from_second(second).unwrap())

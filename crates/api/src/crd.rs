@@ -1,6 +1,9 @@
 //! The CustomResourceDefinitions of our resources, with the columns that `kubectl get` shows. manifests/base/crds.yaml has them
 //! as text.
 
+#[cfg(test)]
+mod documents;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition,
 };

@@ -1,28 +1,29 @@
-//! The vocabulary spoken with the Kubernetes API: objects other programs write and we read, our own custom resources with
-//! their conditions, and the annotation that asks for them. Floor 0: parsing and schemas only, no client, no clock.
+//! The vocabulary of the Kubernetes API: objects that other programs write and we read, our custom resources with their
+//! conditions, and the annotation that requests them. Floor 0: parsing and schemas only, no client, no clock.
 //!
 //! ```text
-//!   OKE control plane ──writes──▶ NativePodNetwork (JSON) ──NativePodNetwork::parse──▶ addresses that pods may use
+//!   npn (field)      OKE ──writes──▶ NativePodNetwork ──parse──▶ addresses for pods
 //!
-//!   users ──▶ VnicProfile ──┐  (nodes that its selector matches, or that name it: wanted_profiles)
-//!                           ▼
-//!   users ──────────▶ VnicAttachment ──▶ one VNIC on one instance (instance_of a Node)
-//!                       spec: users, profiles    status: conditions, each with a Reason
+//!   annotation       Node ──wanted_profiles──┐
+//!   vnic_profile     users ──▶ VnicProfile ──┴──▶ nodes that it selects
+//!                                 ▼
+//!   vnic_attachment  users ──▶ VnicAttachment ──▶ one VNIC on one instance (provider_id)
+//!   vnic_template,     spec: users, profiles      status: condition, each with a Reason
+//!   vnic_name
+//!
+//!   crd, schema, size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
 //! ```
 //!
-//! Who lists or watches our resources does so through `kube::core::DeserializeGuard`: an object that a later version
-//! wrote may not be readable, and must not hide the others.
+//! List and watch our resources through `kube::core::DeserializeGuard`: an object of a later version may not be readable, and
+//! must not hide the others.
 
 pub mod annotation;
 pub mod condition;
 pub mod crd;
-#[cfg(test)]
-mod documents;
 mod field;
 mod names;
 pub mod npn;
 mod provider_id;
-mod reason;
 mod schema;
 mod size;
 mod vnic_attachment;
@@ -31,6 +32,7 @@ mod vnic_profile;
 mod vnic_template;
 
 pub use annotation::{AnnotationError, wanted_profiles};
+pub use condition::reason::{AttachmentReason, ProfileReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
 pub use field::{Field, FieldError};
 pub use names::{
@@ -39,7 +41,6 @@ pub use names::{
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
-pub use reason::{AttachmentReason, ProfileReason};
 pub use size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
 pub use vnic_attachment::{NodeReport, VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
 pub use vnic_name::{VnicName, VnicNameError};

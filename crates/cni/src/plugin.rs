@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::input::environment::ProcessEnvironment;
 use crate::input::stdin::DeadlineStdin;
 use crate::run::output::Stdout;
-use crate::run::{panic, run};
+use crate::run::{panic, run, streams};
 use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Refusal, StatusRequest};
 
 /// A CNI plugin.
@@ -55,6 +55,7 @@ pub trait Plugin {
 
 /// A plugin's whole `main`: answers the call that this process was started for.
 pub fn main<P: Plugin>(plugin: &P) -> ExitCode {
+    streams::secure();
     panic::install();
     let exit =
         run(plugin, &ProcessEnvironment, &mut DeadlineStdin::default(), &mut Stdout, &mut std::io::stderr().lock());

@@ -3,6 +3,7 @@
 pub(crate) mod output;
 pub(crate) mod panic;
 pub(crate) mod refusal;
+pub(crate) mod streams;
 
 use std::io::{Read, Write};
 use std::process::ExitCode;

@@ -10,7 +10,10 @@ use crate::{
     Step, SysctlSpec, VethPeer,
 };
 
+mod moved;
 mod nft;
+
+pub(crate) use moved::give_back;
 
 /// Takes the steps in order. On success all of them are done; on failure none is: those before the failed one have been
 /// taken back, last first, and what could not be is in the error.
@@ -93,6 +96,7 @@ fn replace_rule(place: Place, from: &RuleSpec, to: &RuleSpec, places: &mut Place
 fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     let mut new = match &link.kind {
         LinkKind::VethPeer | LinkKind::Device => return change_link(place, link, places),
+        LinkKind::Moved { from } => return moved::into_pod(link, from, places),
         LinkKind::Veth(peer) => {
             add_pair(link, peer, places)?;
             // From its first packet on.
@@ -110,7 +114,10 @@ fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     new.mac = link.mac;
     new.mtu = link.mtu;
     new.up = link.up;
-    places.host.add_link(&new)?;
+    // One message makes it where it belongs, on a port of the host's.
+    let Places { host, pod, .. } = places;
+    new.netns = pod.as_ref().filter(|_| place == Place::Pod).map(|pod| pod.netns.as_fd());
+    host.add_link(&new)?;
     // The kernel takes no alias at birth. Whoever is killed before this finds it by its tag and MAC.
     match link.alias.clone() {
         Some(alias) => change(place, &link.name, &[LinkChange::Alias(alias)], places),
@@ -166,6 +173,7 @@ fn delete_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()>
     match link.kind {
         // It goes with the host end, and a device is not ours to remove.
         LinkKind::VethPeer | LinkKind::Device => Ok(()),
+        LinkKind::Moved { ref from } => moved::to_host(link, from, places),
         LinkKind::Veth(_) | LinkKind::Vlan { .. } => {
             let hasty = places.hasty && place == Place::Host;
             places.socket(place).map_or(Ok(()), |socket| match hasty {
@@ -196,6 +204,8 @@ fn write(place: Place, object: &Object, verb: Verb, places: &mut Places) -> Resu
         Object::Address(AddressSpec { address, .. }) => {
             let mut address = Address::new(index, *address);
             address.nodad = true;
+            // The subnet of a pod's address has a route of ours where it may have one.
+            address.noprefixroute = place == Place::Pod;
             match verb {
                 Verb::Add | Verb::Replace => socket.replace_address(&address),
                 Verb::Delete => socket.delete_address(&address),

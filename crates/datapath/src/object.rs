@@ -68,6 +68,11 @@ pub enum LinkKind {
         /// The tag.
         tag: VlanTag,
     },
+    /// The link of a VNIC that a pod has for itself: it comes from the host's namespace, and its deletion takes it back there.
+    Moved {
+        /// Its name on the host.
+        from: IfName,
+    },
     /// A device that hardware or the hypervisor made: never created and never deleted by us.
     Device,
 }
@@ -313,6 +318,7 @@ impl fmt::Display for LinkSpec {
         match &self.kind {
             LinkKind::Veth(peer) => write!(f, " type veth peer {} address {} in the pod", peer.name, peer.mac),
             LinkKind::Vlan { tag, .. } => write!(f, " type vlan id {tag}"),
+            LinkKind::Moved { from } => write!(f, " that is {from} on the host"),
             LinkKind::VethPeer | LinkKind::Device => Ok(()),
         }
     }

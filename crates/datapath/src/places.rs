@@ -65,10 +65,19 @@ impl Places {
     /// # Errors
     /// When the pod's namespace cannot be entered.
     pub fn with_pod(mut self, netns: Netns) -> Result<Self, netlink::Error> {
+        self.enter(netns)?;
+        Ok(self)
+    }
+
+    /// Takes in a pod, from the same thread.
+    ///
+    /// # Errors
+    /// When the pod's namespace cannot be entered; then there is none.
+    pub fn enter(&mut self, netns: Netns) -> Result<(), netlink::Error> {
         let home = Home::of_socket(&self.host)?;
         let socket = Socket::open_in_from(&netns, &home)?;
         self.pod = Some(PodPlace { netns, socket, home });
-        Ok(self)
+        Ok(())
     }
 
     /// Which namespace the pod's is.

@@ -53,7 +53,7 @@ pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<St
         .iter()
         .rev()
         .filter(|(place, object)| !goes_with_its_link(*place, object))
-        .filter(|(place, _)| !(pod_end_dies && *place == Place::Pod))
+        .filter(|(place, object)| !(pod_end_dies && *place == Place::Pod && !matches!(object, Object::Rule(_))))
         .map(|(place, object)| Step { place: *place, change: Change::Delete(object.clone()) });
     let found = |place: Place, object: &Object| observed.iter().find(|(p, o)| *p == place && o.same_slot(object));
     // With the pair, which is raised then: see `apply`.
@@ -100,7 +100,13 @@ impl fmt::Display for Step {
             Change::Add(Object::Link(link)) if matches!(link.kind, LinkKind::VethPeer | LinkKind::Device) => {
                 write!(f, "link set {link}")
             }
+            Change::Add(Object::Link(link @ LinkSpec { kind: LinkKind::Moved { .. }, .. })) => {
+                write!(f, "link move {link}")
+            }
             Change::Add(object) => write!(f, "{} add {object}", object.noun()),
+            Change::Delete(Object::Link(LinkSpec { name, kind: LinkKind::Moved { from }, .. })) => {
+                write!(f, "link move {name} back to the host as {from}")
+            }
             Change::Delete(Object::Link(link)) => write!(f, "link del {}", link.name),
             Change::Delete(object) => write!(f, "{} del {object}", object.noun()),
             Change::Replace { from: Object::Sysctl(from), to: to @ Object::Sysctl(_) } => {

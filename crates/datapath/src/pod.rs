@@ -19,20 +19,24 @@ use vcn::{
 
 use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
 
-mod carrier;
+mod blockers;
+mod extra;
 mod observed;
-mod obstacles;
+mod orphans;
 mod owners;
-mod strays;
-mod ways;
+mod route_check;
+mod uplink;
 
-pub use carrier::{Carrier, needed, observe_needed};
+pub use blockers::{Blocker, blockers};
+pub use extra::{
+    Device, ExtraNetwork, ExtraRoute, give_back, observe_extra, observe_inside, own_ways, taken_routes, used_names,
+};
 pub(crate) use observed::{heeds_routers, rule_of_a_pod};
 pub use observed::{misleading, observe, recorded};
-pub use obstacles::{Obstacle, obstacles};
+pub use orphans::{Orphan, orphans};
 pub use owners::{Owner, owners};
-pub use strays::{Stray, strays};
-pub use ways::{Astray, astray};
+pub use route_check::{WrongRoute, wrong_routes};
+pub use uplink::{Uplink, needed, observe_needed};
 
 /// What one attachment's network must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ mod clock;
 mod cloud_agent;
 mod conntrack;
 mod disk;
-mod forwarding;
 mod hpc_plugins;
 mod identity;
+mod interference;
 mod kernel_log;
 mod kernel_table;
 mod kubelet;
@@ -51,7 +51,7 @@ const CGROUPS: &str = "`/sys/fs/cgroup`, read-only";
 pub const KINDS: &[Kind] = &[
     vnics::KIND,
     pools::KIND,
-    forwarding::KIND,
+    interference::KIND,
     links::KIND,
     mtu::KIND,
     rp_filter::KIND,

@@ -20,8 +20,14 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Runs at the same time, those that hang among them. With as many hanging, nothing is started.
 const MOST: usize = 4;
 
+/// The agent finishes its first reconcile within this time after a start: some collectors use its report.
+const SETTLE: Duration = Duration::from_secs(5);
+
 /// The first runs are spread over this time after a start.
 const SPREAD: Duration = Duration::from_secs(15);
+
+/// A collector that could not measure runs again after this.
+const SOON: Duration = Duration::from_secs(60);
 
 /// How often the file of overrides is read. The kubelet takes about a minute to update it, too.
 const RULES_EVERY: Duration = Duration::from_secs(60);
@@ -99,7 +105,7 @@ impl Engine {
         let tasks = kinds.iter().zip(0_u32..).map(|(kind, number)| Task {
             kind: *kind,
             collector: Some((kind.make)()),
-            due: start + SPREAD / count * number,
+            due: start + SETTLE + SPREAD / count * number,
             overdue: false,
         });
         let overrides = Overrides { file: rules, text: None, due: start };
@@ -190,7 +196,9 @@ impl Engine {
         let Some(task) = self.tasks.get_mut(number) else { return };
         task.collector = Some(collector);
         task.overdue = false;
-        task.due = now.instant + task.kind.every.mul_f64(0.9 + (self.chance)().clamp(0.0, 1.0) / 10.0);
+        let is_unknown = readings.iter().any(|(_, read)| matches!(read, Err(Gap::Unknown(_))));
+        let every = if is_unknown { task.kind.every.min(SOON) } else { task.kind.every };
+        task.due = now.instant + every.mul_f64(0.9 + (self.chance)().clamp(0.0, 1.0) / 10.0);
         let kind = task.kind;
         self.record(&kind, readings, now);
     }

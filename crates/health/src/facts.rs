@@ -77,13 +77,13 @@ pub struct PoolFacts {
     /// `IPv4` or `IPv6`.
     pub family: String,
     /// All addresses.
-    pub total: u128,
+    pub total: u64,
     /// Held by pods.
-    pub in_use: u128,
+    pub in_use: u64,
     /// Freed lately, and not used again yet.
-    pub cooling: u128,
+    pub cooling: u64,
     /// Free.
-    pub free: u128,
+    pub free: u64,
 }
 
 /// Messages of one topic.

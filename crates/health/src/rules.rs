@@ -182,6 +182,9 @@ impl Rule {
     /// The bound in words.
     #[must_use]
     pub fn bound_text(&self, unit: Unit) -> String {
+        if unit == Unit::Yes {
+            return if self.comparison == Comparison::Above { "no" } else { "yes" }.to_owned();
+        }
         let word = match self.comparison {
             Comparison::Above => "at most",
             Comparison::Below => "at least",

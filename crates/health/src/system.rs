@@ -36,7 +36,7 @@ pub trait System: Send + Sync {
     ///
     /// # Errors
     /// Also when the answer is late or is no HTTP.
-    fn get(&self, address: SocketAddr, path: &str, backoff: Duration) -> io::Result<Answer>;
+    fn get(&self, address: SocketAddr, path: &str, deadline: Duration) -> io::Result<Answer>;
 }
 
 /// The kernel's clock.
@@ -96,11 +96,11 @@ impl System for Machine {
         })
     }
 
-    fn get(&self, address: SocketAddr, path: &str, backoff: Duration) -> io::Result<Answer> {
+    fn get(&self, address: SocketAddr, path: &str, deadline: Duration) -> io::Result<Answer> {
         let begun = Instant::now();
-        let mut stream = TcpStream::connect_timeout(&address, backoff)?;
-        stream.set_read_timeout(Some(backoff))?;
-        stream.set_write_timeout(Some(backoff))?;
+        let mut stream = TcpStream::connect_timeout(&address, deadline)?;
+        stream.set_read_timeout(Some(deadline))?;
+        stream.set_write_timeout(Some(deadline))?;
         // The metadata service answers only requests that carry this header; other services ignore it.
         let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer Oracle\r\n\r\n");
         stream.write_all(request.as_bytes())?;

@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use cni::AttachmentKey;
+use cni::{AttachmentKey, NetworkName};
+use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vcn::{IfName, Mtu, Ocid, TableId};
+use vcn::{IfName, MacAddr, Mtu, Ocid, PerFamily, TableId, VlanTag};
 
 use crate::records::name_of;
-use crate::{BootId, BootTime, Error};
+use crate::{AttachRoute, BootId, BootTime, Error};
 
 /// Everything handed out on this node, as far as it was asked for (see [`crate::Store::update_for`]).
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +23,7 @@ pub struct Allocations {
     pub allocations: Vec<Allocation>,
     /// The others: of them nothing is known but what they hold. Where all records were read ([`crate::Store::update`]), these
     /// are those whose record is missing.
-    pub(crate) others: Vec<Held>,
+    pub(crate) others: Vec<IndexEntry>,
     /// Addresses freed in this boot, oldest first: they cool down, and are reused in this order.
     pub freed: Vec<Freed>,
     /// Set when the record was made anew from the kernel: what is not in it may have been a pod's until then.
@@ -55,6 +56,47 @@ pub struct Allocation {
     /// The MTU of its link, for whoever keeps that; versions before this one did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Mtu>,
+    /// What the pod asked for; only of an interface of `vnic-attach`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Attached>,
+    /// The link that is in the pod; only where that is the VNIC's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<ExclusiveLink>,
+}
+
+/// What a pod asked for and got beside its addresses: enough to compare the interface with, whatever becomes of the offer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attached {
+    /// The network of the configuration that the plugin was called with: only that network's GC may call it dead.
+    pub network: NetworkName,
+    /// The VNIC's name.
+    pub vnic: String,
+    /// The CIDR blocks of its subnet.
+    #[serde(default)]
+    pub subnets: PerFamily<IpNetwork>,
+    /// Other networks that the pod reaches through it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<AttachRoute>,
+    /// The pod's connections leave by it unless another route is more specific.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default_route: bool,
+}
+
+/// The link of a VNIC that a pod has for itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExclusiveLink {
+    /// The name that it had on the host, and gets back. On bare metal the physical port, which stays there.
+    pub link: IfName,
+    /// Its Ethernet address: what it is found by.
+    pub mac: MacAddr,
+    /// On bare metal, the tag of the VLAN link that was made in the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<VlanTag>,
+    /// The virtual router of each family.
+    #[serde(default)]
+    pub routers: PerFamily<IpAddr>,
 }
 
 /// An address and what carries it.
@@ -108,7 +150,7 @@ pub struct Freed {
 
 /// What the index knows of an allocation: as much as the choice of an address for somebody else needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct IndexEntry {
     /// The name of its record.
     pub(crate) name: String,
     pub(crate) addresses: Vec<IpAddr>,
@@ -189,7 +231,7 @@ impl Allocations {
 
     /// Frees what an entry without record holds.
     pub(crate) fn release_unrecorded(&mut self, name: &str, now: BootTime) {
-        let entries: Vec<Held> = self.others.extract_if(.., |held| held.name == name).collect();
+        let entries: Vec<IndexEntry> = self.others.extract_if(.., |held| held.name == name).collect();
         entries.iter().for_each(|held| self.cool(&held.addresses, now));
     }
 

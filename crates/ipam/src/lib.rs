@@ -25,7 +25,7 @@ mod records;
 mod reserve;
 mod store;
 
-pub use allocations::{Allocation, Allocations, Assigned, Freed, NetnsRecord, PodRecord};
+pub use allocations::{Allocation, Allocations, Assigned, Attached, ExclusiveLink, Freed, NetnsRecord, PodRecord};
 pub use boot::{BootId, BootTime};
 pub use error::{Error, Shortage};
 pub use file::{AtomicFile, MAX_STATE_BYTES, create, read_named, read_state, set_aside, write_atomically};

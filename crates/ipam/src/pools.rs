@@ -200,6 +200,40 @@ impl Pools {
         self.vnics.iter().filter(|vnic| vnic.purpose == Purpose::Pods && !vnic.families.is_empty())
     }
 
+    /// The VNIC that pods can request by this name, and what it offers.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<(&VnicPool, &AttachOffer)> {
+        let attach = self.vnics.iter().filter(|vnic| vnic.purpose == Purpose::Attach);
+        attach.filter_map(|vnic| Some((vnic, vnic.attach.as_ref()?))).find(|(_, offer)| offer.name == name)
+    }
+
+    /// The same pools where one VNIC is the general pool: whoever reserves from them gets an address of each of its families.
+    /// Where addresses of a family are `requested`, it has those alone. The other VNICs are still known, so that what is
+    /// freed of them is remembered.
+    #[must_use]
+    pub fn only(&self, vnic: &VnicPool, requested: &[IpAddr]) -> Self {
+        let mut only = VnicPool { purpose: Purpose::Pods, ..vnic.clone() };
+        let is_single = only.attach.as_ref().is_some_and(|offer| offer.mode == AttachMode::Exclusive);
+        for family in Family::ALL {
+            let Some(pool) = only.families.slot(family).as_mut() else { continue };
+            let wanted: Vec<IpAddr> = requested.iter().copied().filter(|ip| Family::of(*ip) == family).collect();
+            let narrowed = match wanted.is_empty() {
+                false => Some(wanted),
+                // The first is the VNIC's own; who has that has the VNIC.
+                true => is_single.then(|| pool.candidates().take(1).collect()),
+            };
+            if let Some(addresses) = narrowed {
+                pool.addresses = addresses.into_iter().map(IpNetwork::from).collect();
+            }
+        }
+        let mut vnics = self.vnics.clone();
+        for other in vnics.iter_mut().filter(|other| other.purpose == Purpose::Pods) {
+            other.purpose = Purpose::Host;
+        }
+        vnics.push(only);
+        Self { vnics, pod_families: None, reason: None, ..self.clone() }
+    }
+
     /// For how long no VNIC has had addresses for pods; `None` where none has had any in this boot. Where the agent does not
     /// say it is as long as the file in `state_dir` has been as it is, by the wall clock.
     #[must_use]

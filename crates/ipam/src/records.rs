@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use cni::AttachmentKey;
+use cni::{AttachmentKey, ContainerId};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,8 +58,13 @@ pub(crate) fn name_of(key: &AttachmentKey) -> String {
     let parts = [key.network.as_str(), "/", key.container_id.as_str(), "/", key.ifname.as_str()];
     let bytes = parts.iter().flat_map(|part| part.bytes());
     let hash = fnv1a_32(bytes);
-    let id = key.container_id.as_str();
-    format!("{}-{hash:08x}", id.get(..ID_SHOWN).unwrap_or(id))
+    format!("{}-{hash:08x}", shown(&key.container_id))
+}
+
+/// How a container's id is in the names of its records.
+pub(crate) fn shown(container: &ContainerId) -> &str {
+    let id = container.as_str();
+    id.get(..ID_SHOWN).unwrap_or(id)
 }
 
 /// Whether a text can be a record's name: it becomes a path.
@@ -120,7 +125,7 @@ impl Records {
     }
 
     /// Makes a record last; whether there was a tentative one.
-    pub(crate) fn settle(&self, name: &str) -> Result<bool, Error> {
+    pub(crate) fn make_lasting(&self, name: &str) -> Result<bool, Error> {
         self.rename(name, TENTATIVE, LASTING)
     }
 

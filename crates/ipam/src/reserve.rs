@@ -135,6 +135,8 @@ impl Allocations {
             host_link: request.host_link,
             netns: request.netns,
             mtu: Some(request.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
+            attached: None,
+            exclusive: None,
         };
         let taken = |freed: &mut Freed| choice.addresses.iter().any(|(address, _)| *address == freed.address);
         let used: Vec<Freed> = self.freed.extract_if(.., taken).collect();
@@ -170,6 +172,8 @@ impl Allocations {
             host_link: request.host_link,
             netns: request.netns,
             mtu: None,
+            attached: None,
+            exclusive: None,
         });
         true
     }

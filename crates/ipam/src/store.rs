@@ -2,12 +2,12 @@
 
 mod attachment;
 mod lock;
-mod mend;
-mod settle;
+mod reconcile;
+mod repair;
 mod write;
 
 pub use attachment::AttachmentLock;
-pub use settle::Routed;
+pub use reconcile::Routed;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -16,12 +16,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cni::AttachmentKey;
+use cni::{AttachmentKey, ContainerId};
 use serde::de::Error as _;
 
-use crate::allocations::Held;
+use crate::allocations::IndexEntry;
 use crate::file;
-use crate::records::{Records, name_of};
+use crate::records::{Records, name_of, shown};
 use crate::{Allocation, Allocations, BootId, Error, Freed};
 
 const INDEX: &str = "allocations.json";
@@ -125,6 +125,23 @@ impl Store {
         Ok(self.records.read(&name_of(key))?.filter(|record| record.key == *key))
     }
 
+    /// All that one container holds of one network by its records, whichever its links. Needs no lock, no index, and nothing of
+    /// the others.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    pub fn of_container(&self, network: &str, container: &ContainerId) -> Result<Vec<Allocation>, Error> {
+        let shown = shown(container);
+        let mut found = Vec::new();
+        for name in self.records.names()? {
+            if name.strip_prefix(shown).is_some_and(|rest| rest.starts_with('-')) {
+                found.extend(self.records.read(&name)?);
+            }
+        }
+        found.retain(|it| it.key.network.as_str() == network && it.key.container_id == *container);
+        Ok(found)
+    }
+
     /// Changes the allocations under the lock; what is written is what changed, and only when `change` succeeds.
     ///
     /// # Errors
@@ -186,7 +203,7 @@ impl Store {
     pub fn commit(&self, key: &AttachmentKey) -> Result<(), Error> {
         let _lock = self.lock()?;
         let name = name_of(key);
-        match self.records.settle(&name)? || self.records.lasts(&name) {
+        match self.records.make_lasting(&name)? || self.records.lasts(&name) {
             true => Ok(()),
             false => Err(Error::NoAllocation(key.to_string())),
         }
@@ -194,7 +211,7 @@ impl Store {
 
     /// The allocations, with the records of those that are `wanted`. An entry that has none stays: whether a pod lives by
     /// its addresses the kernel knows alone.
-    fn open(&self, wanted: impl Fn(&Held) -> bool) -> Result<Opened, Error> {
+    fn open(&self, wanted: impl Fn(&IndexEntry) -> bool) -> Result<Opened, Error> {
         let (index, mut means) = match self.index()? {
             Some((index, means)) => (Some(index), means),
             None => (None, self.none()),
@@ -211,7 +228,7 @@ impl Store {
     }
 
     /// The record of an entry of the index; under the lock, so that they belong together.
-    fn record(&self, held: &Held) -> Result<Option<Allocation>, Error> {
+    fn record(&self, held: &IndexEntry) -> Result<Option<Allocation>, Error> {
         match self.records.read(&held.name)? {
             Some(record) if record.held() != held.addresses => {
                 let source = serde_json::Error::custom(format!("{INDEX} has other addresses"));

@@ -61,9 +61,9 @@ impl Home {
 }
 
 /// Takes the thread home when it is dropped.
-struct WayBack<'a>(&'a Home);
+struct HomeGuard<'a>(&'a Home);
 
-impl Drop for WayBack<'_> {
+impl Drop for HomeGuard<'_> {
     fn drop(&mut self) {
         if setns(self.0, CloneFlags::CLONE_NEWNET).is_err() {
             // Out of memory. A thread that goes on in the wrong network is worse than none.
@@ -154,7 +154,7 @@ impl Netns {
         }
         setns(&self.file, CloneFlags::CLONE_NEWNET)
             .map_err(|errno| Cause::from(errno).during("work in network namespace", self.id))?;
-        let _way_back = WayBack(home);
+        let _guard = HomeGuard(home);
         work()
     }
 

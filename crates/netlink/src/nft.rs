@@ -10,18 +10,18 @@ use std::fmt;
 
 use vcn::IfName;
 
-mod barrier;
 mod encode;
 mod expression;
+mod forward_filter;
 pub(crate) mod observed;
 mod ruleset;
 mod socket;
 mod watch;
 
-pub use barrier::{Barrier, Way};
 pub use expression::{CtStates, Direction, Expression, LinkMatch, Masked, Protocol, Rate};
+pub use forward_filter::{BlockingChain, ForwardPath};
 pub use observed::{ChainState, RuleState, TableState};
-pub use ruleset::{Longest, Ruleset};
+pub use ruleset::{Ruleset, TextLimits};
 pub use socket::Socket;
 pub use watch::Watch;
 

@@ -34,9 +34,9 @@ pub fn read<A: Parser>(
         Err(error) if !error.use_stderr() => return Err(A::try_parse_from(arguments).err().unwrap_or(error)),
         Err(error) => return Err(error),
     };
-    let by_flag = matches.get_one::<PathBuf>("config").cloned();
+    let by_flag = matches.get_one::<PathBuf>("config_file").cloned();
     let in_environment = environment.iter().any(|(name, value)| name == CONFIG_FILE && !value.is_empty());
-    let file_is_named = in_environment || matches.value_source("config") == Some(ValueSource::CommandLine);
+    let file_is_named = in_environment || matches.value_source("config_file") == Some(ValueSource::CommandLine);
     let file = by_flag.filter(|file| !file.as_os_str().is_empty()).unwrap_or_else(|| default_file.into());
     let flags: BTreeMap<String, String> = keys.iter().filter_map(|key| typed(key, &matches)).collect();
     Ok((matches, Layers { flags, environment, file, file_is_named }))

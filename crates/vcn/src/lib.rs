@@ -8,27 +8,22 @@
 //!                     link ──routed by──▶ table (rules choose it by priority)
 //! ```
 
+mod constants;
 mod family;
 mod hash;
 mod instance;
 mod linux;
 mod mac;
 mod ocid;
-mod owned;
 mod printable;
 mod vnic;
 
+pub use constants::{ATTACHMENTS_COPY_FILE, CONFLIST_FILE, COPIED_CONFLIST_FILE, HOST_LINK_PREFIX, INTERFACES_ANNOTATION, LINK_ALIAS_PREFIX, MARK_MASK, METADATA_ADDRESS, METADATA_ADDRESS_V6, NETWORK_NAME, NFT_TABLE, NPN_COPY_FILE, POD_GATEWAY_V4, POD_GATEWAY_V6, POD_OWN_TABLE, PODS_TABLE, PRIMARY_MARK, PROTOCOL, REPORTED_CONDITIONS_FILE, RETURNED_LINK_PREFIX, RulePriorities, STATE_DIR, TABLE_BASE, VNIC_ATTACH_NETWORK, VNICS_COPY_FILE, vnic_mark};
 pub use family::{Family, PerFamily};
 pub use hash::{fnv1a, fnv1a_32};
 pub use instance::{Instance, MachineKind};
 pub use linux::{IfName, IfNameError, Mark, Mtu, Priority, TableId, VlanTag, VlanTagError};
 pub use mac::{MacAddr, MacAddrError};
 pub use ocid::{Ocid, OcidError};
-pub use owned::{
-    ATTACHMENTS_COPY_FILE, CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, MARK_MASK, METADATA_ADDRESS,
-    METADATA_ADDRESS_V6, NETWORK_NAME, NFT_TABLE, NPN_COPY_FILE, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE,
-    PRIMARY_MARK, PROTOCOL, REPORTED_CONDITIONS_FILE, RulePriorities, STATE_DIR, TABLE_BASE, VNICS_COPY_FILE,
-    vnic_mark,
-};
 pub use printable::printable;
 pub use vnic::{AttachMode, Purpose, SubnetAddressing, Vnic};

@@ -45,7 +45,7 @@ pub(super) fn attachments(settings: &Settings) -> anyhow::Result<Vec<Attachment>
 /// What an agent that starts now would do.
 pub(super) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(NodeFacts, ReconcileReport)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    let metadata = Imds::new(&settings.imds_base_url, POLICY).context("setting up the metadata client")?;
+    let metadata = Imds::new(&settings.metadata_url, POLICY).context("setting up the metadata client")?;
     let mut facts = machine_copy::recalled(settings);
     let cluster = ClusterSources::at_hand(settings);
     runtime.block_on(poller::ask(&mut facts, &metadata, &cluster, settings, &Metrics::default()));

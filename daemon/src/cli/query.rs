@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit of a preview, which waits for the reconcile in progress.
 const PREVIEW_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Longest answer, in bytes; the attachments of a full node are some 100 KiB.
+/// TextLimits answer, in bytes; the attachments of a full node are some 100 KiB.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// Why there is no answer.

@@ -1,5 +1,6 @@
 //! The subcommands that print: they ask the agent or, if none runs, collect the answer themselves.
 
+mod health;
 mod page;
 mod table;
 mod why;
@@ -74,6 +75,18 @@ pub fn attachments(settings: &Arc<Settings>, format: Format) -> anyhow::Result<P
 pub fn plan(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
     let answer = answer(settings, "/plan", || Ok(offline::preview(settings)?.1))?;
     print(&answer, format, Exit::Fine, table::plan)
+}
+
+/// `health`.
+///
+/// # Errors
+/// If the agent's answer cannot be read.
+pub fn health(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
+    // Signals are measured over time, so that there are none without an agent.
+    let answer = answer(settings, "/health-signals", || Ok(::health::Report::default()))?;
+    let has_problem = answer.value.signals.iter().any(|state| state.verdict == ::health::Verdict::Problem);
+    let exit = if has_problem { Exit::Not } else { Exit::Fine };
+    print(&answer, format, exit, |page, report| health::text(page, report, SystemTime::now()))
 }
 
 /// `config`.

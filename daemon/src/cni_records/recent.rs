@@ -10,7 +10,7 @@ const KEPT: usize = 64;
 
 /// The last runs.
 #[derive(Debug, Default)]
-pub struct Recent {
+pub struct RecentRuns {
     runs: Mutex<Runs>,
 }
 
@@ -20,7 +20,7 @@ struct Runs {
     failures: VecDeque<VerbRecord>,
 }
 
-impl Recent {
+impl RecentRuns {
     /// Keeps a run.
     pub fn note(&self, record: &VerbRecord) {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn failures_outlast_a_burst_of_successes() {
-        let recent = Recent::default();
+        let recent = RecentRuns::default();
         for unix_millis in 0..1000 {
             recent.note(&VerbRecord { unix_millis, code: u32::from(unix_millis == 3), ..VerbRecord::default() });
         }

@@ -13,7 +13,7 @@ use vcn::{Family, SubnetAddressing, TableId, Vnic};
 use crate::decide::desired::HostFacts;
 use crate::report::condition::{Condition, Reason};
 
-/// An address that a rule of ours marks as the host's.
+/// An address that one of our rules marks as the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddress {
     /// The table of its VNIC.

@@ -127,7 +127,7 @@ impl SlotFile {
         Ok(Slots { slots: document.slots, extra: document.extra })
     }
 
-    /// Renames a damaged file, for whoever investigates, to `tables.json.damaged`.
+    /// Renames a damaged file to `tables.json.damaged`, for an investigation.
     ///
     /// # Errors
     /// [`SlotError::Write`].

@@ -42,7 +42,7 @@ pub(super) struct Context<'a> {
     /// What VNICs are requested for.
     pub(super) requests: Requests,
     pub(super) wanted: DesiredState,
-    /// Whether objects of ours that are no longer wanted are removed.
+    /// Whether our objects that are no longer desired are removed.
     pub(super) removes_stale: bool,
     /// What the stages so far have reported.
     pub(super) so_far: StageReport,
@@ -53,7 +53,7 @@ impl Context<'_> {
         self.cause == Cause::Preview
     }
 
-    /// Whether the pod network of this node is ours.
+    /// Whether this node has our pod network.
     pub(super) fn is_ours(&self) -> bool {
         self.ownership == Ownership::Ours
     }

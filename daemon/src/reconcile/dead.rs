@@ -5,7 +5,9 @@
 //!   recorded ─▶ no link with its alias ─▶ later: still none, the same record ─▶ work of DEL ─▶ cooldown of the addresses
 //! ```
 //!
-//! Only the link decides: namespace paths go stale. A pod with a link is never touched.
+//! Only the link decides: namespace paths go stale. A pod with a link is never touched. An Exclusive VNIC's link has no end on
+//! the host as long as its pod lives; when that ends, a device comes back, and a VLAN link goes with it: of the latter the next
+//! pod that wants the VNIC finds out.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -72,7 +74,7 @@ impl DeadPods {
         let mut places = self.places()?;
         let links = PodLinks::among(&netlink::Socket::open()?.links()?);
         let before = std::mem::take(&mut self.absent);
-        for allocation in settled.into_iter().filter(|it| is_overdue(it) || !links.has(it)) {
+        for allocation in settled.into_iter().filter(|it| is_overdue(it) || links.is_dead(it)) {
             let key = allocation.key.to_string();
             let known = before.get(&key).filter(|known| known.allocation == allocation);
             let since = known.map_or_else(Instant::now, |known| known.since);
@@ -117,7 +119,7 @@ impl DeadPods {
         let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
         let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
         let pools = Pools::read(&self.state_dir, &self.boot).ok();
-        let restored = self.store.settle(&routed, pools.as_ref(), None, |link| places.has_link(link));
+        let restored = self.store.reconcile_with_kernel(&routed, pools.as_ref(), None, |link| places.has_link(link));
         if let Ok(count @ 1..) = restored {
             let text = format!("attachment add: the record of {count} running pod(s) was lost and was restored");
             report.changes.push(Changed::new("attachment", text));
@@ -140,7 +142,11 @@ impl DeadPods {
             return nothing();
         }
         let network = pods::network(allocation, |id| pods::link_of(vnics, id));
-        let recorded = pod::recorded(&network, places).map_err(|error| chain(&error))?;
+        let recorded = match attachment::network_of(allocation, None).filter(|extra| extra.device.is_some()) {
+            Some(extra) if pod::give_back(&extra, places).map_err(|error| chain(&error))? => Vec::new(),
+            Some(_) => return nothing(),
+            None => pod::recorded(&network, places).map_err(|error| chain(&error))?,
+        };
         // An ADD of the same attachment came first. (One that was killed may have created its link.)
         let lasts = allocation.tentative_until.is_none();
         if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
@@ -190,6 +196,8 @@ struct PodLinks {
     aliases: HashSet<String>,
     names: HashSet<vcn::IfName>,
     macs: HashSet<vcn::MacAddr>,
+    /// Links that have an alias or a name, and their Ethernet addresses.
+    devices: HashSet<(vcn::MacAddr, String)>,
 }
 
 impl PodLinks {
@@ -198,7 +206,22 @@ impl PodLinks {
             aliases: links.iter().filter_map(|link| link.alias.clone()).collect(),
             names: links.iter().map(|link| link.name.clone()).collect(),
             macs: links.iter().filter_map(|link| link.mac).collect(),
+            devices: links
+                .iter()
+                .filter_map(|link| Some((link.mac?, link)))
+                .flat_map(|(mac, link)| {
+                    link.alias.iter().cloned().chain([link.name.to_string()]).map(move |it| (mac, it))
+                })
+                .collect(),
         }
+    }
+
+    /// Whether the pod of an attachment has ended.
+    fn is_dead(&self, allocation: &Allocation) -> bool {
+        let Some(link) = &allocation.exclusive else { return !self.has(allocation) };
+        let ends = LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone());
+        let known = [ends.alias, ends.pod.to_string(), link.link.to_string()];
+        link.vlan.is_none() && known.into_iter().any(|name| self.devices.contains(&(link.mac, name)))
     }
 
     fn has(&self, allocation: &Allocation) -> bool {

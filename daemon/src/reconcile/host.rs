@@ -38,7 +38,7 @@ pub struct Batch {
 /// A part of the host's network that can fail on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// An object of ours that is no longer wanted.
+    /// One of our objects, no longer desired.
     Stale,
     /// Settings and rules of the whole host.
     Base,
@@ -119,7 +119,7 @@ impl Host {
         Ok(pods)
     }
 
-    /// What refers to tables of ours: every route and rule, because a table that another program uses is not free either. The
+    /// What refers to our tables: every route and rule, because a table that another program uses is not free either. The
     /// rule of a VNIC's own address has the VNIC's table.
     ///
     /// # Errors

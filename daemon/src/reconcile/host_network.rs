@@ -151,7 +151,7 @@ fn drifted(batches: &[Batch]) -> Vec<Condition> {
     batches.iter().filter_map(condition).collect()
 }
 
-/// The values of settings before the step changes them, for `uninstall` to restore; of links, only of those that are not ours.
+/// The values of settings before the step changes them, for `uninstall` to restore; of links, only of foreign ones.
 fn settings(step: &Step) -> Vec<SettingChange> {
     match &step.change {
         Change::Replace { from: Object::Sysctl(from), to: Object::Sysctl(to) } => {
@@ -166,16 +166,15 @@ fn settings(step: &Step) -> Vec<SettingChange> {
     }
 }
 
-/// Objects that stay for running pods although the pod network is not ours, or not known to be.
+/// Objects that stay for running pods although another pod network owns the node, or its owner is unknown.
 fn left_in_place(spared: &[Object], ownership: Ownership) -> Option<Condition> {
     // A VLAN link stays because links of other programs may be on it: there is nothing to do about it.
     let spared: Vec<&Object> = spared.iter().filter(|object| !object.is_vlan()).collect();
     let (first, count) = (spared.first()?, spared.len());
     let (state, until) = match ownership {
-        Ownership::Ours | Ownership::Other => (
-            "the pod network of this node is no longer ours (see podNetwork)",
-            "until the node is drained and rebooted",
-        ),
+        Ownership::Ours | Ownership::Other => {
+            ("another pod network owns this node (see podNetwork)", "until the node is drained and rebooted")
+        }
         Ownership::Unknown => (
             "the owner of this node's pod network is not known at the moment (see podNetwork)",
             "until it is: nothing has been handed over, and there is no need to drain the node",

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use installer::{
-    ConflistState, Decision, GivesPods, Note, NoteKind, Report, RuntimeUses, Signal, Signals, Snapshot, VersionCache,
+    ConflistState, Decision, Note, NoteKind, ProvidedNetwork, Report, RuntimeUsage, Signal, Signals, Snapshot,
+    VersionCache,
 };
 use ipam::{BootId, Pools};
 use resident::logging::chain;
@@ -35,7 +36,7 @@ pub(super) struct Installation {
 /// Which pod network a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// Ours.
+    /// Our pod network.
     Ours,
     /// Another one, or another one is meant.
     Other,
@@ -71,12 +72,12 @@ impl Installation {
         Self { last: None, runtime: ContainerRuntime::current(), versions: VersionCache::default() }
     }
 
-    /// Whether the pod network was ours in the last reconcile.
+    /// Whether the node had our pod network in the last reconcile.
     pub(super) fn is_ours(&self) -> bool {
         self.last.as_ref().is_some_and(|last| last.decision.install)
     }
 
-    /// The owner of this node's pod network. Computed first: if it is not ours, nothing that pods use is changed.
+    /// The owner of this node's pod network. Computed first: on a foreign node, nothing that pods use is changed.
     pub(super) fn owner(&self, settings: &Settings, world: &NodeFacts, cause: Cause) -> Owner {
         let signals = world.signals(&settings.signals);
         let asked;
@@ -94,7 +95,7 @@ impl Installation {
         };
         // The cluster is said to have no VCN-native pod networking.
         let flannel = decision.another && matches!(decision.decided_by, Signal::NodeLabel | Signal::InstanceMetadata);
-        // OKE makes a NativePodNetwork for its own CNI; whether there is one, nobody may have answered yet.
+        // OKE creates a NativePodNetwork for its own CNI; no source may have answered yet whether there is one.
         let may_be_okes = world.npn.value.as_ref().map_or(!flannel, Option::is_some);
         Owner { ownership, oke: decision.oke || may_be_okes }
     }
@@ -167,7 +168,7 @@ impl LastRun {
     }
 }
 
-/// The files that the installer looks at.
+/// The files that the installer reads.
 fn looked_at(settings: &Settings) -> Snapshot {
     let installer = &settings.installer;
     [&installer.source_dir, &installer.cni_bin_dir, &installer.cni_conf_dir, &installer.data_dir]
@@ -210,28 +211,24 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
         NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
         NoteKind::PluginUnanswered | NoteKind::PluginKept => (Condition::degraded, Reason::PluginUnanswered),
         NoteKind::LeftBehind { another, uses } => {
-            let used = uses == RuntimeUses::Always && !are_published(state_dir);
+            let used = uses == RuntimeUsage::Always && !are_published(state_dir);
             (left_behind(another, used)?, Reason::RuntimeConfigurationLeft)
         }
         NoteKind::NoneThere => (Condition::blocking, Reason::RuntimeConfigurationMissing),
-        NoteKind::PluginLeftOut
-        | NoteKind::PluginUnsure
-        | NoteKind::Extended
-        | NoteKind::NotChained
-        | NoteKind::StillChained => return None,
+        NoteKind::PluginLeftOut | NoteKind::PluginUnsure | NoteKind::Extended | NoteKind::NotChained => return None,
     })
 }
 
-/// How severe a configuration before ours is if its plugins are there. One that calls another network may call ours.
-fn preceded(gives: GivesPods, uses: RuntimeUses) -> Option<Severity> {
+/// How severe a configuration that sorts first is if its plugins exist. One that calls other networks may call our network.
+fn preceded(gives: ProvidedNetwork, uses: RuntimeUsage) -> Option<Severity> {
     match (gives, uses) {
-        (GivesPods::CalledNetwork, _) => None,
-        (GivesPods::Nothing, RuntimeUses::Always | RuntimeUses::IfCriO) => Some(Condition::blocking),
-        (GivesPods::Network, _) | (GivesPods::Nothing, RuntimeUses::Never) => Some(Condition::degraded),
+        (ProvidedNetwork::CalledNetwork, _) => None,
+        (ProvidedNetwork::Nothing, RuntimeUsage::Always | RuntimeUsage::IfCriO) => Some(Condition::blocking),
+        (ProvidedNetwork::Network, _) | (ProvidedNetwork::Nothing, RuntimeUsage::Never) => Some(Condition::degraded),
     }
 }
 
-/// How severe our configuration is on a node that is not ours. While no signal names the owner, one that pods start by
+/// How severe our configuration is on a foreign node. While no signal names the owner, one that pods start by
 /// is in order.
 fn left_behind(another: bool, stops_pods: bool) -> Option<Severity> {
     match (another, stops_pods) {
@@ -241,7 +238,7 @@ fn left_behind(another: bool, stops_pods: bool) -> Option<Severity> {
     }
 }
 
-/// Whether addresses of this boot are published: then pods start by our configuration, although nobody looks after them.
+/// Whether addresses of this boot are published: then pods start with our configuration, although no agent maintains their network.
 fn are_published(state_dir: &Path) -> bool {
     let pools = BootId::current().and_then(|boot| Pools::read(state_dir, &boot));
     pools.is_ok_and(|pools| Usage::offers_any(&pools))

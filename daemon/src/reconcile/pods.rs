@@ -1,5 +1,5 @@
 //! The stage that repairs the host's side of running pods: rules that a network manager flushed, a MAC that udev rewrote, a
-//! route that was deleted. The plugins create and remove all of it without the agent, so what looks broken may be a DEL under
+//! route that was deleted. The plugins create and remove all of it without the agent, so apparent drift may be a DEL under
 //! way:
 //!
 //! ```text

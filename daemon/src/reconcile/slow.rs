@@ -58,7 +58,7 @@ mod tests {
         }
         assert_eq!(run(Cause::Retry, true, None), (2, vec![]));
         assert_eq!(run(Cause::Start, true, Some(left())), (3, vec![left()]));
-        assert_eq!(run(Cause::Kernel, false, None), (4, vec![]), "the pod network is no longer ours");
+        assert_eq!(run(Cause::Kernel, false, None), (4, vec![]), "another pod network owns the node");
         assert_eq!(run(Cause::Kernel, true, None), (4, vec![]));
     }
 }

@@ -4,6 +4,7 @@ mod labels;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,11 @@ use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistr
 use telemetry::VerbRecord;
 
 use crate::decide::usage::Usage;
-use crate::report::reconcile_report::ReconcileReport;
+use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::sources::node_facts::NodeFacts;
 use labels::{
     AttachmentState, ChangeKind, ConditionLabels, Decision, FollowUp, MetadataRequest, Outcome, PoolState,
-    ReconcileKind, SourceName, VerbPhase,
+    ReconcileKind, SignalName, SignalResult, SourceName, VerbPhase,
 };
 
 /// A reconcile takes milliseconds; one that installs binaries takes a second.
@@ -53,6 +54,9 @@ pub struct Metrics {
     ready: Gauge,
     events: Family<Outcome, Counter>,
     vnic_reports: Family<Outcome, Counter>,
+    repairs: AtomicU64,
+    signals: Family<SignalResult, Gauge>,
+    signal_values: Family<SignalName, FloatGauge>,
 }
 
 impl Default for Metrics {
@@ -114,6 +118,9 @@ impl Default for Metrics {
                 "vnic_reports",
                 "Writes of `status.node` of this node's VnicAttachments: written (ok), or failed and retried (error)",
             ),
+            repairs: AtomicU64::default(),
+            signals: all.family("signal", "Health signals by result; 1 for the current result"),
+            signal_values: all.family("signal_value", "Values of health signals, in the unit of signals.md"),
             registry: all,
         }
     }
@@ -141,9 +148,32 @@ impl Metrics {
         for change in &report.changes {
             self.changes.get_or_create(&ChangeKind { noun: change.noun.clone(), cause }).inc();
         }
+        if matches!(report.cause, Cause::Kernel | Cause::Timer | Cause::Files) {
+            let repaired = report.changes.iter().filter(|change| change.noun != "pools").count();
+            self.repairs.fetch_add(repaired as u64, Ordering::Relaxed);
+        }
         if let Some(state) = &report.pod_network {
             let (install, decided_by) = (state.install.to_string(), state.decided_by.clone());
             self.decisions.get_or_create(&Decision { install, decided_by, status: state.status.clone() }).inc();
+        }
+    }
+
+    /// How many objects were repaired since the start.
+    #[must_use]
+    pub fn repairs(&self) -> u64 {
+        self.repairs.load(Ordering::Relaxed)
+    }
+
+    /// Sets the gauges of health signals.
+    pub fn set_signals(&self, report: &health::Report) {
+        self.signals.clear();
+        self.signal_values.clear();
+        for state in &report.signals {
+            let signal = state.signal.clone();
+            if let Some(value) = state.value {
+                self.signal_values.get_or_create(&SignalName { signal: signal.clone() }).set(value);
+            }
+            self.signals.get_or_create(&SignalResult { signal, result: state.verdict.word() }).set(1);
         }
     }
 

@@ -11,11 +11,12 @@ use resident::server::{Answer, Answers, Asker};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::cni_records::Recent;
+use crate::cni_records::RecentRuns;
 use crate::decide::usage::Usage;
 use crate::report::attachments;
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
+use crate::report::signals;
 use crate::report::status::{AgentState, Readiness, Status};
 use crate::sources::node_facts::NodeFacts;
 use crate::triggers::reconcile_loop::PreviewRequest;
@@ -41,13 +42,15 @@ pub struct Board {
     /// The resync interval.
     pub resync: Duration,
     /// The last plugin runs.
-    pub recent: Arc<Recent>,
+    pub recent: Arc<RecentRuns>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The node's facts.
     pub facts: watch::Receiver<NodeFacts>,
     /// The last reconcile.
     pub reports: watch::Receiver<Option<CompletedReconcile>>,
+    /// The results of health signals.
+    pub signals: watch::Receiver<health::Report>,
     /// The loop that makes previews.
     pub previews: mpsc::Sender<PreviewRequest>,
 }
@@ -62,6 +65,7 @@ impl Answers for Board {
             }
             ("/metrics", _) => {
                 let usage = self.read(Usage::counted).await.ok();
+                self.metrics.set_signals(&self.signals());
                 Answer::metrics(self.metrics.text(&self.facts.borrow(), self.report().as_deref(), usage.as_ref()))
             }
             ("/status", Asker::Root) => self.status(),
@@ -70,6 +74,7 @@ impl Answers for Board {
                 let sysctl_root = self.sysctl_root.clone();
                 json(&self.read(move |state_dir, boot| attachments::read(state_dir, &sysctl_root, boot)).await)
             }
+            ("/health-signals", Asker::Root) => Answer::json(200, &self.signals()),
             ("/plan", Asker::Root) => self.plan().await,
             ("/verbs", Asker::Root) => Answer::json(200, &self.recent.runs()),
             _ => Answer::text(404, "not found\n"),
@@ -85,6 +90,11 @@ impl Board {
             Some(waited) => Answer::text(500, &format!("no reconcile has finished for {} s\n", waited.as_secs())),
             None => Answer::text(200, "ok\n"),
         }
+    }
+
+    fn signals(&self) -> health::Report {
+        let report = self.signals.borrow().clone();
+        report.at(signals::unix_millis())
     }
 
     fn status(&self) -> Answer {

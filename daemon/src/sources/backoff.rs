@@ -1,4 +1,4 @@
-//! Backoff: capped, jittered, for ever (promise P4). Chance is a parameter, so that tests are deterministic.
+//! Backoff: capped, jittered, unlimited in number (promise P4). Chance is a parameter, so that tests are deterministic.
 
 use std::time::Duration;
 

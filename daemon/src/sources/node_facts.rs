@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use api::NativePodNetwork;
 use api::npn::{NpnState, NpnVnic};
 use imds::Unusable;
-use installer::{Seen, Signals};
+use installer::{Presence, Signals};
 use vcn::{Family, Instance, MacAddr, Ocid, Vnic};
 
 use crate::decide::refused::{self, RefusedAddress};
@@ -35,7 +35,7 @@ pub struct NodeFacts {
     /// Its VnicAttachments; unasked while no VNIC needs them.
     pub attachments: KnownAttachments,
     /// The DaemonSet of OKE's own CNI.
-    pub oke_daemonset: Seen,
+    pub oke_daemonset: Presence,
     /// Entries of the last list of VNICs that cannot be used.
     pub unusable: Vec<Unusable>,
     /// Addresses of the last list of VNICs that were removed from it.
@@ -190,14 +190,14 @@ impl NodeFacts {
             Some(instance) => set.clone().with_metadata(&instance.metadata),
             None => set.clone(),
         };
-        let native_pod_network = self.npn.value.as_ref().map_or(Seen::Unknown, |npn| Seen::from(npn.is_some()));
+        let native_pod_network = self.npn.value.as_ref().map_or(Presence::Unknown, |npn| Presence::from(npn.is_some()));
         let oke_daemonset = match set.oke_daemonset {
-            Seen::Unknown => self.oke_daemonset,
+            Presence::Unknown => self.oke_daemonset,
             set => set,
         };
         // As long as no VNIC has one, OKE may still attach it.
         let application_resources = match self.npn() {
-            Some(npn) if !npn.vnics.iter().all(NpnVnic::serves_all_pods) => Seen::Present,
+            Some(npn) if !npn.vnics.iter().all(NpnVnic::serves_all_pods) => Presence::Present,
             _ => signals.application_resources,
         };
         Signals { native_pod_network, oke_daemonset, application_resources, ..signals }

@@ -1,4 +1,4 @@
-//! A watch of the objects of the API server that concern this node, chosen by one field, for ever: no node lists or watches the
+//! A watch of the objects of the API server that concern this node, chosen by one field: no node lists or watches the
 //! objects of another. A lost watch is logged once and retried with backoff.
 
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub(super) trait Observer<K> {
 }
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatch<K> {
-    /// Watches for ever.
+    /// Watches without end.
     pub(super) async fn run(self, mut observer: impl Observer<K>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {

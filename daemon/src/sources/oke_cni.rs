@@ -27,14 +27,14 @@ const WATCH: Duration = Duration::from_mins(30);
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 /// Whether the DaemonSet exists; `None` until the first question has ended, with or without an answer.
-pub type DaemonSetAnswer = Option<Seen>;
+pub type DaemonSetAnswer = Option<Presence>;
 
 struct DaemonSetObserver {
     found: watch::Sender<DaemonSetAnswer>,
     changed: Arc<Notify>,
 }
 
-/// Watches for ever and notifies `changed`. The last answer stays while there is no watch.
+/// Watches and notifies `changed`. The last answer stays while there is no watch.
 pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
     let observer = DaemonSetObserver { found, changed };
     if !api_server::in_cluster() {
@@ -81,7 +81,7 @@ impl<K> Observer<K> for DaemonSetObserver {
 
 /// Takes an answer in; returns whether it changes anything.
 fn absorb(known: &mut DaemonSetAnswer, answer: DaemonSetAnswer) -> bool {
-    let now = answer.or(*known).or(Some(Seen::Unknown));
+    let now = answer.or(*known).or(Some(Presence::Unknown));
     std::mem::replace(known, now) != now
 }
 
@@ -92,9 +92,10 @@ mod tests {
     #[test]
     fn answer_stays_until_the_next_and_only_a_change_is_published() {
         let mut known = None;
-        let answers = [None, None, Some(Seen::Absent), None, Some(Seen::Present), Some(Seen::Present), None];
+        let answers =
+            [None, None, Some(Presence::Absent), None, Some(Presence::Present), Some(Presence::Present), None];
         let published = answers.map(|answer| (absorb(&mut known, answer), known));
-        let (unknown, absent, present) = (Some(Seen::Unknown), Some(Seen::Absent), Some(Seen::Present));
+        let (unknown, absent, present) = (Some(Presence::Unknown), Some(Presence::Absent), Some(Presence::Present));
         let expected = [
             (true, unknown),
             (false, unknown),

@@ -96,7 +96,7 @@ pub struct Channels {
     pub oke_cni: watch::Receiver<oke_cni::DaemonSetAnswer>,
 }
 
-/// Asks, publishes, waits, for ever; ends when the facts have no reader.
+/// Asks, publishes, waits; ends when the facts have no reader.
 pub async fn run<M: Metadata>(
     metadata: M,
     mut cluster: ClusterSources,

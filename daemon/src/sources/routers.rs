@@ -10,13 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use datapath::host::{HostVnic, Placement};
-use netlink::{Reach, Socket};
+use netlink::{Reachability, Socket};
 use vcn::{IfName, Ocid};
 
 /// The kernel asks three times, a second apart, after it has relied for five seconds on an earlier answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(12);
 
-/// Between two looks at the answers.
+/// Between two checks of the answers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How long an answer is valid.
@@ -127,9 +127,9 @@ fn reach(socket: &mut Socket, link: &IfName, routers: &[IpAddr]) -> Option<bool>
     let mut failed = 0;
     for router in routers {
         match socket.reach(index, *router).ok()? {
-            Some(Reach::Confirmed) => return Some(true),
-            Some(Reach::Failed) => failed += 1,
-            Some(Reach::Open) | None => {}
+            Some(Reachability::Confirmed) => return Some(true),
+            Some(Reachability::Failed) => failed += 1,
+            Some(Reachability::Open) | None => {}
         }
     }
     (failed == routers.len()).then_some(false)

@@ -1,4 +1,4 @@
-//! A subscription to events that may break. While it is lost it is reopened with backoff, for ever; its reader is woken at each
+//! A subscription to events that may break. While it is lost it is reopened with backoff; its reader is woken at each
 //! attempt to look without events, and a condition reports the loss until it ends.
 
 use std::io;

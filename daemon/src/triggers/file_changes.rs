@@ -1,4 +1,4 @@
-//! Which changes on disk call for a look: of what the agent writes (binaries, configuration, pools) and of what it reads (other
+//! Which changes on disk cause a reconcile: of what the agent writes (binaries, configuration, pools) and of what it reads (other
 //! CNI configurations, the NativePodNetwork). The kernel reports directories; the files are compared, so that what the agent
 //! writes itself causes no work.
 
@@ -60,19 +60,19 @@ impl FileWatch {
             is_owed: false,
         };
         files.npn = files.read_npn();
-        files.settle();
+        files.note_files();
         Ok(files)
     }
 
-    /// Takes the files as they are for known, before a reconcile that looks at all of them. Watches those that are new.
-    pub fn settle(&mut self) {
+    /// Notes the files as they are, before a reconcile that reads all of them. Watches new ones.
+    pub fn note_files(&mut self) {
         let npn_dir = self.npn_file.as_deref().and_then(Path::parent);
         let directories = self.directories.iter().map(PathBuf::as_path).chain(npn_dir);
         directories.chain([self.pools.as_path()]).for_each(|path| self.arm(path));
         (self.installed, self.published) = (self.read_installed(), self.read_pools());
     }
 
-    /// Notes what a reconcile wrote. It looks like a change of any program: one more reconcile makes sure that there was no other.
+    /// Notes what a reconcile wrote. It is indistinguishable from a change of another program, so one more reconcile follows.
     pub fn written(&mut self, report: &ReconcileReport) {
         if report.changes.iter().any(|change| matches!(change.noun.as_str(), "cni" | "pools")) {
             self.arm(&self.pools);
@@ -109,7 +109,7 @@ impl FileWatch {
             | AddWatchFlags::IN_ATTRIB
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF;
-        // What does not exist cannot be watched; the timer looks as well.
+        // What does not exist cannot be watched; the timer finds it.
         let _ = self.inotify.add_watch(path, changes);
     }
 

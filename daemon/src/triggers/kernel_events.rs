@@ -1,4 +1,4 @@
-//! Which kernel events call for a look: those about what the agent configures. Pods' links, routes and rules come and go by the
+//! Which kernel events cause a reconcile: those about what the agent configures. Pods' links, routes and rules come and go by the
 //! hundred and are the plugins'; of them only removals are hints that a pod drifted.
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ impl KernelWatch {
         Ok(Self { readable, reader: EventReader { monitor, hints: DriftHints::default(), pod_links, carriers } })
     }
 
-    /// Waits for an event that calls for a look. Cancel-safe: whoever looks sees the effect of all events.
+    /// Waits for an event that causes a reconcile. Cancel-safe: a reconcile sees the effect of all events.
     ///
     /// # Errors
     /// If the socket is broken: open another.
@@ -79,7 +79,7 @@ impl KernelWatch {
         readable.wait(|| reader.read()).await
     }
 
-    /// Takes in the events so far, before a reconcile that looks at everything. Returns whether they concern links.
+    /// Takes in the events so far, before a full reconcile. Returns whether they concern links.
     ///
     /// # Errors
     /// If the socket is broken: open another.
@@ -103,7 +103,7 @@ impl KernelWatch {
 const READS: usize = 16;
 
 impl EventReader {
-    /// Reads all events so far; `None` if none of them calls for a look.
+    /// Reads all events so far; `None` if none of them causes a reconcile.
     fn read(&mut self) -> io::Result<Option<Concern>> {
         let mut concern = None;
         for _ in 0..READS {
@@ -115,7 +115,7 @@ impl EventReader {
                 concern = self.concern(event).into_iter().chain(concern).max();
             }
         }
-        // There are more: a look at everything is as good as reading them.
+        // There are more: a full reconcile replaces reading them.
         Ok(Some(Concern::Host { links: true }))
     }
 
@@ -148,7 +148,7 @@ impl NftWatch {
         }
     }
 
-    /// Waits until our table changes; for ever if there can be none. Cancel-safe.
+    /// Waits until our table changes; without nf_tables it never returns. Cancel-safe.
     ///
     /// # Errors
     /// If the socket is broken: open another.
@@ -158,7 +158,7 @@ impl NftWatch {
         Ok(())
     }
 
-    /// Takes in the changes so far, before a reconcile that looks. A broken socket is found by the next wait.
+    /// Takes in the changes so far, before a reconcile. A broken socket is found by the next wait.
     pub fn take_in(&mut self) {
         if let Some((watch, _)) = &mut self.watch {
             let _ = watch.drain();

@@ -83,7 +83,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Plans the next reconcile, and the next look at hints.
+    /// Plans the next reconcile, and the next check of hints.
     fn plan(&mut self, report: &ReconcileReport) {
         let now = Instant::now();
         self.schedule.plan(report, self.wakeups.settings().resync, now, chance());

@@ -114,7 +114,7 @@ impl Schedule {
         self.next = self.next.min(due);
     }
 
-    /// Looks at the hints about running pods at that time, or earlier if that is planned.
+    /// Checks the hints about running pods at that time, or earlier if that is planned.
     pub(super) fn attend(&mut self, due: Instant) {
         self.attention = Some(self.attention.map_or(due, |planned| planned.min(due)));
     }

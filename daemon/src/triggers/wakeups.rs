@@ -86,10 +86,10 @@ impl Wakeups {
         &self.channels.settings
     }
 
-    /// Takes the files as they are for known, before a reconcile that looks at all of them.
+    /// Notes the files as they are, before a reconcile that reads all of them.
     pub(super) fn settle_files(&mut self) {
         if let Some(files) = self.files.source() {
-            files.settle();
+            files.note_files();
         }
     }
 

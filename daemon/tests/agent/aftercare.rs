@@ -17,7 +17,7 @@ use crate::pod::store;
 use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
-/// Of whoever had the address before.
+/// The previous owner of the address.
 const OLD: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xd]);
 /// The VNIC's.
 const NEW: MacAddr = MacAddr([2, 0, 0x17, 0, 0, 33]);
@@ -65,7 +65,7 @@ pub(crate) fn dual_stack_node() -> Node {
 }
 
 #[test]
-fn the_subnet_is_told_twice_where_a_new_pods_addresses_are() {
+fn new_addresses_are_announced_twice() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -100,7 +100,7 @@ fn the_subnet_is_told_twice_where_a_new_pods_addresses_are() {
 }
 
 #[test]
-fn an_agent_that_may_not_send_frames_says_so_once_and_lives() {
+fn missing_right_to_announce_is_logged_once() {
     let node = node_with_pods();
     raise_neighbour(&node);
     let mut agent = node.agent_without("NET_RAW");
@@ -186,7 +186,7 @@ fn free_at<'a>(node: &Node, addresses: impl Iterator<Item = (&'a str, BootTime)>
 }
 
 #[test]
-fn a_freed_addresss_connections_are_forgotten_of_each_protocol_and_family_and_no_others() {
+fn only_connections_of_freed_addresses_are_removed() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -200,18 +200,22 @@ fn a_freed_addresss_connections_are_forgotten_of_each_protocol_and_family_and_no
         addresses.map(|[a, b, c, peer, other]| connect(&node, &[(a, peer), (peer, b), (peer, other), (c, peer)]));
     let [[a4, b4, c4, ..], [a6, b6, c6, ..]] = addresses;
     free_now(&node, &[a4, a6, b4, b6]);
-    // The last of them somebody else has got already.
+    // The last of them was assigned to another pod.
     tell(&node, "DEL", &[a4, a6, c4, c6]);
     tell(&node, "GC", &[b4, b6]);
     forgotten(&node, &agent, 8);
     for [a, b, c, _, other] in addresses {
-        assert_eq!([a, b, other, c].map(|address| count_out(&node, address)), [0, 0, 2, 2], "others' stay");
+        assert_eq!(
+            [a, b, other, c].map(|address| count_out(&node, address)),
+            [0, 0, 2, 2],
+            "connections of other addresses stay"
+        );
     }
 }
 
 /// A line has room for a few addresses, and a GC may free hundreds.
 #[test]
-fn all_that_a_gc_freed_is_forgotten_though_its_record_names_one() {
+fn gc_removes_connections_beyond_those_its_record_names() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -220,7 +224,7 @@ fn all_that_a_gc_freed_is_forgotten_though_its_record_names_one() {
     free_now(&node, &["10.0.33.33", "10.0.33.34"]);
     tell(&node, "GC", &["10.0.33.33"]);
     forgotten(&node, &agent, 4);
-    assert_eq!(count_out(&node, "10.0.33.35"), 2, "somebody has it");
+    assert_eq!(count_out(&node, "10.0.33.35"), 2, "another pod has it");
     // Counted after the connections are.
     let done = "oke_node_agent_aftercare_addresses_total{what=\"forget\",result=\"ok\"} 2\n";
     wait_for("the count", || node.get("/metrics").1.contains(done), || node.get("/metrics").1);
@@ -232,7 +236,7 @@ fn forgotten(node: &Node, agent: &Agent, count: u32) {
 }
 
 #[test]
-fn at_the_end_of_the_cooldown_connections_are_forgotten_again_and_the_address_is_marked() {
+fn connections_are_removed_again_when_the_cooldown_ends() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);

@@ -17,7 +17,7 @@ fn problems(one: &Value) -> Vec<String> {
 }
 
 #[test]
-fn each_pod_is_told_with_its_addresses_vnic_link_age_and_state() {
+fn attachments_have_addresses_vnic_link_age_and_state() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -42,7 +42,7 @@ fn each_pod_is_told_with_its_addresses_vnic_link_age_and_state() {
 }
 
 #[test]
-fn what_is_wrong_is_told_whether_an_agent_runs_or_not() {
+fn problems_are_shown_with_and_without_an_agent() {
     let node = dual_stack_node();
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
@@ -71,7 +71,7 @@ fn what_is_wrong_is_told_whether_an_agent_runs_or_not() {
 }
 
 #[test]
-fn an_address_that_left_the_pools_is_told() {
+fn address_outside_the_pools_is_shown() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);

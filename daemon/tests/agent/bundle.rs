@@ -81,7 +81,7 @@ fn json(entries: &Entries, name: &str) -> Value {
 }
 
 #[test]
-fn with_an_agent_it_holds_everything_and_no_secret() {
+fn bundle_has_everything_and_no_secret() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -144,7 +144,7 @@ fn with_an_agent_it_holds_everything_and_no_secret() {
 }
 
 #[test]
-fn without_an_agent_it_holds_what_can_be_found_out_and_says_so() {
+fn bundle_without_agent_has_the_nodes_own_state() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -162,7 +162,7 @@ fn without_an_agent_it_holds_what_can_be_found_out_and_says_so() {
 }
 
 #[test]
-fn a_node_that_knows_nothing_yet_has_a_bundle_that_says_what_is_not_there() {
+fn bundle_of_a_fresh_node_lists_missing_entries() {
     let node = Node::new();
     node.metadata.set_status(400);
     let all = bundle(&node);
@@ -185,7 +185,7 @@ fn log_of_plugin_runs_is_whole() {
 }
 
 #[test]
-fn an_agent_that_hangs_is_asked_once() {
+fn hanging_agent_is_asked_once() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -202,7 +202,7 @@ fn an_agent_that_hangs_is_asked_once() {
 }
 
 #[test]
-fn a_file_is_its_owners_alone_and_whole_or_not_there() {
+fn bundle_file_is_private_and_complete_or_absent() {
     let node = dual_stack_node();
     // Of what the program sees, only the volumes can be written.
     let write = |path: &str| {

@@ -1,5 +1,5 @@
 //! The agent's code, called by a test and not by the agent's program: in the very container that the program gets. Nothing
-//! else here may call it; house-lint looks after that.
+//! else here may call it; house-lint checks that.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ use crate::metadata::vnic;
 use crate::node::Node;
 
 impl Node {
-    /// What the agent's program would go by: the manifest's environment, and the options that it gets here.
+    /// The settings of the agent: the manifest's environment, and the options of these tests.
     pub(crate) fn settings(&self, more: &[&str]) -> Arc<Settings> {
         let manifest = Container::node_agent().unwrap();
         // A variable's option has its name.
@@ -86,7 +86,7 @@ impl Node {
         })
     }
 
-    /// A pass in a container that lacks something.
+    /// A reconcile in a container that lacks something.
     pub(crate) fn pass_in(
         &self,
         container: &Container,
@@ -97,7 +97,7 @@ impl Node {
         self.call_in(container, || reconciler.reconcile(world, cause))
     }
 
-    /// Whether signs about these addresses are worth a pass, once they have settled.
+    /// Whether hints about these addresses cause a reconcile, once they have settled.
     pub(crate) fn attention(&self, reconciler: &mut Reconciler, addresses: Vec<IpAddr>) -> bool {
         let hints = DriftHints { addresses: addresses.into_iter().collect(), ..DriftHints::default() };
         self.call(|| {
@@ -164,7 +164,7 @@ fn facts(node: &Node, vnics: &[Value], settings: &Settings) -> NodeFacts {
     node.world([&[vnic("primary", 10)], vnics].concat(), settings)
 }
 
-/// What a pass changed, in its own words.
+/// The changes of a reconcile.
 pub(crate) fn texts(pass: &ReconcileReport) -> Vec<&str> {
     pass.changes.iter().map(|change| change.text.as_str()).collect()
 }

@@ -11,7 +11,7 @@ use crate::node::{Agent, Node, wait_for};
 use crate::pod::Pod;
 use crate::program::node_with_pods;
 
-/// An agent that looks around so rarely that only an event can be the cause of what is seen within seconds.
+/// An agent that reconciles so rarely that a change within seconds must follow from an event.
 pub(crate) fn configured_at_rest(node: &Node, text: &str) -> Agent {
     node.deliver(1, text);
     let mut agent = node.agent(&["--resync-seconds", "600"]);
@@ -170,7 +170,7 @@ fn config_tells_what_is_set_and_checks_files() {
 }
 
 #[test]
-fn what_is_typed_wrongly_ends_with_2_and_says_what_may_have_been_meant() {
+fn typing_error_exits_2_and_suggests_a_correction() {
     let node = Node::new();
     let ask = |arguments: &[&str]| {
         let output = node.output_of(|command| command.args(arguments));

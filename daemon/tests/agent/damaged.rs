@@ -73,7 +73,7 @@ fn assert_made_anew(which: impl FnOnce(&Node) -> (PathBuf, PathBuf)) {
     node.metadata.set_vnics(with_another());
     node.delete_rule(Family::Ipv4, TO_PODS);
     let repaired = || {
-        // An index that is being made anew has nobody for a moment.
+        // An index that is being written again is empty for a moment.
         assert!(damaged.ends_with("allocations.json") || committed() != Some(0));
         held(&node) == addresses
             && node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("512 "))
@@ -93,7 +93,7 @@ fn assert_made_anew(which: impl FnOnce(&Node) -> (PathBuf, PathBuf)) {
     pods.iter().for_each(Pod::wait_connected);
 }
 
-/// In passes that make nothing anew.
+/// In reconciles that restore nothing.
 #[test]
 fn damaged_record_delays_neither_host_nor_vnic_nor_pods() {
     let node = dual_stack_node();
@@ -114,7 +114,7 @@ fn damaged_record_delays_neither_host_nor_vnic_nor_pods() {
     }
 
     assert!(node.attention(&mut reconciler, b.addresses()));
-    assert!(!node.attention(&mut reconciler, a.addresses()), "nobody knows what it lacks");
+    assert!(!node.attention(&mut reconciler, a.addresses()), "its state is unknown");
 
     let containers = |node: &Node| {
         let output = node.output(&["attachments", "-o", "json"]);
@@ -126,7 +126,7 @@ fn damaged_record_delays_neither_host_nor_vnic_nor_pods() {
     assert_eq!(containers(&node), (Some(1), Vec::new()), "that there are none would be wrong");
 }
 
-/// Nobody makes the index anew there. Records say which tables are pods', and the kernel where it says more.
+/// The index is not restored there. Records name the tables of pods, and the kernel the others.
 #[test]
 fn damaged_index_delays_no_table_on_a_foreign_pod_network() {
     for damaged in ["{half", r#"{"version":99}"#] {

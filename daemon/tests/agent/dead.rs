@@ -1,4 +1,4 @@
-//! The addresses of pods that went without a DEL are freed and nothing of them stays; pods that live keep theirs.
+//! Addresses of pods that ended without a DEL are freed, and nothing of them stays; running pods keep their addresses.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -107,7 +107,7 @@ fn leftovers_of_a_killed_add_go_with_its_lease() {
     assert_eq!(left(&node), nothing);
 }
 
-/// Nothing of it is ever free: whoever got its address would take its network down.
+/// Its addresses are never free: another pod with them would break its network.
 #[test]
 fn lost_record_of_a_pod_is_restored_by_the_next_reconcile() {
     let (node, agent) = node_and_agent();
@@ -125,7 +125,7 @@ fn lost_record_of_a_pod_is_restored_by_the_next_reconcile() {
     pod.wait_connected();
 }
 
-/// A pass that looks at neither must not take them for mended.
+/// A reconcile that checks neither must not report them as repaired.
 #[test]
 fn leftover_of_a_gone_pod_is_reported_until_it_is_removed() {
     let node = dual_stack_node();
@@ -157,7 +157,7 @@ fn leftover_of_a_gone_pod_is_reported_until_it_is_removed() {
     // A verb that is at it meanwhile.
     let store = store(&node);
     let keys: Vec<_> = store.read().unwrap().allocations.into_iter().map(|it| it.key).collect();
-    let locks: Vec<_> = keys.iter().map(|key| store.try_attachment(key).unwrap().expect("nobody has it")).collect();
+    let locks: Vec<_> = keys.iter().map(|key| store.try_attachment(key).unwrap().expect("it is not locked")).collect();
     assert_eq!((locks.len(), resist(Cause::Timer)), (1, told.clone()));
     drop(locks);
     assert_eq!(resist(Cause::Kernel), told);

@@ -1,4 +1,4 @@
-//! Directories that somebody on the host removes or moves away while the agent's container has them mounted.
+//! Directories that are removed or moved away on the host while the agent's container has them mounted.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -26,7 +26,7 @@ fn ends_and_the_next_heals(node: &Node, directory: &str, options: &[&str], work:
     }
 }
 
-/// With the NativePodNetwork's file where nobody removes it.
+/// The file of the NativePodNetwork is in another directory.
 fn node() -> Node {
     let node = node_with_pods();
     fs::create_dir_all(node.path("host/usr")).unwrap();

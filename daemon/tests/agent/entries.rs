@@ -1,4 +1,4 @@
-//! Entries of the metadata service's list that cannot be used: the trouble of one VNIC is nobody else's.
+//! Entries of the metadata service's list that cannot be used: the failure of one VNIC affects no other.
 
 use serde_json::Value;
 use vcn::Family;
@@ -26,7 +26,7 @@ fn incomplete_entry_affects_neither_its_vnic_nor_others() {
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
 
-    // Now the one that pods live by, and another is plugged in.
+    // Now the VNIC of the pods, while another is plugged in.
     let before = (node.rules(Family::Ipv4), node.routes(Family::Ipv4, 1000), node.pools()["vnics"].clone());
     node.plug("ens6", 34);
     node.metadata.set_vnics(vec![primary(), without(dual_stack("pods", 33), "subnetCidrBlock"), vnic("late", 34)]);
@@ -34,7 +34,7 @@ fn incomplete_entry_affects_neither_its_vnic_nor_others() {
     wait_for("the VNIC that came late", served, || agent.log());
     let told =
         || node.get("/readyz").1.contains("[1].subnetCidrBlock is missing; the agent uses what was known of it before");
-    wait_for("the entry to be told", told, || agent.log());
+    wait_for("the report", told, || agent.log());
     let asked = node.metadata.asked();
     // The grace is one second.
     wait_for("several more answers", || node.metadata.asked() >= asked + 4, || agent.log());

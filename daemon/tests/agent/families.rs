@@ -8,7 +8,7 @@ use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, wait_for};
 use crate::pod::Pod;
 
-/// What pods live by.
+/// The network of pods.
 fn network(node: &Node) -> ([Vec<String>; 2], [Vec<String>; 2], Value) {
     let both = [Family::Ipv4, Family::Ipv6];
     (both.map(|family| node.rules(family)), both.map(|family| node.routes(family, 1000)), node.pools()["vnics"].clone())
@@ -25,7 +25,7 @@ fn lacked_family_stays_while_the_native_pod_network_offers_it() {
 
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
     // The grace is one second.
-    wait_for("it to be told", || node.conditions() == ["VnicFamilyNotListed"], || agent.log());
+    wait_for("the report", || node.conditions() == ["VnicFamilyNotListed"], || agent.log());
     node.wait_timer_passes(&agent, 3);
     assert_eq!((network(&node), node.get("/readyz").0), (whole.clone(), 200), "{}", agent.log());
     pod.wait_connected();
@@ -34,7 +34,7 @@ fn lacked_family_stays_while_the_native_pod_network_offers_it() {
     drop(agent);
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
-    wait_for("it to be told again", || node.conditions() == ["VnicFamilyNotListed"], || agent.log());
+    wait_for("the condition again", || node.conditions() == ["VnicFamilyNotListed"], || agent.log());
     node.wait_timer_passes(&agent, 3);
     assert_eq!(network(&node), whole, "{}", agent.log());
     Pod::add(&node, "b").wait_connected();

@@ -1,4 +1,4 @@
-//! What somebody does to the files that the agent put in place, or that decide about them, is seen to at once.
+//! Changes of the files that the agent installed, or that decide about them, are handled at once.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,7 +39,7 @@ fn is_the_same(before: &[u8], path: &Path) -> bool {
 }
 
 #[test]
-fn a_binary_that_somebody_removed_replaced_emptied_or_made_unusable_is_healed_within_a_second() {
+fn changed_binary_is_repaired_within_a_second() {
     let binary = "bin/vcn-native";
     let is_whole = |before: &[u8], path: &Path| {
         let mode = || fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -55,13 +55,13 @@ fn a_binary_that_somebody_removed_replaced_emptied_or_made_unusable_is_healed_wi
     let unusable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
     let (node, agent) = healed("the binary's mode", binary, unusable, is_whole);
     let told = || agent.events("cni.installed").iter().any(|line| line["cause"] == "files");
-    wait_for("it to be told", told, || agent.log());
+    wait_for("the report", told, || agent.log());
     let counted = r#"oke_node_agent_reconcile_changes_total{noun="cni",cause="files"}"#;
     assert!(node.get("/metrics").1.contains(counted));
 }
 
 #[test]
-fn a_configuration_that_somebody_removed_or_moved_away_is_healed_within_a_second() {
+fn removed_configuration_is_repaired_within_a_second() {
     let conflist = format!("net.d/{CONFLIST_FILE}");
     healed("the configuration that was removed", &conflist, |path| fs::remove_file(path).unwrap(), is_the_same);
     // As Cilium does with those that are not its own.
@@ -70,7 +70,7 @@ fn a_configuration_that_somebody_removed_or_moved_away_is_healed_within_a_second
 }
 
 #[test]
-fn a_war_about_the_configuration_is_told_once_with_the_difference_wherever_one_asks() {
+fn reverted_configuration_is_reported_once_with_the_difference() {
     let (node, agent) = node_and_agent();
     let conflist = node.path("net.d").join(CONFLIST_FILE);
     for fight in 0..5 {
@@ -96,7 +96,7 @@ fn a_war_about_the_configuration_is_told_once_with_the_difference_wherever_one_a
 }
 
 #[test]
-fn pools_that_somebody_removed_or_damaged_are_written_anew_within_a_second() {
+fn damaged_pools_are_written_again_within_a_second() {
     let parsed = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).ok();
     let is_whole = |before: &[u8], path: &Path| fs::read(path).is_ok_and(|now| parsed(&now) == parsed(before));
     let pools = "run/pools.json";
@@ -105,16 +105,16 @@ fn pools_that_somebody_removed_or_damaged_are_written_anew_within_a_second() {
 }
 
 #[test]
-fn a_configuration_of_okes_own_cni_that_appears_decides_at_once() {
+fn new_configuration_of_okes_cni_decides_at_once() {
     let (node, agent) = node_and_agent();
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let decided = || agent.events("pod_network.decided").last().is_some_and(|it| it["decided_by"] == "oke-conflist");
     wait_for("the decision", decided, || agent.log());
-    wait_for("what is left to be told", || node.conditions() == ["LeftInPlace"], || format!("{:?}", node.conditions()));
+    wait_for("the condition", || node.conditions() == ["LeftInPlace"], || format!("{:?}", node.conditions()));
 }
 
 #[test]
-fn binaries_are_neither_read_nor_run_while_no_file_changes_and_what_it_writes_itself_makes_no_pass() {
+fn unchanged_binaries_are_not_read_and_own_writes_ignored() {
     let node = node_with_pods();
     let plugin = node.path("source/vcn-native");
     let runs = node.path("run/runs");

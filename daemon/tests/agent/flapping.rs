@@ -1,4 +1,4 @@
-//! Links that come and go without end, ours and others': they cost questions and passes by the second, not by the event.
+//! Links that come and go without end cause requests and reconciles per second, not per event.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -17,7 +17,7 @@ fn portmap(node: &Node, script: &str) {
     sandbox::write_program(&node.path("bin/portmap"), format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
 }
 
-/// It says that it was asked, and waits for what nobody writes.
+/// It notes that it was called, and reads from a pipe without a writer.
 pub(crate) fn hangs(node: &Node) {
     let pipe = node.path("bin/pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -34,7 +34,7 @@ fn repair_waits_no_longer_than_the_deadline_of_a_hanging_plugin() {
     hangs(&node);
     let mut agent = node.agent(&["--resync-seconds", "0.2"]);
     node.wait_ready(&mut agent);
-    wait_for("it to be told", || node.conditions() == ["PluginUnanswered"], || agent.log());
+    wait_for("the report", || node.conditions() == ["PluginUnanswered"], || agent.log());
     let conflist = fs::read_to_string(node.path("net.d").join(CONFLIST_FILE)).unwrap();
     assert!(!conflist.contains("portmap"), "{conflist}");
     let whole = node.rules(Family::Ipv4);
@@ -52,7 +52,7 @@ fn repair_waits_no_longer_than_the_deadline_of_a_hanging_plugin() {
 }
 
 #[test]
-fn an_agent_that_starts_while_a_chained_plugin_hangs_leaves_the_chain_as_it_is() {
+fn agent_keeps_a_hanging_plugin_in_the_chain_at_start() {
     let node = node_with_pods();
     portmap(&node, r#"echo '{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}'"#);
     let mut agent = node.agent(&[]);
@@ -66,7 +66,7 @@ fn an_agent_that_starts_while_a_chained_plugin_hangs_leaves_the_chain_as_it_is()
     hangs(&node);
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
-    wait_for("it to be told", || node.conditions() == ["PluginUnanswered"], || agent.log());
+    wait_for("the report", || node.conditions() == ["PluginUnanswered"], || agent.log());
     wait_for("it to be asked again", || asked(&node) > 1, || agent.log());
     assert_eq!(fs::read(&conflist).unwrap(), whole);
     let (_, said) = node.run(&["status"]);

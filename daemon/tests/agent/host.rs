@@ -77,7 +77,7 @@ fn secondary_vnics_are_configured_and_the_primary_is_unchanged() {
     assert!(node.routes(Family::Ipv4, 254).contains(&"0.0.0.0/0 10.0.10.1".into()));
 }
 
-/// CIS benchmarks have hosts switch IPv6 off, and whoever switches it on again forgets the links to come.
+/// CIS benchmarks disable IPv6 on hosts, and enabling it again misses links that appear later.
 #[test]
 fn vnic_with_ipv6_works_where_new_links_disable_it() {
     let node = Node::new();

@@ -1,5 +1,5 @@
-//! Who else configures what pods live by is told, with what to do about it; it is never fought, and nothing of theirs is
-//! changed unless the operator allows it.
+//! Programs that configure what pods use are reported with the next step; nothing of them is changed unless the operator allows
+//! it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -53,7 +53,7 @@ fn index(node: &Node) -> u32 {
 }
 
 #[test]
-fn a_firewall_that_rejects_what_is_forwarded_is_told_and_what_it_says_helps() {
+fn rejecting_firewall_is_reported_with_a_working_fix() {
     let node = dual_stack_node();
     let agent = running(&node);
     let pod = Pod::add(&node, "a");
@@ -72,7 +72,7 @@ fn a_firewall_that_rejects_what_is_forwarded_is_told_and_what_it_says_helps() {
 }
 
 #[test]
-fn systemd_networkd_that_removes_what_is_not_its_own_is_told_and_nothing_is_written() {
+fn interfering_networkd_is_reported_and_nothing_written() {
     let node = dual_stack_node();
     write(&node, "run/systemd/netif/state", "");
     write(&node, &format!("run/systemd/netif/links/{}", index(&node)), "ADMIN_STATE=configured\nOPER_STATE=routable\n");
@@ -86,7 +86,7 @@ fn systemd_networkd_that_removes_what_is_not_its_own_is_told_and_nothing_is_writ
 }
 
 #[test]
-fn what_a_distribution_a_site_or_this_boot_tells_systemd_networkd_is_heeded() {
+fn networkd_configuration_is_read_from_every_directory() {
     let node = dual_stack_node();
     write(&node, "run/systemd/netif/state", "");
     let agent = running(&node);
@@ -111,7 +111,7 @@ fn what_a_distribution_a_site_or_this_boot_tells_systemd_networkd_is_heeded() {
 }
 
 #[test]
-fn where_it_is_allowed_drop_ins_are_written_once_and_end_it() {
+fn allowed_drop_ins_are_written_once_and_clear_the_condition() {
     let node = dual_stack_node();
     let link = format!("run/systemd/netif/links/{}", index(&node));
     let device = format!("run/NetworkManager/devices/{}", index(&node));
@@ -127,7 +127,7 @@ fn where_it_is_allowed_drop_ins_are_written_once_and_end_it() {
     assert!(vnics.contains("MACAddress=02:00:17:00:00:21\n"), "{vnics}");
     let manager = fs::read_to_string(node.path("host/etc/NetworkManager/conf.d/50-vcn-native.conf")).unwrap();
     assert!(manager.contains("unmanaged-devices+=interface-name:vcn*;mac:02:00:17:00:00:21\n"), "{manager}");
-    // They read them, when somebody tells them to.
+    // They read them after a reload.
     write(&node, &link, "ADMIN_STATE=unmanaged\n");
     write(&node, &device, "[device]\nmanaged=false\n");
     wait_told(&node, &agent, "NetworkManagerInterferes", 0);
@@ -161,7 +161,7 @@ fn node_with_drop_ins() -> (Node, Vec<String>) {
 }
 
 #[test]
-fn drop_ins_go_when_they_are_no_longer_allowed() {
+fn drop_ins_are_removed_when_denied() {
     let (node, before) = node_with_drop_ins();
     let mut agent = node.agent_with_drop_ins("deny");
     node.wait_ready(&mut agent);
@@ -171,9 +171,9 @@ fn drop_ins_go_when_they_are_no_longer_allowed() {
     assert_eq!(notes["written"], serde_json::json!([]));
 }
 
-/// What is in sight and cannot be removed is told; what is not in sight stays noted for whoever uninstalls us.
+/// A mounted drop-in that cannot be removed is reported; one that is not mounted stays on record for the uninstaller.
 #[test]
-fn drop_ins_that_cannot_be_removed_are_told() {
+fn drop_ins_that_cannot_be_removed_are_reported() {
     let (node, before) = node_with_drop_ins();
     let agent = running(&node);
     let said = wait_told(&node, &agent, "DropInFailed", 3);
@@ -183,7 +183,7 @@ fn drop_ins_that_cannot_be_removed_are_told() {
 }
 
 #[test]
-fn a_drop_in_of_somebody_else_is_left_and_told() {
+fn foreign_drop_in_stays_and_is_reported() {
     let node = dual_stack_node();
     write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
     let theirs = "[keyfile]\nunmanaged-devices=none\n";
@@ -191,13 +191,13 @@ fn a_drop_in_of_somebody_else_is_left_and_told() {
     let mut agent = node.agent_with_drop_ins("allow");
     node.wait_ready(&mut agent);
     let said = wait_told(&node, &agent, "DropInFailed", 1);
-    assert!(said[0].contains("is not ours"), "{said:?}");
+    assert!(said[0].contains("was written by another program"), "{said:?}");
     let now = fs::read_to_string(node.path("host/etc/NetworkManager/conf.d/50-vcn-native.conf")).unwrap();
     assert_eq!(now, theirs);
 }
 
 #[test]
-fn ocid_is_told_while_it_is_enabled_for_vnics() {
+fn ocid_is_reported_while_enabled_for_vnics() {
     let node = dual_stack_node();
     write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = true\nscan_interval = 60\n");
     let agent = running(&node);
@@ -212,7 +212,7 @@ fn ocid_is_told_while_it_is_enabled_for_vnics() {
 }
 
 #[test]
-fn nm_cloud_setup_is_told_while_its_timer_is_enabled() {
+fn nm_cloud_setup_is_reported_while_its_timer_is_enabled() {
     let node = dual_stack_node();
     write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
     let agent = running(&node);
@@ -229,16 +229,16 @@ fn nm_cloud_setup_is_told_while_its_timer_is_enabled() {
 
 /// As `secondary_vnic_all_configure.sh -c` and `ocid` leave it on a virtual machine.
 #[test]
-fn a_vnic_that_somebody_else_configures_too_is_told_by_what_is_in_the_kernel() {
+fn foreign_configuration_of_a_vnic_is_reported() {
     let node = dual_stack_node();
     let agent = running(&node);
     let pod = Pod::add(&node, "a");
     sh(&node, "ip addr add 10.0.33.7/24 dev ens5");
     sh(&node, "ip route add default via 10.0.33.1 dev ens5 table 10 && ip rule add from 10.0.33.7 lookup 10");
-    // Perhaps one after the other: a look may come between the two.
+    // Perhaps one after the other: a reconcile may run between the two.
     let both = "ens5 (address 10.0.33.7/24, rule ";
     let all = || told(&node, "ConflictingConfiguration").iter().any(|it| it.contains(both));
-    wait_for("both to be told", all, || format!("{}\n{}", node.get("/readyz").1, agent.log()));
+    wait_for("both conditions", all, || format!("{}\n{}", node.get("/readyz").1, agent.log()));
     let said = wait_told(&node, &agent, "ConflictingConfiguration", 1);
     assert!(said[0].contains("secondary_vnic_all_configure.sh (`-d` undoes it)"), "{said:?}");
     pod.wait_connected();
@@ -247,7 +247,7 @@ fn a_vnic_that_somebody_else_configures_too_is_told_by_what_is_in_the_kernel() {
 }
 
 #[test]
-fn a_host_that_was_given_an_address_of_a_pods_is_told_which_and_where() {
+fn pod_address_on_the_host_is_reported_with_its_link() {
     let node = dual_stack_node();
     let agent = running(&node);
     let pod = Pod::add(&node, "a");

@@ -46,13 +46,13 @@ fn mended(
     connected(node, agent, pod);
 }
 
-/// The pod's packets pass, and what was told of the link has been taken back.
+/// The pod's packets pass, and the condition of the link is cleared.
 fn connected(node: &Node, agent: &Agent, pod: &Pod) {
     pod.wait_connected();
     wait_for("no condition to stay", || node.conditions().is_empty(), || agent.log());
 }
 
-/// The table of the VNIC has its routes. A pass adds them after it raised the link.
+/// The table of the VNIC has its routes. A reconcile adds them after it raised the link.
 fn wait_routes(node: &Node, agent: &Agent) {
     wait_for("the VNIC's routes", || node.routes(Family::Ipv4, 1000).len() == 2, || agent.log());
 }
@@ -255,7 +255,7 @@ fn unlisted_vnic_with_a_link_carries_its_pods() {
     let (whole, offered) = (rules(), node.pools()["vnics"].clone());
     node.metadata.set_vnics(vec![vnic("primary", 10)]);
     // Beyond the grace.
-    wait_for("it to be told", || node.conditions() == ["VnicNotListed"], || format!("{:?}", node.conditions()));
+    wait_for("the report", || node.conditions() == ["VnicNotListed"], || format!("{:?}", node.conditions()));
     node.wait_timer_passes(&agent, 3);
     assert_eq!(
         (rules(), &node.pools()["vnics"], node.get("/readyz").0),
@@ -268,7 +268,7 @@ fn unlisted_vnic_with_a_link_carries_its_pods() {
 
     // One that never saw it listed does not know what it is, and leaves what is there.
     let mut agent = node.agent(&[]);
-    wait_for("it to be told again", || node.conditions().contains(&"VnicNotListed".into()), || agent.log());
+    wait_for("the condition again", || node.conditions().contains(&"VnicNotListed".into()), || agent.log());
     node.wait_timer_passes(&agent, 3);
     assert_eq!(rules(), whole, "{}", agent.log());
     pod.wait_connected();

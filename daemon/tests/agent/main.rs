@@ -17,6 +17,7 @@ mod families;
 mod files;
 mod flapping;
 mod hanging;
+mod health;
 mod host;
 mod interference;
 mod links;

@@ -47,7 +47,7 @@ impl Metadata {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let shared = shared.clone();
-                // On its own thread: one that is kept waiting keeps nobody else. Whoever asked may have given up.
+                // On its own thread, so that a slow client delays no other. The client may have given up.
                 thread::spawn(move || stream.and_then(|stream| answer(stream, &shared)));
             }
         });
@@ -73,7 +73,7 @@ impl Metadata {
         self.set_fault(if status == 200 { Fault::None } else { Fault::Status(status) });
     }
 
-    /// Whether the instance is asked for in vain, while the list of VNICs is answered.
+    /// Whether requests for the instance fail, while the list of VNICs is answered.
     pub(crate) fn fail_instance(&self, fails: bool) {
         self.state.lock().unwrap().fails_instance = fails;
     }

@@ -26,7 +26,7 @@ const PORT: &str = "127.0.0.1:9808";
 const PROGRAM: &str = "/usr/local/bin/oke-node-agent";
 
 /// The volumes of the agent's manifest, and where below a node's directory each is.
-const VOLUMES: [(&str, &str); 10] = [
+const VOLUMES: [(&str, &str); 11] = [
     ("/opt/cni/bin", "bin"),
     ("/etc/cni/net.d", "net.d"),
     ("/run/vcn-native", "run"),
@@ -37,6 +37,7 @@ const VOLUMES: [(&str, &str); 10] = [
     ("/usr", "host/usr"),
     ("/run/NetworkManager/devices", "host/run/NetworkManager/devices"),
     ("/etc/oci-utils.conf.d", "host/etc/oci-utils.conf.d"),
+    ("/sys/fs/cgroup", "host/sys/fs/cgroup"),
 ];
 
 /// Those that an operator adds who allows drop-ins.
@@ -70,7 +71,7 @@ impl Node {
             route.gateway = Some("10.0.10.1".parse().unwrap());
             socket.add_route(&route).unwrap();
         });
-        for directory in ["source", "bin", "net.d", "host/usr"] {
+        for directory in ["source", "bin", "net.d", "host/usr", "host/sys/fs/cgroup"] {
             fs::create_dir_all(node.path(directory)).unwrap();
         }
         let plugin = node.path("source/vcn-native");
@@ -101,7 +102,7 @@ impl Node {
         self.directory.path().join(below)
     }
 
-    /// Where the agent looks for its NativePodNetwork.
+    /// The file with the NativePodNetwork.
     pub(crate) fn npn(&self) -> PathBuf {
         self.path("lib/nativepodnetwork.json")
     }
@@ -109,7 +110,7 @@ impl Node {
     /// The options of every agent here, less those that `more` says otherwise.
     pub(crate) fn options(&self, more: &[&str]) -> Vec<String> {
         [
-            ("--imds-base-url", self.metadata.base_url()),
+            ("--oci-metadata-base-url", self.metadata.base_url()),
             ("--listen", PORT.into()),
             ("--resync-seconds", "1".into()),
             ("--detach-grace-seconds", "1".into()),
@@ -225,14 +226,14 @@ impl Node {
         self.output_of(|command| command.args(subcommand).args(self.options(subcommand)))
     }
 
-    /// The same of the program with nothing but the manifest's environment and what else it is told.
+    /// The same with only the manifest's environment and these arguments.
     pub(crate) fn output_of(&self, tell: impl FnOnce(&mut Command) -> &mut Command) -> Output {
         let mut command = self.command(&self.container().running([PROGRAM]));
         tell(&mut command);
         self.inside(|| command.stderr(Stdio::piped()).output().unwrap())
     }
 
-    /// Asks the agent's port; 0 when nobody answers.
+    /// Requests a path from the agent's port; 0 without an answer.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let exchange = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(PORT)?;
@@ -303,7 +304,7 @@ impl Node {
         fs::read(self.path("run/pools.json")).map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap())
     }
 
-    /// The rules of ours, as `priority from to [fwmark] table`.
+    /// Our rules, as `priority from to [fwmark] table`.
     pub(crate) fn rules(&self, family: Family) -> Vec<String> {
         let ours = |rule: &Rule| rule.protocol == vcn::PROTOCOL;
         let text = |rule: Rule| {

@@ -1,4 +1,4 @@
-//! VNICs on a node that is not ours: OKE attaches those of its own CNI first, and says last that they are for pods.
+//! VNICs on a node of another pod network: OKE attaches those of its own CNI first, and names them last.
 
 use std::fs;
 
@@ -61,15 +61,15 @@ fn unused_configuration_of_an_oke_vnic_is_removed_and_its_link_stays() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    let mut agent = node.agent(&["--node-label", "false"]);
+    let mut agent = node.agent(&["--signal-node-label", "false"]);
     node.wait_ready(&mut agent);
     wait_for("what is made", || node.rules(Family::Ipv4) == ["1537 10.0.33.7/32 all 1000"], || agent.log());
     agent.stop();
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
 
-    // Nobody has said yet whose it is: it stays as it is found.
+    // Its owner is not known yet: it stays unchanged.
     node.publish("BACKOFF", &[]);
-    let mut agent = node.agent(&["--node-label", "true"]);
+    let mut agent = node.agent(&["--signal-node-label", "true"]);
     node.wait_ready(&mut agent);
     node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), ["1537 10.0.33.7/32 all 1000"]);
@@ -79,7 +79,7 @@ fn unused_configuration_of_an_oke_vnic_is_removed_and_its_link_stays() {
     wait_for("its end", || node.rules(Family::Ipv4).is_empty(), || agent.log());
     wait_for("the end of the condition", || node.conditions().is_empty(), || format!("{:?}", node.conditions()));
     let (link, addresses, _) = link(&node, "ens5");
-    assert!(link.up && link.mtu == Mtu::VCN, "somebody may stand on it by now");
+    assert!(link.up && link.mtu == Mtu::VCN, "another program may use it by now");
     assert!(!addresses.contains(&"10.0.33.7/32".to_owned()), "{addresses:?}");
     assert_eq!(node.routes(Family::Ipv4, 1000), [""; 0]);
 }
@@ -99,7 +99,7 @@ fn network_of_running_pods_stays_on_an_oke_vnic() {
     fs::remove_file(node.path("run/pools.json")).unwrap();
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let mut agent = node.agent(&[]);
-    wait_for("a look", || node.conditions().contains(&"LeftInPlace".to_owned()), || agent.log());
+    wait_for("a reconcile", || node.conditions().contains(&"LeftInPlace".to_owned()), || agent.log());
     node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), rules);
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);

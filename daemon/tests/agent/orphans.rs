@@ -1,4 +1,4 @@
-//! What is ours and of no pod goes, nobody else's does, and no pod loses anything.
+//! Orphaned objects of ours are removed, foreign ones stay, and no pod loses anything.
 
 use netlink::{LinkChange, Neighbour, Rule};
 use vcn::{Family, PROTOCOL, RulePriorities, TableId};
@@ -37,13 +37,13 @@ fn only_orphaned_rules_and_proxies_of_ours_are_removed() {
         socket.add_neighbour(&Neighbour::proxy(index, "10.0.33.40".parse().unwrap()).by(PROTOCOL)).unwrap();
     });
     wait_for("them to go", || left(&node) == before, || format!("{:#?} of {before:#?}\n{}", left(&node), agent.log()));
-    // The agent may have been faster than any look of ours: only what was there is told.
+    // The agent may have been faster than this test: compare only what was there.
     agent.wait_said("host.repaired", "rule del pref 1536 from 10.0.33.40 lookup 1000 (of no pod)");
     agent.wait_said("host.repaired", "neigh del proxy 10.0.33.40 dev ens5 (of no pod)");
     pod.wait_connected();
 }
 
-/// As after a lost record: the next ADD makes it anew from what the kernel has.
+/// As after a lost record: the next ADD restores it from the kernel.
 #[test]
 fn pod_with_lost_record_keeps_its_network() {
     let (node, agent) = node_and_agent();
@@ -52,7 +52,7 @@ fn pod_with_lost_record_keeps_its_network() {
     pod.release(&node);
     let looks = || node.passes("timer");
     let begun = looks();
-    wait_for("four looks", || looks() >= begun + 4, || agent.log());
+    wait_for("four reconciles", || looks() >= begun + 4, || agent.log());
     assert_eq!(left(&node), whole);
     pod.wait_connected();
 }

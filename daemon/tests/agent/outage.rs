@@ -36,7 +36,7 @@ fn metadata_outage_is_logged_at_its_begin_and_end() {
     let node = node_with_pods();
     let mut agent = node.agent(&["--resync-seconds", "0.1"]);
     node.wait_ready(&mut agent);
-    // A source that was slow at the start may have been told, too.
+    // A source that was slow at the start may have been reported, too.
     wait_for("all to be well", || node.conditions().is_empty(), || agent.log());
     let count = |event| agent.events(event).len();
     let at_first = (count("condition.raised"), count("condition.cleared"));
@@ -90,7 +90,7 @@ fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
         assert_eq!(node.conditions(), ["MetadataUnavailable"], "{}", agent.log());
         let message = node.get("/readyz").1;
         assert!(message.contains("the last good answers are used, of this age: instance "), "{message}");
-        // Whoever reads our files need not know what others put into the instance's metadata.
+        // The copy has only the keys that the agent uses, because metadata may have secrets.
         change_copy(&node, |copy| {
             assert_eq!(copy["value"]["instance"]["metadata"], json!({"oke-native-pod-networking": "true"}));
         });
@@ -138,12 +138,12 @@ fn cached_copy_of_another_machine_is_not_used() {
     node.metadata.set_status(404);
     let agent = node.agent(&[]);
     let passed = || node.passes("retry") + node.passes("timer") >= 2;
-    wait_for("some passes", passed, || agent.log());
+    wait_for("some reconciles", passed, || agent.log());
     assert_eq!(node.conditions(), ["MetadataUnavailable"]);
     assert!(node.get("/readyz").0 == 503 && !node.path("bin/vcn-native").exists());
 }
 
-/// Nobody is told to drain a node of ours for that.
+/// It asks no operator to drain the node for that.
 #[test]
 fn unknown_owner_of_the_pod_network_is_not_reported_as_handover() {
     let node = dual_stack_node();
@@ -155,9 +155,12 @@ fn unknown_owner_of_the_pod_network_is_not_reported_as_handover() {
     node.metadata.fail_instance(true);
     let agent = node.agent(&[]);
     let told = || node.conditions() == ["MetadataUnavailable", "LeftInPlace"];
-    wait_for("it to be told", told, || format!("{:?}\n{}", node.conditions(), agent.log()));
+    wait_for("the report", told, || format!("{:?}\n{}", node.conditions(), agent.log()));
     let message = node.get("/readyz").1;
-    assert!(message.contains("nothing has been handed over") && !message.contains("no longer ours"), "{message}");
+    assert!(
+        message.contains("nothing has been handed over") && !message.contains("another pod network owns"),
+        "{message}"
+    );
     assert_eq!(node.rules(vcn::Family::Ipv4), rules);
     node.metadata.fail_instance(false);
     wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
@@ -185,8 +188,8 @@ fn withstands(fault: Fault) {
     node.metadata.set_fault(fault);
     // A question takes half a minute at most.
     let told = || node.conditions() == ["MetadataUnavailable"];
-    let took = wait_for("it to be told", told, || format!("{fault:?}: {:?}\n{}", node.conditions(), agent.log()));
-    println!("{fault:?} is told after {took:?}");
+    let took = wait_for("the report", told, || format!("{fault:?}: {:?}\n{}", node.conditions(), agent.log()));
+    println!("{fault:?} is reported after {took:?}");
     assert_eq!(node.get("/readyz").0, 200);
     let message = node.get("/readyz").1;
     assert!(

@@ -36,7 +36,7 @@ fn hosts(node: &Node) -> Vec<String> {
     texts.collect()
 }
 
-/// What pods and the host live by.
+/// The network of pods and of the host.
 fn network(node: &Node) -> (Vec<String>, Vec<String>, Vec<String>, Value) {
     (hosts(node), node.rules(Family::Ipv6), node.routes(Family::Ipv6, 1000), node.pools())
 }
@@ -87,7 +87,7 @@ fn pod_address_listed_first_is_not_assigned_to_the_host() {
     wait_for("the host's own", mended, || agent.log());
 }
 
-/// There it is told only by the kernel whom the only address listed belongs to.
+/// There only the kernel knows whose address the only listed one is.
 #[test]
 fn pod_address_is_not_assigned_to_the_host_without_index() {
     for index in [Some(r#"{"version":99}"#), None] {

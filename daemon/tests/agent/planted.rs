@@ -40,11 +40,11 @@ fn agent_starts_with_pipes_in_place_of_its_files() {
 fn agent_starts_with_links_in_place_of_its_files() {
     let outside = |node: &Node| node.path("lib/outside");
     let node = assert_recovers(|node, path| {
-        fs::write(outside(node), "theirs").unwrap();
+        fs::write(outside(node), "foreign").unwrap();
         symlink("outside", path).unwrap();
         let _ = symlink("outside", format!("{}.new", path.display()));
     });
-    assert_eq!(fs::read_to_string(outside(&node)).unwrap(), "theirs");
+    assert_eq!(fs::read_to_string(outside(&node)).unwrap(), "foreign");
     assert!(!node.path("run/outside").exists(), "nor is a file made where a link leads");
 }
 

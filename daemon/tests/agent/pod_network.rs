@@ -48,7 +48,7 @@ fn configurations(node: &Node) -> Vec<String> {
     names
 }
 
-/// Whether it is told that our configuration is left where it should not be.
+/// Whether it is reported that our configuration is left on a foreign node.
 fn is_left(node: &Node) -> bool {
     node.conditions().contains(&"RuntimeConfigurationLeft".to_owned())
 }
@@ -87,7 +87,7 @@ fn agent_is_ready_and_changes_no_cni_file_on_flannel() {
     let node = node_with_storage();
     let flannel = node.path("net.d/10-flannel.conflist");
     std::fs::write(&flannel, FLANNEL).unwrap();
-    let mut agent = node.agent(&["--node-label", "false"]);
+    let mut agent = node.agent(&["--signal-node-label", "false"]);
     node.wait_ready(&mut agent);
     left_alone(&node);
     assert!(node.pools().is_null());
@@ -115,7 +115,7 @@ fn pod_network_handed_over_keeps_the_network_of_running_pods() {
     assert_eq!(node.inside(nft_table), table);
     assert_eq!(node.pools(), pools);
     assert!(!is_left(&node), "{:?}", node.conditions());
-    assert_eq!(configurations(&node), ["10-oci.conflist"], "no pod lives by ours");
+    assert_eq!(configurations(&node), ["10-oci.conflist"], "no pod uses our network");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn our_configuration_goes_with_the_last_pod_on_foreign_pod_network() {
     assert_eq!(configurations(&node), ["10-oci.conflist"]);
 }
 
-/// A label that somebody mistyped takes no node down.
+/// A mistyped label takes no node down.
 #[test]
 fn our_pod_network_is_maintained_in_doubt() {
     let node = node();
@@ -147,7 +147,7 @@ fn our_pod_network_is_maintained_in_doubt() {
     node.wait_ready(&mut agent);
     agent.stop();
     let rules = node.rules(Family::Ipv4);
-    let mut agent = node.agent(&["--node-label", "yes"]);
+    let mut agent = node.agent(&["--signal-node-label", "yes"]);
     node.wait_ready(&mut agent);
     node.delete_rule(Family::Ipv4, 1537);
     wait_for("the rule", || node.rules(Family::Ipv4) == rules, || agent.log());
@@ -159,13 +159,13 @@ fn our_pod_network_is_maintained_in_doubt() {
     let text = said["message"].as_str().unwrap();
     assert!(
         text.ends_with(
-            "is neither true nor false, but this node's pod network is ours already: in doubt ours is kept up"
+            "is neither true nor false, but our pod network is installed on this node: in doubt it is maintained"
         ),
         "{text}"
     );
 }
 
-/// Where we do not remember it, nothing is touched, and nobody is told to drain a node that is sound.
+/// Without a record nothing is changed, and no operator is asked to drain a working node.
 #[test]
 fn doubt_is_not_reported_as_handover() {
     let node = node();
@@ -174,14 +174,14 @@ fn doubt_is_not_reported_as_handover() {
     node.wait_ready(&mut agent);
     agent.stop();
     fs::remove_file(node.path("lib/installer.json")).unwrap();
-    let mut agent = node.agent(&["--node-label", "yes"]);
+    let mut agent = node.agent(&["--signal-node-label", "yes"]);
     node.wait_ready(&mut agent);
     wait_for("its condition", || node.conditions() == ["LeftInPlace"], || agent.log());
     let said = node.get("/readyz").1;
-    assert!(said.contains("nothing has been handed over") && !said.contains("no longer ours"), "{said}");
+    assert!(said.contains("nothing has been handed over") && !said.contains("another pod network owns"), "{said}");
 }
 
-/// After a boot, or in an image that was made of a node: the runtime takes it, and nobody offers pods an address.
+/// After a boot, or in an image of a node: the runtime uses it, and no agent offers addresses.
 #[test]
 fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
     let node = node();
@@ -192,7 +192,7 @@ fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
     for file in fs::read_dir(node.path("run")).unwrap().map(|entry| entry.unwrap().path()) {
         if file.is_dir() { fs::remove_dir_all(file).unwrap() } else { fs::remove_file(file).unwrap() }
     }
-    let mut agent = node.agent(&["--node-label", "false"]);
+    let mut agent = node.agent(&["--signal-node-label", "false"]);
     wait_for("its condition", || is_left(&node), || format!("{:?}\n{}", node.conditions(), agent.log()));
     let (code, said) = node.get("/readyz");
     assert!(code == 503 && said.contains("there is no configuration of another pod network"), "{said}");
@@ -226,13 +226,13 @@ fn foreign_malformed_file_before_ours_is_reported_and_unchanged() {
     std::fs::write(&broken, "{").unwrap();
     wait_for("its condition", || node.conditions() == ["RuntimeConfigurationBlocked"], || agent.log());
     let said = node.get("/readyz").1;
-    assert!(said.contains("00-broken.conflist sorts before ours and is no configuration"), "{said}");
+    assert!(said.contains("00-broken.conflist sorts before our configuration and is not a valid one"), "{said}");
     assert_eq!((node.get("/readyz").0, std::fs::read_to_string(&broken).unwrap().as_str()), (503, "{"));
     std::fs::remove_file(&broken).unwrap();
     wait_for("its end", || node.conditions().is_empty(), || agent.log());
 }
 
-/// The runtime may see more than the agent: it is told all the same.
+/// The runtime may see more than the agent: it is reported all the same.
 #[test]
 fn dangling_link_before_our_configuration_is_reported() {
     let node = node();
@@ -264,7 +264,7 @@ fn foreign_configuration_before_ours_blocks_without_its_binary() {
     fs::write(node.path("bin/cilium-cni"), "").unwrap();
     wait_for("pods to start by it", || node.get("/readyz").0 == 200, || agent.log());
     assert_eq!(node.conditions(), ["RuntimeConfigurationPreceded"]);
-    // One that calls others' networks may call ours.
+    // A plugin that calls other networks may call our network.
     fs::write(node.path("bin/multus"), "").unwrap();
     fs::write(&multus, list("multus")).unwrap();
     fs::remove_file(&cilium).unwrap();
@@ -288,7 +288,7 @@ fn loopback_configuration_blocks_only_before_ours() {
     fs::rename(node.path("net.d/99-loopback.conf"), node.path("net.d/00-loopback.conf")).unwrap();
     wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
     let (code, said) = node.get("/readyz");
-    assert!(code == 503 && said.contains("00-loopback.conf sorts before ours"), "{said}");
+    assert!(code == 503 && said.contains("00-loopback.conf sorts before our configuration"), "{said}");
     fs::rename(node.path("net.d/00-loopback.conf"), node.path("net.d/99-loopback.conf")).unwrap();
     wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
 }

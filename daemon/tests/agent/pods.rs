@@ -1,4 +1,4 @@
-//! What somebody else breaks of running pods' network is mended, and nothing else of theirs is touched: judged by packets
+//! What another program breaks in the network of running pods is repaired, and nothing else is changed: judged by packets
 //! and by what is left when pods have gone.
 
 use std::cell::Cell;
@@ -138,7 +138,7 @@ fn drift_is_seen_although_it_was_undone_once_before() {
         socket.change_link_named(pod.host_link(), &[LinkChange::Mac(own)]).unwrap();
     });
     node.plug("ens9", 99);
-    wait_for("a look", || node.passes("kernel") > before, || agent.log());
+    wait_for("a reconcile", || node.passes("kernel") > before, || agent.log());
     wait_rest(&node, &agent);
     assert_eq!(left(&node), whole);
     node.on(break_it);
@@ -202,7 +202,7 @@ fn unfinished_add_is_not_repaired() {
     wait_for("the other's repair", || left(&node) == without, || agent.log());
     let repaired =
         || agent.events("host.repaired").iter().any(|line| line["change"].as_str().unwrap().ends_with("(pod b)"));
-    wait_for("it to be told", repaired, || agent.log());
+    wait_for("the report", repaired, || agent.log());
     assert!(whole.len() > without.len());
     assert!(!agent.events("host.repaired").iter().any(|line| line["change"].as_str().unwrap().ends_with("(pod a)")));
 }

@@ -1,4 +1,4 @@
-//! The port of health and metrics is somebody else's: the agent works without it, says so, and takes it when it is free.
+//! Another program has the port of health and metrics: the agent works without it, reports that, and binds it when it is free.
 
 use std::net::TcpListener;
 
@@ -8,7 +8,7 @@ use crate::node::wait_for;
 use crate::program::node_with_pods;
 
 #[test]
-fn an_agent_whose_port_is_taken_does_its_work_says_so_and_takes_the_port_when_it_is_free() {
+fn taken_port_is_reported_and_bound_when_free() {
     let node = node_with_pods();
     let taken = node.inside(|| TcpListener::bind("127.0.0.1:9808").unwrap());
     let mut agent = node.agent(&["--resync-seconds", "600"]);
@@ -17,7 +17,7 @@ fn an_agent_whose_port_is_taken_does_its_work_says_so_and_takes_the_port_when_it
     let whole = node.rules(Family::Ipv4);
     assert!(!whole.is_empty());
     let told = || agent.events("condition.raised").iter().any(|line| line["reason"] == "PortUnavailable");
-    wait_for("it to be told", told, || agent.log());
+    wait_for("the report", told, || agent.log());
     let (_, said) = node.run(&["status"]);
     assert!(said.contains("PortUnavailable") && said.contains("listening on 127.0.0.1:9808: "), "{said}");
     let (ready, said) = node.run(&["why-not-ready"]);

@@ -76,7 +76,7 @@ fn drift_is_repaired_within_a_second() {
 }
 
 #[test]
-fn settings_that_somebody_wrote_are_put_back_within_a_second() {
+fn changed_kernel_settings_are_repaired_within_a_second() {
     let node = dual_stack_node();
     let mut agent = node.agent(&RARELY);
     node.wait_ready(&mut agent);
@@ -100,7 +100,7 @@ fn settings_that_somebody_wrote_are_put_back_within_a_second() {
 
 /// No event of the kernel's tells of these.
 #[test]
-fn what_nobody_tells_of_is_put_back_by_the_slow_look_and_counted_as_its_repair() {
+fn drift_without_event_is_repaired_by_the_timer() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -121,15 +121,15 @@ fn what_nobody_tells_of_is_put_back_by_the_slow_look_and_counted_as_its_repair()
 
 /// Without its capability the agent hears of links and routes, but not of nft tables.
 #[test]
-fn what_cannot_be_heard_is_told_once_however_often_it_is_tried() {
+fn missing_change_events_are_reported_once() {
     let node = node_with_pods();
     let agent = node.agent_without("NET_ADMIN");
     let raised = || {
         let raised = agent.events("condition.raised");
         raised.into_iter().filter(|line| line["reason"] == "ChangesUnheard").collect::<Vec<_>>()
     };
-    wait_for("it to be told", || !raised().is_empty(), || agent.log());
-    // Each try is a look, too.
+    wait_for("the report", || !raised().is_empty(), || agent.log());
+    // Each retry is also a reconcile.
     let tries = node.passes("kernel");
     wait_for("further tries", || node.passes("kernel") >= tries + 3, || agent.log());
     let [told] = &raised()[..] else { panic!("{}", agent.log()) };
@@ -139,7 +139,7 @@ fn what_cannot_be_heard_is_told_once_however_often_it_is_tried() {
 
 /// A script that runs on a timer, say.
 #[test]
-fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
+fn reverted_repairs_are_reported_once_and_continue() {
     let node = node_with_pods();
     let mut agent = node.agent(&RARELY);
     node.wait_ready(&mut agent);
@@ -149,13 +149,13 @@ fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
         node.delete_rule(Family::Ipv4, 1537);
         wait_for(&format!("repair {round}"), || node.rules(Family::Ipv4) == whole, || agent.log());
     }
-    wait_for("it to be told", || node.conditions() == ["RepairsUndone"], || format!("{:?}", node.conditions()));
+    wait_for("the report", || node.conditions() == ["RepairsUndone"], || format!("{:?}", node.conditions()));
     let raised = agent.events("condition.raised");
     let of_fights: Vec<_> = raised.iter().filter(|line| line["reason"] == "RepairsUndone").collect();
     assert_eq!(of_fights.len(), 1, "{raised:?}");
     let said = of_fights[0]["message"].as_str().unwrap();
     assert!(said.ends_with("the last one: rule add pref 1537 from 10.0.33.7 lookup 1000"), "{said}");
-    // Each is counted, a moment after it was done, whether it is told or not.
+    // Each is counted a moment later, whether it is logged or not.
     let all = || counted(&node, r#"noun="rule","#) - before == 20;
     wait_for("all to be counted", all, || node.get("/metrics").1);
     let lines = agent.events("host.repaired").len();
@@ -164,7 +164,7 @@ fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
 }
 
 #[test]
-fn a_hot_plugged_vnic_is_configured_when_its_link_appears() {
+fn hot_plugged_vnic_is_configured_when_its_link_appears() {
     let node = node_with_pods();
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("late", 34)]);
     node.publish("SUCCESS", &[("pods", 33), ("late", 34)]);
@@ -189,7 +189,7 @@ fn a_hot_plugged_vnic_is_configured_when_its_link_appears() {
 }
 
 #[test]
-fn a_vnic_that_always_fails_is_tried_again_with_backoff_and_not_by_its_own_events() {
+fn failing_vnic_is_retried_with_backoff_only() {
     let node = node_with_pods();
     node.plug("ens6", 34);
     let mut broken = vnic("broken", 34);
@@ -213,7 +213,7 @@ fn a_vnic_that_always_fails_is_tried_again_with_backoff_and_not_by_its_own_event
 }
 
 #[test]
-fn clients_that_never_ask_keep_no_probe_waiting() {
+fn silent_clients_delay_no_probe() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -229,7 +229,7 @@ fn clients_that_never_ask_keep_no_probe_waiting() {
 }
 
 #[test]
-fn sigterm_ends_the_agent_within_two_seconds_and_undoes_nothing() {
+fn sigterm_ends_the_agent_within_two_seconds() {
     let node = node_with_pods();
     in_time(2 * SECOND, "its end", || {
         let mut agent = node.agent(&[]);
@@ -247,7 +247,7 @@ fn sigterm_ends_the_agent_within_two_seconds_and_undoes_nothing() {
 }
 
 #[test]
-fn sigterm_ends_it_as_fast_while_the_metadata_service_keeps_it_waiting() {
+fn sigterm_ends_an_agent_that_waits_for_metadata() {
     let node = node_with_pods();
     node.metadata.set_status(503);
     in_time(2 * SECOND, "its end", || {
@@ -260,7 +260,7 @@ fn sigterm_ends_it_as_fast_while_the_metadata_service_keeps_it_waiting() {
 }
 
 #[test]
-fn a_second_agent_on_a_node_does_not_start() {
+fn second_agent_on_a_node_does_not_start() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -270,7 +270,7 @@ fn a_second_agent_on_a_node_does_not_start() {
 }
 
 #[test]
-fn nothing_is_logged_while_nothing_happens() {
+fn unchanged_node_logs_nothing() {
     let node = node_with_pods();
     let mut agent = node.agent(&["--resync-seconds", "0.1"]);
     node.wait_ready(&mut agent);
@@ -282,7 +282,7 @@ fn nothing_is_logged_while_nothing_happens() {
 }
 
 #[test]
-fn metrics_tell_pools_sources_changes_and_decisions() {
+fn metrics_have_pools_sources_changes_and_decisions() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -304,7 +304,7 @@ fn metrics_tell_pools_sources_changes_and_decisions() {
 
 /// Of 16 addresses of each family on either of two VNICs, some are held and some rest, another number of each.
 #[test]
-fn the_gauges_of_pools_tell_what_is_held_and_what_rests_by_vnic_and_family() {
+fn pool_gauges_count_held_and_cooling_addresses() {
     let node = dual_stack_node();
     node.plug("ens6", 34);
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33), dual_stack("more", 34)]);
@@ -337,7 +337,7 @@ fn the_gauges_of_pools_tell_what_is_held_and_what_rests_by_vnic_and_family() {
 }
 
 #[test]
-fn the_port_answers_only_what_everybody_may_know() {
+fn port_answers_only_public_requests() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -352,7 +352,7 @@ fn the_port_answers_only_what_everybody_may_know() {
 
 /// Not a benchmark of this build (tests are not optimised), but a leak would show.
 #[test]
-fn its_memory_does_not_grow_with_passes() {
+fn memory_does_not_grow_with_reconciles() {
     let node = node_with_pods();
     let mut agent = node.agent(&["--resync-seconds", "0.1"]);
     node.wait_ready(&mut agent);

@@ -34,7 +34,7 @@ fn wait_for_adds(node: &Node, agent: &Agent, count: u64) {
 }
 
 #[test]
-fn a_run_becomes_a_line_with_everything_about_it_and_metrics_by_phase() {
+fn plugin_run_has_a_log_line_and_metrics() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -92,7 +92,7 @@ fn histograms(node: &Node) -> BTreeMap<String, [f64; 2]> {
 }
 
 #[test]
-fn runs_are_counted_by_verb_phase_and_code() {
+fn plugin_runs_are_counted_by_verb_phase_and_code() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -122,7 +122,7 @@ fn runs_are_counted_by_verb_phase_and_code() {
 }
 
 #[test]
-fn what_plugins_logged_while_no_agent_was_there_is_taken_in_once() {
+fn records_written_without_agent_are_read_once() {
     let node = node_with_pods();
     std::fs::create_dir(node.path("run")).unwrap();
     let sink = Sink::new(node.path("run"));
@@ -146,7 +146,7 @@ fn what_plugins_logged_while_no_agent_was_there_is_taken_in_once() {
 }
 
 #[test]
-fn an_agent_that_hangs_holds_no_plugin_up_and_misses_nothing() {
+fn hanging_agent_delays_no_plugin_and_loses_no_record() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -164,7 +164,7 @@ fn an_agent_that_hangs_holds_no_plugin_up_and_misses_nothing() {
 }
 
 #[test]
-fn a_flood_of_runs_is_counted_whole_and_logged_in_part() {
+fn flood_of_runs_is_counted_and_partly_logged() {
     let node = node_with_pods();
     std::fs::create_dir(node.path("run")).unwrap();
     let sink = Sink::new(node.path("run"));

@@ -8,7 +8,7 @@ use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, wait_for};
 use crate::pod::Pod;
 
-/// What pods and the host live by.
+/// The network of pods and of the host.
 fn network(node: &Node) -> (Vec<String>, [Vec<String>; 2], Value) {
     let routes = [1000, 1001].map(|table| node.routes(Family::Ipv4, table));
     (node.rules(Family::Ipv4), routes, node.pools()["vnics"].clone())
@@ -18,7 +18,7 @@ fn network(node: &Node) -> (Vec<String>, [Vec<String>; 2], Value) {
 fn agent_started_with_incomplete_list_serves_present_vnics() {
     let node = dual_stack_node();
     node.plug("ens6", 34);
-    // The second is nobody's but the host's: no NativePodNetwork names it.
+    // The second is only the host's: no NativePodNetwork names it.
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33), vnic("storage", 34)]);
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -60,7 +60,7 @@ fn unwritable_copy_is_reported_once_and_written_when_possible() {
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     let told = || node.get("/readyz").1.contains("writing /var/lib/vcn-native/vnics-seen.json: ");
-    wait_for("that to be told", told, || agent.log());
+    wait_for("the report", told, || agent.log());
     assert_eq!(node.conditions(), ["StateFailed"]);
     let asked = node.metadata.asked();
     wait_for("several more answers", || node.metadata.asked() >= asked + 4, || agent.log());

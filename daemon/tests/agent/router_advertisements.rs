@@ -66,7 +66,7 @@ fn advertised_default_route_survives_the_agents_start() {
     node.wait_ready(&mut agent);
     assert_eq!(node.sysctl("net/ipv6/conf/all/forwarding"), "1");
     assert!(has_default(&node), "{:?}\n{}", node.routes(Family::Ipv6, 254), agent.log());
-    // Lost by somebody else's doing, it is learnt again.
+    // If another program removes it, it is learnt again.
     node.on(|socket| {
         let filter =
             netlink::RouteFilter { table: Some(vcn::TableId::MAIN), ..netlink::RouteFilter::all(Family::Ipv6) };

@@ -44,7 +44,7 @@ impl Agent {
     }
 
     /// Waits until it says that it made a change that begins so. It says it after the pass that made it: what the kernel or
-    /// the disk shows comes first. When it is said, what a pass counts and reports is there, too.
+    /// the disk shows comes first. When it appears, the counts and the report of a reconcile are there, too.
     pub(crate) fn wait_said(&self, event: &str, change: &str) -> Value {
         let found = || {
             let mut lines = self.events(event).into_iter();
@@ -58,7 +58,7 @@ impl Agent {
         self.child.id()
     }
 
-    /// Sends it a signal. One that is told to stand still does: the signal comes to one thread, which stops the others when it
+    /// Sends it a signal. After SIGSTOP it stands still: the signal comes to one thread, which stops the others when it
     /// runs.
     pub(crate) fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().try_into().unwrap());
@@ -93,7 +93,7 @@ impl Drop for Agent {
 }
 
 /// Something is done in time at the first try or at one of a few more. Locks of the kernel's and disks are shared with all
-/// that runs beside a test, so once may be late; what is slow by itself is late each time.
+/// that runs next to a test, so once may be late; what is slow by itself is late each time.
 pub(crate) fn in_time(bound: Duration, what: &str, mut attempt: impl FnMut() -> Duration) {
     let mut late = Vec::new();
     while late.len() < TRIES {

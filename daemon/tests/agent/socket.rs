@@ -8,9 +8,9 @@ use std::process::Command;
 use crate::node::Node;
 use crate::program::node_with_pods;
 
-/// What somebody else than root gets for an answer. In a user namespace without another user there is nobody to ask.
+/// The answer to another user than root. A user namespace without another user skips it.
 fn asked_by_nobody(node: &Node) -> (Option<i32>, String) {
-    // A copy that everybody may run: where the build is, others may not look.
+    // A copy that every user may run: other users cannot read the build directory.
     let program = node.path("agent-for-all");
     sandbox::copy_program(Path::new(env!("CARGO_BIN_EXE_oke-node-agent")), &program).unwrap();
     let mut command = Command::new("/usr/bin/setpriv");
@@ -26,7 +26,7 @@ fn open(node: &Node, below: &str, mode: u32) {
 
 #[test]
 #[ignore = "needs another user than root, which a user namespace lacks: run in the guest without IPv6"]
-fn somebody_else_is_told_nothing_even_if_the_sockets_mode_was_changed() {
+fn other_users_get_no_answer_even_with_socket_access() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);

@@ -20,7 +20,7 @@ fn node_with_pods() -> Node {
     node
 }
 
-/// Says the words and exits with the status: 0, or 3 where no agent runs.
+/// Prints the words and exits with the status: 0, or 3 where no agent runs.
 fn says(node: &Node, subcommand: &[&str], words: &[&str]) {
     let output = node.output(subcommand);
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -37,7 +37,7 @@ fn json(node: &Node, subcommand: &str) -> Value {
 }
 
 #[test]
-fn with_an_agent_they_say_what_it_says() {
+fn subcommands_print_the_answers_of_the_agent() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -53,7 +53,7 @@ fn with_an_agent_they_say_what_it_says() {
 }
 
 #[test]
-fn each_answers_in_json_with_an_agent_and_without() {
+fn subcommands_print_json_with_and_without_an_agent() {
     const QUESTIONS: [&[&str]; 7] = [
         &["status"],
         &["why-not-ready"],
@@ -84,7 +84,7 @@ fn each_answers_in_json_with_an_agent_and_without() {
 }
 
 #[test]
-fn with_an_agent_a_plan_shows_what_it_will_do_about_what_it_cannot_hear_of() {
+fn plan_shows_drift_without_events() {
     let node = node_with_pods();
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
@@ -100,7 +100,7 @@ fn with_an_agent_a_plan_shows_what_it_will_do_about_what_it_cannot_hear_of() {
 }
 
 #[test]
-fn an_agent_that_hangs_is_told_so_in_time() {
+fn hanging_agent_is_reported_in_time() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -119,7 +119,7 @@ fn an_agent_that_hangs_is_told_so_in_time() {
 }
 
 #[test]
-fn on_a_fresh_node_without_an_agent_they_find_out_for_themselves() {
+fn subcommands_work_on_a_fresh_node_without_agent() {
     let node = node_with_pods();
     says(
         &node,
@@ -140,7 +140,7 @@ fn on_a_fresh_node_without_an_agent_they_find_out_for_themselves() {
 }
 
 #[test]
-fn after_an_agent_they_still_answer() {
+fn subcommands_work_after_the_agent_stopped() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -155,7 +155,7 @@ fn after_an_agent_they_still_answer() {
 }
 
 #[test]
-fn without_an_agent_a_plan_waits_for_a_plugin_until_it_is_known_what_is_to_be_written() {
+fn plan_without_agent_waits_for_a_slow_plugin() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -168,7 +168,7 @@ fn without_an_agent_a_plan_waits_for_a_plugin_until_it_is_known_what_is_to_be_wr
 }
 
 #[test]
-fn with_the_metadata_service_down_and_no_agent_status_says_so() {
+fn status_without_agent_reports_a_metadata_outage() {
     let node = node_with_pods();
     node.metadata.set_status(400);
     says(&node, &["status"], &[ALONE, "BLOCKING MetadataUnavailable", "status 400"]);

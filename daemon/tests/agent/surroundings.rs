@@ -1,5 +1,5 @@
-//! What is not ours is the same before, during and after the agent's life, byte for byte, as programs that are not ours show
-//! it (promise P2). Ours are: what carries our protocol number, our nft table, and of VNICs' links the secondary one's alias, MTU
+//! Foreign objects are the same before, during and after the agent's life, byte for byte, as other programs show
+//! them (promise P2). Our objects are: what carries our protocol number, our nft table, and of VNICs' links the secondary one's alias, MTU
 //! and addresses, and some settings.
 
 use std::fs;
@@ -32,7 +32,7 @@ const LISTS: [&str; 12] = [
 /// What is listed as text.
 const TEXTS: [&str; 2] = ["conntrack -L -o extended -f ipv4", "conntrack -L -o extended -f ipv6"];
 
-/// The settings of VNICs' links that are ours, and what the kernel makes of an MTU.
+/// Our settings of VNIC links, and what the kernel derives from an MTU.
 const OURS: [&str; 9] = [
     "/net/ipv4/conf/ens3/rp_filter=",
     "/net/ipv6/conf/ens3/accept_ra=",
@@ -54,13 +54,13 @@ fn text_of(command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A line for each thing that is not ours.
+/// A line for each foreign object.
 fn dump(node: &Node) -> Vec<String> {
     node.inside(|| {
         let mut lines = Vec::new();
         for command in LISTS {
             let Ok(Value::Array(mut entries)) = serde_json::from_str(&text_of(command)) else { continue };
-            // The kernel's routes to an address of ours, and the group by which it is asked for.
+            // The kernel's routes to our addresses, and their multicast groups.
             entries.retain(|entry| !OWN.iter().any(|own| entry["dst"] == *own && entry["dev"] == "ens5"));
             entries.retain(|entry| (&entry["ifname"], &entry["mac"]) != (&json!("ens5"), &json!("33:33:ff:00:00:07")));
             entries.iter_mut().for_each(|entry| {
@@ -146,7 +146,7 @@ fn furnish(node: &Node) {
         ip neigh add proxy 192.0.2.77 dev dummy0 && ip neigh add 192.0.2.78 lladdr 02:00:00:00:00:01 dev dummy0 nud permanent
         tc qdisc replace dev dummy0 root pfifo limit 7
         iptables-nft -t nat -A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE && iptables-nft -A FORWARD -i br0 -j ACCEPT
-        nft 'table inet theirs { set s { type ipv4_addr; elements = { 192.0.2.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s counter accept; }; }'
+        nft 'table inet foreign { set s { type ipv4_addr; elements = { 192.0.2.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s counter accept; }; }'
         nft 'table inet markers { chain c { type filter hook forward priority -140; ct mark 0x7 meta mark set ct mark; ct mark set meta mark | 0x80000000; }; }'
         conntrack -I -p tcp -s 10.0.33.7 -d 10.0.33.1 --sport 5 --dport 80 --state ESTABLISHED --timeout 36000 --mark 0x80000007
         conntrack -I -p udp -s 10.0.33.40 -d 192.0.2.1 --sport 53 --dport 53 --timeout 36000 --mark 0x1000
@@ -206,7 +206,7 @@ fn foreign_objects_are_unchanged_by_the_agent() {
     assert_eq!(differences(&elsewhere, &dump(&node)), [""; 0]);
 }
 
-/// A VPN's, say. What it refuses no rule passes over.
+/// Of a VPN, for example. No rule skips what it refuses.
 #[test]
 fn foreign_default_route_in_the_pod_table_does_not_apply_to_the_host() {
     let node = Node::new();
@@ -242,7 +242,7 @@ fn foreign_default_route_in_the_pod_table_does_not_apply_to_the_host() {
     assert_eq!(way_out(), before);
 }
 
-/// The table's number is ours only where a rule of ours asks it.
+/// It is our table only if one of our rules leads to it.
 #[test]
 fn foreign_pod_network_may_use_the_pod_table() {
     let node = Node::new();

@@ -1,4 +1,4 @@
-//! `why-not-ready`: in order, since when, what to do; and exit statuses that scripts go by.
+//! `why-not-ready`: order, age and next step of conditions, and the exit statuses for scripts.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ fn reasons(list: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_ready_node_says_so_and_ends_with_0() {
+fn ready_node_exits_0() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -35,7 +35,7 @@ fn a_ready_node_says_so_and_ends_with_0() {
 
 /// Nothing but the plugins' records says that addresses were taken and freed.
 #[test]
-fn a_full_node_says_that_pods_cannot_start_and_the_agent_stays_ready() {
+fn full_node_blocks_pods_and_leaves_the_agent_ready() {
     let node = node_with_pods();
     let mut agent = node.agent(&RARELY);
     node.wait_ready(&mut agent);
@@ -73,7 +73,7 @@ fn a_full_node_says_that_pods_cannot_start_and_the_agent_stays_ready() {
 }
 
 #[test]
-fn what_blocks_is_told_with_since_when_and_what_to_do() {
+fn blocking_condition_is_shown_with_age_and_next_step() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
@@ -85,7 +85,7 @@ fn what_blocks_is_told_with_since_when_and_what_to_do() {
     };
     let first = since();
     let passes = node.passes("timer");
-    wait_for("another pass", || node.passes("timer") > passes, || agent.log());
+    wait_for("another reconcile", || node.passes("timer") > passes, || agent.log());
     assert_eq!(since(), first, "since it began, not since it was last seen");
     let began = UNIX_EPOCH + Duration::from_millis(first);
     assert!(SystemTime::now().duration_since(began).unwrap() < Duration::from_mins(10));
@@ -102,7 +102,7 @@ fn what_blocks_is_told_with_since_when_and_what_to_do() {
 }
 
 #[test]
-fn without_an_agent_it_ends_with_3_and_says_what_would_block() {
+fn missing_agent_exits_3_and_shows_blocking_conditions() {
     let node = Node::new();
     node.metadata.set_vnics(vec![vnic("primary", 10)]);
     let (status, why) = why(&node);

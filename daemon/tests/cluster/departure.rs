@@ -1,4 +1,4 @@
-//! SIGTERM in a cluster: everything stays unless the agent's own DaemonSet is gone and no pod lives by our network; then the
+//! SIGTERM in a cluster: everything stays unless the agent's own DaemonSet is gone and no pod uses our network; then the
 //! node is what it was before the agent came, as far as the agent's container can do it.
 
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::process::Command;
 use std::time::Duration;
 
-use installer::Removed;
+use installer::RemovalStatus;
 use netlink::Address;
 use nix::libc;
 use nix::sys::stat::Mode;
@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// What it says of an API server that took longer.
 const SILENT: &str = "no answer within 4 s";
 
-/// Every file with its mode and owner, and its content; sockets are nobody's files.
+/// Every file with its mode, owner and content, except sockets.
 const FILES: &str = "cd \"$0\" && find bin net.d run lib host ! -type s -printf '%p %y %m %U\\n' | sort && \
                      find bin net.d run lib host -type f -exec sha256sum '{}' + | sort -k 2";
 
@@ -38,7 +38,7 @@ const KERNEL: &str = "ip -4 rule; ip -6 rule; ip -4 route show table all; ip nei
                       nft --terse list ruleset; for key in ip_forward conf/ens5/rp_filter conf/ens5/forwarding; do \
                       cat /proc/sys/net/ipv4/$key; done; ip -oneline link show ens5 | grep -o ',UP\\|mtu [0-9]*'";
 
-/// How often an agent is started and told to end until it was not too slow.
+/// How often an agent is started and stopped until it was not too slow.
 const TRIES: u32 = 5;
 
 /// A node in a cluster, and how it was before its agent came.
@@ -51,7 +51,7 @@ impl Scene {
     fn new() -> Self {
         let cluster = Cluster::new();
         cluster.publish("SUCCESS", &[("pods", 33)]);
-        // What the kubelet makes for a pod to mount stays, and so does that nobody but root looks into two of them.
+        // Directories that the kubelet creates for mounts stay, and so does the mode of two of them.
         for directory in ["run", "lib"] {
             fs::DirBuilder::new().mode(0o700).create(cluster.node.path(directory)).unwrap();
         }
@@ -87,7 +87,7 @@ impl Scene {
 
     /// The same of an agent that was started so.
     fn stop_or(&self, agent: &mut Agent, start: impl Fn() -> Agent) -> (String, String) {
-        // On a busy machine a look at everything, or the API server's answer, may take longer than the agent waits for it, and
+        // On a busy machine a full reconcile, or the API server's answer, may take longer than the agent waits for it, and
         // then it rather leaves all.
         let busy = |agent: &Agent| agent.events("agent.uninstall_refused").iter().any(|it| it["reason"] == "busy");
         let silent = |agent: &Agent| agent.events("agent.returning").iter().any(|it| it["why"] == SILENT);
@@ -137,13 +137,13 @@ fn words(agent: &Agent, event: &str) -> Vec<String> {
 }
 
 #[test]
-fn while_its_daemonset_is_there_everything_stays_to_the_byte() {
+fn existing_daemonset_keeps_every_file_unchanged() {
     let scene = Scene::new();
     scene.stays(|| scene.ready_agent(&[]), "daemonset-present");
 }
 
 #[test]
-fn when_its_daemonset_was_deleted_the_node_is_what_it_was_before() {
+fn deleted_daemonset_restores_the_node() {
     let scene = Scene::new();
     let mut agent = scene.ready_agent(&[]);
     scene.cluster.delete(OWN);
@@ -157,12 +157,16 @@ fn when_its_daemonset_was_deleted_the_node_is_what_it_was_before() {
 
 /// OKE's pods stand on the VNIC's link by then.
 #[test]
-fn a_node_that_was_handed_over_keeps_the_link_that_others_live_by() {
+fn node_handed_over_keeps_links_in_use() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
     let mut agent = scene.ready_agent(&[]);
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
-    wait_for("ours to go", || !node.path("net.d/05-vcn-native.conflist").exists(), || agent.log());
+    wait_for(
+        "the removal of our configuration",
+        || !node.path("net.d/05-vcn-native.conflist").exists(),
+        || agent.log(),
+    );
     node.on(|socket| {
         let index = socket.index_of(&name("ens5")).unwrap();
         socket.add_address(&Address::new(index, "10.0.33.7/24".parse().unwrap())).unwrap();
@@ -179,7 +183,7 @@ fn a_node_that_was_handed_over_keeps_the_link_that_others_live_by() {
 }
 
 #[test]
-fn a_daemonset_that_is_only_being_deleted_is_as_good_as_gone() {
+fn daemonset_being_deleted_counts_as_deleted() {
     let scene = Scene::new();
     let mut agent = scene.ready_agent(&[]);
     scene.cluster.delete(&format!("{OWN}?propagationPolicy=Foreground"));
@@ -189,7 +193,7 @@ fn a_daemonset_that_is_only_being_deleted_is_as_good_as_gone() {
 }
 
 #[test]
-fn while_a_pod_has_an_address_nothing_is_taken_away_and_what_to_do_is_said() {
+fn pod_with_an_address_prevents_uninstall() {
     let scene = Scene::new();
     let mut agent = scene.ready_agent(&[]);
     let _pod = Pod::add(&scene.cluster.node, "one");
@@ -206,7 +210,7 @@ fn while_a_pod_has_an_address_nothing_is_taken_away_and_what_to_do_is_said() {
 }
 
 #[test]
-fn drop_ins_that_it_wrote_go_with_it() {
+fn drop_ins_are_removed_by_uninstall() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
     let host = |below: &str| node.path("host").join(below);
@@ -214,7 +218,7 @@ fn drop_ins_that_it_wrote_go_with_it() {
     for directory in ["etc/systemd/networkd.conf.d", "etc/systemd/network", "etc/NetworkManager/conf.d"] {
         fs::create_dir_all(host(directory)).unwrap();
     }
-    fs::write(host("etc/NetworkManager/conf.d/theirs.conf"), "theirs").unwrap();
+    fs::write(host("etc/NetworkManager/conf.d/foreign.conf"), "foreign").unwrap();
     let before = looks(node);
     let start = || {
         let mut agent = node.agent_with_drop_ins("allow");
@@ -232,7 +236,7 @@ fn drop_ins_that_it_wrote_go_with_it() {
 /// Work in progress would put back what an uninstall removes. The work here: a plugin of the chain hangs when the installer
 /// asks for its versions, for two seconds; the agent waits one second when it stops.
 #[test]
-fn agent_that_is_still_at_work_uninstalls_nothing() {
+fn busy_agent_uninstalls_nothing() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
     let files = ["bin/asked", "bin/never", "bin/portmap"].map(|file| node.path(file));
@@ -274,7 +278,7 @@ fn agent_that_is_still_at_work_uninstalls_nothing() {
 }
 
 #[test]
-fn without_an_answer_without_the_right_and_with_a_token_that_is_refused_everything_stays() {
+fn unclear_answer_about_the_daemonset_keeps_everything() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
     scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/oke-node-manager/rolebindings/oke-node-agent");
@@ -286,7 +290,7 @@ fn without_an_answer_without_the_right_and_with_a_token_that_is_refused_everythi
     let refused_later = || {
         fs::write(&token, &good).unwrap();
         let agent = scene.ready_agent(&[]);
-        fs::write(&token, "nobody's").unwrap();
+        fs::write(&token, "invalid").unwrap();
         agent
     };
     scene.stays(refused_later, "unauthorized");
@@ -296,7 +300,7 @@ fn without_an_answer_without_the_right_and_with_a_token_that_is_refused_everythi
 }
 
 #[test]
-fn an_api_server_that_says_nothing_keeps_the_agent_waiting_for_four_seconds_and_no_longer() {
+fn silent_api_server_delays_the_end_four_seconds() {
     let scene = Scene::new();
     let mut agent = scene.ready_agent(&[]);
     scene.cluster.server.stop().unwrap();
@@ -313,7 +317,7 @@ fn an_api_server_that_says_nothing_keeps_the_agent_waiting_for_four_seconds_and_
 }
 
 #[test]
-fn switched_off_or_without_a_name_nobody_is_asked_and_everything_stays() {
+fn uninstall_denied_or_nameless_sends_no_request() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
     for option in [["--uninstall-when-deleted", "deny"], ["--pod-name", ""]] {
@@ -343,19 +347,19 @@ fn changed_configuration_uninstalls_nothing() {
 }
 
 #[test]
-fn a_pod_of_another_name_may_not_ask_and_everything_stays() {
+fn pod_of_another_name_keeps_everything() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
     scene.stays(|| scene.ready_agent(&["--pod-name", "renamed-oke-node-agent-7k2xp"]), "forbidden");
 }
 
-/// The agent may not give files away, and gets no capability for the rare one that somebody had put there.
+/// The agent may not change owners of files, and gets no capability for the rare foreign file.
 #[test]
-fn a_file_that_was_anothers_is_named_and_left_for_the_uninstaller_which_gives_it_back() {
+fn foreign_file_is_left_for_the_uninstaller_to_restore() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
     let theirs = node.path("bin/vcn-native");
-    fs::write(&theirs, "somebody's plugin of that name").unwrap();
+    fs::write(&theirs, "a foreign plugin of that name").unwrap();
     chown(&theirs, Some(1000), Some(1000)).unwrap();
     let before = looks(node);
     let mut agent = scene.ready_agent(&[]);
@@ -369,7 +373,7 @@ fn a_file_that_was_anothers_is_named_and_left_for_the_uninstaller_which_gives_it
     assert!(failed["why"].as_str().unwrap().contains("setting its owner failed"), "{failed}");
 
     let removal = uninstall(node);
-    assert_eq!(removal.status(), Removed::All, "{removal}");
+    assert_eq!(removal.status(), RemovalStatus::All, "{removal}");
     same(&looks(node), &before, &agent);
     assert_eq!(fs::metadata(&theirs).unwrap().uid(), 1000);
 }

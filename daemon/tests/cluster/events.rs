@@ -1,5 +1,5 @@
-//! What the agent tells Kubernetes, with its own rights and under the admission policy: that something is not as it should be,
-//! that it is over, and nothing else. Where it cannot, it goes on.
+//! The agent's Kubernetes Events, with its own rights and under the admission policy: raised and cleared conditions, nothing else.
+//! If it cannot write them, it goes on.
 
 use std::fs;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A node that is in order, its Node and its agent's pod, and the policy in force.
+    /// A node in sync, its Node and its agent's pod, and the policy in force.
     pub(crate) fn new() -> Self {
         let cluster = Cluster::new();
         cluster.do_(async |server| {
@@ -87,20 +87,20 @@ impl Scene {
     }
 
     /// Type, reason and action of each event.
-    fn told(&self) -> Vec<String> {
+    fn reported(&self) -> Vec<String> {
         let word = |word: Option<String>| word.unwrap_or_default();
         let line = |event: Event| format!("{} {} {}", word(event.type_), word(event.reason), word(event.action));
         self.events().into_iter().map(line).collect()
     }
 
-    fn wait_told(&self, agent: &Agent, wanted: &[&str]) {
-        wait_for("the events", || self.told() == wanted, || format!("{:?}\n{}", self.told(), agent.log()));
+    fn wait_reported(&self, agent: &Agent, wanted: &[&str]) {
+        wait_for("the events", || self.reported() == wanted, || format!("{:?}\n{}", self.reported(), agent.log()));
     }
 
-    /// Twice the time after which something is told at the latest: two passes of a second each, twice.
-    fn let_pass(&self, agent: &Agent) {
+    /// Twice the time after which an Event is due at the latest: two reconciles of a second each, twice.
+    fn wait_some_reconciles(&self, agent: &Agent) {
         let before = self.cluster.node.passes("timer");
-        wait_for("some passes", || self.cluster.node.passes("timer") > before + 5, || agent.log());
+        wait_for("some reconciles", || self.cluster.node.passes("timer") > before + 5, || agent.log());
     }
 
     /// How many events were `ok`, `error` or `dropped`.
@@ -142,15 +142,15 @@ async fn enforced(unbound: kube::Client) {
 }
 
 #[test]
-fn what_is_lost_is_told_once_about_the_node_and_once_that_it_is_over_and_at_rest_or_anew_nothing() {
+fn condition_has_one_event_when_raised_and_cleared() {
     let scene = Scene::new();
     let mut agent = scene.agent();
-    scene.let_pass(&agent);
-    assert_eq!(scene.told(), [""; 0], "a start is no news");
+    scene.wait_some_reconciles(&agent);
+    assert_eq!(scene.reported(), [""; 0], "a start has no Event");
     scene.vnic_gone();
     let lost = "Warning VnicNotListed ConditionRaised";
-    scene.wait_told(&agent, &[lost]);
-    let [event] = &scene.events()[..] else { panic!("{:?}", scene.told()) };
+    scene.wait_reported(&agent, &[lost]);
+    let [event] = &scene.events()[..] else { panic!("{:?}", scene.reported()) };
     let about = json!({ "apiVersion": "v1", "kind": "Node", "name": "node", "uid": "node" });
     assert_eq!(serde_json::to_value(&event.regarding).unwrap(), about);
     assert_eq!(event.reporting_controller.as_deref(), Some("oke.oraclecloud.com/oke-node-agent"));
@@ -161,21 +161,21 @@ fn what_is_lost_is_told_once_about_the_node_and_once_that_it_is_over_and_at_rest
     let line = shown.lines().find(|line| line.contains("VnicNotListed")).unwrap_or_else(|| panic!("{shown}"));
     assert!(line.contains("oke.oraclecloud.com/oke-node-agent") && line.contains(note), "{line}");
 
-    scene.let_pass(&agent);
+    scene.wait_some_reconciles(&agent);
     agent.stop();
     let mut agent = scene.agent();
-    scene.let_pass(&agent);
+    scene.wait_some_reconciles(&agent);
     assert_eq!(
-        (scene.told(), scene.counted("ok")),
+        (scene.reported(), scene.counted("ok")),
         (vec![lost.to_owned()], 0),
-        "an agent after it tells nothing again"
+        "a restarted agent repeats nothing"
     );
     agent.stop();
     scene.in_order();
     let agent = scene.agent();
-    scene.wait_told(&agent, &[lost, "Normal VnicNotListed ConditionCleared"]);
-    scene.let_pass(&agent);
-    assert_eq!((scene.told().len(), scene.counted("ok"), scene.counted("error")), (2, 1, 0));
+    scene.wait_reported(&agent, &[lost, "Normal VnicNotListed ConditionCleared"]);
+    scene.wait_some_reconciles(&agent);
+    assert_eq!((scene.reported().len(), scene.counted("ok"), scene.counted("error")), (2, 1, 0));
 }
 
 /// As a person does it.
@@ -194,7 +194,7 @@ fn described(scene: &Scene) -> String {
 }
 
 #[test]
-fn without_the_right_to_tell_all_else_is_done_and_with_it_what_stands_is_told() {
+fn missing_right_to_write_events_stops_nothing_else() {
     let scene = Scene::new();
     scene.cluster.delete(BINDING);
     scene.cluster.wait_may(CREATE_EVENTS, false);
@@ -202,42 +202,42 @@ fn without_the_right_to_tell_all_else_is_done_and_with_it_what_stands_is_told() 
     scene.vnic_gone();
     wait_for("a refusal", || scene.counted("error") > 1, || agent.log());
     let failing = agent.events("kubernetes_events.failing");
-    let [failing] = &failing[..] else { panic!("told once: {failing:?}") };
+    let [failing] = &failing[..] else { panic!("logged once: {failing:?}") };
     let why = failing["why"].as_str().unwrap();
     assert!(why.contains(r#"cannot create resource "events" in API group "events.k8s.io""#), "{why}");
     scene.repairs(&agent);
-    assert_eq!((scene.cluster.node.get("/readyz").0, scene.told()), (200, vec![]));
+    assert_eq!((scene.cluster.node.get("/readyz").0, scene.reported()), (200, vec![]));
     scene.cluster.do_(async |server| server.apply(&policy()).await.unwrap());
-    scene.wait_told(&agent, &["Warning VnicNotListed ConditionRaised"]);
+    scene.wait_reported(&agent, &["Warning VnicNotListed ConditionRaised"]);
     wait_for("that it is said", || agent.events("kubernetes_events.written_again").len() == 1, || agent.log());
 }
 
 #[test]
-fn while_the_api_server_stands_still_or_is_down_nothing_waits_and_afterwards_only_what_is_is_told() {
+fn api_server_outage_queues_no_events() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
     let agent = scene.agent();
     scene.cluster.server.freeze().unwrap();
-    // A VNIC without a link, as long as nobody can be told.
+    // A VNIC without a link, while no Event can be written.
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("more", 34), vnic("late", 36)]);
     scene.cluster.wait_conditions(&agent, &["LinkMissing"]);
-    scene.let_pass(&agent);
+    scene.wait_some_reconciles(&agent);
     scene.repairs(&agent);
     wait_for("a deadline", || scene.counted("error") >= 1, || agent.log());
-    // From where it stands: were it to go on before, it might still take what was told meanwhile.
+    // Stopped while frozen: otherwise it might still accept what was sent.
     scene.cluster.server.stop().unwrap();
     node.plug("ens8", 36);
     scene.cluster.wait_conditions(&agent, &[]);
     scene.repairs(&agent);
-    wait_for("the count of what nobody will know", || scene.counted("dropped") >= 1, || agent.log());
+    wait_for("the count of dropped Events", || scene.counted("dropped") >= 1, || agent.log());
     node.inside(|| scene.cluster.server.start_again().unwrap());
     scene.vnic_gone();
-    scene.wait_told(&agent, &["Warning VnicNotListed ConditionRaised"]);
+    scene.wait_reported(&agent, &["Warning VnicNotListed ConditionRaised"]);
     assert_eq!(node.get("/readyz").0, 200);
 }
 
 #[test]
-fn switched_off_nothing_is_told_until_it_is_switched_on_without_a_restart() {
+fn events_are_written_only_while_allowed() {
     let scene = Scene::new();
     let conf = scene.cluster.node.path("conf");
     fs::create_dir(&conf).unwrap();
@@ -246,16 +246,16 @@ fn switched_off_nothing_is_told_until_it_is_switched_on_without_a_restart() {
     let agent = scene.agent();
     scene.vnic_gone();
     scene.cluster.wait_conditions(&agent, &["VnicNotListed"]);
-    scene.let_pass(&agent);
+    scene.wait_some_reconciles(&agent);
     let off = agent.events("kubernetes_events.off");
     let said: Vec<&Value> = off.iter().map(|line| &line["message"]).collect();
-    assert_eq!((said, scene.told()), (vec![&json!("KUBERNETES_EVENTS is deny")], vec![]));
+    assert_eq!((said, scene.reported()), (vec![&json!("KUBERNETES_EVENTS is deny")], vec![]));
     say("KUBERNETES_EVENTS=allow\n");
-    scene.wait_told(&agent, &["Warning VnicNotListed ConditionRaised"]);
+    scene.wait_reported(&agent, &["Warning VnicNotListed ConditionRaised"]);
     say("KUBERNETES_EVENTS=deny\n");
     wait_for("that it is off", || agent.events("kubernetes_events.off").len() == 2, || agent.log());
     scene.in_order();
     scene.cluster.wait_conditions(&agent, &[]);
-    scene.let_pass(&agent);
-    assert_eq!(scene.told().len(), 1);
+    scene.wait_some_reconciles(&agent);
+    assert_eq!(scene.reported().len(), 1);
 }

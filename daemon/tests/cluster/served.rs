@@ -1,5 +1,4 @@
-//! Waiting until the API server goes by what it was told: it hears of rights a moment after they were written, and remembers
-//! objects as they were a moment ago.
+//! Waits until the API server applies what was written: rights take effect a moment later, and its caches serve older objects.
 
 use std::time::{Duration, Instant};
 

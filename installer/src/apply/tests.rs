@@ -59,11 +59,11 @@ impl Node {
 
 #[test]
 fn change_of_another_program_is_not_overwritten() {
-    for (there, believed) in [(Some("theirs"), None), (Some("theirs"), Some("older")), (None, Some("gone by now"))] {
+    for (there, believed) in [(Some("foreign"), None), (Some("foreign"), Some("older")), (None, Some("gone by now"))] {
         let mut node = Node::new();
         let path = node.path(vcn::CONFLIST_FILE);
         there.iter().for_each(|text| fs::write(&path, text).unwrap());
-        let report = node.write(vcn::CONFLIST_FILE, believed, "ours");
+        let report = node.write(vcn::CONFLIST_FILE, believed, "desired");
         assert_eq!((Node::words(&report), report.changed()), (vec!["raced"], false));
         assert_eq!(fs::read_to_string(&path).ok().as_deref(), there);
         assert_eq!(node.record, Record::default());
@@ -74,7 +74,7 @@ fn change_of_another_program_is_not_overwritten() {
 fn written_configuration_is_recorded_and_failed_one_is_not() {
     let mut node = Node::new();
     // As on a full disk: no temporary file can be created there.
-    let report = node.write("gone/05-vcn-native.conflist", None, "ours");
+    let report = node.write("gone/05-vcn-native.conflist", None, "desired");
     assert_eq!(Node::words(&report), ["write-failed"], "{report}");
     let known = |node: &Node| {
         let read = RecordFile::new(&node.path("lib")).read().unwrap();
@@ -82,8 +82,8 @@ fn written_configuration_is_recorded_and_failed_one_is_not() {
         node.record.configurations[vcn::CONFLIST_FILE].clone()
     };
     assert!(!known(&node).is_written() && known(&node).plugins.contains("vcn-native"), "a kill could leave it");
-    assert!(node.write(vcn::CONFLIST_FILE, None, "ours").failures.is_empty());
-    assert_eq!(fs::read_to_string(node.path(vcn::CONFLIST_FILE)).unwrap(), "ours");
+    assert!(node.write(vcn::CONFLIST_FILE, None, "desired").failures.is_empty());
+    assert_eq!(fs::read_to_string(node.path(vcn::CONFLIST_FILE)).unwrap(), "desired");
     assert!(known(&node).is_written());
     assert_eq!(known(&node).rewrites.recent(SystemTime::now()).len(), 1);
 }

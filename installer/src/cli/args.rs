@@ -1,14 +1,14 @@
-//! The command line, as typed. Every option may come from the environment instead, as a DaemonSet sets it.
+//! The command line as typed. Every option can also be set in the environment.
 
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{PodNetwork, Signals};
 
 const EXAMPLES: &str = "Examples:
-  oke-cni-installer --dry-run --node-label true --usable    what would be done on a node of a VCN-native cluster
+  oke-cni-installer --dry-run --signal-node-label true --cni-usable    what would be done on a node of a VCN-native cluster
   oke-cni-installer uninstall --dry-run                     what would be taken off this node, or why not now";
 
 /// State across reboots.
@@ -17,27 +17,28 @@ pub(crate) const DATA_DIR: &str = "/var/lib/vcn-native";
 const CNI_CACHE_DIR: &str = "/var/lib/cni";
 const OKE_STATE_DIR: &str = "/dev/shm/oci-cni";
 
-/// Puts the VCN-native CNI binaries and configuration on this node, where the cluster uses VCN-native pod networking.
+/// Installs the VCN-native CNI binaries and configuration if the cluster uses VCN-native pod networking.
 ///
-/// Prints the decision, the signal that decided, and the changes that were made (or, with --dry-run, would be). Signals are
-/// options, because this command asks no API; the node agent reads them itself. Without any signal, nothing is touched. Exit status: 0 in sync with the decision, 1 failure, 64 usage error, 75 refused for now (uninstall).
+/// Prints the decision, the signal that decided, and the changes (with --dry-run: planned changes). Signals are options,
+/// because this command asks no API; the node agent reads them itself. Without any signal, it changes nothing. Exit status:
+/// 0 in sync with the decision, 1 failure, 64 usage error, 75 refused for now (uninstall).
 #[derive(Clone, Debug, Parser)]
 #[command(name = "oke-cni-installer", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Args {
-    /// Another command than installing
+    /// A command other than install
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// Options of the agent, too.
+    /// Options that the agent also has.
     #[command(flatten)]
     pub options: Options,
     /// Directories of our own state.
     #[command(flatten)]
-    pub keeping: Keeping,
-    /// A pod could get an address now: write the configuration, too
+    pub state: StateDirectories,
+    /// A pod can get an address: also write the configuration
     #[arg(long, env = "CNI_USABLE", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
-    pub usable: bool,
+    pub cni_usable: bool,
     /// Print what would be done and do nothing
-    #[arg(long, env = "CNI_DRY_RUN", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
+    #[arg(long)]
     pub dry_run: bool,
     // Last, because its heading stays until another one comes.
     /// Signals about the cluster's pod network.
@@ -48,53 +49,53 @@ pub struct Args {
 /// Other commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Remove everything of ours from this node: configurations and binaries (what was there before comes back), routes,
-    /// rules, pods' links, the nft tables, kernel settings, state
+    /// Remove all of our files and objects from this node: configurations and binaries (earlier files are restored), routes, rules, pod
+    /// links, nft tables, kernel settings, state
     ///
     /// Refuses with exit status 75 while pods of our network run here, or while the node agent or another installer runs, which
-    /// would install everything again; in a pod also while the agent's DaemonSet exists. It may be repeated. Exit status 1:
-    /// something could not be removed, and is named. On a whole cluster: manifests/uninstall.
+    /// would install everything again; in a pod also while the agent's DaemonSet exists. It can be repeated. Exit status 1: the
+    /// output names what could not be removed. For a whole cluster, use manifests/uninstall.
     Uninstall(Box<UninstallArgs>),
-    /// Do nothing until SIGTERM: keeps a pod ready whose init container did the work (manifests/uninstall)
+    /// Do nothing until SIGTERM: keeps a pod ready after its init container finished (manifests/uninstall)
     #[command(hide = true)]
     Idle,
 }
 
-/// How to uninstall.
+/// The options of uninstall.
 #[derive(Clone, Debug, clap::Args)]
 pub struct UninstallArgs {
-    /// Where things are.
+    /// Directories of the host.
     #[command(flatten)]
     pub directories: Directories,
     /// Directories of our own state.
     #[command(flatten)]
-    pub keeping: Keeping,
-    /// Kernel settings, as seen from here; a container's /proc/sys is read-only
+    pub state: StateDirectories,
+    /// Where the kernel settings are mounted; /proc/sys of a container is read-only
     #[arg(long, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
     pub sysctl_root: PathBuf,
-    /// The host's file system, as seen from here, for the drop-ins for network managers
+    /// Where the host's file system is mounted, for the drop-ins for network managers
     #[arg(long, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
     pub host_root: PathBuf,
     /// Continue although pods of our network run here (they lose it), or the agent's DaemonSet exists or cannot be read
     #[arg(long)]
     pub force: bool,
-    /// Print what would be done and do nothing
+    /// Print the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Directories of our own state; the agent has the same options of its own.
+/// Directories of our own state; the agent has options of the same names.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Keeping {
+pub struct StateDirectories {
     /// State of this boot, shared with the plugins
     #[arg(long, env = "STATE_DIR", default_value = vcn::STATE_DIR, value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// State across reboots: the record, and copies of what was there before
+    /// State across reboots: the record, and copies of earlier files
     #[arg(long, env = "DATA_DIR", default_value = DATA_DIR, value_name = "DIR")]
     pub data_dir: PathBuf,
 }
 
-/// The options that the agent has, too.
+/// The options that the agent also has.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// The pod network of this node; outranks every signal
@@ -103,41 +104,53 @@ pub struct Options {
     /// Install although OKE's own vcn-native-ip-cni is present. It assigns the same addresses, so a takeover waits until no pod
     /// of it runs on the node
     #[arg(long, env = "CNI_TAKEOVER", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
-    pub takeover: bool,
+    pub cni_takeover: bool,
     /// The plugins chained after ours, in order, each if its binary exists: portmap, bandwidth, tuning, vnic-attach; or a JSON
     /// array of names and whole entries, ["portmap", {"type": "tuning", "sysctl": {…}}]
     #[arg(long, env = "CNI_CHAIN", default_value = "portmap", value_name = "LIST")]
-    pub chain: String,
+    pub cni_chain: String,
     /// The largest MTU of a pod's link; by default the VNIC's
     #[arg(long, env = "POD_MTU", value_name = "BYTES")]
     pub pod_mtu: Option<u32>,
-    /// With another pod network: chain vnic-attach into this configuration (10-flannel.conflist). Without the option it is
-    /// removed again
-    #[arg(long, env = "CNI_CHAIN_INTO", value_name = "FILE")]
-    pub chain_into: Option<String>,
+    /// Extra interfaces for pods that request them (vnic-attach): in our own configuration (auto), on another pod network as
+    /// well, by a copy of its configuration that sorts first (on), or nowhere (off)
+    #[arg(long, env = "VNIC_ATTACH", value_enum, default_value = "auto", value_name = "WHERE")]
+    pub vnic_attach: VnicAttach,
     /// Where things are.
     #[command(flatten)]
     pub directories: Directories,
-    /// Where pods of OKE's own CNI show.
+    /// Where pods of OKE's own CNI are visible.
     #[command(flatten)]
     pub foreign_pods: ForeignPodSources,
+}
+
+/// Where pods may have extra interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum VnicAttach {
+    /// On our own pod network
+    #[default]
+    Auto,
+    /// On any
+    On,
+    /// Nowhere
+    Off,
 }
 
 /// Where things are, as seen from here.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Directories {
-    /// Where the container runtime looks for CNI binaries, as seen from here
+    /// The container runtime's directory of CNI binaries, as mounted here
     #[arg(long, env = "CNI_BIN_DIR", default_value = "/opt/cni/bin", value_name = "DIR")]
     pub cni_bin_dir: PathBuf,
-    /// Where the container runtime looks for CNI configurations, as seen from here
+    /// The container runtime's directory of CNI configurations, as mounted here
     #[arg(long, env = "CNI_CONF_DIR", default_value = "/etc/cni/net.d", value_name = "DIR")]
     pub cni_conf_dir: PathBuf,
     /// The directory with the plugin binaries to install
     #[arg(long, env = "CNI_SOURCE_DIR", default_value = "/usr/libexec/vcn-native", value_name = "DIR")]
-    pub source_dir: PathBuf,
+    pub cni_source_dir: PathBuf,
 }
 
-/// Where pods of OKE's own CNI show, as seen from here.
+/// Where pods of OKE's own CNI are visible, as mounted here.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ForeignPodSources {
     /// Where the container runtime caches plugin results, as seen from here: shows pods (takeover)
@@ -149,15 +162,15 @@ pub struct ForeignPodSources {
 }
 
 impl Options {
-    /// Directories alone: uninstalling needs nothing else.
+    /// Only directories: uninstalling needs nothing else.
     #[must_use]
     pub fn at(directories: Directories) -> Self {
         Self {
             pod_network: PodNetwork::Auto,
-            takeover: false,
-            chain: String::new(),
+            cni_takeover: false,
+            cni_chain: String::new(),
             pod_mtu: None,
-            chain_into: None,
+            vnic_attach: VnicAttach::Auto,
             directories,
             foreign_pods: ForeignPodSources {
                 cni_cache_dir: CNI_CACHE_DIR.into(),

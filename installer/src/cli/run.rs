@@ -10,9 +10,11 @@ use nix::sys::signal::{SigSet, Signal};
 use resident::{api_server, logging};
 use tracing::Level;
 
-use super::{Args, Command, Keeping, Options, UninstallArgs};
+use super::{Args, Command, Options, StateDirectories, UninstallArgs};
 use crate::on_delete::{ask, refusal};
-use crate::{Removed, Report, Settings, SettingsError, Status, Uninstall, VersionCache, dry_run, reconcile, uninstall};
+use crate::{
+    RemovalStatus, Report, Settings, SettingsError, Status, Uninstall, VersionCache, dry_run, reconcile, uninstall,
+};
 
 /// EX_USAGE of sysexits.h.
 const USAGE: u8 = 64;
@@ -49,23 +51,23 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run_install(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { options, signals, keeping, usable, dry_run: dry, .. } = args;
+    let Args { options, signals, keeping, cni_usable: usable, dry_run: dry, .. } = args;
     let settings = settings(options, &keeping)?;
     let act = if dry { dry_run } else { reconcile };
     print(&act(&settings, &signals, usable, &mut VersionCache::default()))
 }
 
 fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let UninstallArgs { directories, keeping, sysctl_root, host_root, force, dry_run } = args;
-    let settings = settings(Options::at(directories), &keeping)?;
+    let UninstallArgs { directories, state, sysctl_root, host_root, force, dry_run } = args;
+    let settings = settings(Options::at(directories), &state)?;
     let returning = if force { None } else { ask_for_daemon_set()? };
     let removal = uninstall(&settings, Uninstall { sysctl_root, host_root, force, returning, dry_run });
     removal.log("installer", "run it again when that is repaired");
     writeln!(io::stdout(), "{removal}").context("writing the report to stdout")?;
     Ok(match removal.status() {
-        Removed::All | Removed::Planned => ExitCode::SUCCESS,
-        Removed::Part => ExitCode::FAILURE,
-        Removed::Refused => ExitCode::from(REFUSED),
+        RemovalStatus::All | RemovalStatus::Planned => ExitCode::SUCCESS,
+        RemovalStatus::Part => ExitCode::FAILURE,
+        RemovalStatus::Refused => ExitCode::from(REFUSED),
     })
 }
 
@@ -88,8 +90,8 @@ fn idle() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn settings(options: Options, keeping: &Keeping) -> Result<Settings, SettingsError> {
-    Settings::new(options)?.keeping(&keeping.state_dir, &keeping.data_dir)
+fn settings(options: Options, state: &StateDirectories) -> Result<Settings, SettingsError> {
+    Settings::new(options)?.keeping(&state.state_dir, &state.data_dir)
 }
 
 /// JSON for log collectors. At a terminal the report alone is shown, which contains the same.

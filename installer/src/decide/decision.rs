@@ -1,4 +1,4 @@
-//! Whether this node's pod network is ours: a pure function of the setting, the signals and the CNI configurations found.
+//! Whether our pod network owns this node: a pure function of the setting, the signals and the CNI configurations found.
 //! The strongest signal that says anything decides. A wrong "no" costs nothing and a wrong "yes" takes a working network
 //! down, so every doubt means no.
 
@@ -8,8 +8,8 @@ mod tests;
 use std::path::Path;
 
 use super::signals::OKE_DAEMONSET;
-use super::statements::{Says, Statement, statements};
-use super::{ForeignPods, Seen, Signal, Signals};
+use super::statements::{Statement, StatementMeaning, statements};
+use super::{ForeignPods, Presence, Signal, Signals};
 use crate::Settings;
 use crate::observed::ConfFile;
 
@@ -37,7 +37,7 @@ pub(crate) struct NodeState<'a> {
     pub(crate) conf_files: &'a [ConfFile],
     /// Pods of other networks.
     pub(crate) pods: &'a ForeignPods,
-    /// Whether our configuration is on record: one that another program removed or damaged is ours to repair.
+    /// Whether our configuration is on record: the installer repairs it if another program removed or damaged it.
     pub(crate) installed_before: bool,
 }
 
@@ -81,13 +81,14 @@ fn by_statements(settings: &Settings, signals: &Signals, node: NodeState<'_>) ->
                 .to_owned(),
         );
     };
-    let contrary = statements.iter().filter(|it| it.says != strongest.says && it.says != Says::Invalid);
+    let contrary = statements.iter().filter(|it| it.says != strongest.says && it.says != StatementMeaning::Invalid);
     // An invalid signal has no contrary.
-    let contrary: Vec<&Statement> = contrary.filter(|_| strongest.says != Says::Invalid).collect();
+    let contrary: Vec<&Statement> = contrary.filter(|_| strongest.says != StatementMeaning::Invalid).collect();
     let decision = by_strongest(strongest, contrary.first().copied(), signals, node);
     let doubted = decision.decided_by != strongest.signal;
     if !decision.install {
-        let against = if doubted || strongest.says == Says::Invalid { Vec::new() } else { signals_of(&contrary) };
+        let against =
+            if doubted || strongest.says == StatementMeaning::Invalid { Vec::new() } else { signals_of(&contrary) };
         return Decision { against, ..decision };
     }
     match by_occupation(&decision, settings, signals, node) {
@@ -114,23 +115,23 @@ fn by_strongest(
     // An existing installation speaks against handing over what no signal clearly asks for. A file of OKE's is of this node.
     let stays = node.installed_before && !node.conf_files.iter().any(ConfFile::is_oke);
     match (says, contrary) {
-        (Says::Invalid, _) if stays => {
+        (StatementMeaning::Invalid, _) if stays => {
             Decision::new(true, *signal, format!("{found}, which is neither true nor false, {STAYS}"))
         }
-        (Says::Invalid, _) => {
+        (StatementMeaning::Invalid, _) => {
             Decision::new(false, *signal, format!("{found}, which is neither true nor false, so nothing is touched"))
         }
-        (Says::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork && stays => {
+        (StatementMeaning::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork && stays => {
             Decision::new(true, *signal, format!("{found}, but {}, {STAYS}", other.found))
         }
-        (Says::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork => {
+        (StatementMeaning::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork => {
             let reason = format!("{found}, but {}: in doubt nothing is touched", other.found);
             Decision::new(false, other.signal, reason)
         }
-        (Says::VcnNative, _) => Decision::new(true, *signal, found.clone()),
-        (Says::OtherNetwork, _) => {
+        (StatementMeaning::VcnNative, _) => Decision::new(true, *signal, found.clone()),
+        (StatementMeaning::OtherNetwork, _) => {
             // What speaks of Flannel may be stale, and the NativePodNetwork that would speak against it was not read.
-            let asked = signals.native_pod_network == Seen::Absent;
+            let asked = signals.native_pod_network == Presence::Absent;
             Decision::new(false, *signal, found.clone()).another(*signal < Signal::NativePodNetwork || asked)
         }
     }
@@ -148,7 +149,7 @@ fn by_occupation(
     let oke = oke_cni(signals, node.conf_files);
     let ours = node.installed_before || node.conf_files.iter().any(ConfFile::is_ours);
     let kept = ours && oke.as_ref().is_some_and(|(signal, _)| is_kept_up(strongest, *signal));
-    // Its DaemonSet may put a pod on none of the nodes; and a setting that says ours outranks its file.
+    // Its DaemonSet may put a pod on none of the nodes; and the setting vcn-native outranks its file.
     let is_okes = |signal| signal == Signal::OkeConflist && strongest != Signal::Setting;
     match &oke {
         Some((signal, found)) if !settings.takeover && !kept => {
@@ -158,12 +159,12 @@ fn by_occupation(
         Some((signal, found)) if !settings.takeover => {
             decision.against.push(*signal);
             decision.reason = format!(
-                "{}; {found}, and OKE's own CNI hands out the same addresses, but this node's pod network is ours already \
-                 and OKE's own CNI is not on this node: ours is kept up",
+                "{}; {found}, and OKE's own CNI hands out the same addresses, but our pod network is installed on this node \
+                 and OKE's own CNI is not: it is maintained",
                 decision.reason
             );
         }
-        Some((signal, _)) if !ours && signals.application_resources == Seen::Present => {
+        Some((signal, _)) if !ours && signals.application_resources == Presence::Present => {
             let refused = Decision::new(false, Signal::ApplicationResources, APPLICATION_RESOURCES.to_owned());
             return Err(refused.another(is_okes(*signal)));
         }
@@ -181,7 +182,7 @@ const APPLICATION_RESOURCES: &str = "takeover is set, but VNICs of this node's N
      node; take over nodes of a pool without applicationResources";
 
 /// The consequence of doubt for an existing installation.
-const STAYS: &str = "but this node's pod network is ours already: in doubt ours is kept up";
+const STAYS: &str = "but our pod network is installed on this node: in doubt it is maintained";
 
 /// Whether an existing installation is kept up next to a sign of OKE's own CNI. Its DaemonSet is one object for all nodes, and
 /// may put a pod on none of them; a file is of this node. A DaemonSet that is itself the strongest signal does not count.
@@ -215,6 +216,6 @@ pub(crate) fn oke_cni(signals: &Signals, conf_files: &[ConfFile]) -> Option<(Sig
     if let Some(file) = conf_files.iter().find(|file| file.is_oke()) {
         return Some((Signal::OkeConflist, format!("{} is present", file.name)));
     }
-    (signals.oke_daemonset == Seen::Present)
+    (signals.oke_daemonset == Presence::Present)
         .then(|| (Signal::OkeDaemonSet, format!("the DaemonSet {OKE_DAEMONSET} exists")))
 }

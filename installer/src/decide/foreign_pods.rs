@@ -1,4 +1,4 @@
-//! Whether pods of OKE's own CNI, or of another one, run on this node. OKE's CNI hands out the same addresses as ours and
+//! Whether pods of OKE's own CNI, or of another one, run on this node. OKE's CNI assigns the same addresses as our plugin and
 //! documents its state nowhere, so a takeover does not import them but waits until its pods are gone. Three sources show
 //! them, which forget at different times: its own state, the runtime's cache, and the kernel. One is enough.
 
@@ -28,7 +28,7 @@ pub(crate) enum ForeignPods {
 }
 
 impl ForeignPods {
-    /// Looks for them. If our configuration is in place already, pods are ours.
+    /// Searches for them. If our configuration is installed, pods have our network.
     pub(crate) fn find(settings: &Settings, conf_files: &[ConfFile]) -> Self {
         if conf_files.iter().any(ConfFile::is_ours) {
             return Self::None;
@@ -57,19 +57,19 @@ pub(crate) fn kernel_shows() -> Option<String> {
 }
 
 /// What shows a pod; or what could not be read, and why.
-type Found = Result<Option<String>, (String, String)>;
+type PodEvidence = Result<Option<String>, (String, String)>;
 
 /// An address that OKE's IPAM has marked as used in this boot: the directory does not outlive one.
-fn used(directory: &Path) -> Found {
+fn used(directory: &Path) -> PodEvidence {
     first(directory, |_| true)
 }
 
 /// The runtime's cache of a pod in one of the networks. It may be left from before a reboot.
-fn cached(results: &Path, networks: &[String]) -> Found {
+fn cached(results: &Path, networks: &[String]) -> PodEvidence {
     first(results, |name| networks.iter().any(|network| name.starts_with(&format!("{network}-"))))
 }
 
-fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> Found {
+fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> PodEvidence {
     let failed = |error: io::Error| (directory.display().to_string(), error.to_string());
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

@@ -9,7 +9,7 @@ pub(crate) const NODE_LABEL: &str = "oci.oraclecloud.com/vcn-native-ip-cni";
 /// The instance metadata key that self-managed nodes are started with.
 pub const METADATA_KEY: &str = "oke-native-pod-networking";
 
-/// OKE's own CNI, a DaemonSet in kube-system. It hands out the same addresses as ours.
+/// OKE's own CNI, a DaemonSet in kube-system. It assigns the same addresses as our plugin.
 pub const OKE_DAEMONSET: &str = "vcn-native-ip-cni";
 
 /// Flannel's DaemonSet in kube-system.
@@ -23,28 +23,52 @@ pub(crate) const OKE_CONFLIST: &str = "10-oci.conflist";
 #[command(next_help_heading = "Signals, the strongest first")]
 pub struct Signals {
     /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
-    #[arg(long, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
+    #[arg(long = "signal-node-label", env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
     pub node_label: Option<String>,
     /// The value of oke-native-pod-networking in the instance's metadata
-    #[arg(long, env = "SIGNAL_INSTANCE_METADATA", value_name = "true|false")]
+    #[arg(long = "signal-instance-metadata", env = "SIGNAL_INSTANCE_METADATA", value_name = "true|false")]
     pub instance_metadata: Option<String>,
     /// The NativePodNetwork named after this instance
-    #[arg(long, env = "SIGNAL_NATIVE_POD_NETWORK", value_enum, default_value = "unknown", value_name = "SEEN")]
-    pub native_pod_network: Seen,
+    #[arg(
+        long = "signal-native-pod-network",
+        env = "SIGNAL_NATIVE_POD_NETWORK",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
+    pub native_pod_network: Presence,
     /// The DaemonSet kube-system/vcn-native-ip-cni
-    #[arg(long, env = "SIGNAL_OKE_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
-    pub oke_daemonset: Seen,
+    #[arg(
+        long = "signal-oke-daemonset",
+        env = "SIGNAL_OKE_DAEMONSET",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
+    pub oke_daemonset: Presence,
     /// The DaemonSet kube-system/kube-flannel-ds
-    #[arg(long, env = "SIGNAL_FLANNEL_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
-    pub flannel_daemonset: Seen,
+    #[arg(
+        long = "signal-flannel-daemonset",
+        env = "SIGNAL_FLANNEL_DAEMONSET",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
+    pub flannel_daemonset: Presence,
     /// VNICs of the NativePodNetwork with applicationResources: they prevent a takeover
-    #[arg(long, env = "SIGNAL_APPLICATION_RESOURCES", value_enum, default_value = "unknown", value_name = "SEEN")]
-    pub application_resources: Seen,
+    #[arg(
+        long = "signal-application-resources",
+        env = "SIGNAL_APPLICATION_RESOURCES",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
+    pub application_resources: Presence,
 }
 
 /// Whether something was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Seen {
+pub enum Presence {
     /// It was not read, or reading failed.
     #[default]
     Unknown,
@@ -102,7 +126,7 @@ impl Signals {
     }
 }
 
-impl From<bool> for Seen {
+impl From<bool> for Presence {
     fn from(present: bool) -> Self {
         if present { Self::Present } else { Self::Absent }
     }

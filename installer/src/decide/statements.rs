@@ -1,19 +1,19 @@
 //! What each signal says about the pod network.
 
 use super::signals::{FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
-use super::{PodNetwork, Seen, Signal, Signals};
+use super::{PodNetwork, Presence, Signal, Signals};
 use crate::Settings;
 use crate::observed::ConfFile;
 
 /// One signal and its statement.
 pub(super) struct Statement {
     pub(super) signal: Signal,
-    pub(super) says: Says,
+    pub(super) says: StatementMeaning,
     pub(super) found: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum StatementMeaning {
     VcnNative,
     OtherNetwork,
     Invalid,
@@ -22,14 +22,18 @@ pub(super) enum Says {
 /// Every signal that says anything, the strongest first.
 pub(super) fn statements(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -> Vec<Statement> {
     let statement = |signal, says, found: String| Some(Statement { signal, says, found });
-    let present = |seen: Seen, signal, says, found: String| {
-        if seen == Seen::Present { statement(signal, says, found) } else { None }
+    let present = |seen: Presence, signal, says, found: String| {
+        if seen == Presence::Present { statement(signal, says, found) } else { None }
     };
     let daemon_set = |name: &str| format!("the DaemonSet {name} exists");
     let setting = match settings.pod_network {
         PodNetwork::Auto => None,
-        PodNetwork::VcnNative => statement(Signal::Setting, Says::VcnNative, "the setting is vcn-native".to_owned()),
-        PodNetwork::None => statement(Signal::Setting, Says::OtherNetwork, "the setting is none".to_owned()),
+        PodNetwork::VcnNative => {
+            statement(Signal::Setting, StatementMeaning::VcnNative, "the setting is vcn-native".to_owned())
+        }
+        PodNetwork::None => {
+            statement(Signal::Setting, StatementMeaning::OtherNetwork, "the setting is none".to_owned())
+        }
     };
     let label = flag(Signal::NodeLabel, &format!("the node label {NODE_LABEL}"), signals.node_label.as_deref());
     let metadata = format!("the instance metadata {METADATA_KEY}");
@@ -41,12 +45,12 @@ pub(super) fn statements(settings: &Settings, signals: &Signals, conf_files: &[C
         setting,
         label,
         metadata,
-        present(npn, Signal::NativePodNetwork, Says::VcnNative, npn_text),
-        present(oke, Signal::OkeDaemonSet, Says::VcnNative, daemon_set(OKE_DAEMONSET)),
-        present(flannel, Signal::FlannelDaemonSet, Says::OtherNetwork, daemon_set(FLANNEL_DAEMONSET)),
+        present(npn, Signal::NativePodNetwork, StatementMeaning::VcnNative, npn_text),
+        present(oke, Signal::OkeDaemonSet, StatementMeaning::VcnNative, daemon_set(OKE_DAEMONSET)),
+        present(flannel, Signal::FlannelDaemonSet, StatementMeaning::OtherNetwork, daemon_set(FLANNEL_DAEMONSET)),
         file.and_then(|file| {
             let found = format!("{} is a configuration of Flannel", file.name);
-            statement(Signal::FlannelConflist, Says::OtherNetwork, found)
+            statement(Signal::FlannelConflist, StatementMeaning::OtherNetwork, found)
         }),
     ]
     .into_iter()
@@ -58,9 +62,9 @@ pub(super) fn statements(settings: &Settings, signals: &Signals, conf_files: &[C
 fn flag(signal: Signal, what: &str, value: Option<&str>) -> Option<Statement> {
     let value = value?;
     let says = match value.trim().to_ascii_lowercase().as_str() {
-        "true" => Says::VcnNative,
-        "false" => Says::OtherNetwork,
-        _ => Says::Invalid,
+        "true" => StatementMeaning::VcnNative,
+        "false" => StatementMeaning::OtherNetwork,
+        _ => StatementMeaning::Invalid,
     };
     Some(Statement { signal, says, found: format!("{what} is {value:?}") })
 }

@@ -4,11 +4,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use ipam::AtomicFile;
 
 use crate::Error;
 
@@ -66,14 +68,14 @@ pub(crate) fn copy(target: &Path, mut from: impl Read, mode: u32, owner: Option<
 pub(crate) fn write_link(target: &Path, to: &Path) -> Result<(), Error> {
     let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
     let directory = target.parent().unwrap_or_else(|| Path::new("/"));
-    let path = directory.join(temporary_name());
-    symlink(to, &path).map_err(failed("creating a temporary link next to it"))?;
-    Temporary { path, renamed: false }.rename_to(target).map_err(failed("renaming it"))?;
-    sync(directory).map_err(failed("flushing its directory to disk"))
+    let temporary = directory.join(temporary_name());
+    symlink(to, &temporary).map_err(failed("creating a temporary link next to it"))?;
+    // The next installer removes the link by its name if this fails.
+    let renamed = fs::rename(&temporary, target).inspect_err(|_| drop(fs::remove_file(&temporary)));
+    renamed.map_err(failed("renaming it"))?;
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))
 }
 
-/// The order matters: the mode is set before the file is visible, the contents are on the disk before the rename, and the
-/// rename is on the disk before the caller relies on it.
 fn replace(
     target: &Path,
     contents: &mut dyn Read,
@@ -81,71 +83,33 @@ fn replace(
     check: &dyn Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
-    let directory = target.parent().unwrap_or_else(|| Path::new("/"));
-    let (temporary, mut file) = Temporary::create(directory).map_err(failed("creating a temporary file next to it"))?;
-    io::copy(contents, &mut file).and_then(|_| file.flush()).map_err(failed("writing"))?;
-    file.set_permissions(Permissions::from_mode(mode)).map_err(failed("setting its mode"))?;
+    let temporary = target.with_file_name(temporary_name());
+    let file = AtomicFile::create_as(target, temporary, mode);
+    let mut file = file.map_err(failed("creating a temporary file next to it"))?;
+    io::copy(contents, &mut file).map_err(failed("writing"))?;
+    let written = file.close().map_err(failed("flushing it to disk"))?;
     if let Some(owner) = owner {
-        give(&file, owner, mode).map_err(failed("setting its owner"))?;
+        give(written, owner, mode).map_err(failed("setting its owner"))?;
     }
-    file.sync_all().map_err(failed("flushing it to disk"))?;
-    // Closed before the rename: while any process has it open for writing, it cannot be executed (ETXTBSY).
-    drop(file);
     check()?;
-    temporary.rename_to(target).map_err(failed("renaming it"))?;
-    sync(directory).map_err(failed("flushing its directory to disk"))
+    file.commit().map_err(failed("renaming it"))
 }
 
-fn give(file: &File, owner: Owner, mode: u32) -> io::Result<()> {
-    let now = file.metadata()?;
+fn give(path: &Path, owner: Owner, mode: u32) -> io::Result<()> {
+    let now = fs::metadata(path)?;
     // The agent's container has no right to change owners, and mostly needs none.
     if (now.uid(), now.gid()) == (owner.user, owner.group) {
         return Ok(());
     }
-    fchown(file, Some(owner.user), Some(owner.group))?;
+    chown(path, Some(owner.user), Some(owner.group))?;
     // The kernel clears these when the owner changes.
-    if mode & SET_ID != 0 { file.set_permissions(Permissions::from_mode(mode)) } else { Ok(()) }
-}
-
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+    if mode & SET_ID != 0 {
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
+    }
+    File::open(path)?.sync_all()
 }
 
 /// A process id would not be unique: two installers may live in different PID namespaces.
 fn temporary_name() -> String {
     format!("{PREFIX}{:016x}{SUFFIX}", RandomState::new().build_hasher().finish())
-}
-
-/// A temporary file, removed unless it was renamed.
-struct Temporary {
-    path: PathBuf,
-    renamed: bool,
-}
-
-impl Temporary {
-    fn create(directory: &Path) -> io::Result<(Self, File)> {
-        loop {
-            let path = directory.join(temporary_name());
-            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-                Ok(file) => return Ok((Self { path, renamed: false }, file)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn rename_to(mut self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)?;
-        self.renamed = true;
-        Ok(())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if !self.renamed {
-            // The next installer removes it by its name if this fails.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }

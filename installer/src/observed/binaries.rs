@@ -1,4 +1,4 @@
-//! The binaries: ours, with source and target, and the CNI versions that each binary of a chain speaks.
+//! Our binaries, with source and target, and the CNI versions that each binary of a chain speaks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::{ConfFile, ConfText, Contents};
 use crate::files::Digest;
-use crate::settings::{MAIN, OURS, VNIC_ATTACH};
+use crate::settings::{MAIN, OURS, PluginEntry, VNIC_ATTACH};
 use crate::versions::Answer;
-use crate::{Error, Settings, VersionCache};
+use crate::{Error, Settings, VersionCache, VnicAttach};
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,12 +44,12 @@ pub(crate) struct ChainBinary {
     /// The binary that was asked: of our own plugin the source, which will be in place.
     pub(crate) path: PathBuf,
     pub(crate) answer: Answer,
-    pub(crate) added_by: AddedBy,
+    pub(crate) origin: EntryOrigin,
 }
 
 /// Why a plugin is in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AddedBy {
+pub(crate) enum EntryOrigin {
     /// It is our own, which gives pods their address.
     Us,
     /// The settings list it.
@@ -60,8 +60,7 @@ pub(crate) enum AddedBy {
 
 /// Our binaries that belong on the node.
 pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Error>> {
-    let listed = settings.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH);
-    let attach = if install { listed } else { settings.chain_into.is_some() };
+    let attach = if install { settings.has_vnic_attach() } else { settings.vnic_attach == VnicAttach::On };
     // An older image does not have it; the plugin is then left out of the chain.
     let attach = attach && settings.source_dir.join(VNIC_ATTACH).exists();
     let names = [(MAIN, install), (VNIC_ATTACH, attach)].into_iter().filter(|(_, wanted)| *wanted);
@@ -70,29 +69,34 @@ pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Err
 
 /// The plugins of our chain with their answers.
 pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    let listed = settings.chain.iter().map(|entry| (entry.kind().to_owned(), AddedBy::Settings));
-    let mut members: Vec<(String, AddedBy)> = [(MAIN.to_owned(), AddedBy::Us)].into_iter().chain(listed).collect();
+    // Unless it is listed by name, it is in the chain where the image has it.
+    let listed = |entry: &&PluginEntry| {
+        entry.kind() != VNIC_ATTACH || settings.lists_vnic_attach() || settings.source_dir.join(VNIC_ATTACH).exists()
+    };
+    let behind = settings.behind();
+    let listed = behind.iter().filter(listed).map(|entry| (entry.kind().to_owned(), EntryOrigin::Settings));
+    let mut members: Vec<(String, EntryOrigin)> = [(MAIN.to_owned(), EntryOrigin::Us)].into_iter().chain(listed).collect();
     if let Some(Contents::Plugins(found)) = conflist.map(|conflist| Contents::parse(&conflist.contents)) {
         for kind in found {
             let known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind.as_str());
             // A type with a slash is a path, which a runtime refuses.
             if !known && !kind.contains('/') {
-                members.push((kind, AddedBy::OtherProgram));
+                members.push((kind, EntryOrigin::OtherProgram));
             }
         }
     }
     let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
     let answers = versions.answers(&paths);
     let mut chain = Vec::new();
-    for (((name, added_by), path), answer) in members.into_iter().zip(paths).zip(answers) {
-        let dangling = answer == Answer::Missing && added_by == AddedBy::OtherProgram && !is_missing(&path);
+    for (((name, origin), path), answer) in members.into_iter().zip(paths).zip(answers) {
+        let dangling = answer == Answer::Missing && origin == EntryOrigin::OtherProgram && !is_missing(&path);
         let answer = if dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
-        chain.push(ChainBinary { name, path, answer, added_by });
+        chain.push(ChainBinary { name, path, answer, origin });
     }
     chain
 }
 
-/// The plugins without a binary of each usable configuration before ours, up to the first that has all: no runtime reads
+/// The plugins without a binary of each usable configuration before our one, up to the first that has all: no runtime reads
 /// further.
 pub(super) fn missing_before(settings: &Settings, conf_files: &[ConfFile]) -> BTreeMap<String, Vec<String>> {
     let missing = |kind: &&String| is_missing(&settings.cni_bin_dir.join(kind));
@@ -114,7 +118,7 @@ fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The answer of the plugin that is chained into other programs' configurations.
+/// The answer of the plugin that is chained to another network.
 pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Answer {
     versions.answers(&[path(settings, VNIC_ATTACH)]).pop().unwrap_or(Answer::Missing)
 }

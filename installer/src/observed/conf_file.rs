@@ -13,7 +13,7 @@ use crate::settings::MAIN;
 /// A runtime loads files with these ends (libcni, ConfFiles), even if nothing is before them.
 const ENDS: [&str; 3] = [".conf", ".conflist", ".json"];
 
-/// Plugins that call other networks, of which ours may be one.
+/// Plugins that call other networks; our network may be one of them.
 const META: [&str; 2] = ["multus", "multus-shim"];
 
 /// Gives a pod its loopback link alone; some distributions bring a configuration of it.
@@ -43,10 +43,10 @@ pub(crate) enum Contents {
 
 /// What pods get by a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GivesPods {
+pub enum ProvidedNetwork {
     /// A network.
     Network,
-    /// The network that it calls (Multus), which may be ours or another.
+    /// The network that it calls (Multus): our network or another.
     CalledNetwork,
     /// None: every runtime makes a loopback link by itself.
     Nothing,
@@ -68,34 +68,34 @@ impl ConfFile {
         self.name.contains("flannel") || self.has("flannel")
     }
 
-    /// Whether a runtime can give pods another network than ours by it.
+    /// Whether a runtime can give pods a foreign network with it.
     pub(crate) fn gives_another_network(&self) -> bool {
-        self.is_usable_and_not_ours() && self.gives() == GivesPods::Network
+        self.is_usable_and_not_ours() && self.gives() == ProvidedNetwork::Network
     }
 
     /// As [`Self::gives_another_network`], or it cannot be known.
     pub(crate) fn may_give_another_network(&self) -> bool {
-        self.is_usable_and_not_ours() && self.gives() != GivesPods::Nothing
+        self.is_usable_and_not_ours() && self.gives() != ProvidedNetwork::Nothing
     }
 
     /// Whether a runtime can give pods any network by it, or it cannot be known.
     pub(crate) fn may_give_a_network(&self) -> bool {
         match self.contents {
-            Contents::Plugins(_) => self.gives() != GivesPods::Nothing,
+            Contents::Plugins(_) => self.gives() != ProvidedNetwork::Nothing,
             Contents::Unread(_) => true,
             Contents::Refused(..) | Contents::Malformed(_) => false,
         }
     }
 
     /// What pods get by it from a runtime that can use it.
-    pub(crate) fn gives(&self) -> GivesPods {
+    pub(crate) fn gives(&self) -> ProvidedNetwork {
         let mut others = self.kinds().iter().filter(|kind| *kind != LOOPBACK).peekable();
         if others.peek().is_none() {
-            GivesPods::Nothing
+            ProvidedNetwork::Nothing
         } else if others.all(|kind| META.contains(&kind.as_str())) {
-            GivesPods::CalledNetwork
+            ProvidedNetwork::CalledNetwork
         } else {
-            GivesPods::Network
+            ProvidedNetwork::Network
         }
     }
 
@@ -131,7 +131,7 @@ impl Contents {
         kinds.map_or_else(|| Self::Malformed("a plugin has no type".to_owned()), Self::Plugins)
     }
 
-    /// Reads a file as libcni does, which is stricter, and goes by the extension.
+    /// Reads a file as libcni does, which is stricter, and uses the extension.
     pub(super) fn of_file(name: &str, contents: &[u8]) -> Self {
         let (kinds, document) = match (Self::parse(contents), parse(contents)) {
             (Self::Plugins(kinds), Ok(document)) => (kinds, document),
@@ -166,7 +166,8 @@ pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
         let is_directory = entry.file_type().map_err(failed)?.is_dir();
         // The runtime loads a name that is not UTF-8, too.
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !is_directory && ENDS.iter().any(|end| name.ends_with(end)) {
+        // Our copy says nothing of its own.
+        if !is_directory && name != vcn::COPIED_CONFLIST_FILE && ENDS.iter().any(|end| name.ends_with(end)) {
             let found = ConfAt::read(&entry.path());
             let contents = match (&found, found.unread()) {
                 (ConfAt::File(found), _) => Contents::of_file(&name, &found.contents),

@@ -31,7 +31,7 @@ pub(crate) struct OurConflist {
 }
 
 impl Leftover {
-    /// Looks for it, and for pods.
+    /// Searches for it, and for pods.
     pub(crate) fn find(settings: &Settings, record: &Record) -> Option<Self> {
         let path = settings.conflist();
         let known = record.configurations.get(vcn::CONFLIST_FILE);
@@ -53,7 +53,7 @@ impl Leftover {
     }
 }
 
-/// Whether a file with our configuration's name is ours: it names our plugin, or it is on record and damaged.
+/// Whether a file with our configuration's name is our configuration: it names our plugin, or it is on record and damaged.
 pub(crate) fn is_ours(found: &ConfText, known: Option<&ConfigurationRecord>) -> bool {
     match Contents::parse(&found.contents) {
         Contents::Plugins(kinds) => kinds.iter().any(|kind| OURS.contains(&kind.as_str())),

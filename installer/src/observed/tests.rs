@@ -81,13 +81,17 @@ fn owner_and_network_of_a_file_are_known_by_name_and_plugins() {
     assert!(file("10-flannel.conflist", plugins(&[])).is_flannel());
     assert!(file("10-cbr0.conflist", plugins(&["flannel", "portmap"])).is_flannel());
     for (kinds, gives) in [
-        (&["flannel", "portmap"][..], GivesPods::Network),
-        (&["multus", "bridge"], GivesPods::Network),
-        (&["loopback", "multus-shim"], GivesPods::CalledNetwork),
-        (&["loopback"], GivesPods::Nothing),
+        (&["flannel", "portmap"][..], ProvidedNetwork::Network),
+        (&["multus", "bridge"], ProvidedNetwork::Network),
+        (&["loopback", "multus-shim"], ProvidedNetwork::CalledNetwork),
+        (&["loopback"], ProvidedNetwork::Nothing),
     ] {
         let found = file("00-x.conflist", plugins(kinds));
-        assert_eq!((found.gives(), found.gives_another_network()), (gives, gives == GivesPods::Network), "{kinds:?}");
+        assert_eq!(
+            (found.gives(), found.gives_another_network()),
+            (gives, gives == ProvidedNetwork::Network),
+            "{kinds:?}"
+        );
     }
     assert!(!file(vcn::CONFLIST_FILE, plugins(&["vcn-native"])).gives_another_network());
     let refused = Contents::Refused(vec!["flannel".to_owned()], "it has no name".to_owned());

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::conflist::{PLUGINS, list};
 use super::{Note, NoteKind, Plan};
 use crate::Error;
-use crate::observed::{AddedBy, ChainBinary, kind};
+use crate::observed::{ChainBinary, EntryOrigin, kind};
 use crate::settings::PluginEntry;
 use crate::versions::{Answer, Version};
 
@@ -23,19 +23,19 @@ impl Plan {
         let mut common: Option<BTreeSet<Version>> = None;
         let mut named = Vec::new();
         for binary in chain {
-            let ChainBinary { name, path, answer, added_by } = binary;
+            let ChainBinary { name, path, answer, origin } = binary;
             let on_disk = || disk.map(promised).unwrap_or_default();
-            let speaks = match (suitable(answer), added_by) {
+            let speaks = match (suitable(answer), origin) {
                 (Ok(versions), _) => versions.clone(),
-                (Err(reason), AddedBy::Us) => return Err(Error::Version { path: path.clone(), reason }),
-                (Err(reason), AddedBy::OtherProgram) => {
+                (Err(reason), EntryOrigin::Us) => return Err(Error::Version { path: path.clone(), reason }),
+                (Err(reason), EntryOrigin::OtherProgram) => {
                     self.notes.push(match answer {
                         Answer::Missing => Note::missing_in_chain(name),
                         Answer::Speaks(_) | Answer::Failed(_) => Note::unsure(name, &reason),
                     });
                     if let Answer::Speaks(versions) = answer { versions.clone() } else { on_disk() }
                 }
-                (Err(reason), AddedBy::Settings) => {
+                (Err(reason), EntryOrigin::Settings) => {
                     let listed = disk.is_some_and(|disk| list(disk).any(|plugin| kind(plugin) == Some(name)));
                     let failed = matches!(answer, Answer::Failed(_));
                     let (note, text) = match (failed, listed) {

@@ -1,4 +1,4 @@
-//! Our own configuration: what it is to contain. The whole file is ours; plugins that other programs added stay, as values
+//! Our own configuration: what it is to contain. The installer owns the whole file; plugins that other programs added stay, as values
 //! and in their order, and so do keys that we do not know.
 
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::settings::{MAIN, OURS};
 use crate::{ConflistState, Error};
 
 /// Readable by root alone, as the CIS benchmark asks; the runtime is root. A mode that was changed since stays.
-const MODE: u32 = 0o600;
+pub(super) const MODE: u32 = 0o600;
 
 pub(super) const PLUGINS: &str = "plugins";
 
@@ -32,7 +32,7 @@ impl Plan {
             return self.failures.push(Error::InTheWay { path, reason });
         }
         if !facts.record_is_known && present.is_some_and(has_main) {
-            // A plugin of ours that the settings no longer list would be taken for another program's.
+            // Our plugin, no longer listed in the settings, would be mistaken for a foreign one.
             return;
         }
         self.content(facts, present);
@@ -87,7 +87,7 @@ impl Plan {
         self.write(change, (known, urgency), facts);
     }
 
-    /// Plans a change, unless repairs of the file pause.
+    /// Plans a change, unless repairs of the file are limited.
     pub(super) fn write(
         &mut self,
         change: ConfChange,
@@ -108,7 +108,7 @@ impl Plan {
     }
 }
 
-/// The whole document: our part, and what other programs added to the one on disk. A plugin of ours stays where it is; a
+/// The whole document: our part, and what other programs added to the one on disk. Our plugin stays where it is; a
 /// missing one comes behind its predecessor in our list, the first of all because it makes the interface.
 pub(super) fn document(wanted: &Value, disk: Option<&Map<String, Value>>, is_ours: &dyn Fn(&str) -> bool) -> Value {
     let mut chain: Vec<Value> = Vec::new();

@@ -1,8 +1,8 @@
-//! Our configuration on a node whose pod network is not ours: a runtime that finds it starts pods by it, and no agent offers
-//! them addresses. It goes when another network is meant for sure, no pod uses ours, and pods have another network or shall
+//! Our configuration on a node of another pod network: a runtime that finds it starts pods with it, and no agent offers
+//! them addresses. It goes when another network is meant for sure, no pod uses our network, and pods have another network or shall
 //! have none.
 
-use super::{Note, Plan, Removing, Step};
+use super::{ConflistRemoval, Note, Plan, Step};
 use crate::observed::{ConfFile, Contents, Leftover, OurConflist};
 use crate::{Decision, Settings, Signal};
 
@@ -15,7 +15,7 @@ impl Plan {
     ) {
         let file = match leftover {
             Leftover::File(file) => file,
-            // Until that is sure, a missing configuration is ours to repair.
+            // Until that is certain, a missing configuration is repaired.
             Leftover::Record if !decision.another => return,
             Leftover::Record => return self.steps.push(Step::Forget { path: settings.conflist() }),
         };
@@ -28,7 +28,7 @@ impl Plan {
             Some(reason) => reason,
             None if none_is_meant || conf_files.iter().any(ConfFile::gives_another_network) => {
                 let (path, target, found) = (path.clone(), target.clone(), found.clone());
-                let removing = Removing { path, target, found, first, decided_by: decision.decided_by };
+                let removing = ConflistRemoval { path, target, found, first, decided_by: decision.decided_by };
                 return self.steps.push(Step::RemoveConflist(Box::new(removing)));
             }
             None => {

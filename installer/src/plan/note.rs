@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::GivesPods;
+use crate::ProvidedNetwork;
 use crate::observed::ConfFile;
 use crate::versions::Version;
 
@@ -30,42 +30,40 @@ pub enum NoteKind {
     PluginUnsure,
     /// A plugin that another program added has no binary: no pod starts by our configuration.
     PluginMissing,
-    /// The runtime may use another configuration instead of ours.
+    /// The runtime may use another configuration.
     SortsBefore {
         /// What pods get by it.
-        gives: GivesPods,
+        gives: ProvidedNetwork,
         /// Which runtime uses it.
-        uses: RuntimeUses,
+        uses: RuntimeUsage,
         /// Whether one of its plugins has no binary.
         lacks_plugins: bool,
     },
-    /// A file before ours is no configuration; containerd refuses all because of it.
+    /// A file before our configuration is not a valid one; containerd refuses all because of it.
     MalformedBefore,
-    /// A file before ours cannot be read from here.
+    /// A file before our configuration cannot be read from here.
     UnreadBefore,
     /// Other programs added plugins to our configuration; they stay.
     Extended,
-    /// Our plugin is not chained into the configuration that the setting names.
+    /// `vnic-attach` is not chained to the pod network, although the setting says so.
     NotChained,
-    /// Our plugin cannot be taken out of a configuration that cannot be read.
-    StillChained,
     /// OKE's own CNI serves the node, and no configuration gives pods a network.
     NoneThere,
     /// Our configuration is on a node where nothing is to be installed, and stays for now.
     LeftBehind {
         /// Whether another pod network is meant for sure.
         another: bool,
-        /// Which runtime uses ours.
-        uses: RuntimeUses,
+        /// Which runtime uses our configuration.
+        uses: RuntimeUsage,
     },
 }
 
 /// Which runtime uses a configuration that has all its plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuntimeUses {
+pub enum RuntimeUsage {
     /// Every one: no usable one sorts before it.
     Always,
-    /// CRI-O, which passes over those that lack a binary.
+    /// CRI-O, which skips those without a binary.
     IfCriO,
     /// None.
     Never,
@@ -97,40 +95,39 @@ impl Note {
     }
 
     pub(super) fn not_chained(file: &str, reason: &str) -> Self {
-        Self::new(NoteKind::NotChained, file, format!("our plugin is not chained into {file}: {reason}"))
+        let message = format!("no pod gets extra interfaces by vnic-attach, {file} is not written: {reason}");
+        Self::new(NoteKind::NotChained, file, message)
     }
 
-    pub(super) fn still_chained(file: &str, reason: &str) -> Self {
-        Self::new(NoteKind::StillChained, file, format!("our plugin cannot be taken out of {file}: {reason}"))
-    }
-
-    pub(super) fn sorts_before(file: &ConfFile, uses: RuntimeUses, missing: &[String]) -> Self {
+    pub(super) fn sorts_before(file: &ConfFile, uses: RuntimeUsage, missing: &[String]) -> Self {
         let (gives, lacks_plugins) = (file.gives(), !missing.is_empty());
         let effect = match uses {
-            RuntimeUses::Always => " sorts before ours: the runtime uses that one",
-            RuntimeUses::IfCriO if !lacks_plugins => {
-                " sorts before ours, too: CRI-O uses that one, because those before it lack plugins"
+            RuntimeUsage::Always => " sorts before our configuration: the runtime uses that one",
+            RuntimeUsage::IfCriO if !lacks_plugins => {
+                " also sorts before our configuration: CRI-O uses that one, because those before it lack plugins"
             }
-            RuntimeUses::IfCriO | RuntimeUses::Never => " sorts before ours, too",
+            RuntimeUsage::IfCriO | RuntimeUsage::Never => " also sorts before our configuration",
         };
         let nothing =
-            if gives == GivesPods::Nothing { ", which gives pods a loopback link and no network" } else { "" };
+            if gives == ProvidedNetwork::Nothing { ", which gives pods a loopback link and no network" } else { "" };
         let mut message = format!("{}{effect}{nothing}", file.name);
         if lacks_plugins {
-            let lacks = if uses == RuntimeUses::Always { "although it" } else { "and" };
+            let lacks = if uses == RuntimeUsage::Always { "although it" } else { "and" };
             message += &format!(", {lacks} names plugins without a binary: {}", missing.join(", "));
         }
         Self::new(NoteKind::SortsBefore { gives, uses, lacks_plugins }, &file.name, message)
     }
 
     pub(super) fn malformed_before(file: &str, reason: &str) -> Self {
-        let message = format!("{file} sorts before ours and is no configuration, so containerd refuses all: {reason}");
+        let message = format!(
+            "{file} sorts before our configuration and is not a valid one, so containerd refuses all: {reason}"
+        );
         Self::new(NoteKind::MalformedBefore, file, message)
     }
 
     pub(super) fn unread_before(file: &str, reason: &str) -> Self {
         let message = format!(
-            "{file} sorts before ours and cannot be read from here: {reason}; if the runtime cannot read it either, \
+            "{file} sorts before our configuration and cannot be read from here: {reason}; if the runtime cannot read it either, \
              containerd refuses all"
         );
         Self::new(NoteKind::UnreadBefore, file, message)
@@ -138,11 +135,11 @@ impl Note {
 
     pub(crate) fn left_behind(another: bool, first: bool, reason: &str) -> Self {
         let (uses, what) = match first {
-            true => (RuntimeUses::Always, "is what the runtime uses"),
-            false => (RuntimeUses::Never, "is there"),
+            true => (RuntimeUsage::Always, "is what the runtime uses"),
+            false => (RuntimeUsage::Never, "is there"),
         };
         let file = vcn::CONFLIST_FILE;
-        let message = format!("{file} {what} although nothing of ours is to be installed: {reason}");
+        let message = format!("{file} {what} although our pod network is not to be installed: {reason}");
         Self::new(NoteKind::LeftBehind { another, uses }, file, message)
     }
 
@@ -160,7 +157,6 @@ impl Note {
             NoteKind::UnreadBefore => "unread-before",
             NoteKind::Extended => "extended",
             NoteKind::NotChained => "not-chained",
-            NoteKind::StillChained => "still-chained",
             NoteKind::NoneThere => "none-there",
             NoteKind::LeftBehind { .. } => "left-behind",
         }

@@ -24,8 +24,10 @@ pub(crate) enum Step {
     /// Write a configuration.
     ChangeConf(Box<ConfChange>),
     /// Remove our configuration from a node whose pod network is another; what was there before it comes back.
-    RemoveConflist(Box<Removing>),
-    /// Delete a configuration from the record: ours is gone, or our plugin is no longer in another program's.
+    RemoveConflist(Box<ConflistRemoval>),
+    /// Remove our copy of another network's configuration.
+    RemoveCopy { path: PathBuf, found: Vec<u8> },
+    /// Delete a configuration from the record: it is gone.
     Forget { path: PathBuf },
 }
 
@@ -53,7 +55,7 @@ pub(crate) struct ConfChange {
 
 /// Our configuration, to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Removing {
+pub(crate) struct ConflistRemoval {
     /// Its path in the directory.
     pub(crate) path: PathBuf,
     /// The file: of a link the link's target.
@@ -69,12 +71,10 @@ pub(crate) struct Removing {
 /// What a configuration is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It is ours.
+    /// It is our own configuration.
     Ours,
-    /// Our plugin is chained into another program's.
-    Chain,
-    /// Our plugin is taken out of another program's.
-    Unchain,
+    /// It is our copy of another network's.
+    Copy,
 }
 
 impl fmt::Display for Step {
@@ -94,8 +94,7 @@ impl fmt::Display for Step {
                 let target = target.display();
                 match purpose {
                     Purpose::Ours => write!(f, "{} {target}", verb(found.is_some() || link.is_some()))?,
-                    Purpose::Chain => write!(f, "chain {VNIC_ATTACH} into {target}")?,
-                    Purpose::Unchain => write!(f, "take {VNIC_ATTACH} out of {target}")?,
+                    Purpose::Copy => write!(f, "write {target} with {VNIC_ATTACH}")?,
                 }
                 if let Some(link) = link {
                     write!(f, " in place of a link to {}", link.display())?;
@@ -103,9 +102,10 @@ impl fmt::Display for Step {
                 reverted.as_ref().map_or(Ok(()), |reverted| write!(f, " ({reverted})"))
             }
             Self::RemoveConflist(removing) => {
-                let Removing { path, decided_by, .. } = removing.as_ref();
+                let ConflistRemoval { path, decided_by, .. } = removing.as_ref();
                 write!(f, "remove {}: the pod network is another ({decided_by})", path.display())
             }
+            Self::RemoveCopy { path, .. } => write!(f, "remove {}", path.display()),
             Self::Forget { path } => {
                 let name = path.file_name().map(Path::new).unwrap_or(path).display();
                 write!(f, "delete {name} from the record")

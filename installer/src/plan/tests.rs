@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::*;
 use crate::Signal;
 use crate::files::Digest;
-use crate::observed::{AddedBy, ChainBinary, ConfAt, ConfText, Leftover, OurConflist};
+use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin, Leftover, OurConflist};
 use crate::settings::{PluginEntry, fixture};
 use crate::versions::Answer;
 
@@ -27,18 +27,18 @@ fn decision(install: bool) -> Decision {
 /// A line of `plugins.txt`: name, who added it, its answer.
 fn member(line: &str) -> ChainBinary {
     let words: Vec<&str> = line.split(' ').collect();
-    let [name, added_by, answer] = words[..] else { panic!("{line}") };
+    let [name, origin, answer] = words[..] else { panic!("{line}") };
     let answer = match answer {
         "missing" => Answer::Missing,
         "failed" => Answer::Failed("no answer within 2s".to_owned()),
         versions => Answer::Speaks(versions.split(',').map(|version| version.parse().unwrap()).collect()),
     };
-    let added_by = match added_by {
-        "us" => AddedBy::Us,
-        "settings" => AddedBy::Settings,
-        _ => AddedBy::OtherProgram,
+    let origin = match origin {
+        "us" => EntryOrigin::Us,
+        "settings" => EntryOrigin::Settings,
+        _ => EntryOrigin::OtherProgram,
     };
-    ChainBinary { name: name.into(), path: Path::new("/node/bin").join(name), answer, added_by }
+    ChainBinary { name: name.into(), path: Path::new("/node/bin").join(name), answer, origin }
 }
 
 /// The plan for a case, as text.
@@ -46,7 +46,7 @@ fn planned(case: &Path) -> String {
     let read = |name: &str| fs::read(case.join(name)).ok();
     let chain: Vec<_> = String::from_utf8(read("plugins.txt").unwrap()).unwrap().lines().map(member).collect();
     let mut settings = fixture::settings_in(Path::new("/node"));
-    let listed = chain.iter().filter(|binary| binary.added_by == AddedBy::Settings);
+    let listed = chain.iter().filter(|binary| binary.origin == EntryOrigin::Settings);
     settings.chain = listed.map(|binary| PluginEntry::named(&binary.name).unwrap()).collect();
     let conflist = read("disk.conflist").map_or(ConfAt::Nothing, |contents| {
         ConfAt::File(ConfText { contents, mode: 0o640, target: settings.conflist() })
@@ -64,7 +64,7 @@ fn planned(case: &Path) -> String {
     plan.notes.iter().for_each(|note| writeln!(text, "note: {note} [{}]", note.word()).unwrap());
     plan.failures.iter().for_each(|error| writeln!(text, "failed: {error} [{}]", error.word()).unwrap());
     if plan.adopted.is_some() {
-        text += "recorded as ours\n";
+        text += "recorded\n";
     }
     for step in &plan.steps {
         writeln!(text, "step: {step}").unwrap();
@@ -132,13 +132,19 @@ fn binaries_are_repaired_until_another_program_reverts_them_too_often() {
         (file(Digest::of(b"old"), 0o755), &new, 110, replace, ""),
         (file(same, 0o644), &new, 110, "chmod 0755 /node/bin/vcn-native (was 0644)", ""),
         (binary(BinaryFound::Other), &new, 110, "", "move it away [in-the-way]"),
-        (file(Digest::of(b"theirs"), 0o755), &reverted, 110, "", "pauses for 590 s: it was replaced by another file"),
-        (file(Digest::of(b"theirs"), 0o755), &reverted, 700, replace, ""),
+        (
+            file(Digest::of(b"foreign"), 0o755),
+            &reverted,
+            110,
+            "",
+            "backs off for 590 s: it was replaced by another file",
+        ),
+        (file(Digest::of(b"foreign"), 0o755), &reverted, 700, replace, ""),
         // Without it no pod starts.
         (binary(BinaryFound::Nothing), &reverted, 110, "install /node/bin/vcn-native from /node/source/vcn-native", ""),
-        (file(same, 0o644), &reverted, 110, "", "pauses for 54 s: its mode was changed to 0644"),
+        (file(same, 0o644), &reverted, 110, "", "backs off for 54 s: its mode was changed to 0644"),
         // Root executes it nevertheless.
-        (file(same, 0o700), &reverted, 164, "", "pauses for 536 s: its mode was changed to 0700"),
+        (file(same, 0o700), &reverted, 164, "", "backs off for 536 s: its mode was changed to 0700"),
     ] {
         let (steps, failures) = plan_at(&observed, record, at(now));
         assert_eq!(steps, Vec::from_iter(Some(step.to_owned()).filter(|step| !step.is_empty())), "{observed:?}");
@@ -146,7 +152,7 @@ fn binaries_are_repaired_until_another_program_reverts_them_too_often() {
         assert!(failures.iter().all(|text| text.contains(failure)), "{failures:?}");
     }
     // A new release is installed at once.
-    let mut newer = file(Digest::of(b"theirs"), 0o755);
+    let mut newer = file(Digest::of(b"foreign"), 0o755);
     newer.binaries[0].digest = Digest::of(b"newer");
     assert_eq!(plan_at(&newer, &reverted, at(110)).0, [replace]);
 }
@@ -168,24 +174,27 @@ fn configurations_before_ours_are_reported_as_runtimes_use_them() {
         before_ours(&observed).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let (loopback, cilium) = (conf("01-loopback.conf", &["loopback"]), conf("05-cilium.conflist", &["cilium-cni"]));
-    let used = "sorts before ours: the runtime uses that one";
+    let used = "sorts before our configuration: the runtime uses that one";
     let loopback_gives = "which gives pods a loopback link and no network";
     let malformed = |name: &str| ConfFile { name: name.to_owned(), contents: Contents::Malformed("EOF".into()) };
-    let broken = "00-broken.conf sorts before ours and is no configuration, so containerd refuses all: EOF";
+    let broken = "00-broken.conf sorts before our configuration and is not a valid one, so containerd refuses all: EOF";
     assert_eq!(
         texts(&[malformed("00-broken.conf"), cilium.clone(), conf("87-podman.conflist", &["bridge"])], &[]),
         [broken.to_owned(), format!("05-cilium.conflist {used}")]
     );
     assert_eq!(
         texts(&[loopback.clone(), cilium.clone(), malformed("05-d.conf")], &[]),
-        [format!("01-loopback.conf {used}, {loopback_gives}"), "05-cilium.conflist sorts before ours, too".to_owned()]
+        [
+            format!("01-loopback.conf {used}, {loopback_gives}"),
+            "05-cilium.conflist also sorts before our configuration".to_owned()
+        ]
     );
     assert_eq!(
         texts(&[conf("00-a.conflist", &["x"]), loopback, cilium], &["00-a.conflist", "01-loopback.conf"]),
         [
             format!("00-a.conflist {used}, although it names plugins without a binary: x"),
-            format!("01-loopback.conf sorts before ours, too, {loopback_gives}, and names plugins without a binary: x"),
-            "05-cilium.conflist sorts before ours, too: CRI-O uses that one, because those before it lack plugins"
+            format!("01-loopback.conf also sorts before our configuration, {loopback_gives}, and names plugins without a binary: x"),
+            "05-cilium.conflist also sorts before our configuration: CRI-O uses that one, because those before it lack plugins"
                 .into(),
         ]
     );
@@ -224,11 +233,11 @@ fn leftover_goes_only_if_another_network_is_meant_and_pods_have_one() {
     for (files, blocked, (another, decided_by), stays) in [
         (vec![ours(), flannel()], None, label, None),
         (vec![ours()], None, setting, None),
-        (vec![ours()], None, label, Some((RuntimeUses::Always, none))),
-        (vec![multus(), ours()], None, label, Some((RuntimeUses::Never, none))),
-        (vec![refused(), ours()], None, label, Some((RuntimeUses::Always, none))),
-        (vec![ours(), flannel()], Some("pods".to_owned()), setting, Some((RuntimeUses::Always, "pods"))),
-        (vec![ours(), flannel()], None, nothing, Some((RuntimeUses::Always, "no signal says for sure"))),
+        (vec![ours()], None, label, Some((RuntimeUsage::Always, none))),
+        (vec![multus(), ours()], None, label, Some((RuntimeUsage::Never, none))),
+        (vec![refused(), ours()], None, label, Some((RuntimeUsage::Always, none))),
+        (vec![ours(), flannel()], Some("pods".to_owned()), setting, Some((RuntimeUsage::Always, "pods"))),
+        (vec![ours(), flannel()], None, nothing, Some((RuntimeUsage::Always, "no signal says for sure"))),
     ] {
         let path = settings.conflist();
         let file = OurConflist { target: path.clone(), path, found: Some(b"{}".into()), blocked };

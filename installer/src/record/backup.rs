@@ -1,4 +1,4 @@
-//! What had one of our files' names before us: one copy each, given back when ours goes.
+//! Foreign files that had the names of our files: one copy each, restored when our file is removed.
 //!
 //! A copy's name says whose it was (`1000.1000.vcn-native`), its mode is the file's, and a link is kept as a link, so that
 //! no record is needed to give it back.
@@ -69,13 +69,6 @@ impl Backup {
         let file = open_file(&self.path).map_err(read)?;
         let mode = file.metadata().map_err(read)?.permissions().mode() & 0o7777;
         copy(target, file, mode, Some(self.owner))
-    }
-
-    /// The copied contents; `None` of a link.
-    pub(crate) fn contents(&self) -> Option<Vec<u8>> {
-        let mut contents = Vec::new();
-        open_file(&self.path).ok()?.read_to_end(&mut contents).ok()?;
-        Some(contents)
     }
 
     /// Removes the copy.

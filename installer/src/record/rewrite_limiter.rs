@@ -1,17 +1,17 @@
-//! Two programs that revert each other's writes: after five repairs in ten minutes we pause, and the error names the change.
+//! Two programs that revert each other's writes: after five repairs in ten minutes the installer backs off, and the error names the change.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// Repairs of one file within [`WINDOW`] before a pause. A program that reverts our file as often as we write it does so
+/// Repairs of one file within [`WINDOW`] before the backoff. A program that reverts our file as often as we write it does so
 /// because of it, and every write makes the runtime load all configurations again.
 const LIMIT: usize = 5;
 
 /// Older repairs do not count.
 pub(crate) const WINDOW: Duration = Duration::from_secs(600);
 
-/// During a pause one repair in this time if pods have no network without it: the other program may have stopped since.
+/// During the backoff, one repair in this time if pods have no network without it: the other program may have stopped since.
 const PROBE_EVERY: Duration = Duration::from_secs(60);
 
 /// What a repair is for.

@@ -62,7 +62,7 @@ fn backup_restores_contents_mode_and_links() {
     fs::write(&target, [0, 159, 146, 150]).unwrap();
     fs::set_permissions(&target, fs::Permissions::from_mode(0o710)).unwrap();
     Backup::make(&target, "vcn-native", &data).unwrap();
-    fs::write(&target, "ours").unwrap();
+    fs::write(&target, "desired").unwrap();
     let backup = Backup::find(&data, "vcn-native").unwrap();
     backup.restore(&target).unwrap();
     assert_eq!(fs::read(&target).unwrap(), [0, 159, 146, 150]);

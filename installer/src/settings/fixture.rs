@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::settings::PluginEntry;
-use crate::{PodNetwork, Settings};
+use crate::{PodNetwork, Settings, VnicAttach};
 
 /// Settings whose every directory is in one.
 pub(crate) fn settings_in(root: &Path) -> Settings {
@@ -12,7 +12,7 @@ pub(crate) fn settings_in(root: &Path) -> Settings {
         takeover: false,
         chain: PluginEntry::list("portmap").unwrap(),
         pod_mtu: None,
-        chain_into: None,
+        vnic_attach: VnicAttach::Auto,
         cni_bin_dir: root.join("bin"),
         cni_conf_dir: root.join("net.d"),
         cni_cache_dir: root.join("cache"),

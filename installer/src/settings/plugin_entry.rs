@@ -1,4 +1,4 @@
-//! One plugin of a chain, as a configuration lists it: ours, and those that settings may put behind it.
+//! One plugin of a chain, as a configuration lists it: our plugin, and those that settings may add after it.
 
 #[cfg(test)]
 mod tests;
@@ -6,13 +6,13 @@ mod tests;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-/// The plugin that gives a pod its address: ours, the first of the chain.
+/// Our plugin that gives a pod its address, the first of the chain.
 pub(crate) const MAIN: &str = "vcn-native";
 
-/// Gives annotated pods further interfaces: ours, chained behind any pod network.
+/// Our plugin that gives annotated pods further interfaces, chained after any pod network.
 pub(crate) const VNIC_ATTACH: &str = "vnic-attach";
 
-/// Our plugins: an entry with one of these names is ours wherever it is found.
+/// Our plugins: an entry with one of these names is always our plugin.
 pub(crate) const OURS: [&str; 2] = [MAIN, VNIC_ATTACH];
 
 /// Plugins that a name alone configures.
@@ -41,7 +41,7 @@ pub enum PluginListError {
     /// An element of the array is neither a name nor an object with a type.
     #[error("its element {0} is neither a name nor an object with a \"type\"")]
     Element(usize),
-    /// The same plugin twice, or ours, which is always in it.
+    /// The same plugin twice, or our plugin, which is always in it.
     #[error("{0} is listed twice, or is in it anyway")]
     Twice(String),
 }

@@ -1,31 +1,23 @@
-//! Configurations and binaries: ours go, and what was there before us comes back.
+//! Removes our configurations and binaries, and restores earlier files.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::files::{Digest, remove, write_if};
-use crate::observed::{ChainHost, ConfAt, ConfFile, chained, conf_files, is_ours, stale_in};
-use crate::plan::{ConfChange, Step, unchain};
+use crate::files::{Digest, remove};
+use crate::observed::{ConfAt, ConfFile, conf_files, is_ours, stale_in};
+use crate::plan::is_copy;
 use crate::record::Record;
 use crate::record::backup::Backup;
 use crate::settings::OURS;
 use crate::{Error, Removal, Settings};
 
-/// Our configuration goes, whatever other programs added to it: without our plugin they have no interface to work on. Of
-/// another program's only our entry goes.
+/// Our configurations go, whatever other programs added to them: without our plugin they have no interface to work on.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
-    for name in chained(settings, record) {
-        let host = ChainHost::read(settings, name);
-        match unchain(&host) {
-            Ok(step @ Step::ChangeConf(_)) => {
-                let text = step.to_string();
-                let Step::ChangeConf(change) = step else { continue };
-                removal.step(text, || rewrite(&change));
-            }
-            Ok(_) => {}
-            Err(reason) => removal.failures.push(Error::InTheWay { path: host.path, reason }),
-        }
+    let copy = settings.copied_conflist();
+    let recorded = record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
+    if ConfAt::settled(&copy).file().is_some_and(|found| recorded || is_copy(found)) {
+        removal.step(format!("remove {}", copy.display()), || remove(&copy));
     }
     let known = record.configurations.get(vcn::CONFLIST_FILE);
     let path = settings.conflist();
@@ -55,19 +47,9 @@ pub(super) fn another_network(settings: &Settings) -> Option<String> {
     files.into_iter().find(ConfFile::may_give_another_network).map(|file| file.name)
 }
 
-/// Whether pods surely get a network by a configuration that is not ours.
+/// Whether pods certainly get a network from a foreign configuration.
 pub(super) fn has_network(settings: &Settings) -> bool {
     conf_files(&settings.cni_conf_dir).unwrap_or_default().iter().any(ConfFile::gives_another_network)
-}
-
-/// Writes another program's configuration, unless that program changed it since it was read.
-fn rewrite(change: &ConfChange) -> Result<(), Error> {
-    let ConfChange { target, contents, mode, found, .. } = change;
-    let check = || match ConfAt::read(target).file() {
-        Some(now) if Some(&now.contents) == found.as_ref() => Ok(()),
-        _ => Err(Error::Raced { target: target.clone() }),
-    };
-    write_if(target, contents, *mode, &check)
 }
 
 /// Binaries go if they are what we installed.
@@ -85,7 +67,7 @@ pub(super) fn binaries(settings: &Settings, record: &Record, removal: &mut Remov
         let source = digest(&settings.source_dir.join(name)).ok().flatten();
         let is_ours =
             |found: &String| known.is_some_and(|known| known.digests.contains(found)) || source.as_ref() == Some(found);
-        // Without a record a configuration that names it shows that it is ours.
+        // Without a record, a configuration that names it shows that we installed it.
         let inherited = record.binaries.is_empty() && removal.has_removed_configuration(settings);
         let backup = Backup::find(&settings.data_dir, name);
         match &found {
@@ -111,7 +93,7 @@ impl Removal {
     }
 }
 
-/// What was there before, or nothing. The copy goes at once, so that the next run does not take it for ours.
+/// What was there before, or nothing. The copy goes at once, so that the next run does not mistake it for our file.
 fn give_back(target: &Path, backup: Option<&Backup>, removal: &mut Removal) {
     match backup {
         Some(backup) => {

@@ -63,7 +63,7 @@ fn pods(removal: &mut Removal) -> Result<(), Error> {
     Ok(())
 }
 
-/// The host's objects, by the planner that created them, with nothing wanted. A VLAN link of ours that another network uses
+/// The host's objects, by the planner that created them, with an empty desired state. One of our VLAN links that another network uses
 /// stays, and so does an address that routes of other programs need.
 fn hosts(sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) -> Result<(), Error> {
     let mut places = Places::host(sysctl_root).map_err(|source| Error::Kernel { what: "links", source })?;
@@ -92,7 +92,7 @@ fn hosts(sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) -> R
     Ok(())
 }
 
-/// Why an object of ours stays.
+/// Why one of our objects stays.
 fn kept(object: &Object, others: &OtherNetworks) -> Option<String> {
     match object {
         Object::Link(link) => Some(format!("link {}: {}", link.name, others.user_of_our_link(&link.name)?)),

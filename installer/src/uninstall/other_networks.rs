@@ -1,4 +1,4 @@
-//! Which links, addresses and settings other programs may use when ours go. A link that another program uses is not lowered:
+//! Which links, addresses and settings other programs may use when our objects are removed. A link that another program uses is not lowered:
 //! everything on it would go down. Interfaces of pods on it (OKE's are ipvlan links) are in other namespaces and cannot be
 //! seen from here, so the presence of another pod network is enough.
 
@@ -21,7 +21,7 @@ pub(crate) struct OtherNetworks {
     configuration: Option<String>,
     /// A pod of one, or why that cannot be known.
     pod: Option<String>,
-    /// The use of links before anything of ours was removed.
+    /// The use of links before our objects were removed.
     before: LinkUse,
 }
 
@@ -82,7 +82,7 @@ impl OtherNetworks {
         link.and_then(|link| self.before.user(link)).or_else(|| self.network())
     }
 
-    /// Why an address of ours is not removed: with a link's last IPv4 address the kernel drops every route by the link, and a
+    /// Why one of our addresses is not removed: with a link's last IPv4 address the kernel drops every route by the link, and a
     /// link-local address may be the source of another network's router solicitations.
     pub(super) fn user_of_address(&self, ours: &AddressSpec) -> Option<String> {
         let LinkUse { links, addresses, .. } = &self.before;
@@ -93,7 +93,7 @@ impl OtherNetworks {
         let ipv4 = |held: &&Address| held.index == link.index && held.address.is_ipv4();
         let last = ours.address.is_ipv4() && addresses.iter().filter(ipv4).count() == 1;
         let route = self.before.route(link, ours.address.is_ipv4())?;
-        last.then(|| format!("a route to {} by the link, which is not ours, would go with it", route.destination))
+        last.then(|| format!("a foreign route to {} by the link would be removed with it", route.destination))
     }
 }
 
@@ -121,8 +121,8 @@ impl LinkUse {
         let address = || self.addresses.iter().find(foreign);
         let route = || self.route(link, true).or_else(|| self.route(link, false));
         self.stacked(link)
-            .or_else(|| address().map(|held| format!("{} on the link is not ours", held.address)))
-            .or_else(|| route().map(|route| format!("a route to {} by the link is not ours", route.destination)))
+            .or_else(|| address().map(|held| format!("{} on the link is foreign", held.address)))
+            .or_else(|| route().map(|route| format!("there is a foreign route to {} by the link", route.destination)))
     }
 
     /// Another program's route by a link.
@@ -130,7 +130,7 @@ impl LinkUse {
         self.routes.iter().find(|route| route.oif == link.index && route.destination.is_ipv4() == ipv4)
     }
 
-    /// A link's master or a link on it; one of ours counts only if another program uses it.
+    /// A link's master or a link on it; our own one counts only if another program uses it.
     fn stacked(&self, link: &Link) -> Option<String> {
         if let Some(master) = link.master {
             let name = self.links.iter().find(|other| other.index == master).map(|other| other.name.as_str());

@@ -17,7 +17,7 @@ pub struct Removal {
     pub steps: Vec<String>,
     /// Whether the steps were taken.
     pub applied: bool,
-    /// What stays although it has one of our names, because it is not ours or another program uses it.
+    /// What stays although it has one of our names, because it is foreign or another program uses it.
     pub left: Vec<String>,
     /// What an operator should know.
     pub notes: Vec<String>,
@@ -27,8 +27,8 @@ pub struct Removal {
 
 /// The result in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removed {
-    /// Nothing of ours is left.
+pub enum RemovalStatus {
+    /// None of our files and objects is left.
     All,
     /// A dry run.
     Planned,
@@ -41,12 +41,12 @@ pub enum Removed {
 impl Removal {
     /// The result in one word.
     #[must_use]
-    pub fn status(&self) -> Removed {
+    pub fn status(&self) -> RemovalStatus {
         match (&self.refusals[..], &self.failures[..], self.applied) {
-            ([_, ..], ..) => Removed::Refused,
-            (_, [_, ..], _) => Removed::Part,
-            (.., false) => Removed::Planned,
-            (.., true) => Removed::All,
+            ([_, ..], ..) => RemovalStatus::Refused,
+            (_, [_, ..], _) => RemovalStatus::Part,
+            (.., false) => RemovalStatus::Planned,
+            (.., true) => RemovalStatus::All,
         }
     }
 
@@ -70,11 +70,11 @@ impl Removal {
             tracing::warn!(event = event("uninstall_failed"), reason, why, "it stays; {next}");
         }
         let ended = match self.status() {
-            Removed::All => "uninstalled",
-            Removed::Planned => "uninstall_planned",
-            Removed::Part => "uninstall_incomplete",
+            RemovalStatus::All => "uninstalled",
+            RemovalStatus::Planned => "uninstall_planned",
+            RemovalStatus::Part => "uninstall_incomplete",
             // Logged for each reason.
-            Removed::Refused => return,
+            RemovalStatus::Refused => return,
         };
         tracing::info!(event = event(ended), status = %self.status(), steps = self.steps.len());
     }
@@ -112,7 +112,7 @@ impl fmt::Display for Removal {
     }
 }
 
-impl fmt::Display for Removed {
+impl fmt::Display for RemovalStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::All => "removed",

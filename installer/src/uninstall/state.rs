@@ -9,7 +9,7 @@ use super::kernel_settings;
 use crate::record::{self, backup};
 use crate::{Error, Removal, Settings, drop_ins};
 
-/// Ours in the state directory; a suffix names an older generation, a damaged file or a temporary one.
+/// Our files in the state directory; a suffix names an older generation, a damaged file or a temporary one.
 const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.sock"];
 /// The same without a suffix.
 const STATE_EXACT: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];

@@ -96,7 +96,7 @@ fn start(path: &Path, end: Instant) -> io::Result<Child> {
 }
 
 /// What it printed. A pipe holds more than any answer, so nothing is read before the end; a process that left the group may
-/// hold the pipe open for ever, so reading does not block.
+/// hold the pipe open without end, so reading does not block.
 fn output(child: &mut Child) -> Result<Vec<u8>, String> {
     let mut stdout = child.stdout.take().ok_or("its output is gone")?;
     let failed = |error: io::Error| format!("reading its output: {error}");

@@ -10,7 +10,7 @@ use super::Answer;
 use super::ask::{DEADLINE, Question};
 use crate::files::Identity;
 
-/// The longest pause between two questions to a binary that failed to answer; the first is a second, and each is twice as long.
+/// The longest backoff between two requests to a binary that failed to answer; the first is a second, and each is twice as long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Processes started at the same time. A chain has a handful; the rest of a longer one is asked after these.

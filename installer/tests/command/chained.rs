@@ -1,8 +1,10 @@
-//! Our plugin in another program's chain: Flannel's, on a node whose pod network is not ours.
+//! `vnic-attach` on a node whose pod network is another's: by a copy of its configuration that sorts first.
 
 use std::fs;
 
-use crate::node::{Node, PLUGIN};
+use serde_json::{Value, json};
+
+use crate::node::{Node, PLUGIN, PORTMAP};
 
 /// As Flannel's manifest has it, with what people put into it.
 const FLANNEL: &str = "{\n  \"name\": \"cbr0\",\n  \"cniVersion\": \"0.3.1\",\n  \"plugins\": [\n    {\n      \
@@ -10,7 +12,8 @@ const FLANNEL: &str = "{\n  \"name\": \"cbr0\",\n  \"cniVersion\": \"0.3.1\",\n 
                        \"isDefaultGateway\": true,\n        \"mtu\": 12345678901234567890\n      }\n    },\n    {\n      \
                        \"type\": \"portmap\",\n      \"capabilities\": {\n        \"portMappings\": true\n      }\n    }\n  \
                        ]\n}\n";
-const CHAIN: [&str; 2] = ["--node-label=false", "--chain-into=10-flannel.conflist"];
+const ON: [&str; 2] = ["--signal-node-label=false", "--vnic-attach=on"];
+const COPY: &str = "net.d/00-vnic-attach.conflist";
 
 fn node(text: &str) -> Node {
     let node = Node::new();
@@ -19,101 +22,106 @@ fn node(text: &str) -> Node {
     node
 }
 
-fn conflist(node: &Node) -> String {
-    fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap()
+fn document(node: &Node, name: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(node.path(name)).unwrap()).unwrap()
+}
+
+/// The copy without our plugin, which is its last.
+fn copied(node: &Node) -> Value {
+    let mut copy = document(node, COPY);
+    let ours = copy["plugins"].as_array_mut().unwrap().pop().unwrap();
+    assert_eq!(ours["type"], "vnic-attach");
+    assert_eq!(ours["capabilities"]["io.kubernetes.cri.pod-annotations"], true);
+    copy
 }
 
 #[test]
-fn plugin_is_chained_last_and_taken_out_to_the_byte() {
-    for text in [
-        FLANNEL.to_owned(),
-        FLANNEL.replace("  ", "\t"),
-        FLANNEL.replace('\n', "\r\n"),
-        FLANNEL.replace(['\n', ' '], ""),
-        FLANNEL.replace("\n  ]\n}\n", " ] }"),
-    ] {
-        let node = node(&text);
-        let (code, printed) = node.run(&CHAIN);
-        assert_eq!(code, 0, "{printed}");
-        assert!(printed.contains("did: chain vnic-attach into ") && printed.contains("did: install "), "{printed}");
-        assert_eq!(node.names(), ["bin/vnic-attach", "net.d/10-flannel.conflist"], "nothing else of ours");
-        let chained: serde_json::Value = serde_json::from_str(&conflist(&node)).unwrap();
-        assert_eq!(chained["plugins"][2]["type"], "vnic-attach");
-        assert_eq!(chained["plugins"][2]["capabilities"]["io.kubernetes.cri.pod-annotations"], true);
-        let (_, again) = node.run(&CHAIN);
+fn copy_follows_its_source_which_stays_as_it_is() {
+    let node = node(FLANNEL);
+    let (code, printed) = node.run(&["--signal-node-label=false"]);
+    assert!(code == 0 && !printed.contains("did: "), "auto does nothing here: {printed}");
+    for text in [FLANNEL.to_owned(), FLANNEL.replace("true", "false"), FLANNEL.replace("cbr0", "cbr1")] {
+        fs::write(node.path("net.d/10-flannel.conflist"), &text).unwrap();
+        let (code, printed) = node.run(&ON);
+        assert!(code == 0 && printed.contains("00-vnic-attach.conflist with vnic-attach"), "{printed}");
+        assert_eq!(copied(&node), document(&node, "net.d/10-flannel.conflist"));
+        assert_eq!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), text);
+        assert_eq!(node.names(), ["bin/vnic-attach", COPY, "net.d/10-flannel.conflist"]);
+        let (_, again) = node.run(&ON);
         assert!(!again.contains("did: "), "{again}");
-
-        let (code, printed) = node.run(&["--node-label=false"]);
-        assert_eq!(code, 0, "{printed}");
-        assert!(printed.contains("did: take vnic-attach out of "), "{printed}");
-        assert_eq!(conflist(&node), text);
-        let (_, again) = node.run(&["--node-label=false"]);
-        assert!(!again.contains("did: "), "{again}");
-    }
-}
-
-#[test]
-fn changes_of_other_programs_stay_when_it_is_taken_out() {
-    let node = node(FLANNEL);
-    node.run(&CHAIN);
-    let more = conflist(&node).replace("\"hairpinMode\": true", "\"hairpinMode\": false");
-    fs::write(node.path("net.d/10-flannel.conflist"), more.replace("\"name\"", "\"x\": 1, \"name\"")).unwrap();
-    node.run(&["--node-label=false"]);
-    let expected = FLANNEL.replace("\"hairpinMode\": true", "\"hairpinMode\": false");
-    let expected = expected.replace("\"name\"", "\"x\": 1, \"name\"");
-    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-    assert_eq!(value(&conflist(&node)), value(&expected));
-}
-
-#[test]
-fn plugin_comes_back_after_flannels_restart_but_not_for_ever() {
-    let node = node(FLANNEL);
-    let chained = |node: &Node| conflist(node).contains("vnic-attach");
-    for _ in 0..6 {
-        let (code, printed) = node.run(&CHAIN);
-        assert!(code == 0 && chained(&node), "{printed}");
-        fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
-    }
-    let (code, printed) = node.run(&CHAIN);
-    assert_eq!(code, 1, "{printed}");
-    assert!(printed.contains("plugin vnic-attach was removed") && printed.contains("[contention]"), "{printed}");
-    assert_eq!(conflist(&node), FLANNEL);
-}
-
-#[test]
-fn nothing_is_chained_without_binary_file_or_version() {
-    let node = node(FLANNEL);
-    fs::remove_file(node.path("source/vnic-attach")).unwrap();
-    let (code, printed) = node.run(&CHAIN);
-    assert_eq!(code, 0, "{printed}");
-    assert!(printed.contains("its binary is missing [not-chained]"), "{printed}");
-    assert_eq!(conflist(&node), FLANNEL);
-
-    node.executable("source/vnic-attach", &PLUGIN.replace("\"0.3.1\",", ""));
-    let (_, printed) = node.run(&CHAIN);
-    assert!(
-        printed.contains("it is written for CNI 0.3.1, which our plugin does not speak [not-chained]"),
-        "{printed}"
-    );
-    node.executable("source/vnic-attach", PLUGIN);
-    for (text, reason) in [("{", "it is no list of plugins"), (r#"{"type":"flannel"}"#, "it is no list of plugins")] {
-        fs::write(node.path("net.d/10-flannel.conflist"), text).unwrap();
-        let (_, printed) = node.run(&CHAIN);
-        assert!(printed.contains(reason), "{printed}");
-        assert_eq!(conflist(&node), text);
     }
     fs::remove_file(node.path("net.d/10-flannel.conflist")).unwrap();
-    let (_, printed) = node.run(&CHAIN);
-    assert!(printed.contains("there is no such file [not-chained]"), "{printed}");
+    let (code, printed) = node.run(&ON);
+    assert!(code == 0 && printed.contains("did: remove ") && printed.contains("[not-chained]"), "{printed}");
+    assert!(!node.path(COPY).exists());
 }
 
 #[test]
-fn plugin_leaves_the_chain_when_the_pod_network_becomes_ours() {
+fn a_single_plugins_configuration_is_copied_as_a_list() {
     let node = node(FLANNEL);
-    node.run(&CHAIN);
-    let (code, printed) = node.run(&["--node-label=true", "--usable", "--chain-into=10-flannel.conflist"]);
-    assert_eq!(code, 0, "{printed}");
-    assert!(printed.contains("[not-chained]") && printed.contains("did: take vnic-attach out of "), "{printed}");
-    assert_eq!(conflist(&node), FLANNEL);
-    assert!(node.conflist().exists());
+    fs::write(node.path("net.d/05-x.conf"), r#"{"cniVersion": "1.0.0", "name": "x", "type": "ptp", "mtu": 9000}"#)
+        .unwrap();
+    node.run(&ON);
+    let expected = json!({"cniVersion": "1.0.0", "name": "x", "plugins": [{"type": "ptp", "mtu": 9000}]});
+    assert_eq!(copied(&node), expected);
+}
+
+#[test]
+fn copy_that_another_program_changes_is_repaired_but_not_for_ever() {
+    let node = node(FLANNEL);
+    for _ in 0..6 {
+        let (code, printed) = node.run(&ON);
+        assert!(code == 0, "{printed}");
+        copied(&node);
+        fs::write(node.path(COPY), FLANNEL).unwrap();
+    }
+    let (code, printed) = node.run(&ON);
+    assert!(code == 1 && printed.contains("it was changed") && printed.contains("[contention]"), "{printed}");
+}
+
+#[test]
+fn nothing_is_copied_without_binary_version_or_source() {
+    let node = node(FLANNEL);
+    fs::remove_file(node.path("source/vnic-attach")).unwrap();
+    let (code, printed) = node.run(&ON);
+    assert!(code == 0 && printed.contains("its binary is missing [not-chained]"), "{printed}");
+    node.executable("source/vnic-attach", &PLUGIN.replace("\"0.3.1\",", ""));
+    let (_, printed) = node.run(&ON);
+    assert!(printed.contains("is written for CNI 0.3.1, which our plugin does not speak [not-chained]"), "{printed}");
+    node.executable("source/vnic-attach", PLUGIN);
+    fs::write(node.path("net.d/10-flannel.conflist"), "{").unwrap();
+    let (_, printed) = node.run(&ON);
+    assert!(printed.contains("there is no configuration of another pod network yet"), "{printed}");
+    assert!(!node.path(COPY).exists());
+}
+
+#[test]
+fn copy_goes_when_the_pod_network_becomes_ours_or_the_setting_says_so() {
+    for after in
+        [["--signal-node-label=true", "--cni-usable", "--vnic-attach=on"], ["--signal-node-label=false", "--cni-usable", "--vnic-attach=off"]]
+    {
+        let node = node(FLANNEL);
+        node.run(&ON);
+        let (code, printed) = node.run(&after);
+        assert!(code == 0 && printed.contains("did: remove "), "{printed}");
+        assert!(!node.path(COPY).exists() && node.path("net.d/10-flannel.conflist").exists());
+    }
+}
+
+#[test]
+fn our_own_configuration_lists_it_last_where_the_image_has_it() {
+    for (setting, listed) in [("--vnic-attach=auto", true), ("--vnic-attach=on", true), ("--vnic-attach=off", false)] {
+        let node = Node::new();
+        node.executable("bin/portmap", PORTMAP);
+        let (_, printed) = node.run(&["--signal-node-label=true", "--cni-usable", setting]);
+        assert!(!printed.contains("vnic-attach"), "an image without it: {printed}");
+        node.executable("source/vnic-attach", PLUGIN);
+        node.run(&["--signal-node-label=true", "--cni-usable", setting]);
+        let document = document(&node, "net.d/05-vcn-native.conflist");
+        let kinds: Vec<_> =
+            document["plugins"].as_array().unwrap().iter().map(|it| it["type"].as_str().unwrap()).collect();
+        let expected =
+            if listed { vec!["vcn-native", "portmap", "vnic-attach"] } else { vec!["vcn-native", "portmap"] };
+        assert_eq!(kinds, expected, "{setting}");
+    }
 }

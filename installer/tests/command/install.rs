@@ -14,19 +14,19 @@ use crate::node::{INSTALL, Node, PLUGIN, PORTMAP, mode, printed};
 #[test]
 fn flannel_node_and_node_without_signals_are_left_alone() {
     let node = Node::new();
-    let (code, text) = node.run(&["--usable"]);
+    let (code, text) = node.run(&["--cni-usable"]);
     assert!(code == 0 && text.starts_with("decision: leave alone (nothing): no signal says"), "{text}");
     assert!(text.contains("status: untouched") && node.names().is_empty(), "{text}");
     fs::write(node.path("net.d/10-flannel.conflist"), r#"{"name":"cbr0","plugins":[{"type":"flannel"}]}"#).unwrap();
-    fs::write(node.path("bin/flannel"), "theirs").unwrap();
+    fs::write(node.path("bin/flannel"), "foreign").unwrap();
     fs::write(node.path("bin/.oke-cni-installer.0.tmp"), "even this").unwrap();
     let before = node.snapshot();
     for (arguments, decided) in [
-        (vec!["--usable"], "flannel-conflist"),
-        (vec!["--usable", "--node-label", "false"], "node-label"),
-        (vec!["--usable", "--flannel-daemonset", "present"], "flannel-daemonset"),
-        (vec!["--usable", "--native-pod-network", "present"], "flannel-conflist"),
-        (vec!["--usable", "--pod-network", "none", "--node-label", "true"], "setting"),
+        (vec!["--cni-usable"], "flannel-conflist"),
+        (vec!["--cni-usable", "--signal-node-label", "false"], "node-label"),
+        (vec!["--cni-usable", "--signal-flannel-daemonset", "present"], "flannel-daemonset"),
+        (vec!["--cni-usable", "--signal-native-pod-network", "present"], "flannel-conflist"),
+        (vec!["--cni-usable", "--pod-network", "none", "--signal-node-label", "true"], "setting"),
     ] {
         let (code, text) = node.run(&arguments);
         assert!(code == 0 && text.starts_with(&format!("decision: leave alone ({decided}): ")), "{text}");
@@ -40,7 +40,7 @@ fn binaries_come_at_once_and_configuration_when_an_address_is_usable() {
     for name in ["bin", "net.d"] {
         fs::remove_dir(node.path(name)).unwrap();
     }
-    let (code, text) = node.run(&["--instance-metadata", "true"]);
+    let (code, text) = node.run(&["--signal-instance-metadata", "true"]);
     assert!(code == 0 && text.contains("configuration: waiting\nstatus: waiting"), "{text}");
     assert_eq!((node.names(), mode(&node.path("bin/vcn-native"))), (vec!["bin/vcn-native".to_owned()], 0o755));
     node.executable("bin/portmap", PORTMAP);
@@ -58,7 +58,7 @@ fn second_run_changes_nothing_and_restart_removes_nothing() {
     node.run(&INSTALL);
     let before = node.snapshot();
     assert_eq!(before.len(), 2);
-    for arguments in [&INSTALL[..], &["--node-label", "true"], &[]] {
+    for arguments in [&INSTALL[..], &["--signal-node-label", "true"], &[]] {
         let (code, text) = node.run(arguments);
         assert!(code == 0 && !text.contains("did: "), "{text}");
         assert_eq!(node.snapshot(), before, "inodes and times too");
@@ -102,10 +102,10 @@ fn environment_serves_as_well_as_options() {
 
 #[test]
 fn configuration_needs_every_binary() {
-    for word in ["set --source-dir", "[in-the-way]", "[version-unknown]"] {
+    for word in ["set --cni-source-dir", "[in-the-way]", "[version-unknown]"] {
         let node = Node::new();
         match word {
-            "set --source-dir" => fs::remove_file(node.path("source/vcn-native")).unwrap(),
+            "set --cni-source-dir" => fs::remove_file(node.path("source/vcn-native")).unwrap(),
             "[in-the-way]" => fs::create_dir(node.path("bin/vcn-native")).unwrap(),
             _ => node.executable("source/vcn-native", "#!/bin/sh\nexit 1\n"),
         }
@@ -135,8 +135,8 @@ fn usage_errors_exit_64_and_help_exits_0() {
         &["--pod-network", "maybe"],
         &["--cni-bin-dir", "relative/path"],
         &["--cni-bin-dir", "/usr/libexec/vcn-native"],
-        &["--chain", "portmapp"],
-        &["--chain-into", "../x.conflist"],
+        &["--cni-chain", "portmapp"],
+        &["--vnic-attach", "maybe"],
         &["--pod-mtu", "1000"],
         &["--data-dir", "lib"],
         &["extra"],
@@ -146,7 +146,7 @@ fn usage_errors_exit_64_and_help_exits_0() {
     }
     let (code, text) = node.run(&["--help"]);
     assert_eq!(code, 0);
-    for word in ["--dry-run", "POD_NETWORK", "--takeover", "Exit status", "oci.oraclecloud.com/vcn-native-ip-cni"] {
+    for word in ["--dry-run", "POD_NETWORK", "--cni-takeover", "Exit status", "oci.oraclecloud.com/vcn-native-ip-cni"] {
         assert!(text.contains(word), "{word}: {text}");
     }
 }
@@ -160,7 +160,7 @@ fn uninstall_offers_only_options_that_it_honors() {
         help.split_whitespace().filter_map(|word| word.strip_prefix("--")).filter(|word| !word.is_empty()).collect();
     let honored = "cni-bin-dir cni-conf-dir source-dir state-dir data-dir sysctl-root host-root force dry-run help";
     assert_eq!(offered.join(" "), honored, "{help}");
-    for other in ["--cni-cache-dir", "--oke-state-dir", "--takeover", "--chain"] {
+    for other in ["--cni-cache-dir", "--oke-state-dir", "--cni-takeover", "--cni-chain"] {
         let (code, text) = node.run(&["uninstall", "--dry-run", other, "/x"]);
         assert!(code == 64 && text.contains(&format!("unexpected argument '{other}'")), "{text}");
     }
@@ -169,7 +169,7 @@ fn uninstall_offers_only_options_that_it_honors() {
 #[test]
 fn logs_are_json_and_a_terminal_gets_the_report_alone() {
     let node = Node::new();
-    let output = node.command(&["--node-label", "true"]).output().unwrap();
+    let output = node.command(&["--signal-node-label", "true"]).output().unwrap();
     let logs = String::from_utf8(output.stderr).unwrap();
     assert!(!logs.is_empty());
     for line in logs.lines() {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::node::{Node, PORTMAP, mode};
 use crate::uninstall::kernel::Host;
 
-const ARGUMENTS: [&str; 4] = ["--node-label", "true", "--usable", "--chain=portmap"];
+const ARGUMENTS: [&str; 4] = ["--signal-node-label", "true", "--cni-usable", "--cni-chain=portmap"];
 
 /// One system call of the program's main thread: the `nth` of that name.
 #[derive(Clone, Debug)]
@@ -38,7 +38,8 @@ fn before() -> Node {
         node.executable(&format!("bin/{name}"), PORTMAP);
     }
     node.executable("source/vcn-native", &plugin('o'));
-    let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain=bandwidth", "--pod-mtu", "1500"]);
+    let (code, text) =
+        node.run(&["--signal-node-label", "true", "--cni-usable", "--cni-chain=bandwidth", "--pod-mtu", "1500"]);
     assert_eq!(code, 0, "{text}");
     assert_eq!(configuration(&node), document(&json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()])));
     node.executable("source/vcn-native", &plugin('n'));
@@ -275,7 +276,7 @@ fn uninstall_after_a_failed_replacement_keeps_the_foreign_file() {
 /// A node that got another network, with a link to our configuration.
 fn linked() -> Node {
     let node = Node::new();
-    let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain="]);
+    let (code, text) = node.run(&["--signal-node-label", "true", "--cni-usable", "--cni-chain="]);
     assert_eq!(code, 0, "{text}");
     fs::rename(node.conflist(), node.path("net.d/real")).unwrap();
     symlink("real", node.conflist()).unwrap();
@@ -301,10 +302,10 @@ fn kill_while_a_link_is_removed_leaves_no_dangling_link() {
     }
 }
 
-/// A node where ours replaced files of another program.
+/// A node where our files replaced files of another program.
 fn installed_over_theirs() -> Node {
     let node = Node::new();
-    node.executable("bin/vcn-native", "theirs");
+    node.executable("bin/vcn-native", "foreign");
     fs::write(node.conflist(), THEIRS).unwrap();
     let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{text}");
@@ -313,7 +314,7 @@ fn installed_over_theirs() -> Node {
     node
 }
 
-const THEIRS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
+const THEIRS: &str = r#"{ "name":"foreign", "plugins":[{"type":"bridge"}] }"#;
 
 #[test]
 fn killed_uninstall_is_completed_by_the_next() {
@@ -332,7 +333,7 @@ fn killed_uninstall_is_completed_by_the_next() {
         let (output, _) = uninstall(&node, &[]);
         let printed = format!("{}: {}", call.line, String::from_utf8_lossy(&output.stdout));
         assert!(output.status.success(), "{printed}");
-        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "theirs", "{printed}");
+        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "foreign", "{printed}");
         assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS, "{printed}");
         assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "{printed}");
         assert_eq!((node.entries("lib"), node.entries("run")), (vec![], vec![]), "{printed}");

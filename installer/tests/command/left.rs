@@ -7,15 +7,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use crate::node::{INSTALL, Node, PLUGIN};
 use crate::uninstall::kernel::Host;
 
-const ANOTHER: [&str; 2] = ["--node-label", "false"];
+const ANOTHER: [&str; 2] = ["--signal-node-label", "false"];
 const NONE: [&str; 2] = ["--pod-network", "none"];
 const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
-const THEIRS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
+const THEIRS: &str = r#"{ "name":"foreign", "plugins":[{"type":"bridge"}] }"#;
 
-/// A node that was ours, without pods.
+/// A node that had our pod network, without pods.
 fn ours() -> Node {
     let node = Node::new();
-    let (code, text) = node.run(&[&INSTALL[..], &["--chain="]].concat());
+    let (code, text) = node.run(&[&INSTALL[..], &["--cni-chain="]].concat());
     assert_eq!(code, 0, "{text}");
     node
 }
@@ -45,12 +45,12 @@ fn reported(node: &Node, arguments: &[&str]) -> (Option<String>, bool) {
 }
 
 fn left(reason: &str) -> (Option<String>, bool) {
-    let what = "note: 05-vcn-native.conflist is what the runtime uses although nothing of ours is to be installed";
+    let what = "note: 05-vcn-native.conflist is what the runtime uses although our pod network is not to be installed";
     (Some(format!("{what}: {reason} [left-behind]")), true)
 }
 
 fn refused_next_to_okes_daemonset(node: &Node) {
-    let (_, text) = node.run(&[&INSTALL[..], &["--oke-daemonset", "present"]].concat());
+    let (_, text) = node.run(&[&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat());
     assert!(text.contains("leave alone (oke-daemonset)"), "it is not recorded as ours: {text}");
 }
 
@@ -68,23 +68,23 @@ fn it_goes_when_another_configuration_is_there() {
     assert_eq!(reported(&node, &ANOTHER), (None, false));
     refused_next_to_okes_daemonset(&node);
     fs::remove_file(node.path("net.d/10-flannel.conflist")).unwrap();
-    assert!(reported(&node, &[&INSTALL[..], &["--chain="]].concat()).1, "and it comes again");
+    assert!(reported(&node, &[&INSTALL[..], &["--cni-chain="]].concat()).1, "and it comes again");
 }
 
 #[test]
 fn record_of_a_removed_configuration_goes_once_another_network_is_meant() {
-    for theirs in [false, true] {
+    for foreign in [false, true] {
         let node = ours();
         fs::remove_file(node.conflist()).unwrap();
-        if theirs {
+        if foreign {
             fs::write(node.conflist(), THEIRS).unwrap();
         }
         assert_eq!(reported(&node, &[]).0, None, "silence says nothing");
         let forgotten = "did: delete 05-vcn-native.conflist from the record".to_owned();
-        assert_eq!(reported(&node, &ANOTHER), (Some(forgotten), theirs));
-        assert_eq!(reported(&node, &ANOTHER), (None, theirs));
+        assert_eq!(reported(&node, &ANOTHER), (Some(forgotten), foreign));
+        assert_eq!(reported(&node, &ANOTHER), (None, foreign));
         refused_next_to_okes_daemonset(&node);
-        let (code, text) = node.run(&[&INSTALL[..], &["--chain="]].concat());
+        let (code, text) = node.run(&[&INSTALL[..], &["--cni-chain="]].concat());
         assert!(code == 0 && !text.contains("it was removed"), "{text}");
     }
 }
@@ -101,7 +101,7 @@ fn setting_none_restores_what_was_there_before_at_once() {
     assert_eq!((node.names(), node.path("lib").exists()), (vec!["net.d/05-vcn-native.conflist".to_owned()], false));
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
 
-    // Another program removed ours first: what was there before waits for the uninstallation.
+    // Another program removed our file first: the earlier one waits for the uninstallation.
     let node = ours_over_theirs();
     fs::remove_file(node.conflist()).unwrap();
     reported(&node, &NONE);
@@ -114,7 +114,8 @@ fn failure_to_remove_it_is_reported_as_left_behind() {
     let node = ours_over_theirs();
     fs::set_permissions(node.path("net.d"), fs::Permissions::from_mode(0o555)).unwrap();
     let (code, text) = node.run(&NONE);
-    let note = "note: 05-vcn-native.conflist is what the runtime uses although nothing of ours is to be installed: ";
+    let note =
+        "note: 05-vcn-native.conflist is what the runtime uses although our pod network is not to be installed: ";
     assert!(code == 1 && text.contains(note) && text.contains("[denied]"), "{text}");
     assert!(fs::read_to_string(node.conflist()).unwrap().contains("vcn-native"));
 }
@@ -123,14 +124,14 @@ fn failure_to_remove_it_is_reported_as_left_behind() {
 fn silence_and_doubt_remove_nothing() {
     let node = ours_and_flannel();
     let unsure = left("no signal says for sure that the pod network is another");
-    let doubts = [["--node-label", "perhaps"], ["--native-pod-network", "present"]];
+    let doubts = [["--signal-node-label", "perhaps"], ["--signal-native-pod-network", "present"]];
     assert_eq!(reported(&node, &[]), unsure);
-    doubts.iter().for_each(|doubt| assert_eq!(reported(&node, doubt), (None, true), "ours is kept up: {doubt:?}"));
+    doubts.iter().for_each(|doubt| assert_eq!(reported(&node, doubt), (None, true), "it is maintained: {doubt:?}"));
     let record = fs::read(node.path("lib/installer.json")).unwrap();
     fs::remove_file(node.path("lib/installer.json")).unwrap();
     doubts.iter().for_each(|doubt| assert_eq!(reported(&node, doubt), unsure, "{doubt:?}"));
     fs::write(node.path("lib/installer.json"), record).unwrap();
-    assert!(!reported(&node, &["--native-pod-network", "absent"]).1, "that is an answer");
+    assert!(!reported(&node, &["--signal-native-pod-network", "absent"]).1, "that is an answer");
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn it_stays_while_a_pod_uses_it() {
 fn file_that_came_with_an_image_goes_and_another_programs_stays() {
     let node = ours_and_flannel();
     fs::remove_dir_all(node.path("lib")).unwrap();
-    let absent = ["--native-pod-network", "absent"];
+    let absent = ["--signal-native-pod-network", "absent"];
     assert!(!reported(&node, &absent).1);
     assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), PLUGIN);
     fs::write(node.conflist(), THEIRS).unwrap();

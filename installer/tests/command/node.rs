@@ -15,7 +15,7 @@ pub(crate) const PLUGIN: &str = r#"#!/bin/sh
 echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}'
 "#;
 /// The arguments that install everything.
-pub(crate) const INSTALL: [&str; 3] = ["--node-label", "true", "--usable"];
+pub(crate) const INSTALL: [&str; 3] = ["--signal-node-label", "true", "--cni-usable"];
 
 pub(crate) const PORTMAP: &str = r#"#!/bin/sh
 echo '{"cniVersion":"1.0.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0"]}'

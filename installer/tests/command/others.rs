@@ -49,7 +49,7 @@ fn appended_plugin_stays_when_our_settings_change() {
     assert_eq!(kinds(&node), ["vcn-native", "istio-cni"]);
     node.executable("bin/portmap", PORTMAP);
     node.executable("bin/bandwidth", PORTMAP);
-    node.run(&[&INSTALL[..], &["--chain=portmap,bandwidth", "--pod-mtu=1500"]].concat());
+    node.run(&[&INSTALL[..], &["--cni-chain=portmap,bandwidth", "--pod-mtu=1500"]].concat());
     assert_eq!(kinds(&node), ["vcn-native", "portmap", "bandwidth", "istio-cni"]);
     assert_eq!(read(&node)["plugins"][0]["mtu"], 1500);
     node.run(&INSTALL);
@@ -61,17 +61,17 @@ fn appended_plugin_stays_when_our_settings_change() {
 fn sixth_removal_of_our_plugin_makes_the_installer_pause() {
     let node = node();
     append(&node, "istio-cni");
-    let theirs = r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"istio-cni"}]}"#;
+    let foreign = r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"istio-cni"}]}"#;
     for _ in 0..5 {
-        fs::write(node.conflist(), theirs).unwrap();
+        fs::write(node.conflist(), foreign).unwrap();
         let (code, text) = node.run(&INSTALL);
         assert!(code == 0 && text.contains("plugin vcn-native was removed"), "{text}");
         assert_eq!(kinds(&node), ["vcn-native", "portmap", "istio-cni"]);
     }
-    fs::write(node.conflist(), theirs).unwrap();
+    fs::write(node.conflist(), foreign).unwrap();
     let (code, text) = node.run(&INSTALL);
     assert!(code == 1 && text.contains("[contention]") && text.contains("configuration: pending"), "{text}");
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), theirs);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), foreign);
 }
 
 #[test]
@@ -93,18 +93,18 @@ fn mode_and_link_within_the_directory_stay() {
 #[test]
 fn links_out_of_the_directories_are_replaced_and_not_followed() {
     let node = node();
-    let theirs = r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
+    let foreign = r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
     let mounted = (node.path("lib/outside.conflist"), PathBuf::from("/var/lib/vcn-native/outside.conflist"));
     let not_mounted = (node.path("outside.conflist"), node.path("outside.conflist"));
     for (outside, to) in [mounted, not_mounted] {
-        fs::write(&outside, theirs).unwrap();
+        fs::write(&outside, foreign).unwrap();
         fs::remove_file(node.conflist()).unwrap();
         symlink(&to, node.conflist()).unwrap();
         let (code, text) = node.run(&INSTALL);
         assert!(code == 0 && text.contains(&format!("in place of a link to {}", to.display())), "{text}");
         assert!(fs::symlink_metadata(node.conflist()).unwrap().is_file());
         assert_eq!(kinds(&node), ["vcn-native", "portmap"]);
-        assert_eq!(fs::read_to_string(&outside).unwrap(), theirs);
+        assert_eq!(fs::read_to_string(&outside).unwrap(), foreign);
     }
     let plugin = node.path("bin/vcn-native");
     for to in ["/usr/libexec/vcn-native/vcn-native", "/nowhere/at/all"] {
@@ -137,9 +137,9 @@ fn special_file_at_our_configuration_is_reported_and_binaries_are_repaired() {
 fn configurations_before_ours_are_reported_and_not_touched() {
     let list = r#"{"name":"x","plugins":[{"type":"bridge"}]}"#;
     for (name, text, reported) in [
-        (&b"00-broken.conf"[..], "{", "00-broken.conf sorts before ours and is no configuration"),
-        (b".conf", "", ".conf sorts before ours and is no configuration"),
-        (b"00-\xff.conflist", "{", "00-\u{fffd}.conflist sorts before ours and is no configuration"),
+        (&b"00-broken.conf"[..], "{", "00-broken.conf sorts before our configuration and is not a valid one"),
+        (b".conf", "", ".conf sorts before our configuration and is not a valid one"),
+        (b"00-\xff.conflist", "{", "00-\u{fffd}.conflist sorts before our configuration and is not a valid one"),
         (b"00-list.conf", list, "its name does not end in .conflist [malformed-before]"),
         (b"00-nameless.conflist", r#"{"plugins":[{"type":"bridge"}]}"#, "it has no name [malformed-before]"),
         (b"00-sound.conflist", &list.replace("bridge", "istio-cni"), "the runtime uses that one [sorts-before]"),
@@ -220,7 +220,7 @@ fn plugins_that_hang_are_left_out() {
         node.executable(&format!("bin/{name}"), "#!/bin/sh\nread line <${0%/*}/pipe\n");
     }
     mkfifo(&node.path("bin/pipe"), Mode::S_IRWXU).unwrap();
-    let (code, text) = node.run(&[&INSTALL[..], &["--chain=portmap,bandwidth"]].concat());
+    let (code, text) = node.run(&[&INSTALL[..], &["--cni-chain=portmap,bandwidth"]].concat());
     assert_eq!(code, 0, "{text}");
     assert_eq!(text.matches("no answer within 2s [plugin-unanswered]").count(), 2, "{text}");
     assert_eq!(kinds(&node), ["vcn-native"]);

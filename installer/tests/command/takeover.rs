@@ -16,7 +16,7 @@ use crate::node::{INSTALL, Node, PORTMAP, PROGRAM, printed};
 use crate::uninstall::kernel::Host;
 
 const OKE: &str = r#"{"cniVersion":"0.3.1","name":"oke","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
-const TAKEOVER: [&str; 4] = ["--node-label", "true", "--usable", "--takeover"];
+const TAKEOVER: [&str; 4] = ["--signal-node-label", "true", "--cni-usable", "--cni-takeover"];
 
 /// A pod in the runtime's cache, of the network that OKE's configuration names by default.
 const CACHED: &str = "cache/results/oci-0123abcd-eth0";
@@ -44,10 +44,10 @@ fn nothing_is_installed_next_to_okes_cni() {
     let before = node.snapshot();
     for (arguments, decided) in [
         (&INSTALL[..], "oke-conflist): 10-oci.conflist is present"),
-        (&[&INSTALL[..], &["--oke-daemonset", "present"]].concat(), "oke-conflist): 10-oci.conflist is present"),
-        (&["--pod-network", "vcn-native", "--usable"], "oke-conflist): 10-oci.conflist is present"),
+        (&[&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat(), "oke-conflist): 10-oci.conflist is present"),
+        (&["--pod-network", "vcn-native", "--cni-usable"], "oke-conflist): 10-oci.conflist is present"),
         (
-            &[&TAKEOVER[..], &["--application-resources", "present"]].concat(),
+            &[&TAKEOVER[..], &["--signal-application-resources", "present"]].concat(),
             "application-resources): takeover is set, but VNICs",
         ),
     ] {
@@ -56,7 +56,7 @@ fn nothing_is_installed_next_to_okes_cni() {
         assert_eq!(node.snapshot(), before);
     }
     fs::remove_file(node.path("net.d/10-oci.conflist")).unwrap();
-    let (_, text) = node.run(&[&INSTALL[..], &["--oke-daemonset", "present"]].concat());
+    let (_, text) = node.run(&[&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat());
     assert!(
         text.starts_with("decision: leave alone (oke-daemonset): the DaemonSet vcn-native-ip-cni exists"),
         "{text}"
@@ -126,7 +126,7 @@ fn pod_that_starts_during_a_takeover_is_noticed() {
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("leave alone (oke-pods)") && text.contains("oci-0123abcd-eth0"), "{text}");
     assert!(!node.conflist().exists());
-    let (_, text) = node.run(&[&INSTALL[..], &["--oke-daemonset", "present"]].concat());
+    let (_, text) = node.run(&[&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat());
     assert!(text.contains("leave alone"), "it is not recorded as installed: {text}");
     fs::remove_file(node.path(CACHED)).unwrap();
     node.executable("bin/portmap", PORTMAP);
@@ -200,7 +200,7 @@ fn existing_installation_is_repaired_unless_okes_pods_came() {
     let node = Node::new();
     assert_eq!(node.run(&INSTALL).0, 0);
     let whole = fs::read(node.conflist()).unwrap();
-    let beside = [&INSTALL[..], &["--oke-daemonset", "present"]].concat();
+    let beside = [&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat();
     let spoil: [&dyn Fn(); 3] =
         [&|| fs::remove_file(node.conflist()).unwrap(), &|| fs::write(node.conflist(), "").unwrap(), &|| {
             fs::write(node.conflist(), &whole[..whole.len() / 2]).unwrap()
@@ -209,7 +209,7 @@ fn existing_installation_is_repaired_unless_okes_pods_came() {
         spoil();
         let (code, text) = node.run(&beside);
         assert!(code == 0 && text.starts_with("decision: install (node-label)"), "{text}");
-        assert!(text.contains("the DaemonSet vcn-native-ip-cni exists") && text.contains("ours is kept up"), "{text}");
+        assert!(text.contains("the DaemonSet vcn-native-ip-cni exists") && text.contains("it is maintained"), "{text}");
         assert_eq!(fs::read(node.conflist()).unwrap(), whole, "{text}");
     }
     fs::remove_file(node.conflist()).unwrap();

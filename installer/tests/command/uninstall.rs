@@ -1,4 +1,4 @@
-//! Uninstalled in a network namespace, under what `manifests/uninstall` gives: nothing of ours is left, and everything else
+//! Uninstalled in a network namespace, under what `manifests/uninstall` gives: no file or object of ours is left, and everything else
 //! is as it was.
 
 mod cluster;
@@ -22,7 +22,7 @@ use vcn::{Mtu, PerFamily, Purpose, TableId};
 use crate::node::{INSTALL, Node, PLUGIN, PORTMAP};
 use kernel::Host;
 
-const THEIRS: &str = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
+const THEIRS: &str = r#"{"name":"foreign","plugins":[{"type":"bridge"}]}"#;
 const FLANNEL: &str = r#"{ "name":"cbr0", "cniVersion":"0.3.1", "plugins":[ {"type":"flannel"} ] }"#;
 
 impl Node {
@@ -147,11 +147,11 @@ fn files_from_before_us_come_back_to_the_byte() {
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     node.executable("source/vnic-attach", PLUGIN);
     let before = node.snapshot();
-    let chain = ["--node-label", "false", "--chain-into", "10-flannel.conflist"];
+    let chain = ["--signal-node-label", "false", "--vnic-attach", "on"];
     assert_eq!(node.run(&chain).0, 0);
     assert_eq!(node.run(&INSTALL).0, 0);
     assert_eq!(node.run(&[&chain[2..], &["--pod-network", "none"]].concat()).0, 0);
-    assert!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap().contains("vnic-attach"));
+    assert!(fs::read_to_string(node.path("net.d/00-vnic-attach.conflist")).unwrap().contains("flannel"));
     node.executable("source/vcn-native", PORTMAP);
     assert_eq!(node.run(&INSTALL).0, 0);
     let (code, text) = node.uninstall(&Host::new(), &[]);
@@ -163,12 +163,12 @@ fn files_from_before_us_come_back_to_the_byte() {
 }
 
 #[test]
-fn chained_plugin_is_taken_out_although_the_record_is_lost() {
+fn copied_configuration_goes_although_the_record_is_lost() {
     let node = Node::new();
     node.executable("source/vnic-attach", PLUGIN);
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
-    node.run(&["--node-label", "false", "--chain-into", "10-flannel.conflist"]);
-    assert_ne!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), FLANNEL);
+    node.run(&["--signal-node-label", "false", "--vnic-attach", "on"]);
+    assert!(node.path("net.d/00-vnic-attach.conflist").exists());
     fs::write(node.path("lib/installer.json"), "{").unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
@@ -181,7 +181,7 @@ fn directory_named_by_mistake_keeps_other_files() {
     let node = Node::installed();
     fs::create_dir_all(node.path("run/containerd")).unwrap();
     let others = ["run/containerd/containerd.sock", "run/agent.conf", "run/pools.jsonl"];
-    others.iter().for_each(|name| fs::write(node.path(name), "theirs").unwrap());
+    others.iter().for_each(|name| fs::write(node.path(name), "foreign").unwrap());
     let ours = ["pools.json", "pools.json.new", "allocations.lock", "verbs.log.1", "allocations.json.damaged"];
     ours.iter().for_each(|name| fs::write(node.path("run").join(name), "{}").unwrap());
     let (code, text) = node.uninstall(&Host::new(), &[]);
@@ -195,17 +195,17 @@ fn files_with_our_names_that_are_not_ours_stay() {
     for installed in [true, false] {
         let node = if installed { Node::installed() } else { Node::new() };
         fs::write(node.conflist(), THEIRS).unwrap();
-        node.executable("bin/vcn-native", "theirs");
+        node.executable("bin/vcn-native", "foreign");
         let (code, text) = node.uninstall(&Host::new(), &[]);
         assert!(code == 0 && text.contains("05-vcn-native.conflist: it was not written by us"), "{text}");
         assert!(text.contains("left: ") && text.contains("bin/vcn-native: it is not what we installed"), "{text}");
         assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
-        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "theirs");
+        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "foreign");
     }
     let node = Node::installed();
     fs::write(node.conflist(), "{\"name").unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
-    assert_eq!(node.names(), ["bin/portmap"], "ours, damaged, stops the runtime: it goes");
+    assert_eq!(node.names(), ["bin/portmap"], "our damaged configuration stops the runtime: it is removed");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn binaries_of_earlier_releases_are_known_to_be_ours() {
 #[test]
 fn links_from_before_us_come_back_as_links() {
     let node = Node::new();
-    let links = [(node.path("bin/vcn-native"), "vcn-native-current"), (node.conflist(), "/opt/theirs.conflist")];
+    let links = [(node.path("bin/vcn-native"), "vcn-native-current"), (node.conflist(), "/opt/foreign.conflist")];
     links.iter().for_each(|(link, to)| symlink(to, link).unwrap());
     let (code, text) = node.run(&INSTALL);
     assert_eq!(code, 0, "{text}");
@@ -267,7 +267,10 @@ fn no_link_to_our_configuration_is_left() {
     fs::rename(node.conflist(), node.path("outside")).unwrap();
     symlink(node.path("outside"), node.conflist()).unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
-    assert!(fs::symlink_metadata(node.conflist()).is_err() && node.path("outside").exists(), "outside nothing is ours");
+    assert!(
+        fs::symlink_metadata(node.conflist()).is_err() && node.path("outside").exists(),
+        "files outside the directories stay"
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ const LASTS: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn settings(chain: &str) -> Settings {
-    let arguments = ["installer", "--pod-network", "vcn-native", "--chain", chain];
+    let arguments = ["installer", "--pod-network", "vcn-native", "--cni-chain", chain];
     let Args { options, keeping, .. } = Args::try_parse_from(arguments).unwrap();
     Settings::new(options).unwrap().keeping(&keeping.state_dir, &keeping.data_dir).unwrap()
 }
@@ -115,7 +115,7 @@ fn writers_of_one_file_keep_their_plugins_and_agree() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    let theirs = times.load(Ordering::Relaxed);
+    let foreign = times.load(Ordering::Relaxed);
     istio(&path);
     linkerd(&path);
     let report = node.reconcile(&variants[1]);
@@ -123,7 +123,7 @@ fn writers_of_one_file_keep_their_plugins_and_agree() {
     assert_eq!(kinds(&path), ["bandwidth", "istio-cni", "linkerd-cni", "portmap", "vcn-native"]);
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text.matches("1000000000000000000").count(), 2, "{text}");
-    assert!(theirs >= 2, "both added theirs at least once");
+    assert!(foreign >= 2, "both added foreign at least once");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn installer_pauses_against_a_program_that_always_removes_the_file() {
 #[test]
 fn binary_that_another_program_reverts_is_repaired_five_times() {
     for (revert, repaired, reported) in [
-        ("theirs", "did: replace", "replaced by another file"),
+        ("foreign", "did: replace", "replaced by another file"),
         ("0644", "did: chmod 0755", "its mode was changed to 0644"),
     ] {
         let node = Node::new();
@@ -169,7 +169,7 @@ fn binary_that_another_program_reverts_is_repaired_five_times() {
         assert_eq!(node.run(&INSTALL).0, 0);
         for repair in 0..6 {
             match revert {
-                "theirs" => node.executable("bin/vcn-native", "theirs"),
+                "foreign" => node.executable("bin/vcn-native", "foreign"),
                 _ => fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap(),
             }
             let (code, text) = node.run(&INSTALL);

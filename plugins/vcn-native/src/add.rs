@@ -4,19 +4,15 @@ mod offer;
 
 use std::net::IpAddr;
 
+use attachment::{Forgotten, Node, Report, Source, code, failure};
 use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
 use datapath::pod::{LinkEnds, PodNetwork};
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
-use ipam::{Allocation, NetnsRecord, PodRecord, Request, Reservation};
+use ipam::{Allocation, NetnsRecord, Request};
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
 
 use crate::conf::Conf;
-use crate::failure::{self, code};
-use crate::follow_up::{self, Forgotten};
-use crate::node::{self, Node};
-use crate::report::Report;
-use crate::take_down::{reclaim, take_down};
 use offer::{Offer, Why};
 
 /// How a try to make a network ended.
@@ -27,9 +23,9 @@ enum Attempt {
 }
 
 pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<AddResult, Error> {
-    let mut places = node::enter(&request.netns)?;
+    let mut places = attachment::enter(&request.netns)?;
     report.mark("netns");
-    let node = Node::open(&request.conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
+    let node = Node::open().map_err(|error| failure::of_ipam(&error))?;
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     report.mark("pools");
 
@@ -55,12 +51,13 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
 fn attempt(
     request: &AddRequest<Conf>,
     places: &mut Places,
-    node: &Node<'_>,
+    node: &Node,
     offer: &Offer<'_>,
     report: &mut Report,
 ) -> Result<Attempt, Error> {
-    let ends = node::ends(&request.key);
-    let reservation = reserve(node, offer, &asked(request, &ends, places), report)?;
+    let ends = attachment::ends(&request.key);
+    let from = Source { pools: offer.pools, avoided: &offer.avoided };
+    let reservation = attachment::reserve(node, from, &asked(request, &ends, places), |_| (), report)?;
     // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
     let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
     let allocation = reservation.allocation;
@@ -73,14 +70,14 @@ fn attempt(
     }
     report.mark("ipam");
     // The agent has seen to it already, as a rule.
-    let forgotten = follow_up::forget(reservation.unforgotten);
+    let forgotten = attachment::forget(reservation.unforgotten);
     report.note_some(forgotten.problem());
     if matches!(forgotten, Forgotten::Some) && offer.has_patience() {
         let error = Error::new(ErrorCode::TRY_AGAIN_LATER, "the address has connections of its last owner");
         return Ok(Attempt::Void(give_up(error, request, node, &allocation, report), Why::Remembered));
     }
 
-    let network = node::network(ends, &allocation, Some(offer.pools), &request.conf);
+    let network = attachment::network(ends, &allocation, Some(offer.pools), request.conf.mtu);
     let left = Leftover { allocation: &allocation, existing: reservation.existing, settled };
     let committed = || node.store.commit(&request.key).map_err(|error| Trouble::Failed(failure::of_ipam(&error)));
     let built = build(&network, places, &left, report).and_then(|()| committed());
@@ -90,34 +87,6 @@ fn attempt(
         Err(Trouble::Failed(error) | Trouble::Void(error, _)) if settled => Err(error),
         Err(Trouble::Void(error, why)) => Ok(Attempt::Void(give_up(error, request, node, &allocation, report), why)),
         Err(Trouble::Failed(error)) => Err(give_up(error, request, node, &allocation, report)),
-    }
-}
-
-/// Reserves addresses. An empty record may be a lost one, and so may this attachment's: before that is believed, the kernel
-/// is asked who has what. A full one may hold what killed runs have left.
-fn reserve(node: &Node<'_>, offer: &Offer<'_>, asked: &Request, report: &mut Report) -> Result<Reservation, Error> {
-    let Offer { pools, avoided, .. } = offer;
-    let (mut sure, mut swept) = (false, false);
-    loop {
-        let reserved = node.store.update_for(&asked.key, |held| {
-            match !sure && (held.is_empty() || held.lacks_record(&asked.key)) {
-                true => Ok(None),
-                false => held.reserve_beside(pools, avoided, asked.clone(), node.now).map(Some),
-            }
-        });
-        match reserved {
-            Ok(Some(reservation)) => return Ok(reservation),
-            Ok(None) | Err(ipam::Error::Damaged { .. }) if !sure => {
-                node.rebuild_record(Some(pools), Some(&asked.key), report)?;
-                sure = true;
-            }
-            Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(asked.key.to_string()))),
-            Err(ipam::Error::Exhausted(_)) if !swept => {
-                reclaim(node, &asked.key, report)?;
-                swept = true;
-            }
-            Err(error) => return Err(failure::of_ipam(&error)),
-        }
     }
 }
 
@@ -220,7 +189,7 @@ fn has_anothers(network: &PodNetwork, places: &mut Places) -> Result<bool, Error
 impl Leftover<'_> {
     /// What there is of this attachment.
     fn observe(&self, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
-        node::observe(&self.allocation.key, Some(self.allocation), places)
+        attachment::observe(&self.allocation.key, Some(self.allocation), places)
     }
 }
 
@@ -229,11 +198,11 @@ impl Leftover<'_> {
 fn give_up(
     error: Error,
     request: &AddRequest<Conf>,
-    node: &Node<'_>,
+    node: &Node,
     allocation: &Allocation,
     report: &mut Report,
 ) -> Error {
-    let had = match take_down(&request.key, Some(allocation), node, report) {
+    let had = match attachment::take_down(&request.key, Some(allocation), node, report) {
         Ok(had) => had,
         Err(left) => return error.with_details(left),
     };
@@ -244,15 +213,9 @@ fn give_up(
 }
 
 fn asked(request: &AddRequest<Conf>, ends: &LinkEnds, places: &Places) -> Request {
-    let pod = match (&request.args.pod_namespace, &request.args.pod_name) {
-        (Some(namespace), Some(name)) => {
-            Some(PodRecord { namespace: namespace.clone(), name: name.clone(), uid: request.args.pod_uid.clone() })
-        }
-        _ => None,
-    };
     Request {
         key: request.key.clone(),
-        pod,
+        pod: attachment::pod_of(&request.args),
         host_link: ends.host.clone(),
         netns: places.pod_id().map(|id| NetnsRecord {
             path: request.netns.path().to_owned(),

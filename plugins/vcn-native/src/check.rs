@@ -7,8 +7,9 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use attachment::{Node, Report, code, failure};
 use cni::{CheckRequest, Error, Interface, Success};
-use datapath::pod::{Carrier, PodNetwork};
+use datapath::pod::{PodNetwork, Uplink};
 use datapath::{Change, NeighbourSpec, Object, Place, Places, Step, plan, pod};
 use ipam::{Allocation, NetnsRecord, Pools};
 use ipnetwork::IpNetwork;
@@ -16,13 +17,10 @@ use netlink::{Netns, NetnsId};
 use vcn::{Family, IfName, Mtu};
 
 use crate::conf::Conf;
-use crate::failure::{self, code};
-use crate::node::{self, Node};
-use crate::report::Report;
 
 pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result<(), Error> {
-    let mut places = node::enter(&request.netns)?;
-    let node = Node::open(&request.conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
+    let mut places = attachment::enter(&request.netns)?;
+    let node = Node::open().map_err(|error| failure::of_ipam(&error))?;
     let allocation = node.store.find(&request.key).map_err(|error| failure::of_ipam(&error))?.ok_or_else(|| {
         Error::new(code::NOT_ALLOCATED, format!("{} holds no address; delete and add the pod", request.key))
     })?;
@@ -33,28 +31,27 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     let answered = request.prev_result.read();
     let mut differences = contradictions(request, places.pod_id(), allocation, &answered);
     differences.extend(vanished(allocation, &pools));
-    let network = node::network(node::ends(&request.key), allocation, Some(&pools), &request.conf);
-    let carriers = carriers(allocation, &pools);
-    let mut observed = node::observe(&request.key, Some(allocation), &mut places)?;
+    let network = attachment::network(attachment::ends(&request.key), allocation, Some(&pools), request.conf.mtu);
+    let uplinks = uplinks(allocation, &pools);
+    let mut observed = attachment::observe(&request.key, Some(allocation), &mut places)?;
     observed.extend(
-        pod::observe_needed(&carriers, &network.ends.host, &mut places)
-            .map_err(|error| failure::of_datapath(&error))?,
+        pod::observe_needed(&uplinks, &network.ends.host, &mut places).map_err(|error| failure::of_datapath(&error))?,
     );
     let silent = !request.config.version.has_extended_results();
     let found = silent.then(|| mtu_inside(&observed)).flatten();
     let mut desired = as_answered(pod::desired(&network), &answered, &request.key.ifname, found);
-    desired.extend(pod::needed(&carriers, &network.ends.host));
+    desired.extend(pod::needed(&uplinks, &network.ends.host));
     differences.extend(misleading(&network, &desired, &mut places)?);
-    let obstacles = pod::obstacles(&network, &mut places).map_err(|error| failure::of_datapath(&error))?;
-    differences.extend(obstacles.iter().map(ToString::to_string));
+    let blockers = pod::blockers(&network, &mut places).map_err(|error| failure::of_datapath(&error))?;
+    differences.extend(blockers.iter().map(ToString::to_string));
     report.mark("observe");
     // What later plugins added in the pod is their business.
     let added = |step: &&Step| step.place == Place::Pod && matches!(step.change, Change::Delete(_));
     differences.extend(plan(&desired, &observed).iter().filter(|step| !added(step)).map(ToString::to_string));
-    // Where something is missing, packets go astray for that.
+    // Where something is missing, wrong routes follow from that.
     if differences.is_empty() {
-        let astray = pod::astray(&network, &carriers, &mut places).map_err(|error| failure::of_datapath(&error))?;
-        differences.extend(astray.iter().map(ToString::to_string));
+        let wrong = pod::wrong_routes(&network, &uplinks, &mut places).map_err(|error| failure::of_datapath(&error))?;
+        differences.extend(wrong.iter().map(ToString::to_string));
     }
     if differences.is_empty() {
         return Ok(());
@@ -160,12 +157,12 @@ fn mtu_inside(observed: &[(Place, Object)]) -> Option<Mtu> {
     })
 }
 
-fn carriers(allocation: &Allocation, pools: &Pools) -> Vec<Carrier> {
+fn uplinks(allocation: &Allocation, pools: &Pools) -> Vec<Uplink> {
     let carrier = |held: &ipam::Assigned| {
         let vnic = pools.vnics.iter().find(|vnic| vnic.vnic_id == held.vnic_id)?;
         let router = vnic.families.of(Family::of(held.address))?.router;
         let mac = vnic.link_has_mac.then_some(vnic.mac);
-        Some(Carrier { link: vnic.link.clone(), mac, table: held.table, router })
+        Some(Uplink { link: vnic.link.clone(), mac, table: held.table, router })
     };
     allocation.addresses.iter().filter_map(carrier).collect()
 }

@@ -12,23 +12,17 @@
 mod add;
 mod check;
 mod conf;
-mod del;
-mod failure;
-mod follow_up;
-mod gc;
-mod node;
-mod report;
 mod status;
-mod take_down;
 mod unsupported;
 
+pub use attachment::code;
 pub use conf::Conf;
-pub use failure::code;
 
+use attachment::{FollowUp, Node, Program, Report, failure, state_dir};
 use cni::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Plugin, Refusal, StatusRequest};
+use ipam::Allocation;
 
-use crate::follow_up::FollowUp;
-use crate::report::Report;
+const PROGRAM: Program = Program { name: "vcn-native", version: env!("CARGO_PKG_VERSION") };
 
 /// The plugin.
 #[derive(Clone, Copy, Debug)]
@@ -41,48 +35,49 @@ impl Plugin for VcnNative {
         concat!("vcn-native ", env!("CARGO_PKG_VERSION"), ": gives pods VCN addresses of the node's secondary VNICs");
 
     fn refused(&self, refusal: &Refusal<'_>) {
-        let state_dir = conf::state_dir_of(refusal.document.as_ref());
-        Report::of_refusal(refusal).send(&state_dir, Some(refusal.error), None);
+        Report::of_refusal(PROGRAM, refusal).send(&state_dir(), Some(refusal.error), None);
     }
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        let mut report = Report::of_attachment("ADD", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args, &request.trace);
         let answer = unsupported::refuse(&request.config).and_then(|()| add::add(request, &mut report));
         let follow_up = answer.is_ok().then_some(FollowUp::Announce);
-        report.send(&request.conf.state_dir, answer.as_ref().err(), follow_up);
+        report.send(&state_dir(), answer.as_ref().err(), follow_up);
         answer
     }
 
     fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
-        let conf = Conf::as_far_as_sound(&request.conf, &request.config);
-        let mut report = Report::of_attachment("DEL", &request.key, &request.args, &request.trace);
-        let answer = del::del(request, &conf, &mut report);
-        report.send(&conf.state_dir, answer.as_ref().err(), Some(FollowUp::Forget));
+        let mut report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args, &request.trace);
+        let node = Node::open().map_err(|error| failure::of_ipam(&error));
+        let answer = node.and_then(|node| attachment::del(&request.key, &node, &mut report));
+        report.send(&state_dir(), answer.as_ref().err(), Some(FollowUp::Forget));
         answer
     }
 
     fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_attachment("CHECK", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args, &request.trace);
         let answer = check::check(request, &mut report);
-        report.send(&request.conf.state_dir, answer.as_ref().err(), None);
+        report.send(&state_dir(), answer.as_ref().err(), None);
         answer
     }
 
     fn status(&self, request: &StatusRequest<Conf>) -> Result<(), Error> {
-        let report = Report::of_network("STATUS", &request.config.name, &request.trace);
-        let answer = status::status(&request.conf);
+        let report = Report::of_network(PROGRAM, "STATUS", &request.config.name, &request.trace);
+        let answer = status::status();
         // Runtimes ask every few seconds; what is worth a line is a no.
         if let Err(error) = &answer {
-            report.send(&request.conf.state_dir, Some(error), None);
+            report.send(&state_dir(), Some(error), None);
         }
         answer
     }
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
-        let conf = Conf::as_far_as_sound(&request.conf, &request.config);
-        let mut report = Report::of_network("GC", &request.config.name, &request.trace);
-        let answer = gc::gc(request, &conf, &mut report);
-        report.send(&conf.state_dir, answer.as_ref().err(), Some(FollowUp::Forget));
+        let mut report = Report::of_network(PROGRAM, "GC", &request.config.name, &request.trace);
+        let (network, valid) = (&request.config.name, request.valid.as_ref());
+        let dead = |held: &Allocation| held.key.network == *network && valid.is_some_and(|it| !it.contains(&held.key));
+        let node = Node::open().map_err(|error| failure::of_ipam(&error));
+        let answer = node.and_then(|node| attachment::gc(&node, dead, &mut report));
+        report.send(&state_dir(), answer.as_ref().err(), Some(FollowUp::Forget));
         answer
     }
 }

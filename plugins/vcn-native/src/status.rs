@@ -4,29 +4,27 @@
 
 use std::time::Duration;
 
+use attachment::Node;
 use cni::{Error, ErrorCode};
-
-use crate::conf::Conf;
-use crate::node::Node;
 
 /// How long there must have been no VNIC for pods. A link that flaps takes its VNIC out of the pools for a moment, and a node
 /// that is not ready loses its pods' traffic, those that need no VNIC included. Where there has been none in this boot, there
 /// is nothing to wait for.
 const GRACE: Duration = Duration::from_secs(30);
 
-pub(crate) fn status(conf: &Conf) -> Result<(), Error> {
+pub(crate) fn status() -> Result<(), Error> {
     let not_available = |what: String| {
         Error::new(
             ErrorCode::NOT_AVAILABLE,
             format!("{what}; `oke-node-agent why-not-ready` on the node says what it waits for"),
         )
     };
-    let opened = Node::open(&conf.state_dir).and_then(|node| Ok((node.pools()?, node.now)));
-    let (pools, now) = match opened {
+    let opened = Node::open().and_then(|node| Ok((node.pools()?, node)));
+    let (pools, node) = match opened {
         Ok(opened) => opened,
         Err(error) => return Err(not_available(error.to_string()).caused_by(&error)),
     };
-    if pools.offered().is_empty() && pools.empty_for(&conf.state_dir, now).is_none_or(|age| age >= GRACE) {
+    if pools.offered().is_empty() && pools.empty_for(&node.state_dir, node.now).is_none_or(|age| age >= GRACE) {
         // One line: the kubelet shows it in the node's condition.
         let reason = pools.reason.map(|reason| format!(": {}", reason.replace('\n', " "))).unwrap_or_default();
         return Err(not_available(format!("no VNIC has addresses for pods{reason}")));

@@ -157,6 +157,8 @@ fn variable(EnvVar { name, value, value_from }: EnvVar, set: &str) -> Result<(St
     match (value, field.as_deref()) {
         (Some(value), None) => Ok((name, value)),
         (None, Some("metadata.name")) => Ok((name, format!("{set}-{RANDOM}"))),
+        // The node's address is not known here; the agent takes an empty one as none.
+        (None, Some("status.hostIP")) => Ok((name, String::new())),
         (None, Some("spec.nodeName")) => Ok((name, NODE.to_owned())),
         _ => Err(format!("the variable {name} has neither a value nor is it the name of the pod or its node")),
     }

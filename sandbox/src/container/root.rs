@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::node::seal;
 
 /// Where it is made, before it becomes `/`: a directory that every machine has and from which nothing is mounted.
-const PLACE: &str = "/sys";
+const PLACE: &str = "/mnt";
 
 /// What runc makes read-only of /proc.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
@@ -73,6 +73,9 @@ impl Root {
         root.directory(Path::new("/proc"));
         root.directory(Path::new(TERMINALS));
         root.links.push(("pts/ptmx".into(), "/dev/ptmx".into()));
+        // Of the network namespace that it is in, as runtimes mount it with the host's network.
+        root.directory(Path::new("/sys"));
+        root.binds.push(("/sys".into(), "/sys".into(), true));
         for device in DEVICES.map(Path::new).into_iter().filter(|device| device.exists()) {
             root.mount_file(device, device, false);
         }

@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("crates/telemetry", 1),
     ("crates/resident", 1),
     // Decisions: pure planning, thin appliers.
+    ("crates/attachment", 2),
     ("crates/datapath", 2),
     ("crates/ipam", 2),
     ("crates/health", 2),
@@ -38,6 +39,8 @@ const TESTS: (&str, u8) = ("tests", 4);
 /// Dependencies that the rule forbids and we want, each with its reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("crates/api", "crates/vcn", "resources and annotations are written in the VCN's nouns"),
+    ("crates/attachment", "crates/datapath", "it joins what is recorded and what is planned, for each plugin"),
+    ("crates/attachment", "crates/ipam", "it joins what is recorded and what is planned, for each plugin"),
     ("daemon", "installer", "the agent runs the installer as a library: one resident container, one binary fewer"),
     ("tests", "sandbox", "the black-box tests drive the sandbox"),
     ("sandbox", "tests/kube", "the demo has a cluster; both are for tests alone"),

@@ -49,6 +49,7 @@ pub(crate) struct Contender {
     reference: PathBuf,
     /// What it reads on stdin.
     document: Vec<u8>,
+    state: Option<PathBuf>,
 }
 
 impl Contender {
@@ -61,6 +62,7 @@ impl Contender {
             families: vec![Family::Ipv4],
             program,
             reference: args.reference.clone(),
+            state: document.get("stateDir").and_then(Value::as_str).map(PathBuf::from),
             document: document.to_string().into_bytes(),
         };
         let ours = |directory: &str, families: &[Family]| -> anyhow::Result<Value> {
@@ -71,6 +73,7 @@ impl Contender {
             }
             node::write_pools(&state, families)?;
             wear_in(&state, args.held).with_context(|| format!("prepare the state in {}", state.display()))?;
+            // Another build may still read its directory there.
             Ok(json!({"cniVersion": "1.0.0", "name": NETWORK_NAME, "type": "vcn-native", "stateDir": state}))
         };
         let found = |program: &Path| {
@@ -141,6 +144,7 @@ impl Contender {
                     .env("CNI_NETNS", pod.path())
                     .env("CNI_IFNAME", "eth0")
                     .env("CNI_PATH", &self.reference)
+                    .envs(self.state.as_ref().map(|state| (attachment::STATE_DIR_VARIABLE, state)))
                     .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=bench");
             }
             Kind::Floor | Kind::LeanFloor => {

@@ -289,7 +289,30 @@ fn the_image_has_what_the_manifests_start_and_the_installer_copies() {
         .split(']')
         .next()
         .unwrap();
-    assert!(files.contains(&format!("{plugins}/vcn-native")), "{plugins}");
+    for plugin in ["vcn-native", "vnic-attach"] {
+        assert!(files.contains(&format!("{plugins}/{plugin}")), "{plugins}/{plugin}");
+    }
+}
+
+/// One name for one thing in every program: the key, and the flag is the key in lower case.
+#[test]
+fn every_flag_is_its_key_in_lower_case() {
+    let uninstall = ("oke-cni-installer", &["uninstall", "--help"][..]);
+    let programs = [AGENT, "oke-node-controller", "oke-cni-installer"].map(|program| (program, &["--help"][..]));
+    for (program, arguments) in programs.into_iter().chain([uninstall]) {
+        let help = help_of(program, arguments);
+        let (mut flag, mut keys) = (String::new(), 0);
+        for line in help.lines() {
+            if line.trim_start().starts_with('-') {
+                flag = line.split_whitespace().find(|word| word.starts_with("--")).unwrap_or_default().to_owned();
+            }
+            if let Some((key, _)) = line.split_once("[env: ").and_then(|(_, rest)| rest.split_once('=')) {
+                assert_eq!(flag, format!("--{}", key.to_lowercase().replace('_', "-")), "{program}");
+                keys += 1;
+            }
+        }
+        assert!(keys > 3, "{program}: {help}");
+    }
 }
 
 fn help() -> String {

@@ -12,7 +12,7 @@ use crate::cluster::store::NodeView;
 use crate::profile::plan::state::is_terminated;
 use crate::profile::select::from_template::profile_of;
 use crate::profile::select::observed::AttachmentIndex;
-use crate::profile::select::selection::{MADE_ANEW, NodeProblem, Selections, is_leaving};
+use crate::profile::select::selection::{NODE_RECREATED, NodeProblem, Selections, is_leaving};
 
 /// Since when objects are unwanted, by their profiles or for their nodes, by name. Lost with the process: then the grace
 /// period starts again.
@@ -84,7 +84,7 @@ pub fn removals<'a>(
         }
         match fate(object, selections) {
             Fate::Stays => {}
-            Fate::StaysForNow { profile, node } => removals.problems.push(made_anew(name, profile, node)),
+            Fate::StaysForNow { profile, node } => removals.problems.push(recreated(name, profile, node)),
             Fate::Goes(why) => removals.now.push((object, why)),
             Fate::GoesLater(why) => {
                 let since = grace.unwanted.0.get(*name).copied().unwrap_or(grace.now);
@@ -155,12 +155,12 @@ fn is_younger(node: &NodeView, object: &VnicAttachment) -> bool {
     node.created.zip(object).is_some_and(|(node, object)| node > object)
 }
 
-fn made_anew<'a>(object: &str, profile: &str, node: &'a NodeView) -> NodeProblem<'a> {
+fn recreated<'a>(object: &str, profile: &str, node: &'a NodeView) -> NodeProblem<'a> {
     let note = format!(
-        "VnicAttachment {object} stays: this Node was made after it, and VnicProfile {profile} is not for it now. Give the \
+        "VnicAttachment {object} stays: this Node was created later, and VnicProfile {profile} no longer applies. Give the \
          Node its label or annotation back, or delete the VnicAttachment"
     );
-    NodeProblem { node: &node.name, reason: MADE_ANEW, note }
+    NodeProblem { node: &node.name, reason: NODE_RECREATED, note }
 }
 
 impl fmt::Display for RemovalReason {

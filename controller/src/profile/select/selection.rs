@@ -72,7 +72,7 @@ pub const NO_INSTANCE: &str = "NodeIsNoInstance";
 /// A profile selects the node, but an older node claims the same instance.
 pub const SECOND_CLAIM: &str = "InstanceClaimedTwice";
 /// The Node is younger than a VNIC that it no longer requests: it was recreated without its label or annotation.
-pub const MADE_ANEW: &str = "NodeMadeAnew";
+pub const NODE_RECREATED: &str = "NodeRecreated";
 /// Another requester has a VNIC of this name on the node.
 pub const NAME_CONFLICT: &str = "VnicNameConflict";
 
@@ -128,7 +128,7 @@ impl<'a> Selections<'a> {
         let senior = holder.filter(|holder| holder.name != node.name).map(|holder| holder.name.as_str());
         let wanted = node.vnics.as_deref().map_or(Ok(Vec::new()), wanted_profiles);
         if let Err(error) = &wanted {
-            let note = format!("annotation {}: {error}; nothing is changed until it is right", api::VNICS_ANNOTATION);
+            let note = format!("annotation {}: {error}; nothing changes until it is valid", api::VNICS_ANNOTATION);
             self.problems.push(NodeProblem { node: node.name.as_str(), reason: INVALID_ANNOTATION, note });
         }
         let mut named: BTreeSet<&str> = wanted.iter().flatten().map(String::as_str).collect();

@@ -104,7 +104,7 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<HostEnd>, Err
 
 /// What is on a link: nothing where that has gone since it was looked up. A namespace that ends takes its links along, and the other
 /// ends with them, when the kernel has time.
-fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl FnOnce() -> String) -> Result<Vec<T>, Error> {
+pub(super) fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl FnOnce() -> String) -> Result<Vec<T>, Error> {
     match listed {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         listed => listed.map_err(|source| Error::Observe { what: what(), source }),
@@ -146,7 +146,7 @@ fn pod_end(
 }
 
 /// Whether IPv6 is off on a link. A kernel without IPv6 has no such setting, and no IPv6 pods either.
-fn switched_off(place: Place, link: &str, places: &Places) -> Option<(Place, Object)> {
+pub(super) fn switched_off(place: Place, link: &str, places: &Places) -> Option<(Place, Object)> {
     let key = disable_ipv6(link);
     let path: Vec<&str> = key.iter().map(String::as_str).collect();
     let value = places.sysctl(place, |sysctls| sysctls.read(&path)).ok()?.trim().to_owned();
@@ -175,7 +175,7 @@ fn answering(
 
 /// Permanent neighbours and routes of ours on a link, the routes in one table. An address of `slots` is ours to have a neighbour
 /// of, whoever wrote what is there.
-fn carried(
+pub(super) fn carried(
     name: &IfName,
     index: u32,
     table: TableId,
@@ -247,7 +247,7 @@ fn proxies(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
     Ok(found)
 }
 
-fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
+pub(super) fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
     let about = |net: &Option<IpNetwork>| net.is_some_and(|net| held.contains(&net.ip()));
     let mut found = Vec::new();
     for family in Family::ALL.into_iter().filter(|family| held.iter().any(|a| Family::of(*a) == *family)) {
@@ -269,7 +269,7 @@ pub(crate) fn rule_of_a_pod(rule: &netlink::Rule) -> Option<(IpNetwork, RuleSpec
     Some((rule.from.filter(|_| ours && !narrower)?, rule.into()))
 }
 
-fn seen(link: netlink::Link, kind: LinkKind) -> LinkSpec {
+pub(super) fn seen(link: netlink::Link, kind: LinkKind) -> LinkSpec {
     let netlink::Link { name, mac, mtu, up, alias, .. } = link;
     LinkSpec { name, kind, mac, mtu: Some(mtu), up, alias }
 }

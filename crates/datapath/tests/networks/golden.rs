@@ -1,5 +1,5 @@
 //! The planner by example: each folder of `golden/` is a sentence with what is desired, what is observed and the plan,
-//! in the text that logs, errors and dry runs show. A new case needs no code; `BLESS=1 cargo test -p datapath --test
+//! in the text that logs, errors and dry runs show. A new case needs no code; `UPDATE_GOLDEN=1 cargo test -p datapath --test
 //! networks golden` writes the plan of a case that has none, for you to read.
 
 use std::fmt::Write as _;
@@ -77,7 +77,7 @@ fn every_case_has_its_plan() {
             text
         });
         let path = case.join("plan.txt");
-        if std::env::var_os("BLESS").is_some() && !path.exists() {
+        if std::env::var_os("UPDATE_GOLDEN").is_some() && !path.exists() {
             fs::write(&path, &text).unwrap();
         }
         assert_eq!(read("plan.txt"), text, "{name}");

@@ -7,7 +7,7 @@ use crate::host::Host;
 pub(super) const KIND: Kind = Kind {
     name: "hpc_plugins",
     every: FIVE_MINUTES,
-    privilege: "`/run/oci-hpc`, read-only",
+    privilege: "a mount of `/run/oci-hpc` that is not shipped: without it unknown, on shapes with an RDMA network only",
     make: || Box::new(HpcPlugins),
     signals: &[Signal {
         name: "hpc_plugins_pending",

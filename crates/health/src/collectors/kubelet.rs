@@ -10,7 +10,7 @@ use crate::host::Host;
 /// The kubelet's default healthzPort, on loopback.
 const PORT: u16 = 10248;
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(3);
 
 const REMEDY: &str =
     "Run `journalctl -u kubelet` and `systemctl status kubelet` on the node; restart it when it hangs.";
@@ -43,7 +43,7 @@ struct Kubelet;
 impl Collector for Kubelet {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-        let answer = match host.system.get(address, "/healthz", PATIENCE) {
+        let answer = match host.system.get(address, "/healthz", DEADLINE) {
             Ok(answer) => answer,
             Err(error) => {
                 sample.value("kubelet_healthy", 0.0, format!("no answer from {address}: {error}"));

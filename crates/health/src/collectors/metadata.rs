@@ -6,7 +6,7 @@ use super::{FIVE_MINUTES, NOTHING};
 use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(3);
 
 pub(super) const KIND: Kind = Kind {
     name: "metadata",
@@ -29,10 +29,10 @@ impl Collector for Metadata {
         let Some((address, path)) = &host.facts.metadata else {
             return Err(Gap::absent("the metadata service's URL has no plain address"));
         };
-        let (millis, detail) = match host.system.get(*address, path, PATIENCE) {
+        let (millis, detail) = match host.system.get(*address, path, DEADLINE) {
             Ok(answer) if answer.status == 200 => (answer.took.as_secs_f64() * 1000.0, format!("{address} answered")),
             Ok(answer) => return Err(Gap::unknown(format!("{address} answered with status {}", answer.status))),
-            Err(error) => (PATIENCE.as_secs_f64() * 1000.0, format!("no answer from {address}: {error}")),
+            Err(error) => (DEADLINE.as_secs_f64() * 1000.0, format!("no answer from {address}: {error}")),
         };
         sample.value("metadata_latency", millis, detail);
         Ok(())

@@ -36,7 +36,7 @@ impl Collector for Pools {
         let mut families: Vec<&str> = pools.iter().map(|pool| pool.family.as_str()).collect();
         families.sort_unstable();
         families.dedup();
-        let sum = |family: &str, part: fn(&PoolFacts) -> u128| -> f64 {
+        let sum = |family: &str, part: fn(&PoolFacts) -> u64| -> f64 {
             let of_it = pools.iter().filter(|pool| pool.family == family);
             of_it.map(|pool| part(pool) as f64).sum()
         };

@@ -24,7 +24,7 @@ pub(super) const KIND: Kind = Kind {
             unit: Unit::PerMinute,
             source: "the agent's repairs of links, addresses, routes and rules",
             why: "Another program removes our objects; each time pods lose packets until the agent repairs them.",
-            remedy: "The detail of the log event `reconcile.repaired` names the object; `ip monitor` shows which program changes it.",
+            remedy: "The log event `host.repaired` names the object; `ip monitor link address route rule` shows when it goes.",
         },
     ],
 };

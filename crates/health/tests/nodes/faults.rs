@@ -57,7 +57,7 @@ fn condition(node: &mut Node, topic: Topic, message: &str) {
     network.conditions = vec![ActiveCondition { topic, message: message.to_owned() }];
 }
 
-fn pool(node: &mut Node, [in_use, cooling, free]: [u128; 3]) {
+fn pool(node: &mut Node, [in_use, cooling, free]: [u64; 3]) {
     let pool = &mut node.facts.network.as_mut().unwrap().pools[0];
     (pool.in_use, pool.cooling, pool.free) = (in_use, cooling, free);
 }

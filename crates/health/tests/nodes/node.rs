@@ -177,7 +177,7 @@ impl System for Recorded {
         Ok(Space { bytes, available, files: number("files"), files_free: number("filesFree") })
     }
 
-    fn get(&self, address: SocketAddr, _path: &str, _patience: Duration) -> io::Result<Answer> {
+    fn get(&self, address: SocketAddr, _path: &str, _deadline: Duration) -> io::Result<Answer> {
         let answer = self.at(&format!("/services/{address}"))?;
         Ok(Answer {
             status: u16::try_from(answer["status"].as_u64().unwrap()).unwrap(),

@@ -1,7 +1,7 @@
 //! The elements of the index's lists: `name=address,address` and `address@time`, with `!` at the end.
 
 use super::FORGOTTEN;
-use crate::allocations::Held;
+use crate::allocations::IndexEntry;
 use crate::records::is_name;
 use crate::{BootTime, Freed};
 
@@ -9,14 +9,14 @@ use crate::{BootTime, Freed};
 ///
 /// # Errors
 /// The first element that is not one.
-pub(super) fn held(list: &str) -> Result<Vec<Held>, &str> {
+pub(super) fn held(list: &str) -> Result<Vec<IndexEntry>, &str> {
     read(list, |element| {
         let (name, addresses) = element.split_once('=')?;
         let addresses = match addresses {
             "" => Vec::new(),
             some => some.split(',').map(str::parse).collect::<Result<_, _>>().ok()?,
         };
-        is_name(name).then(|| Held { name: name.to_owned(), addresses })
+        is_name(name).then(|| IndexEntry { name: name.to_owned(), addresses })
     })
 }
 

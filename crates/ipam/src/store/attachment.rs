@@ -14,7 +14,7 @@ use vcn::fnv1a;
 use super::{Store, lock};
 use crate::Error;
 
-/// Held while a verb acts on an attachment; freed on drop, and by whatever ends the process.
+/// IndexEntry while a verb acts on an attachment; freed on drop, and by whatever ends the process.
 #[derive(Debug)]
 pub struct AttachmentLock {
     _file: File,
@@ -28,9 +28,9 @@ impl Store {
     pub fn attachment(&self, key: &AttachmentKey) -> Result<AttachmentLock, Error> {
         let wrap = |source| Error::Lock { path: self.attachments.clone(), source };
         let (file, at) = (lock::open(&self.attachments).map_err(wrap)?, offset(key));
-        let file = match act(&file, at, Ask::AtOnce).map_err(wrap)? {
+        let file = match act(&file, at, LockMode::Try).map_err(wrap)? {
             true => file,
-            false => lock::within(self.patience, move || act(&file, at, Ask::Wait).map(|_| file)).map_err(wrap)?,
+            false => lock::within(self.patience, move || act(&file, at, LockMode::Wait).map(|_| file)).map_err(wrap)?,
         };
         Ok(AttachmentLock { _file: file })
     }
@@ -42,20 +42,20 @@ impl Store {
     pub fn try_attachment(&self, key: &AttachmentKey) -> Result<Option<AttachmentLock>, Error> {
         let wrap = |source| Error::Lock { path: self.attachments.clone(), source };
         let file = lock::open(&self.attachments).map_err(wrap)?;
-        let locked = act(&file, offset(key), Ask::AtOnce).map_err(wrap)?;
+        let locked = act(&file, offset(key), LockMode::Try).map_err(wrap)?;
         Ok(locked.then_some(AttachmentLock { _file: file }))
     }
 }
 
 #[derive(Clone, Copy)]
-enum Ask {
-    AtOnce,
+enum LockMode {
+    Try,
     Wait,
 }
 
 /// Locks one byte of the file, which has none: a lock per attachment without a file per attachment. It belongs to the open
 /// file, not to the process (F_OFD_SETLK), so that threads of one process exclude each other too.
-fn act(file: &File, at: i64, ask: Ask) -> io::Result<bool> {
+fn act(file: &File, at: i64, mode: LockMode) -> io::Result<bool> {
     let range = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -64,9 +64,9 @@ fn act(file: &File, at: i64, ask: Ask) -> io::Result<bool> {
         l_pid: 0,
     };
     loop {
-        let argument = match ask {
-            Ask::AtOnce => FcntlArg::F_OFD_SETLK(&range),
-            Ask::Wait => FcntlArg::F_OFD_SETLKW(&range),
+        let argument = match mode {
+            LockMode::Try => FcntlArg::F_OFD_SETLK(&range),
+            LockMode::Wait => FcntlArg::F_OFD_SETLKW(&range),
         };
         match fcntl(file, argument) {
             Ok(_) => return Ok(true),

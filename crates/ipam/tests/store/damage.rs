@@ -104,7 +104,7 @@ fn a_record_cut_off_anywhere_is_refused_concerns_no_other_pod_and_is_set_aside()
         assert_eq!(store.set_aside().unwrap(), None);
         let freed = || store.read().unwrap().freed;
         assert!(freed().iter().all(|freed| freed.address != address), "a pod may live by it");
-        store.settle(&[], Some(&pools), None, |_| true).unwrap();
+        store.reconcile_with_kernel(&[], Some(&pools), None, |_| true).unwrap();
         assert!(freed().iter().any(|freed| freed.address == address && !freed.forgotten), "no route leads to it");
     }
 }
@@ -275,7 +275,7 @@ fn what_killed_verbs_left_on_record_is_swept_up() {
     fs::write(folder.join("x-1.new"), "{").unwrap();
     assert_eq!(held(&store).len(), 2);
     assert!(store.sweep().unwrap());
-    store.settle(&[], Some(&pools), None, |_| true).unwrap();
+    store.reconcile_with_kernel(&[], Some(&pools), None, |_| true).unwrap();
     let all = store.read().unwrap();
     assert_eq!((all.allocations.len(), all.freed.len()), (2, 2), "its address cools down");
     assert!(files(dir.path()).iter().all(|file| !file.ends_with(".new")), "{:?}", files(dir.path()));

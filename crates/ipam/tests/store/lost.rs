@@ -55,7 +55,7 @@ fn what_is_held_without_a_record_is_free_only_when_no_route_leads_to_it() {
     assert_eq!(store.read().unwrap().freed, [], "and nothing is free before");
     // The last one is on its way out: there is no route any more.
     let kernel = [routed("a", "10.9.1.0"), routed("b", "10.9.1.1")];
-    assert_eq!(store.settle(&kernel, Some(&pools), None, |_| true).unwrap(), 2);
+    assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, |_| true).unwrap(), 2);
     assert_eq!(held(&store), [("a".into(), "10.9.1.0".parse().unwrap()), ("b".into(), "10.9.1.1".parse().unwrap())]);
     assert_eq!(store.read().unwrap().freed.iter().map(|it| it.address.to_string()).collect::<Vec<_>>(), ["10.9.1.2"]);
     assert!(!store.sweep().unwrap());
@@ -75,11 +75,11 @@ fn without_pools_or_a_name_a_routed_address_is_held_until_the_route_is_gone() {
     fs::remove_file(dir.path().join("allocations.json")).unwrap();
     let nameless = Routed { identity: Some("#0123456789abcdef".into()), ..routed("b", "10.9.1.1") };
     let kernel = [routed("a", "10.9.1.0"), nameless];
-    assert_eq!(store.settle(&kernel, None, None, |_| true).unwrap(), 0);
-    assert_eq!(store.settle(&kernel, Some(&pools), None, |_| true).unwrap(), 1, "the other has no name");
+    assert_eq!(store.reconcile_with_kernel(&kernel, None, None, |_| true).unwrap(), 0);
+    assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, |_| true).unwrap(), 1, "the other has no name");
     assert_eq!(all_free(&store, &pools), ["10.9.1.2", "10.9.1.3"]);
     assert!(store.sweep().unwrap());
-    store.settle(&kernel[..1], Some(&pools), None, |_| true).unwrap();
+    store.reconcile_with_kernel(&kernel[..1], Some(&pools), None, |_| true).unwrap();
     assert_eq!(all_free(&store, &pools), ["10.9.1.1"]);
 }
 
@@ -89,7 +89,7 @@ fn an_attachment_of_which_an_address_is_in_no_pool_is_held_whole_without_a_recor
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/31"));
     let store = Store::new(dir.path(), boot());
     let kernel = [routed("a", "10.9.1.0"), routed("a", "fd00::9")];
-    assert_eq!(store.settle(&kernel, Some(&pools), None, |_| true).unwrap(), 0);
+    assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, |_| true).unwrap(), 0);
     assert_eq!(store.find(&request("a").key).unwrap(), None);
     assert_eq!(all_free(&store, &pools), ["10.9.1.1"]);
     let key = request("a").key;
@@ -113,7 +113,7 @@ fn a_record_that_an_old_index_lacks_is_taken_in_and_what_the_index_lacks_besides
     let of_c = record.into_iter().find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("c-")).unwrap();
     fs::remove_file(of_c).unwrap();
     let kernel = [routed("a", "10.9.1.0"), routed("b", "10.9.1.1"), routed("c", "10.9.1.2")];
-    assert_eq!(store.settle(&kernel, Some(&pools), None, |_| true).unwrap(), 1, "b has its record");
+    assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, |_| true).unwrap(), 1, "b has its record");
     assert_eq!(held(&store).len(), 3);
     let next = reserve(&store, &pools, "d").unwrap();
     assert_eq!(next.allocation.addresses[0].address.to_string(), "10.9.1.3");
@@ -126,7 +126,7 @@ fn a_pod_that_is_being_taken_down_is_not_taken_in_again() {
     let store = Store::new(dir.path(), boot());
     let kernel = [routed("a", "10.9.1.0"), routed("b", "10.9.1.1")];
     let _del = store.attachment(&request("a").key).unwrap();
-    assert_eq!(store.settle(&kernel, Some(&pools), None, |name| *name != link("b")).unwrap(), 0);
+    assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, |name| *name != link("b")).unwrap(), 0);
     let freed: Vec<_> = store.read().unwrap().freed.iter().map(|it| it.address.to_string()).collect();
     assert_eq!(freed, ["10.9.1.0", "10.9.1.1"], "the one by its DEL, the other had gone before we could look");
 }
@@ -142,7 +142,7 @@ fn a_pod_whose_del_came_between_the_look_and_the_change_is_not_taken_in_again() 
         let key = request("b").key;
         store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, BootTime(2)))).unwrap().is_some()
     };
-    assert_eq!(store.settle(&kernel, Some(&pools), None, del).unwrap(), 1, "x alone");
+    assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, del).unwrap(), 1, "x alone");
     let expected = [("a", "10.9.1.0"), ("c", "10.9.1.2"), ("x", "10.9.1.3")];
     assert_eq!(held(&store), expected.map(|(id, address)| (id.into(), address.parse().unwrap())));
     let freed: Vec<_> = store.read().unwrap().freed.iter().map(|it| it.address.to_string()).collect();
@@ -156,7 +156,7 @@ fn an_address_on_record_is_not_given_to_whom_a_route_names() {
     let store = three_pods(dir.path(), &pools);
     let before = held(&store);
     let kernel = [routed("x", "10.9.1.0"), routed("b", "10.9.1.1"), routed("b", "10.9.1.5"), routed("c", "10.9.1.2")];
-    assert_eq!(store.settle(&kernel, Some(&pools), None, |_| true).unwrap(), 0);
+    assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, |_| true).unwrap(), 0);
     assert_eq!(held(&store), before);
     assert!(!all_free(&store, &pools).contains(&"10.9.1.5".into()), "an address beside the recorded one is held, too");
 }

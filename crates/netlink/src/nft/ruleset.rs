@@ -62,7 +62,7 @@ const CT_KEYS: [&str; 9] =
     ["state", "direction", "status", "mark", "secmark", "expiration", "helper", "l3protocol", "src"];
 
 /// Something of a family, told.
-type Of<T> = (u8, T);
+type InFamily<T> = (u8, T);
 
 /// A chain: of which table, its name, its first line.
 type ChainLine = (String, String, String);
@@ -78,7 +78,7 @@ pub struct Ruleset {
 
 /// How much is told, in bytes, so that a node with tens of thousands of rules costs no more than a small one.
 #[derive(Clone, Copy, Debug)]
-pub struct Longest {
+pub struct TextLimits {
     /// Of a table.
     pub table: usize,
     /// Of all; a table that comes when it is used up has its name told.
@@ -86,7 +86,7 @@ pub struct Longest {
 }
 
 /// A table's text, and how long it may be.
-struct Told {
+struct CappedText {
     text: String,
     longest: usize,
     cut: bool,
@@ -97,18 +97,18 @@ impl Socket {
     ///
     /// # Errors
     /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
-    pub fn ruleset(&mut self, first: &str, longest: Longest) -> Result<Ruleset> {
+    pub fn ruleset(&mut self, first: &str, longest: TextLimits) -> Result<Ruleset> {
         self.ruleset_text(first, longest).map_err(|cause| cause.during("read", "the nft ruleset"))
     }
 
-    fn ruleset_text(&mut self, first: &str, longest: Longest) -> Result<Ruleset, Cause> {
-        let mut tables: Vec<Of<String>> =
+    fn ruleset_text(&mut self, first: &str, longest: TextLimits) -> Result<Ruleset, Cause> {
+        let mut tables: Vec<InFamily<String>> =
             self.all(NfTablesMessage::GetTable(TableMessage { attributes: vec![] }), table)?;
         tables.sort_by_key(|(_, table)| table != first);
         let mut told = Ruleset::default();
         for (family, table) in tables {
             let left = longest.all.saturating_sub(told.text.len());
-            let Told { text, cut, .. } = self.table_text(family, &table, longest.table.min(left))?;
+            let CappedText { text, cut, .. } = self.table_text(family, &table, longest.table.min(left))?;
             told.text.push_str(&text);
             if cut {
                 told.cut.push(format!("{} {table}", family_word(family)));
@@ -117,8 +117,8 @@ impl Socket {
         Ok(told)
     }
 
-    fn table_text(&mut self, family: u8, table: &str, longest: usize) -> Result<Told, Cause> {
-        let mut told = Told { text: format!("table {} {table} {{\n", family_word(family)), longest, cut: false };
+    fn table_text(&mut self, family: u8, table: &str, longest: usize) -> Result<CappedText, Cause> {
+        let mut told = CappedText { text: format!("table {} {table} {{\n", family_word(family)), longest, cut: false };
         self.sets(family, table, &mut told)?;
         for (name, line) in self.chains(family, table, longest)? {
             if told.cut {
@@ -155,7 +155,7 @@ impl Socket {
     }
 
     /// A chain's rules, as far as there is room for them.
-    fn rules(&mut self, family: u8, table: &str, chain: &str, told: &mut Told) -> Result<(), Cause> {
+    fn rules(&mut self, family: u8, table: &str, chain: &str, told: &mut CappedText) -> Result<(), Cause> {
         let attributes = vec![RuleAttribute::Table(table.to_owned()), RuleAttribute::Chain(chain.to_owned())];
         let (request, body) = question(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
         let room = told.longest.saturating_sub(told.text.len());
@@ -176,7 +176,7 @@ impl Socket {
         &mut self,
         question: NfTablesMessage,
         decode: impl Fn(&[u8]) -> Result<T, Cause>,
-    ) -> Result<Vec<Of<T>>, Cause> {
+    ) -> Result<Vec<InFamily<T>>, Cause> {
         let (request, body) = self::question(0, question);
         self.transport.list(request, &body, |payload| {
             let family = payload.first().copied().unwrap_or_default();
@@ -185,7 +185,7 @@ impl Socket {
     }
 }
 
-impl Told {
+impl CappedText {
     /// Adds a line, if there is room for it.
     fn push(&mut self, line: &str) {
         self.cut |= self.text.len() + line.len() > self.longest;

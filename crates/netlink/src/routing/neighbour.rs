@@ -42,7 +42,7 @@ pub struct Neighbour {
 
 /// Whether a neighbour answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Reachability {
     /// It did, within the last seconds; or somebody said so.
     Confirmed,
     /// It did not, however often it was asked.
@@ -137,11 +137,11 @@ impl fmt::Display for Neighbour {
     }
 }
 
-const fn reach_of(state: NeighbourState) -> Reach {
+const fn reach_of(state: NeighbourState) -> Reachability {
     match state {
-        NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp => Reach::Confirmed,
-        NeighbourState::Failed => Reach::Failed,
-        _ => Reach::Open,
+        NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp => Reachability::Confirmed,
+        NeighbourState::Failed => Reachability::Failed,
+        _ => Reachability::Open,
     }
 }
 
@@ -191,7 +191,7 @@ impl Socket {
     ///
     /// # Errors
     /// `is_retryable()` when the list kept changing.
-    pub fn reach(&mut self, index: u32, address: IpAddr) -> Result<Option<Reach>> {
+    pub fn reach(&mut self, index: u32, address: IpAddr) -> Result<Option<Reachability>> {
         let filter = NeighbourFilter { family: Some(Family::of(address)), index: Some(index), proxy: false };
         let found =
             self.transport.list(Request { message_type: RTM_GETNEIGH, flags: 0 }, &filter.message(), |payload| {

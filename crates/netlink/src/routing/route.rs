@@ -17,9 +17,9 @@ use crate::routing::socket::{Socket, Write};
 use crate::wire::attributes;
 use crate::wire::transport::Request;
 
-mod arriving;
+mod incoming_packet;
 
-pub use arriving::Arriving;
+pub use incoming_packet::IncomingPacket;
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;

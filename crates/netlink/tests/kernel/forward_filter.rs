@@ -1,11 +1,11 @@
-//! Firewalls that stop what is forwarded, as the real `iptables` and `nft` make them, are told; those that do not are not.
-//! And whoever touches a table of ours is heard.
+//! Firewalls of the real `iptables` and `nft`: those that stop forwarded packets are found, and no others. And a change of
+//! our table is noticed.
 
 use std::process::Command;
 use std::time::Duration;
 
 use netlink::Netns;
-use netlink::nft::{LinkMatch, Socket, Watch, Way};
+use netlink::nft::{ForwardPath, LinkMatch, Socket, Watch};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
@@ -14,20 +14,20 @@ fn run(netns: &Netns, command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn from_pods() -> Way {
-    Way { from: LinkMatch::Prefix("vcn".into()), to: LinkMatch::Exact("ens5".parse().unwrap()) }
+fn from_pods() -> ForwardPath {
+    ForwardPath { from: LinkMatch::Prefix("vcn".into()), to: LinkMatch::Exact("ens5".parse().unwrap()) }
 }
 
-fn to_pods() -> Way {
-    Way { from: LinkMatch::Exact("ens5".parse().unwrap()), to: LinkMatch::Prefix("vcn".into()) }
+fn to_pods() -> ForwardPath {
+    ForwardPath { from: LinkMatch::Exact("ens5".parse().unwrap()), to: LinkMatch::Prefix("vcn".into()) }
 }
 
-/// The barriers on the way from pods and to them, as texts.
+/// The forward_filters on the way from pods and to them, as texts.
 fn told(commands: &[&str]) -> Vec<String> {
     let netns = Netns::create().unwrap();
     commands.iter().for_each(|command| run(&netns, command));
-    let look = || Socket::open().unwrap().barriers(&[from_pods(), to_pods()]).unwrap();
-    netns.run(look).unwrap().iter().map(|barrier| format!("{barrier} {}", barrier.how)).collect()
+    let look = || Socket::open().unwrap().blocking_chains(&[from_pods(), to_pods()]).unwrap();
+    netns.run(look).unwrap().iter().map(|chain| format!("{chain} {}", chain.how)).collect()
 }
 
 /// What the calling thread has computed so far, here and in the kernel.
@@ -50,16 +50,16 @@ fn rules_are_read_once_however_many_links_there_are_and_however_many_rules() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), table).unwrap();
     run(&netns, &format!("nft -f {}", file.path().display()));
-    let way = |last: u8| Way {
+    let way = |last: u8| ForwardPath {
         to: LinkMatch::Prefix("vcn".into()),
         from: LinkMatch::Exact(format!("ens{last}").parse().unwrap()),
     };
-    let look = |ways: &[Way]| {
+    let look = |ways: &[ForwardPath]| {
         let (mut socket, before) = (Socket::open().unwrap(), worked());
-        let texts: Vec<String> = socket.barriers(ways).unwrap().iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = socket.blocking_chains(ways).unwrap().iter().map(ToString::to_string).collect();
         (worked() - before, texts)
     };
-    let many: Vec<Way> = (0..64).map(way).collect();
+    let many: Vec<ForwardPath> = (0..64).map(way).collect();
     netns
         .run(|| {
             look(&many[..1]);

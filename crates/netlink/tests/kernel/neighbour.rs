@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netlink::{Address, LinkChange, LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Peer, Reach, Socket};
+use netlink::{Address, LinkChange, LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Peer, Reachability, Socket};
 use vcn::{Family, IfName, MacAddr};
 
 const LINK: u32 = 10;
@@ -138,14 +138,14 @@ fn a_neighbour_that_is_asked_for_is_confirmed_where_it_answers_and_failed_where_
         while socket.reach(near, address).unwrap() != Some(reach) {
             assert!(Instant::now() < end, "{address}: {:?}", socket.reach(near, address));
             // A link that was just raised may drop all three questions, and what was confirmed is so for half a minute only.
-            if reach == Reach::Confirmed {
+            if reach == Reachability::Confirmed {
                 socket.ask_neighbour(near, address).unwrap();
             }
             thread::sleep(Duration::from_millis(20));
         }
     };
-    until(here, Reach::Confirmed);
-    until(nowhere, Reach::Failed);
+    until(here, Reachability::Confirmed);
+    until(nowhere, Reachability::Failed);
     assert!(socket.ask_neighbour(4711, here).unwrap_err().is_not_found());
     drop(netns);
 }

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use netlink::nft::{
-    Chain, ChainKind, CtStates, Direction, Expression, Hook, LinkMatch, Longest, Masked, Protocol, Rate, Rule, Ruleset,
-    Socket, Table, TableFamily,
+    Chain, ChainKind, CtStates, Direction, Expression, Hook, LinkMatch, Masked, Protocol, Rate, Rule, Ruleset, Socket,
+    Table, TableFamily, TextLimits,
 };
 use netlink::{Cause, Errno, Netns};
 use vcn::IfName;
@@ -163,7 +163,7 @@ fn tables_of_two_families_are_replaced_together_or_not_at_all() {
     let state = socket.table(TableFamily::Arp, "vcn-test").unwrap().unwrap();
     assert_eq!(state.comments().collect::<Vec<_>>(), [("input", "too many")]);
     assert_eq!(state.chains[0].hook, Some((Hook::Input, 0)));
-    let told = ruleset(&netns, Longest { table: 1 << 20, all: 1 << 20 }).text;
+    let told = ruleset(&netns, TextLimits { table: 1 << 20, all: 1 << 20 }).text;
     assert!(told.contains("table arp vcn-test {") && told.contains("type filter hook input priority 0;"), "{told}");
     // A kernel's own check, of the second table: addresses are translated in no table of family arp.
     let mut bad = arp();
@@ -325,7 +325,7 @@ fn drop_capabilities() {
     assert_eq!(result, 0);
 }
 
-fn ruleset(netns: &Netns, longest: Longest) -> Ruleset {
+fn ruleset(netns: &Netns, longest: TextLimits) -> Ruleset {
     netns.run(|| Socket::open().unwrap().ruleset("vcn-test", longest).unwrap()).unwrap()
 }
 
@@ -343,9 +343,9 @@ fn of_a_ruleset_that_is_long_each_tables_beginning_is_told_and_ours_first() {
     std::fs::write(file.path(), text).unwrap();
     nft(&netns, &["-f", file.path().to_str().unwrap()]);
     netns.run(|| Socket::open().unwrap().replace_tables(&[sample()]).unwrap()).unwrap();
-    let whole = ruleset(&netns, Longest { table: 1 << 20, all: 4 << 20 });
+    let whole = ruleset(&netns, TextLimits { table: 1 << 20, all: 4 << 20 });
     assert_eq!((whole.cut.len(), whole.text.matches("chain svc").count()), (0, 2_000));
-    let some = ruleset(&netns, Longest { table: 10_000, all: 4 << 20 });
+    let some = ruleset(&netns, TextLimits { table: 10_000, all: 4 << 20 });
     assert_eq!(some.cut, ["ip proxy", "ip6 sets"]);
     // A line or two say that it is cut.
     assert!(some.text.len() < 4 * 10_100, "{}", some.text.len());
@@ -353,7 +353,7 @@ fn of_a_ruleset_that_is_long_each_tables_beginning_is_told_and_ours_first() {
     assert!(ours.starts_with("table inet vcn-test {") && ours.contains("masq"), "{ours}");
     let told = proxy.split_once("  … and more: it is cut here\n}\n").unwrap().0;
     assert!(whole.text.contains(told) && told.len() > 9_000, "{told}");
-    let none = ruleset(&netns, Longest { table: 10_000, all: 0 });
+    let none = ruleset(&netns, TextLimits { table: 10_000, all: 0 });
     assert_eq!(none.cut, ["inet vcn-test", "ip proxy", "ip6 sets"]);
     assert!(none.text.len() < 400, "{}", none.text);
 }
@@ -373,7 +373,7 @@ fn the_whole_ruleset_is_told_whoever_made_it() {
     nft(&netns, &["add set ip filter many { type ipv4_addr; }"]);
     let many: Vec<String> = (0..5000_u16).map(|n| format!("10.7.{}.{}", n / 250, n % 250)).collect();
     nft(&netns, &[&format!("add element ip filter many {{ {} }}", many.join(", "))]);
-    let Ruleset { text, cut } = ruleset(&netns, Longest { table: 1 << 20, all: 1 << 20 });
+    let Ruleset { text, cut } = ruleset(&netns, TextLimits { table: 1 << 20, all: 1 << 20 });
     println!("{text}");
     assert_eq!((cut, text.lines().next()), (vec![], Some("table inet vcn-test {")));
     for line in [
@@ -404,5 +404,5 @@ fn the_whole_ruleset_is_told_whoever_made_it() {
 #[test]
 fn a_namespace_without_rules_has_an_empty_ruleset() {
     let netns = Netns::create().unwrap();
-    assert_eq!(ruleset(&netns, Longest { table: 1 << 20, all: 1 << 20 }), Ruleset::default());
+    assert_eq!(ruleset(&netns, TextLimits { table: 1 << 20, all: 1 << 20 }), Ruleset::default());
 }

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{Address, Arriving, Errno, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, RouteKind, Rule, Socket};
+use netlink::{
+    Address, Errno, IncomingPacket, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, RouteKind, Rule, Socket,
+};
 use vcn::{Family, IfName, Mtu, Priority, TableId};
 
 const PROTOCOL: u8 = 157;
@@ -136,7 +138,7 @@ fn routes_that_this_crate_cannot_express_are_marked() {
 /// Where a packet goes that comes in by the link `wire`, or the error number.
 fn way(socket: &mut Socket, (from, to): (&str, &str)) -> Result<(RouteKind, Option<IpAddr>, u32, u32), Option<Errno>> {
     let by = socket.index_of(&IfName::new("wire").unwrap()).unwrap();
-    let packet = Arriving { by, from: from.parse().unwrap(), to: to.parse().unwrap() };
+    let packet = IncomingPacket { by, from: from.parse().unwrap(), to: to.parse().unwrap() };
     let route = socket.route_of(&packet).map_err(|error| error.errno())?;
     assert_eq!(route.destination.ip(), packet.to);
     Ok((route.kind, route.gateway, route.oif, route.table.0))
@@ -164,7 +166,7 @@ fn the_kernel_says_where_a_packet_goes_that_comes_in_by_a_link() {
         socket.add_route(&prohibition).unwrap();
         let answer = way(&mut socket, (from, to));
         assert!(matches!(answer, Err(Some(Errno::EACCES)) | Ok((RouteKind::Prohibit, ..))), "{answer:?}");
-        let packet = Arriving { by: 4321, from: from.parse().unwrap(), to: to.parse().unwrap() };
+        let packet = IncomingPacket { by: 4321, from: from.parse().unwrap(), to: to.parse().unwrap() };
         assert!(socket.route_of(&packet).unwrap_err().is_not_found());
     }
 }

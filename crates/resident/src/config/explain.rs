@@ -13,7 +13,6 @@ use crate::args::{ConfigArgs, Format};
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
     key: String,
-    flag: String,
     unit: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     values: Vec<String>,
@@ -72,7 +71,6 @@ pub fn tell<S: Configured>(
 pub fn explained(keys: &Keys) -> Vec<Explained> {
     let explained = |key: &Key| Explained {
         key: key.name().to_owned(),
-        flag: key.flag(),
         unit: key.unit(),
         values: key.values(),
         default: key.default(),
@@ -95,11 +93,11 @@ pub fn set(keys: &Keys, values: &Values) -> Vec<Set> {
 #[must_use]
 pub fn text(keys: &Keys) -> String {
     let mut text = String::from(
-        "Set by flags, the environment, or KEY=value in the configuration file, in this order of precedence.\n",
+        "Set by flags (the key in lower case, --log-level), the environment, or KEY=value in the configuration file, in this order of precedence.\n",
     );
-    for Explained { key, flag, unit, values, default, meaning } in explained(keys) {
+    for Explained { key, unit, values, default, meaning } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") };
-        let _ = writeln!(text, "\n{key}={unit}    {flag}");
+        let _ = writeln!(text, "\n{key}={unit}");
         let default = default.unwrap_or_else(|| "none".to_owned());
         let _ = writeln!(text, "    default: {default}");
         for line in folded(&meaning) {
@@ -125,11 +123,11 @@ pub fn set_text(keys: &Keys, values: &Values) -> String {
 /// Every key, for docs/configuration.md.
 #[must_use]
 pub fn markdown(keys: &Keys) -> String {
-    let mut text = String::from("| key and flag | value, default | meaning |\n|---|---|---|\n");
-    for Explained { key, flag, unit, values, default, meaning } in explained(keys) {
+    let mut text = String::from("| key | value, default | meaning |\n|---|---|---|\n");
+    for Explained { key, unit, values, default, meaning } in explained(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") }.replace('|', " \\| ");
         let default = default.map_or_else(|| "–".to_owned(), |default| format!("`{default}`"));
-        let _ = writeln!(text, "| `{key}`<br>`{flag}` | {unit}<br>{default} | {meaning} |");
+        let _ = writeln!(text, "| `{key}` | {unit}<br>{default} | {meaning} |");
     }
     text
 }

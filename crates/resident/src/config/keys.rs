@@ -46,7 +46,7 @@ impl Keys {
     #[must_use]
     pub fn nearest(&self, name: &str) -> Option<String> {
         let name = normal(name);
-        let far = |key: &Key| distance(&name, &key.name).min(distance(&name, &normal(&key.flag())));
+        let far = |key: &Key| distance(&name, &key.name);
         let nearest = self.0.iter().min_by_key(|key| far(key))?;
         (far(nearest) <= (name.len() / 3).max(2)).then(|| nearest.name.clone())
     }

@@ -13,7 +13,7 @@ use vcn::{Family, NFT_TABLE};
 use super::archive::Archive;
 
 /// The longest nft ruleset, in bytes. The text is held in memory; the agent's container has 64 MiB.
-const LONGEST: nft::Longest = nft::Longest { table: 1 << 20, all: 3 << 20 };
+const LONGEST: nft::TextLimits = nft::TextLimits { table: 1 << 20, all: 3 << 20 };
 
 /// Settings of each link, by family.
 const OF_LINKS: [(&str, &str); 2] = [
@@ -55,10 +55,13 @@ pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>
     });
     let names: LinkNames = links.iter().map(|link| (link.index, link.name.to_string())).collect();
     archive.text("net/links.txt", &links.iter().map(|link| line(link, &names)).collect::<String>())?;
-    archive.result("net/addresses.txt", addresses(&names))?;
-    archive.result("net/rules.txt", rules())?;
-    archive.result("net/routes.txt", routes(&names))?;
-    archive.result("net/neighbours.txt", neighbours(&names))?;
+    let mut dump = |name: &str, read: &dyn Fn(&mut Socket) -> Result<String, netlink::Error>| {
+        archive.result(name, Socket::open().and_then(|mut socket| read(&mut socket)).map_err(|error| chain(&error)))
+    };
+    dump("net/addresses.txt", &|socket| addresses(socket, &names))?;
+    dump("net/rules.txt", &rules)?;
+    dump("net/routes.txt", &|socket| routes(socket, &names))?;
+    dump("net/neighbours.txt", &|socket| neighbours(socket, &names))?;
     match nft::Socket::open().and_then(|mut socket| socket.ruleset(NFT_TABLE, LONGEST)) {
         Ok(nft::Ruleset { text, cut }) => {
             archive.text("net/nft.txt", &text)?;
@@ -79,64 +82,44 @@ pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>
 }
 
 fn line(link: &Link, names: &LinkNames) -> String {
-    let Link { index, name, mtu, group, .. } = link;
     let state = match (link.up, link.running) {
         (true, true) => "up",
         (true, false) => "up, no carrier",
         (false, _) => "down",
     };
-    let mut text = format!("{index}: {name}: {state} mtu {mtu}");
-    if let Some(mac) = link.mac {
-        let _ = write!(text, " link {mac}");
-    }
-    if let Some(kind) = &link.kind {
-        let _ = write!(text, " type {kind}");
-    }
-    if let Some(tag) = link.vlan {
-        let _ = write!(text, " id {tag}");
-    }
-    for (word, other) in [("parent", link.parent), ("master", link.master)] {
-        if let Some(other) = other {
-            let _ = write!(text, " {word} {}", name_of(other, names));
-        }
-    }
-    if let Some(id) = link.peer_netns_id {
-        let _ = write!(text, " link-netnsid {id}");
-    }
-    if *group != 0 {
-        let _ = write!(text, " group {group}");
-    }
-    if let Some(alias) = &link.alias {
-        let _ = write!(text, " alias {alias:?}");
-    }
-    text + "\n"
+    let properties = [
+        ("link", link.mac.map(|mac| mac.to_string())),
+        ("type", link.kind.as_ref().map(ToString::to_string)),
+        ("id", link.vlan.map(|tag| tag.to_string())),
+        ("parent", link.parent.map(|index| name_of(index, names))),
+        ("master", link.master.map(|index| name_of(index, names))),
+        ("link-netnsid", link.peer_netns_id.map(|id| id.to_string())),
+        ("group", (link.group != 0).then(|| link.group.to_string())),
+        ("alias", link.alias.as_ref().map(|alias| format!("{alias:?}"))),
+    ];
+    let properties = properties.into_iter().filter_map(|(word, value)| Some(format!(" {word} {}", value?)));
+    format!("{}: {}: {state} mtu {}{}\n", link.index, link.name, link.mtu, properties.collect::<String>())
 }
 
-fn addresses(names: &LinkNames) -> Result<String, String> {
-    let all = Socket::open().and_then(|mut socket| socket.addresses(None)).map_err(|error| chain(&error))?;
+fn addresses(socket: &mut Socket, names: &LinkNames) -> Result<String, netlink::Error> {
     let line = |address: &netlink::Address| {
-        let mut text = format!("{} dev {}", address.address, name_of(address.index, names));
-        for (is, word) in [
-            (address.nodad, "nodad"),
-            (address.noprefixroute, "noprefixroute"),
-            (!address.permanent, "dynamic"),
-            (address.tentative, "tentative"),
-            (address.dad_failed, "dadfailed"),
-        ] {
-            if is {
-                let _ = write!(text, " {word}");
-            }
-        }
-        text + "\n"
+        let flags = [
+            (address.nodad, " nodad"),
+            (address.noprefixroute, " noprefixroute"),
+            (!address.permanent, " dynamic"),
+            (address.tentative, " tentative"),
+            (address.dad_failed, " dadfailed"),
+        ];
+        let flags: String = flags.into_iter().filter_map(|(is, word)| is.then_some(word)).collect();
+        format!("{} dev {}{flags}\n", address.address, name_of(address.index, names))
     };
-    Ok(all.iter().map(line).collect())
+    Ok(socket.addresses(None)?.iter().map(line).collect())
 }
 
-fn rules() -> Result<String, String> {
+fn rules(socket: &mut Socket) -> Result<String, netlink::Error> {
     let mut text = String::new();
-    let mut socket = Socket::open().map_err(|error| chain(&error))?;
     for family in Family::ALL {
-        for rule in socket.rules(family).map_err(|error| chain(&error))? {
+        for rule in socket.rules(family)? {
             let more = if rule.unmodelled { " (and more)" } else { "" };
             let _ = writeln!(text, "{rule} proto {}{more}", rule.protocol);
         }
@@ -144,34 +127,32 @@ fn rules() -> Result<String, String> {
     Ok(text)
 }
 
-fn routes(names: &LinkNames) -> Result<String, String> {
+fn routes(socket: &mut Socket, names: &LinkNames) -> Result<String, netlink::Error> {
     let mut text = String::new();
-    let mut socket = Socket::open().map_err(|error| chain(&error))?;
     for family in Family::ALL {
-        let mut all = socket.routes(&RouteFilter::all(family)).map_err(|error| chain(&error))?;
+        let mut all = socket.routes(&RouteFilter::all(family))?;
         all.sort_by_key(|route| route.table);
         for route in all {
-            let link = format!(" dev {}", route.oif);
-            let shown = route.to_string().replacen(&link, &format!(" dev {}", name_of(route.oif, names)), 1);
             let more = if route.unmodelled { " (and more)" } else { "" };
-            let _ = writeln!(text, "{family} {shown} proto {}{more}", route.protocol);
+            let _ = writeln!(text, "{family} {} proto {}{more}", named(&route, route.oif, names), route.protocol);
         }
     }
     Ok(text)
 }
 
-fn neighbours(names: &LinkNames) -> Result<String, String> {
+fn neighbours(socket: &mut Socket, names: &LinkNames) -> Result<String, netlink::Error> {
     let mut text = String::new();
-    let mut socket = Socket::open().map_err(|error| chain(&error))?;
     for proxy in [false, true] {
-        let filter = NeighbourFilter { proxy, ..NeighbourFilter::default() };
-        for neighbour in socket.neighbours(&filter).map_err(|error| chain(&error))? {
-            let link = format!(" dev {}", neighbour.index);
-            let name = format!(" dev {}", name_of(neighbour.index, names));
-            let _ = writeln!(text, "{}", neighbour.to_string().replacen(&link, &name, 1));
+        for neighbour in socket.neighbours(&NeighbourFilter { proxy, ..NeighbourFilter::default() })? {
+            let _ = writeln!(text, "{}", named(&neighbour, neighbour.index, names));
         }
     }
     Ok(text)
+}
+
+/// An object's text, with the name of its link instead of the index.
+fn named(object: &impl ToString, index: u32, names: &LinkNames) -> String {
+    object.to_string().replacen(&format!(" dev {index}"), &format!(" dev {}", name_of(index, names)), 1)
 }
 
 fn settings(root: &Path, links: &[Link]) -> String {

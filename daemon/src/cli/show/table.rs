@@ -25,7 +25,7 @@ pub(super) fn status(page: &mut Page, status: &Status) {
         page.field("machine", machine);
     }
     if let Some(state) = status.report.as_ref().and_then(|report| report.pod_network.as_ref()) {
-        let owner = if state.install { "VCN-native" } else { "not ours" };
+        let owner = if state.install { "VCN-native" } else { "not VCN-native" };
         page.field("pod network", format_args!("{owner} ({}): {}; {}", state.decided_by, state.reason, state.status));
         state.notes.iter().for_each(|note| page.field("", note));
     }

@@ -27,7 +27,7 @@ enum Order {
     Replaced,
     /// With a link's only address the kernel drops the link's routes.
     StaleAddress,
-    /// The rule that marks such an address as ours.
+    /// The rule that marks such an address.
     StaleRule,
 }
 

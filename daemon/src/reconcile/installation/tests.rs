@@ -23,28 +23,28 @@ fn configuration_before_ours_blocks_unless_cri_o_passes_over_it() {
     let file = || "00-x.conflist".to_owned();
     let note = |kind| Note { kind, subject: file(), message: String::new() };
     let noted = |gives, uses, lacks_plugins| note(NoteKind::SortsBefore { gives, uses, lacks_plugins });
-    let before = |gives, lacks| noted(gives, RuntimeUses::Always, lacks);
-    let next = |gives, lacks| noted(gives, RuntimeUses::IfCriO, lacks);
-    let second = |gives| noted(gives, RuntimeUses::Never, false);
+    let before = |gives, lacks| noted(gives, RuntimeUsage::Always, lacks);
+    let next = |gives, lacks| noted(gives, RuntimeUsage::IfCriO, lacks);
+    let second = |gives| noted(gives, RuntimeUsage::Never, false);
     let (blocked, preceded) = (Reason::RuntimeConfigurationBlocked, Reason::RuntimeConfigurationPreceded);
     for runtime in [ContainerRuntime::CriO, ContainerRuntime::Unknown] {
         let refuses = runtime == ContainerRuntime::Unknown;
         for (note, expected) in [
             (note(NoteKind::MalformedBefore), vec![(blocked, refuses, file())]),
             (note(NoteKind::UnreadBefore), vec![(blocked, refuses, file())]),
-            (before(GivesPods::Network, true), vec![(preceded, refuses, file())]),
-            (before(GivesPods::CalledNetwork, true), vec![(preceded, refuses, file())]),
-            (before(GivesPods::Nothing, true), vec![(preceded, refuses, file())]),
-            (before(GivesPods::Network, false), vec![(preceded, false, file())]),
-            (before(GivesPods::CalledNetwork, false), vec![]),
-            (before(GivesPods::Nothing, false), vec![(preceded, true, file())]),
+            (before(ProvidedNetwork::Network, true), vec![(preceded, refuses, file())]),
+            (before(ProvidedNetwork::CalledNetwork, true), vec![(preceded, refuses, file())]),
+            (before(ProvidedNetwork::Nothing, true), vec![(preceded, refuses, file())]),
+            (before(ProvidedNetwork::Network, false), vec![(preceded, false, file())]),
+            (before(ProvidedNetwork::CalledNetwork, false), vec![]),
+            (before(ProvidedNetwork::Nothing, false), vec![(preceded, true, file())]),
             // The one that sorts before it lacks a binary.
-            (next(GivesPods::Nothing, true), vec![(preceded, refuses, file())]),
-            (next(GivesPods::Nothing, false), vec![(preceded, true, file())]),
-            (next(GivesPods::Network, false), vec![(preceded, false, file())]),
-            (second(GivesPods::Network), vec![(preceded, false, file())]),
-            (second(GivesPods::CalledNetwork), vec![]),
-            (second(GivesPods::Nothing), vec![(preceded, false, file())]),
+            (next(ProvidedNetwork::Nothing, true), vec![(preceded, refuses, file())]),
+            (next(ProvidedNetwork::Nothing, false), vec![(preceded, true, file())]),
+            (next(ProvidedNetwork::Network, false), vec![(preceded, false, file())]),
+            (second(ProvidedNetwork::Network), vec![(preceded, false, file())]),
+            (second(ProvidedNetwork::CalledNetwork), vec![]),
+            (second(ProvidedNetwork::Nothing), vec![(preceded, false, file())]),
             (note(NoteKind::PluginMissing), vec![(Reason::PluginMissing, true, file())]),
         ] {
             assert_eq!(conditions_of(runtime, vec![note.clone()]), expected, "{runtime:?} {note:?}");

@@ -12,10 +12,10 @@ use installer::drop_ins::{
     MARK, NETWORK_MANAGER, NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, UNFINISHED, forget_drop_in, is_ours, note_drop_in,
     noted_drop_ins,
 };
-use ipam::{create, read_state};
+use ipam::{AtomicFile, read_state};
 use vcn::HOST_LINK_PREFIX;
 
-/// A file of ours for a network manager.
+/// One of our files for a network manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DropIn {
     /// From the host's root.
@@ -34,7 +34,7 @@ pub(super) enum Step {
 /// For systemd-networkd.
 pub(super) fn networkd(vnics: &[HostVnic]) -> Vec<DropIn> {
     let general = format!(
-        "{MARK}# Pods live by rules and routes that systemd-networkd did not make.\n\
+        "{MARK}# Pods use rules and routes that systemd-networkd did not create.\n\
          [Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
     );
     let pods =
@@ -75,21 +75,19 @@ impl DropIn {
         read_state(&root.join(self.path)).is_ok_and(|text| text == self.text.as_bytes())
     }
 
-    /// Replaces the file as a whole. Its readers are not root, so everybody may read it.
+    /// Replaces the whole file. Every user may read it, because its readers are not root.
     fn write(&self, root: &Path, data_dir: &Path) -> anyhow::Result<()> {
         let path = root.join(self.path);
         let shown = path.display();
         if is_ours(&path).with_context(|| format!("reading {shown}"))? == Some(false) {
-            bail!("{shown} is not ours: its first line lacks our mark. Move the file away");
+            bail!("{shown} was written by another program: its first line lacks our mark. Move the file away");
         }
         note_drop_in(data_dir, self.path).context("recording the drop-in, which is therefore not written")?;
         let write = || {
             fs::create_dir_all(path.parent().unwrap_or(root))?;
-            let new = path.with_extension(UNFINISHED);
-            let mut file = create(&new, 0o644)?;
+            let mut file = AtomicFile::create_as(&path, path.with_extension(UNFINISHED), 0o644)?;
             file.write_all(self.text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
+            file.commit()
         };
         write().with_context(|| format!("writing {shown}"))
     }
@@ -103,8 +101,8 @@ impl Step {
         }
     }
 
-    /// Afterwards the file is as desired, and the record says which are ours. Returns whether a file changed: one that another
-    /// program put in the place of ours stays.
+    /// Afterwards the file is as desired, and the record lists our files. Returns whether a file changed: one that another
+    /// program put in its place stays.
     pub(super) fn apply(&self, root: &Path, data_dir: &Path) -> anyhow::Result<bool> {
         match self {
             Self::Write(drop_in) => drop_in.write(root, data_dir).map(|()| true),
@@ -161,7 +159,7 @@ mod tests {
         for drop_in in all() {
             let name = drop_in.path.replace('/', "_");
             let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/drop-ins").join(&name);
-            if std::env::var_os("BLESS").is_some() {
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
                 fs::write(&golden, &drop_in.text).unwrap();
             }
             assert_eq!(fs::read_to_string(&golden).unwrap_or_default(), drop_in.text, "{name}");

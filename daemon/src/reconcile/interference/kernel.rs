@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use datapath::host::HostNetwork;
-use netlink::nft::{Barrier, LinkMatch, Way};
+use netlink::nft::{BlockingChain, ForwardPath, LinkMatch};
 use netlink::{Address, RouteFilter, Rule, Socket};
 use resident::logging::chain;
 use vcn::{Family, HOST_LINK_PREFIX, PODS_TABLE, PROTOCOL};
@@ -22,7 +22,7 @@ const CHECK_PAUSE: u32 = 20;
 #[derive(Debug, Default)]
 pub(super) struct ForwardFilter {
     found: Vec<Condition>,
-    ways: Vec<Way>,
+    ways: Vec<ForwardPath>,
     not_before: Option<Instant>,
 }
 
@@ -113,7 +113,7 @@ impl ForwardFilter {
         }
         let (ways, begun) = (ways(network), Instant::now());
         if self.ways != ways || self.not_before.is_none_or(|at| at <= begun) {
-            let read = netlink::nft::Socket::open().and_then(|mut socket| socket.barriers(&ways));
+            let read = netlink::nft::Socket::open().and_then(|mut socket| socket.blocking_chains(&ways));
             self.ways = ways;
             self.note(read);
             self.not_before = begun.checked_add(begun.elapsed().saturating_mul(CHECK_PAUSE));
@@ -121,11 +121,11 @@ impl ForwardFilter {
         self.found.clone()
     }
 
-    fn note(&mut self, read: Result<Vec<Barrier>, netlink::Error>) {
+    fn note(&mut self, read: Result<Vec<BlockingChain>, netlink::Error>) {
         match read {
-            Ok(mut barriers) => {
-                barriers.sort_by_key(ToString::to_string);
-                self.found = barriers.iter().map(stops_forwarding).collect();
+            Ok(mut chains) => {
+                chains.sort_by_key(ToString::to_string);
+                self.found = chains.iter().map(stops_forwarding).collect();
             }
             // Without nf_tables there is no such filter. iptables-legacy is not examined.
             Err(error) if error.is_unsupported() => self.found = Vec::new(),
@@ -136,17 +136,17 @@ impl ForwardFilter {
     }
 }
 
-fn ways(network: &HostNetwork) -> Vec<Way> {
+fn ways(network: &HostNetwork) -> Vec<ForwardPath> {
     let pods = || LinkMatch::Prefix(HOST_LINK_PREFIX.to_owned());
     let both = |link: &vcn::IfName| {
         let link = || LinkMatch::Exact(link.clone());
-        [Way { from: pods(), to: link() }, Way { from: link(), to: pods() }]
+        [ForwardPath { from: pods(), to: link() }, ForwardPath { from: link(), to: pods() }]
     };
     network.vnics.iter().flat_map(|vnic| both(vnic.placement.link())).collect()
 }
 
-fn stops_forwarding(barrier: &Barrier) -> Condition {
-    let Barrier { family, table, chain, how } = barrier;
+fn stops_forwarding(blocking: &BlockingChain) -> Condition {
+    let BlockingChain { family, table, chain, how } = blocking;
     let accept = match (*family, table.as_str()) {
         ("inet", "firewalld") => format!(
             "firewall-cmd --permanent --zone=trusted --add-interface={HOST_LINK_PREFIX}+ && firewall-cmd --reload"
@@ -166,7 +166,7 @@ fn stops_forwarding(barrier: &Barrier) -> Condition {
         "Chain {chain} of table {family} {table} stops forwarded packets ({how}), pods' too unless an earlier rule accepts \
          them. Run `{accept}` and save the rules, or stop the firewall service."
     );
-    Condition::degraded(Reason::ForwardingRejected, message).about(barrier)
+    Condition::degraded(Reason::ForwardingRejected, message).about(blocking)
 }
 
 fn unreadable(error: &netlink::Error, subject: &str) -> Condition {

@@ -13,5 +13,7 @@ labels! {
     SourceName { source: &'static str }
     PoolState { vnic: String, link: String, family: String, state: &'static str }
     ConditionLabels { reason: String, subject: String, blocking: String }
+    SignalResult { signal: String, result: &'static str }
+    SignalName { signal: String }
     Outcome { result: &'static str }
 }

@@ -195,19 +195,21 @@ fn signals_come_from_metadata_native_pod_network_and_daemonset() {
     facts.npn.absorb(Ok(None), Instant::now());
     facts.instance.absorb(Ok(fixture::instance()), Instant::now());
     let signals = facts.signals(&set);
-    assert_eq!((signals.native_pod_network, signals.instance_metadata.as_deref()), (Seen::Absent, Some("true")));
+    assert_eq!((signals.native_pod_network, signals.instance_metadata.as_deref()), (Presence::Absent, Some("true")));
     let mut npn = fixture::npn("SUCCESS");
-    for (resource, expected) in [(None, Seen::Unknown), (Some("storage".to_owned()), Seen::Present)] {
+    for (resource, expected) in [(None, Presence::Unknown), (Some("storage".to_owned()), Presence::Present)] {
         npn.vnics[0].application_resources.extend(resource);
         facts.npn.absorb(Ok(Some(npn.clone())), Instant::now());
         assert_eq!(facts.signals(&set).application_resources, expected);
     }
     let before = facts.clone();
-    facts.oke_daemonset = Seen::Present;
+    facts.oke_daemonset = Presence::Present;
     assert!(!facts.says_the_same(&before), "it is news");
-    for (set, expected) in
-        [(Seen::Unknown, Seen::Present), (Seen::Absent, Seen::Absent), (Seen::Present, Seen::Present)]
-    {
+    for (set, expected) in [
+        (Presence::Unknown, Presence::Present),
+        (Presence::Absent, Presence::Absent),
+        (Presence::Present, Presence::Present),
+    ] {
         assert_eq!(facts.signals(&Signals { oke_daemonset: set, ..Signals::default() }).oke_daemonset, expected);
     }
 }

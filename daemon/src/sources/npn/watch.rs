@@ -29,7 +29,7 @@ const STALE: Duration = Duration::from_mins(5);
 /// How long the first question waits for the first answer.
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 
-/// Between looks for a kind that does not exist, as on clusters without VCN-native pod networking. It may be added later.
+/// Between requests for a kind that does not exist, as on clusters without VCN-native pod networking. It may be added later.
 const UNKNOWN_KIND: Duration = Duration::from_mins(4);
 
 /// What the watch knows, for the source poller.
@@ -149,7 +149,7 @@ impl WatchState {
 }
 
 impl NpnWatcher {
-    /// Watches for ever, as soon as the instance is known.
+    /// Watches as soon as the instance is known.
     pub async fn run(mut self) {
         let Ok(instance) = self.instance.wait_for(Option::is_some).await.map(|instance| instance.clone()) else {
             return;

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use imds::FakeMetadata;
-use installer::Seen;
+use installer::Presence;
 use ipam::BootId;
 use vcn::{ATTACHMENTS_COPY_FILE, Instance, VNICS_COPY_FILE};
 
@@ -43,7 +43,7 @@ fn leave_copy(data_dir: &std::path::Path, boot_id: &BootId) {
 
 /// When the facts were published, in milliseconds, and what they say of OKE's DaemonSet, if the answer that it is there comes
 /// after `delay`.
-async fn published_with_copy(delay: Duration) -> Vec<(u128, Seen)> {
+async fn published_with_copy(delay: Duration) -> Vec<(u128, Presence)> {
     let folder = tempfile::tempdir().unwrap();
     leave_copy(folder.path(), &BootId::current().unwrap());
     let metadata = FakeMetadata::new(instance(), vm_vnics());
@@ -68,7 +68,7 @@ async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: 
     };
     let answered = async {
         sleep(delay).await;
-        answer.send_replace(Some(Seen::Present));
+        answer.send_replace(Some(Presence::Present));
         std::future::pending::<Infallible>().await
     };
     let npn = NpnSource::File(folder.join("nativepodnetwork.json"));
@@ -81,7 +81,7 @@ async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: 
 }
 
 /// The timer counts whole milliseconds.
-fn rounded(times: Vec<(u128, Seen)>) -> Vec<(u128, Seen)> {
+fn rounded(times: Vec<(u128, Presence)>) -> Vec<(u128, Presence)> {
     times.into_iter().map(|(at, seen)| (at / 10 * 10, seen)).collect()
 }
 
@@ -89,14 +89,14 @@ fn rounded(times: Vec<(u128, Seen)>) -> Vec<(u128, Seen)> {
 async fn cached_copy_waits_for_the_answer_about_okes_cni() {
     for (delay, first) in [(100, 300), (700, 700)] {
         let times = rounded(published_with_copy(Duration::from_millis(delay)).await);
-        assert_eq!(times, [(first, Seen::Present), (30_000, Seen::Present)], "{delay}");
+        assert_eq!(times, [(first, Presence::Present), (30_000, Presence::Present)], "{delay}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn late_answer_about_okes_cni_is_published_during_metadata_silence() {
     let times = rounded(published_with_copy(Duration::from_secs(5)).await);
-    assert_eq!(times, [(1_000, Seen::Unknown), (5_000, Seen::Present), (30_000, Seen::Present)]);
+    assert_eq!(times, [(1_000, Presence::Unknown), (5_000, Presence::Present), (30_000, Presence::Present)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn copy_of_another_machine_is_ignored() {
 async fn assert_awaits_oke_cni(folder: &std::path::Path) {
     let path = folder.join(VNICS_COPY_FILE);
     let kept = std::fs::read(&path).ok();
-    for (delay, seen) in [(100, Seen::Present), (9_000, Seen::Present), (20_000, Seen::Unknown)] {
+    for (delay, seen) in [(100, Presence::Present), (9_000, Presence::Present), (20_000, Presence::Unknown)] {
         let metadata = FakeMetadata::new(instance(), vm_vnics());
         let times = rounded(published_by(metadata, folder, Duration::from_millis(delay)).await);
         let at = u128::from(delay).min(FIRST_ON_A_NODE.as_millis());
@@ -130,7 +130,7 @@ async fn assert_awaits_oke_cni(folder: &std::path::Path) {
 
 #[tokio::test(start_paused = true)]
 async fn new_node_learns_of_okes_cni_during_metadata_silence() {
-    let (present, unknown) = (Seen::Present, Seen::Unknown);
+    let (present, unknown) = (Presence::Present, Presence::Unknown);
     for (delay, wanted) in [
         (100, vec![(2_200, present), (30_000, present)]),
         (9_000, vec![(9_200, present), (30_000, present)]),

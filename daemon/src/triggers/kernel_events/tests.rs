@@ -26,7 +26,7 @@ fn events_of_host_objects_concern_the_host() {
         address("10.0.33.7/32"),
         address("2603:c020::7/128"),
         route(1000),
-        // Of somebody who uses the pods' table.
+        // Of another program that uses the pods' table.
         Event::Route(Change::Present, Route::new("0.0.0.0/0".parse().unwrap(), 3, PODS_TABLE, 4)),
         rule(RulePriorities::FROM_VNIC, PROTOCOL),
         rule(RulePriorities::METADATA, PROTOCOL),

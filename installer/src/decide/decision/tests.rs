@@ -7,7 +7,7 @@ use crate::PodNetwork;
 use crate::observed::Contents;
 use crate::settings::fixture;
 
-const SEEN: [Seen; 3] = [Seen::Unknown, Seen::Absent, Seen::Present];
+const SEEN: [Presence; 3] = [Presence::Unknown, Presence::Absent, Presence::Present];
 const FLAGS: [Option<&str>; 5] = [None, Some("true"), Some("false"), Some("yes"), Some("")];
 
 fn settings(pod_network: PodNetwork, takeover: bool) -> Settings {
@@ -31,32 +31,34 @@ fn ours() -> ConfFile {
     file("05-vcn-native.conflist", &["vcn-native", "portmap"])
 }
 
-/// A node without pods of other networks and without a record of ours.
+/// A node without foreign pods and without a record.
 fn new(conf_files: &[ConfFile]) -> NodeState<'_> {
     NodeState { conf_files, pods: &ForeignPods::None, installed_before: false }
 }
 
 /// Decides with one signal each: label, metadata, NativePodNetwork, OKE's DaemonSet, Flannel's DaemonSet.
-fn auto(signals: (Option<&str>, Option<&str>, Seen, Seen, Seen), files: &[ConfFile]) -> (bool, Signal) {
+fn auto(signals: (Option<&str>, Option<&str>, Presence, Presence, Presence), files: &[ConfFile]) -> (bool, Signal) {
     let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), new(files));
     assert!(!decision.reason.is_empty());
     (decision.install, decision.decided_by)
 }
 
-fn known((label, metadata, network, oke, flannel): (Option<&str>, Option<&str>, Seen, Seen, Seen)) -> Signals {
+fn known(
+    (label, metadata, network, oke, flannel): (Option<&str>, Option<&str>, Presence, Presence, Presence),
+) -> Signals {
     Signals {
         node_label: label.map(str::to_owned),
         instance_metadata: metadata.map(str::to_owned),
         native_pod_network: network,
         oke_daemonset: oke,
         flannel_daemonset: flannel,
-        application_resources: Seen::Unknown,
+        application_resources: Presence::Unknown,
     }
 }
 
 #[test]
 fn each_signal_alone_decides() {
-    use Seen::{Absent, Present, Unknown};
+    use Presence::{Absent, Present, Unknown};
     let none = (Unknown, Unknown, Unknown);
     for (label, metadata, (network, oke_set, flannel_set), files, expected) in [
         (None, None, none, vec![], (false, Signal::Nothing)),
@@ -85,7 +87,7 @@ fn each_signal_alone_decides() {
 
 #[test]
 fn stronger_signal_decides() {
-    use Seen::{Absent, Present, Unknown};
+    use Presence::{Absent, Present, Unknown};
     for (label, metadata, (network, flannel_set), files, expected) in [
         (Some("false"), Some("true"), (Present, Unknown), vec![], (false, Signal::NodeLabel)),
         (Some("true"), Some("false"), (Absent, Present), vec![flannel()], (true, Signal::NodeLabel)),
@@ -103,7 +105,7 @@ fn stronger_signal_decides() {
 
 #[test]
 fn setting_outranks_every_signal() {
-    use Seen::{Present, Unknown};
+    use Presence::{Present, Unknown};
     let everything_for = known((Some("true"), Some("true"), Present, Unknown, Unknown));
     let decision = decide(&settings(PodNetwork::None, true), &everything_for, new(&[]));
     assert_eq!((decision.install, decision.decided_by), (false, Signal::Setting));
@@ -117,7 +119,7 @@ fn setting_outranks_every_signal() {
 
 #[test]
 fn okes_cni_prevents_installation_without_takeover() {
-    use Seen::{Present, Unknown};
+    use Presence::{Present, Unknown};
     for pod_network in [PodNetwork::Auto, PodNetwork::VcnNative] {
         for (oke_set, files, expected) in [
             (Unknown, vec![oke()], Signal::OkeConflist),
@@ -135,7 +137,7 @@ fn okes_cni_prevents_installation_without_takeover() {
 
 #[test]
 fn okes_daemonset_alone_keeps_an_existing_installation() {
-    use Seen::{Present, Unknown};
+    use Presence::{Present, Unknown};
     let of = |pod_network, label, here: NodeState<'_>| {
         let signals = known((label, None, Unknown, Present, Unknown));
         let decision = decide(&settings(pod_network, false), &signals, here);
@@ -145,8 +147,8 @@ fn okes_daemonset_alone_keeps_an_existing_installation() {
     let remembered = |conf_files| NodeState { installed_before: true, ..new(conf_files) };
     let (label, beside) = (Some("true"), vec![Signal::OkeDaemonSet]);
     let reason = "the node label oci.oraclecloud.com/vcn-native-ip-cni is \"true\"; the DaemonSet vcn-native-ip-cni exists, and \
-                  OKE's own CNI hands out the same addresses, but this node's pod network is ours already and OKE's \
-                  own CNI is not on this node: ours is kept up";
+                  OKE's own CNI hands out the same addresses, but our pod network is installed on this node and OKE's \
+                  own CNI is not: it is maintained";
     // Our configuration was emptied, half-written or removed: it must be repaired.
     let spoilt = [ConfFile { name: vcn::CONFLIST_FILE.to_owned(), contents: Contents::Malformed("half".to_owned()) }];
     let emptied = [file("05-vcn-native.conflist", &["portmap"])];
@@ -180,22 +182,26 @@ fn okes_daemonset_alone_keeps_an_existing_installation() {
 fn application_resources_prevent_takeover() {
     let with = |application_resources| Signals {
         application_resources,
-        ..known((Some("true"), None, Seen::Present, Seen::Present, Seen::Unknown))
+        ..known((Some("true"), None, Presence::Present, Presence::Present, Presence::Unknown))
     };
     let decided = |application_resources, takeover, here| {
         decide(&settings(PodNetwork::Auto, takeover), &with(application_resources), here)
     };
     let theirs = [oke()];
     for files in [&[][..], &theirs] {
-        let refused = decided(Seen::Present, true, new(files));
+        let refused = decided(Presence::Present, true, new(files));
         assert_eq!((refused.install, refused.decided_by), (false, Signal::ApplicationResources), "{refused:?}");
         assert!(refused.reason.contains("application resources") && refused.reason.contains("take over nodes"));
-        assert_ne!(decided(Seen::Present, false, new(files)).decided_by, Signal::ApplicationResources, "no takeover");
-        assert!(decided(Seen::Unknown, true, new(files)).install);
+        assert_ne!(
+            decided(Presence::Present, false, new(files)).decided_by,
+            Signal::ApplicationResources,
+            "no takeover"
+        );
+        assert!(decided(Presence::Unknown, true, new(files)).install);
     }
-    // A node that was taken over before stays ours.
-    assert!(decided(Seen::Present, true, NodeState { installed_before: true, ..new(&theirs) }).install);
-    let alone = Signals { oke_daemonset: Seen::Absent, ..with(Seen::Present) };
+    // A node that was taken over keeps our pod network.
+    assert!(decided(Presence::Present, true, NodeState { installed_before: true, ..new(&theirs) }).install);
+    let alone = Signals { oke_daemonset: Presence::Absent, ..with(Presence::Present) };
     assert!(decide(&settings(PodNetwork::Auto, true), &alone, new(&[])).install, "OKE's own CNI is not there");
 }
 
@@ -225,12 +231,12 @@ fn rules_hold_for_every_combination() {
 fn rules_hold(signals: &Signals, here: NodeState<'_>) {
     let files = here.conf_files;
     let oke_file = files.iter().any(ConfFile::is_oke);
-    let oke_present = signals.oke_daemonset == Seen::Present || oke_file;
+    let oke_present = signals.oke_daemonset == Presence::Present || oke_file;
     // The DaemonSet does not end an existing installation.
     let stands = (here.installed_before || files.iter().any(ConfFile::is_ours)) && !oke_file;
-    let flannel_present = signals.flannel_daemonset == Seen::Present || files.iter().any(ConfFile::is_flannel);
+    let flannel_present = signals.flannel_daemonset == Presence::Present || files.iter().any(ConfFile::is_flannel);
     let strong = signals.node_label.as_deref().or(signals.instance_metadata.as_deref());
-    let weak = signals.native_pod_network == Seen::Present || signals.oke_daemonset == Seen::Present;
+    let weak = signals.native_pod_network == Presence::Present || signals.oke_daemonset == Presence::Present;
     for takeover in [false, true] {
         let of = |pod_network| decide(&settings(pod_network, takeover), signals, here);
         assert!(!of(PodNetwork::None).install);
@@ -239,7 +245,7 @@ fn rules_hold(signals: &Signals, here: NodeState<'_>) {
         let positive = strong.map_or(weak && !flannel_present, |text| text == "true");
         let doubt = strong.map_or(weak && flannel_present, |text| text != "true" && text != "false");
         let kept = doubt && here.installed_before && !oke_file;
-        let stands = stands && (strong.is_some() || signals.native_pod_network == Seen::Present);
+        let stands = stands && (strong.is_some() || signals.native_pod_network == Presence::Present);
         let free = takeover || !oke_present || stands;
         assert_eq!(decision.install, (positive || kept) && free, "{signals:?} {here:?} {decision:?}");
         assert!(!decision.against.contains(&decision.decided_by));
@@ -254,7 +260,7 @@ fn rules_hold(signals: &Signals, here: NodeState<'_>) {
 
 #[test]
 fn another_network_is_never_concluded_from_silence_or_doubt() {
-    use Seen::{Absent, Present, Unknown};
+    use Presence::{Absent, Present, Unknown};
     let another = |network: PodNetwork, signals, files: &[ConfFile]| {
         let here = NodeState { installed_before: true, ..new(files) };
         let decision = decide(&settings(network, false), &known(signals), here);
@@ -278,12 +284,12 @@ fn another_network_is_never_concluded_from_silence_or_doubt() {
     assert!(!auto((Some("maybe"), None, Absent, Unknown, Unknown), &[ours(), flannel()]), "invalid");
     assert!(!auto((None, None, Unknown, Present, Unknown), &[ours()]), "one object for all nodes");
     let set = |files: &[ConfFile]| another(PodNetwork::VcnNative, none, files);
-    assert!(!set(&[ours(), oke()]), "the setting says ours");
+    assert!(!set(&[ours(), oke()]), "the setting selects our pod network");
 }
 
 #[test]
 fn doubt_keeps_an_existing_installation_only() {
-    use Seen::{Absent, Present, Unknown};
+    use Presence::{Absent, Present, Unknown};
     let decided = |signals, here: NodeState<'_>| {
         let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), here);
         assert!(!decision.another, "{decision:?}");

@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use netlink::{Link, RouteFilter, RouteKind, Socket};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
 
-use super::Found;
+use super::PodEvidence;
 
-/// A pod that is not ours, if there is any.
-pub(super) fn pod() -> Found {
+/// A pod of another network, if there is one.
+pub(super) fn pod() -> PodEvidence {
     look().map_err(|error| ("links and routes".to_owned(), error.to_string()))
 }
 

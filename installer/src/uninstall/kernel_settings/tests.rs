@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A data directory and something that looks like /proc/sys.
+/// A data directory and a directory like /proc/sys.
 struct Node {
     directory: TempDir,
 }

@@ -19,12 +19,12 @@ fn our_drop_ins_go_and_other_ones_stay() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    put("etc/systemd/network/20-theirs.network", "theirs");
+    put("etc/systemd/network/20-foreign.network", "foreign");
     for below in ours {
         note_drop_in(&node.path("lib"), below).unwrap();
         put(below, &format!("{}[Match]\n", drop_ins::MARK));
     }
-    put(drop_ins::NETWORKD_VNICS, "[Match]\n# theirs, by our name\n");
+    put(drop_ins::NETWORKD_VNICS, "[Match]\n# foreign, by our name\n");
     // Killed while it wrote.
     put("etc/systemd/network/10-vcn-native-vnics.vcn-native-new", &drop_ins::MARK[..20]);
     let patched = Container::uninstaller_of_drop_ins().unwrap();
@@ -34,7 +34,7 @@ fn our_drop_ins_go_and_other_ones_stay() {
     let left = Command::new("find").arg(&host).args(["-type", "f", "-printf", "%P\n"]).output().unwrap().stdout;
     let mut left: Vec<_> = std::str::from_utf8(&left).unwrap().lines().collect();
     left.sort_unstable();
-    assert_eq!(left, ["etc/systemd/network/10-vcn-native-vnics.network", "etc/systemd/network/20-theirs.network"]);
+    assert_eq!(left, ["etc/systemd/network/10-vcn-native-vnics.network", "etc/systemd/network/20-foreign.network"]);
     assert!(node.knows_nothing());
 }
 

@@ -1,4 +1,4 @@
-//! The next pod network is installed before ours is removed, and finds forwarding switched on.
+//! The next pod network is installed before our network is removed, and finds forwarding switched on.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn forwarding(host: &Host) -> [String; 2] {
 fn forwarding_stays_for_another_pod_network() {
     let flannel = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
     let loopback = r#"{"cniVersion":"1.0.0","name":"lo","type":"loopback"}"#;
-    // It may have called ours, or another one.
+    // It may have called our network, or another one.
     let multus = r#"{"cniVersion":"1.0.0","name":"multus","type":"multus-shim"}"#;
     for (name, text, stays) in [
         ("10-flannel.conflist", flannel, true),

@@ -59,7 +59,7 @@ impl Host {
                     "ip rule add pref 700 from 10.9.0.1 lookup 1000",
                     // On the VNIC's link it would go: with a link's last address the kernel drops all its proxies.
                     "ip neigh add proxy 10.0.10.200 dev ens3",
-                    "nft add table inet theirs",
+                    "nft add table inet foreign",
                 ] {
                     run(command);
                 }

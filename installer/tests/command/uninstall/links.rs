@@ -38,11 +38,11 @@ fn link_that_we_raised_is_restored_if_unused() {
 #[test]
 fn link_that_another_program_uses_stays_up() {
     for (commands, why) in [
-        (&["addr add 10.0.32.9/24 dev ens5"][..], "10.0.32.9/24 on the link is not ours"),
-        (&["-6 addr add fe80::9/64 dev ens5 nodad"], "fe80::9/64 on the link is not ours"),
-        (&["link add link ens5 name theirs type macvlan"], "theirs stands on the link"),
-        (&["link add theirs type bridge", "link set ens5 master theirs"], "the link belongs to theirs"),
-        (&["route add 10.5.0.0/16 dev ens5 table 77"], "a route to 10.5.0.0/16 by the link is not ours"),
+        (&["addr add 10.0.32.9/24 dev ens5"][..], "10.0.32.9/24 on the link is foreign"),
+        (&["-6 addr add fe80::9/64 dev ens5 nodad"], "fe80::9/64 on the link is foreign"),
+        (&["link add link ens5 name foreign type macvlan"], "foreign stands on the link"),
+        (&["link add foreign type bridge", "link set ens5 master foreign"], "the link belongs to foreign"),
+        (&["route add 10.5.0.0/16 dev ens5 table 77"], "there is a foreign route to 10.5.0.0/16 by the link"),
     ] {
         let (node, host, _) = raised_by_us();
         commands.iter().for_each(|command| drop(host.ip(command)));
@@ -50,14 +50,14 @@ fn link_that_another_program_uses_stays_up() {
             let (code, printed) = node.uninstall(&host, how);
             let left = ["mtu", "state"].map(|key| format!("left: setting link/ens5/{key}: {why}\n"));
             assert!(code == 0 && left.iter().all(|line| printed.contains(line)), "{why}: {printed}");
-            assert!(printed.contains("rule"), "what is ours goes all the same: {printed}");
+            assert!(printed.contains("rule"), "our objects are removed all the same: {printed}");
         }
         assert_eq!(link(&host), "up 9000", "{why}");
         assert!(!host.ip("rule").contains("from 10.0.32.2"), "{}", host.ip("rule"));
-        // With a link's last address the kernel drops others' routes.
+        // With a link's last address the kernel drops foreign routes.
         let kept = host.ip("route show table all").contains("10.5.0.0/16");
         assert_eq!(host.ip("addr show ens5").contains("10.0.32.2/32"), kept, "{why}");
-        assert_eq!(kept, why.starts_with("a route"), "{why}");
+        assert_eq!(kept, why.starts_with("there is a foreign route"), "{why}");
     }
 }
 
@@ -77,16 +77,16 @@ fn no_link_is_lowered_next_to_another_pod_network() {
     // Its configuration went before its pods.
     let (node, host, _) = raised_by_us();
     let elsewhere = host.beside();
-    host.ip("link add theirs type veth peer name eth0");
+    host.ip("link add foreign type veth peer name eth0");
     host.inside(|| {
         let mut socket = netlink::Socket::open().unwrap();
         let index = socket.index_of(&"eth0".parse().unwrap()).unwrap();
         socket.change_link(index, &[netlink::LinkChange::Netns(&elsewhere)]).unwrap();
     });
-    host.ip("link set theirs up");
-    host.ip("route add 10.0.32.40/32 dev theirs");
+    host.ip("link set foreign up");
+    host.ip("route add 10.0.32.40/32 dev foreign");
     let (code, printed) = node.uninstall(&host, &["--force"]);
-    let left = "left: setting link/ens5/state: pods of another network may use it: a route to 10.0.32.40 by theirs\n";
+    let left = "left: setting link/ens5/state: pods of another network may use it: a route to 10.0.32.40 by foreign\n";
     assert!(code == 0 && printed.contains(left), "{printed}");
     assert_eq!(link(&host), "up 9000");
 }
@@ -106,7 +106,7 @@ fn link_that_another_program_uses_keeps_ipv6() {
         assert_eq!(code, 0, "{printed}");
         let now = host.inside(|| fs::read_to_string(key).unwrap());
         assert_eq!(now.trim(), if used { "0" } else { "1" }, "{printed}");
-        let left = "left: setting net/ipv6/conf/ens5/disable_ipv6: 2001:db8::9/64 on the link is not ours\n";
+        let left = "left: setting net/ipv6/conf/ens5/disable_ipv6: 2001:db8::9/64 on the link is foreign\n";
         assert_eq!(printed.contains(left), used, "{printed}");
     }
 }

@@ -6,14 +6,14 @@ use super::kernel::Host;
 use crate::node::Node;
 
 const THEIRS: &str = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
-const INSTALL: [&str; 3] = ["--node-label", "true", "--usable"];
+const INSTALL: [&str; 3] = ["--signal-node-label", "true", "--cni-usable"];
 
 #[test]
 fn damaged_or_unreadable_record_costs_nothing_that_was_there_before() {
     for unreadable in [false, true] {
         let node = Node::new();
         fs::write(node.conflist(), THEIRS).unwrap();
-        node.executable("bin/vcn-native", "theirs, too");
+        node.executable("bin/vcn-native", "foreign, too");
         let (code, text) = node.run(&INSTALL);
         assert!(code == 0 && text.contains("status: installed"), "{text}");
         let record = node.path("lib/installer.json");
@@ -32,7 +32,7 @@ fn damaged_or_unreadable_record_costs_nothing_that_was_there_before() {
         let (code, text) = node.uninstall(&Host::new(), &[]);
         assert_eq!(code, 0, "{text}");
         assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
-        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "theirs, too");
+        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "foreign, too");
         assert!(node.knows_nothing());
     }
 }

@@ -159,7 +159,7 @@ impl Node {
     }
 
     pub(crate) fn conf(&self, version: &str) -> Value {
-        json!({"cniVersion": version, "name": "vcn-native", "type": "vcn-native", "stateDir": self.state.path()})
+        json!({"cniVersion": version, "name": "vcn-native", "type": "vcn-native"})
     }
 
     pub(crate) fn add(&self, pod: &Pod) -> Value {
@@ -212,6 +212,7 @@ impl Node {
                     .env_clear()
                     .env("CNI_IFNAME", "eth0")
                     .env("CNI_PATH", "/nonexistent")
+                    .env(attachment::STATE_DIR_VARIABLE, self.state.path())
                     .envs(environment.iter().copied())
                     .stdin(Stdio::piped())
                     .stdout(Stdio::piped())

@@ -81,7 +81,7 @@ pub(super) fn previous_result(input: &[u8]) {
 }
 
 pub(super) fn configurations() -> Vec<Vec<u8>> {
-    let document = r#"{"cniVersion":"1.1.0","name":"vcn-native","type":"vcn-native","stateDir":"/run/vcn-native",
+    let document = r#"{"cniVersion":"1.1.0","name":"vcn-native","type":"vcn-native","mtu":9000,
         "capabilities":{"portMappings":true},"ipam":{},"dns":{"nameservers":["10.0.0.2"],"search":["a.b"]},
         "runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"a":"b"},"mac":"02:00:17:00:00:01"},
         "args":{"cni":{"ips":["10.0.0.9"]}},"disableGC":"false",

@@ -115,7 +115,8 @@ fn shown(host: &str) -> Shown {
 #[test]
 fn each_volume_that_shows_who_else_configures_the_host_is_needed() {
     let manifest = Container::node_agent().unwrap().with_volume_at("/usr".as_ref(), USR.as_ref());
-    for volume in manifest.volumes().iter().filter(|volume| volume.read_only) {
+    let shows_programs = |volume: &&sandbox::Volume| volume.read_only && volume.host != Path::new("/sys/fs/cgroup");
+    for volume in manifest.volumes().iter().filter(shows_programs) {
         let host = volume.host.to_str().unwrap();
         let Shown { files, subject, said } = shown(host);
         let told = |container: &Container| {
@@ -138,6 +139,36 @@ fn each_volume_that_shows_who_else_configures_the_host_is_needed() {
         assert_eq!(told(&manifest), said, "with {host}");
         assert_eq!(told(&manifest.clone().without_volume(&volume.host)), !said, "without {host}");
     }
+}
+
+#[test]
+fn signals_of_services_need_the_cgroups() {
+    const CGROUPS: &str = "/sys/fs/cgroup";
+    const ELSEWHERE: &str = "/run/cgroup";
+    let manifest = Container::node_agent().unwrap().with_volume_at(CGROUPS.as_ref(), ELSEWHERE.as_ref());
+    let result = |container: &Container| {
+        let world = World::new();
+        let write = || {
+            let unit = Path::new(ELSEWHERE).join("system.slice/kubelet.service");
+            fs::create_dir_all(&unit).unwrap();
+            fs::write(Path::new(ELSEWHERE).join("cgroup.controllers"), "").unwrap();
+            fs::write(unit.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+        };
+        world.node.run(write).unwrap();
+        let _agent = world.ready(container);
+        let of_kubelet = |text: &str| {
+            let line = text.lines().find(|line| line.contains(r#"agent_signal{signal="kubelet_running""#));
+            line.and_then(|line| line.split('"').nth(3)).map(str::to_owned)
+        };
+        let mut found = None;
+        becomes_true(|| {
+            found = of_kubelet(&Agent::metrics(&world.node).unwrap());
+            found.is_some()
+        });
+        found
+    };
+    assert_eq!(result(&manifest).as_deref(), Some("healthy"));
+    assert_eq!(result(&manifest.clone().without_volume(ELSEWHERE.as_ref())).as_deref(), Some("unknown"));
 }
 
 /// Of OKE's own CNI.

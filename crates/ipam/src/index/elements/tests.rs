@@ -22,7 +22,7 @@ proptest! {
         let text = format!("{address}@{at}{}", if forgotten { "!" } else { "" });
         prop_assert_eq!(freed(&text), Ok(vec![Freed { address, at: BootTime(at), forgotten }]));
         let text = format!("a-1={address},{address}");
-        prop_assert_eq!(held(&text), Ok(vec![Held { name: "a-1".into(), addresses: vec![address; 2] }]));
+        prop_assert_eq!(held(&text), Ok(vec![IndexEntry { name: "a-1".into(), addresses: vec![address; 2] }]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::NfTablesMessage;
 
-use super::{HEADER_LEN, Socket, Told, data_of, question, texts};
+use super::{CappedText, HEADER_LEN, Socket, data_of, question, texts};
 use crate::error::Cause;
 use crate::wire::attributes;
 
@@ -39,7 +39,7 @@ struct Set {
 
 impl Socket {
     /// A table's sets, the anonymous ones of rules included, as far as there is room for them.
-    pub(super) fn sets(&mut self, family: u8, table: &str, told: &mut Told) -> Result<(), Cause> {
+    pub(super) fn sets(&mut self, family: u8, table: &str, told: &mut CappedText) -> Result<(), Cause> {
         let text_of = |kind, text: &str| DefaultNla::new(kind, [text.as_bytes(), &[0]].concat());
         let attributes = vec![text_of(NFTA_SET_TABLE, table)];
         let (request, body) = question(family, NfTablesMessage::Other { message_type: NFT_MSG_GETSET, attributes });

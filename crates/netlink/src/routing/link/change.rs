@@ -6,7 +6,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use vcn::{IfName, MacAddr, Mtu};
 
 use crate::error::Result;
-use crate::netns::Netns;
+use crate::netns::{Home, Netns};
 use crate::routing::socket::{Socket, Write};
 
 const RTM_SETLINK: u16 = 19;
@@ -32,6 +32,8 @@ pub enum LinkChange<'a> {
     /// Move it into a namespace. With [`LinkChange::Rename`] in the same request it arrives under the new name, so a
     /// name that is taken there does not stop the move. It arrives lowered and without addresses.
     Netns(&'a Netns),
+    /// The same, into the namespace that a thread came from.
+    Home(&'a Home),
     /// Forward IPv4 that comes in by it. New links are given what the host says of them (`net/ipv4/conf/default/forwarding`).
     ForwardIpv4,
     /// Make it a port of this bridge, bond or VRF; `None` takes it out.
@@ -91,6 +93,7 @@ fn message_of(changes: &[LinkChange<'_>]) -> LinkMessage {
             LinkChange::Alias(text) => LinkAttribute::IfAlias(text.clone()),
             LinkChange::Group(group) => LinkAttribute::Group(*group),
             LinkChange::Netns(netns) => LinkAttribute::NetNsFd(netns.as_fd().as_raw_fd()),
+            LinkChange::Home(home) => LinkAttribute::NetNsFd(home.as_fd().as_raw_fd()),
             LinkChange::ForwardIpv4 => LinkAttribute::AfSpecUnknown(forward_ipv4()),
             LinkChange::Master(index) => LinkAttribute::Controller(index.unwrap_or(0)),
         };

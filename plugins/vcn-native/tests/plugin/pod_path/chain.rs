@@ -59,6 +59,7 @@ impl Chain<'_> {
                 .env("CNI_CONTAINERID", &self.pod.id)
                 .env("CNI_IFNAME", "eth0")
                 .env("CNI_PATH", REFERENCE)
+                .env(attachment::STATE_DIR_VARIABLE, self.node.state.path())
                 .env("CNI_NETNS", format!("/proc/{}/fd/{}", std::process::id(), self.pod.netns.as_fd().as_raw_fd()))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -75,7 +76,7 @@ impl Chain<'_> {
 }
 
 fn chain<'a>(node: &'a Node, pod: &'a Pod, version: &'static str, others: Vec<Value>) -> Chain<'a> {
-    let ours = json!({"type": "vcn-native", "stateDir": node.state.path(), "mtu": 1400});
+    let ours = json!({"type": "vcn-native", "mtu": 1400});
     Chain { node, pod, version, plugins: [vec![ours], others].concat() }
 }
 

@@ -118,7 +118,7 @@ fn a_pod_goes_that_makes_too_little_room_for_a_long_index_and_its_address_stays_
     // As the agent does at its next look, and an ADD that finds no address.
     let store = Store::new(&disk.place, BootId::current().unwrap());
     assert!(store.sweep().unwrap(), "somebody holds addresses without a record");
-    store.settle(&[], None, None, |_| true).unwrap();
+    store.reconcile_with_kernel(&[], None, None, |_| true).unwrap();
     assert!(store.held().unwrap().is_empty());
     assert!(store.freed().unwrap().iter().any(|freed| freed.address.to_string() == "10.0.0.8"));
 }

@@ -54,7 +54,6 @@ impl Machine {
             "cniVersion": "1.1.0",
             "name": "vcn-native",
             "type": "vcn-native",
-            "stateDir": self.state.path(),
             "prevResult": {"cniVersion": "1.1.0", "interfaces": [], "ips": []},
             "cni.dev/valid-attachments": [],
         })
@@ -83,6 +82,7 @@ impl Machine {
     pub(crate) fn command(&self, call: &Call, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(call.variables.iter().cloned());
+        command.env(attachment::STATE_DIR_VARIABLE, self.state.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -142,7 +142,7 @@ fn codes_keep_their_meaning() {
 
 /// The numbers that the sources define, and their names.
 fn codes() -> BTreeMap<u32, String> {
-    let sources = [source("crates/cni/src/error.rs"), source("plugins/vcn-native/src/failure.rs")];
+    let sources = [source("crates/cni/src/error.rs"), source("crates/attachment/src/failure.rs")];
     let constant = |line: &str| {
         let (name, value) = line.split_once("pub const ")?.1.split_once(':')?;
         let number = value.split_once('(')?.1.split_once(')')?.0.parse().ok()?;

@@ -130,7 +130,9 @@ fn an_add_whose_answer_is_lost_fails_and_del_takes_it_back() {
     let conf = node.state.path().join("conf");
     std::fs::write(&conf, node.conf("1.0.0").to_string()).unwrap();
     let script = format!(
-        "CNI_COMMAND=ADD CNI_CONTAINERID=a CNI_IFNAME=eth0 CNI_NETNS=/proc/{}/fd/{netns} exec {} <{} >/dev/full",
+        "{}={} CNI_COMMAND=ADD CNI_CONTAINERID=a CNI_IFNAME=eth0 CNI_NETNS=/proc/{}/fd/{netns} exec {} <{} >/dev/full",
+        attachment::STATE_DIR_VARIABLE,
+        node.state.path().display(),
         std::process::id(),
         env!("CARGO_BIN_EXE_vcn-native"),
         conf.display()

@@ -1,0 +1,133 @@
+//! Our failures as CNI errors: a stable code, what was being done, the cause, and what to do next.
+
+use std::path::Path;
+
+use cni::{Error, ErrorCode};
+use datapath::{Change, Object, Place};
+
+/// The codes that are ours (100 and above; those below are the specification's). They never change their meaning.
+pub mod code {
+    use cni::ErrorCode;
+
+    /// A state file cannot be read, written or understood.
+    pub const STATE: ErrorCode = ErrorCode(101);
+    /// No address is free.
+    pub const NO_ADDRESS: ErrorCode = ErrorCode(102);
+    /// The host link's name belongs to somebody else.
+    pub const LINK_COLLISION: ErrorCode = ErrorCode(103);
+    /// The kernel refused a step.
+    pub const STEP_FAILED: ErrorCode = ErrorCode(104);
+    /// The kernel could not be asked.
+    pub const UNOBSERVABLE: ErrorCode = ErrorCode(105);
+    /// The pod has a link of that name already.
+    pub const INTERFACE_EXISTS: ErrorCode = ErrorCode(106);
+    /// CHECK found differences.
+    pub const CHECK_DIFFERS: ErrorCode = ErrorCode(107);
+    /// CHECK found no allocation.
+    pub const NOT_ALLOCATED: ErrorCode = ErrorCode(108);
+    /// Something could not be taken down and is still there.
+    pub const LEFT_OVER: ErrorCode = ErrorCode(109);
+}
+
+/// An address-management failure during ADD or CHECK.
+pub fn of_ipam(error: &ipam::Error) -> Error {
+    let (code, next) = match error {
+        ipam::Error::NoPools { .. } => (
+            ErrorCode::TRY_AGAIN_LATER,
+            "wait, or look at the node agent: `oke-node-agent status` on the node says what it waits for",
+        ),
+        ipam::Error::FamilyMissing { .. } => (
+            ErrorCode::TRY_AGAIN_LATER,
+            "wait, or look at the node agent: `oke-node-agent status` on the node says what the VNICs lack",
+        ),
+        ipam::Error::Exhausted(shortage) if shortage.vnics == 0 => {
+            (code::NO_ADDRESS, "`oke-node-agent status` on the node says which VNICs there are and whom they serve")
+        }
+        ipam::Error::Exhausted(_) => {
+            (code::NO_ADDRESS, "free pods, raise the node's pod limit, or see `oke-node-agent pools` on the node")
+        }
+        ipam::Error::NoAllocation(_) => {
+            (ErrorCode::TRY_AGAIN_LATER, "its record went while it was added; the runtime tries again")
+        }
+        ipam::Error::TooNew { .. } => {
+            (code::STATE, "a newer version wrote it: install that again, or drain the node and reboot it")
+        }
+        ipam::Error::Damaged { path, .. } if path.ends_with("pools.json") => {
+            (code::STATE, "the node agent writes it anew within a minute")
+        }
+        ipam::Error::Damaged { .. } => {
+            (code::STATE, "the next ADD or DEL sets it aside and makes it anew from what the kernel knows")
+        }
+        ipam::Error::Read { .. } => (
+            code::STATE,
+            "see what the file is, and whether the disk fails (`dmesg`); a pod's record may be moved away once the pod is gone",
+        ),
+        ipam::Error::Lock { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
+            (ErrorCode::TRY_AGAIN_LATER, "another run of the plugin holds it: see which (`fuser` names it), and end it")
+        }
+        ipam::Error::Collision { .. } => (code::STATE, "delete and create one of the two pods: it gets another name"),
+        _ => (code::STATE, "check that the state directory is writable and has space"),
+    };
+    told(code, error, next)
+}
+
+/// A failure to build or look at the network.
+pub fn of_datapath(error: &datapath::Error) -> Error {
+    let (code, next) = match error {
+        datapath::Error::Apply { step, .. }
+            if error.is_already_exists()
+                && step.place == Place::Pod
+                && matches!(step.change, Change::Add(Object::Route(_))) =>
+        {
+            (
+                code::INTERFACE_EXISTS,
+                "another interface of the pod has the default route: this network must be the pod's only one, or the one \
+                 that has it; leave it out of the pod's further networks",
+            )
+        }
+        _ if error.is_already_exists() => {
+            (code::INTERFACE_EXISTS, "it is there already and is not ours: see whose it is, and remove or rename it")
+        }
+        datapath::Error::Apply { left_over, .. } if left_over.is_empty() => (
+            code::STEP_FAILED,
+            "the details give the kernel's reason, and nothing was left behind; `oke-node-agent plan` on the node says \
+             what the host lacks",
+        ),
+        datapath::Error::Apply { .. } => (
+            code::STEP_FAILED,
+            "the details give the kernel's reason and what could not be undone, which DEL tries again",
+        ),
+        datapath::Error::Observe { .. } => {
+            (code::UNOBSERVABLE, "the details give the kernel's reason; the runtime tries again")
+        }
+        datapath::Error::Collision { .. } => (code::LINK_COLLISION, "remove or rename that link"),
+    };
+    let mut answer = told(code, error, next);
+    if let datapath::Error::Apply { left_over, .. } = error {
+        for failure in left_over {
+            answer = answer.with_details("could not be undone").caused_by(failure);
+        }
+    }
+    answer
+}
+
+/// The pod's namespace cannot be opened or entered.
+pub fn of_netns(path: &Path, error: &netlink::Error) -> Error {
+    let msg = format!("cannot use network namespace {}; the runtime must create it before ADD", path.display());
+    Error::new(ErrorCode::INVALID_NETNS, msg).caused_by(error)
+}
+
+/// The host's own netlink socket cannot be had.
+pub fn of_host(error: &netlink::Error) -> Error {
+    Error::new(code::UNOBSERVABLE, "cannot talk to the kernel's network configuration; CNI plugins run as root")
+        .caused_by(error)
+}
+
+/// The message, what to do next, and below it the causes, none of them twice.
+fn told(code: ErrorCode, error: &dyn std::error::Error, next: &str) -> Error {
+    let answer = Error::new(code, format!("{error}; {next}"));
+    match error.source() {
+        Some(cause) => answer.caused_by(cause),
+        None => answer,
+    }
+}

@@ -1,0 +1,29 @@
+//! One attachment of a pod on this node, for every plugin: its record and its network, which must never contradict each other.
+//!
+//! ```text
+//!   ADD  reserve ─▶ (plan, apply: the plugin's own) ─▶ commit
+//!   DEL  take_down: the record, else the kernel, says what there is ─▶ release ─▶ cooldown
+//!   GC   the same for all that are dead                          Report ─▶ agent, or a file
+//! ```
+//!
+//! Plugins differ in what they build; what was built is found, removed and explained here.
+
+mod extra;
+pub mod failure;
+mod follow_up;
+mod gc;
+mod node;
+mod report;
+mod reserve;
+mod state_dir;
+mod take_down;
+
+pub use extra::{enter_pod, network_of};
+pub use failure::code;
+pub use follow_up::{FollowUp, Forgotten, forget};
+pub use gc::gc;
+pub use node::{Node, ends, enter, network, observe};
+pub use report::{Program, Report};
+pub use reserve::{Source, pod_of, reserve};
+pub use state_dir::{STATE_DIR_VARIABLE, state_dir};
+pub use take_down::{del, take_down};

@@ -1,0 +1,198 @@
+//! The node-local state behind every verb: which boot, which allocations, and what they mean for the network.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use cni::{AttachmentKey, ContainerNetns, Error};
+use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
+use datapath::{Object, Place, Places, pod};
+use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
+use netlink::Netns;
+use vcn::Mtu;
+
+use crate::failure::{self, code};
+use crate::report::Report;
+use crate::state_dir::state_dir;
+
+/// Where the kernel's settings are, from a plugin's point of view.
+pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
+
+/// The node's state files, in this boot.
+#[derive(Debug)]
+pub struct Node {
+    /// Who holds what.
+    pub store: Store,
+    /// When the verb began.
+    pub now: BootTime,
+    /// Where the files are.
+    pub state_dir: PathBuf,
+    boot: BootId,
+}
+
+impl Node {
+    /// Those of this process's state directory.
+    ///
+    /// # Errors
+    /// When the kernel does not tell which boot this is.
+    pub fn open() -> Result<Self, ipam::Error> {
+        let (boot, state_dir) = (BootId::current()?, state_dir());
+        Ok(Self { store: Store::new(&state_dir, boot.clone()), now: BootTime::now()?, state_dir, boot })
+    }
+
+    /// What the agent offers.
+    ///
+    /// # Errors
+    /// As [`Pools::read`].
+    pub fn pools(&self) -> Result<Pools, ipam::Error> {
+        Pools::read(&self.state_dir, &self.boot)
+    }
+
+    /// Frees what an attachment holds, and what it `had` though the index does not say so; whoever calls this holds the
+    /// attachment's lock, and has taken its network down. A damaged index is made anew for that: what is damaged frees
+    /// nothing. Where that or the change itself finds no room, the record goes alone, if no address is free too early by it.
+    ///
+    /// # Errors
+    /// The files' own troubles.
+    pub fn release(
+        &self,
+        key: &AttachmentKey,
+        had: &[IpAddr],
+        report: &mut Report,
+    ) -> Result<Option<Allocation>, ipam::Error> {
+        // Now, not when the verb began: taking a network down takes its time.
+        let now = BootTime::now()?;
+        let release = || {
+            self.store.update_for(key, |held| {
+                let released = held.release(key, now);
+                if released.is_none() && !had.is_empty() {
+                    held.lose(had, now);
+                }
+                Ok::<_, ipam::Error>(released)
+            })
+        };
+        let error = match release() {
+            Err(error) if error.is_no_space() || matches!(error, ipam::Error::Damaged { .. }) => error,
+            answer => return answer,
+        };
+        // First of all, so that an index made anew is of a time when nobody had them any more.
+        let gone = self.store.let_go(key, had)?;
+        let again = match &error {
+            ipam::Error::Damaged { .. } => self.rebuild_record(self.pools().ok().as_ref(), Some(key), report).is_ok(),
+            _ => false,
+        };
+        match if again { release() } else { Err(error) } {
+            Err(error) if gone => {
+                report.note(format!("{error}: what {key} had is free only when that is mended, and has rested"));
+                Ok(None)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Frees what killed runs hold without a record, and gives pods that live without one theirs again. The kernel is asked
+    /// only where there is anything without a record, or what there is cannot be read. `own` is the attachment whose lock the
+    /// caller holds.
+    pub fn sweep(&self, own: Option<&AttachmentKey>, report: &mut Report) -> Result<(), Error> {
+        match self.store.sweep() {
+            Ok(false) => Ok(()),
+            Ok(true) | Err(ipam::Error::Damaged { .. }) => self.rebuild_record(self.pools().ok().as_ref(), own, report),
+            Err(error) => Err(failure::of_ipam(&error)),
+        }
+    }
+
+    /// Removes rules and proxies of ours that are about nobody's address: they would lead its next owner astray.
+    pub fn remove_orphans(&self, report: &mut Report) -> Result<(), Error> {
+        let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
+        let orphans = pod::orphans(&mut places).map_err(|error| failure::of_datapath(&error))?;
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        // Read after the kernel: what an ADD has made was on record before.
+        let held = self.store.held().map_err(|error| failure::of_ipam(&error))?;
+        let mut resisted = None::<Error>;
+        for orphan in orphans.iter().filter(|it| !held.contains(&it.address)) {
+            match orphan.end(&mut places, |address| self.store.held().is_ok_and(|held| held.contains(&address))) {
+                Ok(true) => report.note(format!("of no pod: {}", orphan.step)),
+                Ok(false) => {}
+                Err(failure) => {
+                    let first = || Error::new(code::LEFT_OVER, "something is left of a pod that is gone");
+                    resisted = Some(resisted.unwrap_or_else(first).caused_by(failure.as_ref()));
+                }
+            }
+        }
+        resisted.map_or(Ok(()), Err)
+    }
+
+    /// Makes the record anew from what the kernel knows, where it is lost or damaged: the pods that run keep their
+    /// addresses. What cannot be known any more is how long freed addresses have rested. Without pools nobody knows whose
+    /// VNIC an address is on: it is then held without a record, until somebody comes who has pools.
+    /// `own` is the attachment whose lock the caller holds.
+    pub fn rebuild_record(
+        &self,
+        pools: Option<&Pools>,
+        own: Option<&AttachmentKey>,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
+        let owners = pod::owners(&mut places).map_err(|error| failure::of_datapath(&error))?;
+        if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
+            report.note(format!("what was damaged is now {}, and was made anew", path.display()));
+        }
+        let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
+        let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
+        match self.store.reconcile_with_kernel(&routed, pools, own, |link| places.has_link(link)) {
+            Ok(0) => {}
+            Ok(count) => report.note(format!("the record of {count} running attachment(s) was lost and was made anew")),
+            Err(error) => return Err(failure::of_ipam(&error)),
+        }
+        Ok(())
+    }
+}
+
+/// The host's namespace and a pod's, if that is not the host's too.
+pub fn enter(netns: &ContainerNetns) -> Result<Places, Error> {
+    let pod = Netns::open(netns.path()).map_err(|error| failure::of_netns(netns.path(), &error))?;
+    let places = Places::host(Path::new(SYSCTL_ROOT)).and_then(|host| host.with_pod(pod));
+    let places = places.map_err(|error| failure::of_host(&error))?;
+    netns.permit(places.pod_is_host())?;
+    Ok(places)
+}
+
+/// The link ends of an attachment.
+pub fn ends(key: &AttachmentKey) -> LinkEnds {
+    LinkEnds::of(&key.to_string(), key.ifname.clone())
+}
+
+/// What an allocation's network must be. Without pools, where the record says no MTU (an older version's), it is a guess;
+/// nobody who takes a network down asks for it.
+pub fn network(ends: LinkEnds, allocation: &Allocation, pools: Option<&Pools>, limit: Option<Mtu>) -> PodNetwork {
+    // A VNIC's link may have been renamed since ADD, and its proxies go with it.
+    let link = |assigned: &ipam::Assigned| {
+        let vnics = pools.into_iter().flat_map(|pools| &pools.vnics);
+        let now = vnics.filter(|vnic| vnic.vnic_id == assigned.vnic_id).map(|vnic| &vnic.link).next();
+        now.unwrap_or(&assigned.vnic_link).clone()
+    };
+    let address = |assigned: &ipam::Assigned| PodAddress {
+        address: assigned.address,
+        vnic_link: link(assigned),
+        table: assigned.table,
+    };
+    let holds = |vnic: &&ipam::VnicPool| allocation.addresses.iter().any(|a| a.vnic_id == vnic.vnic_id);
+    let vnic_mtu = pools.iter().flat_map(|pools| &pools.vnics).find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu);
+    PodNetwork {
+        ends,
+        mtu: allocation.mtu.unwrap_or_else(|| limit.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
+        addresses: allocation.addresses.iter().map(address).collect(),
+    }
+}
+
+/// Everything there is of an attachment's network, by its record, if there is one, and by its link.
+pub fn observe(
+    key: &AttachmentKey,
+    allocation: Option<&Allocation>,
+    places: &mut Places,
+) -> Result<Vec<(Place, Object)>, Error> {
+    let assigned = allocation.map(|held| held.addresses.as_slice()).unwrap_or_default();
+    let held = assigned.iter().map(|a| a.address).collect();
+    pod::observe(&ends(key), held, places).map_err(|error| failure::of_datapath(&error))
+}

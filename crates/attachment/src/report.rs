@@ -1,0 +1,128 @@
+//! The record of a run, which the agent logs. A verb neither fails nor waits for it.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, TraceContext, Verb};
+use ipam::Assigned;
+use telemetry::{Phases, Sink, VerbRecord};
+
+use crate::follow_up::FollowUp;
+
+/// The program that reports.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// What is reported of one run.
+#[derive(Debug)]
+pub struct Report {
+    record: VerbRecord,
+    phases: Phases,
+    assigned: Vec<Assigned>,
+}
+
+impl Report {
+    /// Of a call about one attachment.
+    pub fn of_attachment(program: Program, verb: &str, key: &AttachmentKey, args: &Args, trace: &TraceContext) -> Self {
+        let mut report = Self::of_network(program, verb, &key.network, trace);
+        report.record.container_id = key.container_id.to_string();
+        report.record.ifname = key.ifname.to_string();
+        report.record.pod_namespace.clone_from(&args.pod_namespace);
+        report.record.pod_name.clone_from(&args.pod_name);
+        report
+    }
+
+    /// Of a call about a network.
+    pub fn of_network(program: Program, verb: &str, network: &NetworkName, trace: &TraceContext) -> Self {
+        let mut report = Self::begin(program, verb, trace);
+        report.record.network = network.to_string();
+        report
+    }
+
+    /// Of a call that was refused, as far as it is known whom it was about.
+    pub fn of_refusal(program: Program, refusal: &Refusal<'_>) -> Self {
+        let text = |part: Option<String>| part.unwrap_or_default();
+        let mut report = Self::begin(program, refusal.verb.map_or("unknown", Verb::as_str), &refusal.trace);
+        report.record.network = text(refusal.network.as_ref().map(ToString::to_string));
+        report.record.container_id = text(refusal.container_id.as_ref().map(ToString::to_string));
+        report.record.ifname = text(refusal.ifname.as_ref().map(ToString::to_string));
+        report.record.pod_namespace.clone_from(&refusal.args.pod_namespace);
+        report.record.pod_name.clone_from(&refusal.args.pod_name);
+        report
+    }
+
+    fn begin(program: Program, verb: &str, trace: &TraceContext) -> Self {
+        let mut record = VerbRecord::begin(program.name, program.version, verb);
+        if let Some(parent) = trace.parent() {
+            record.continue_trace(parent.trace_id, parent.span_id);
+        }
+        Self { record, phases: Phases::start(), assigned: Vec::new() }
+    }
+
+    /// Ends a phase.
+    pub fn mark(&mut self, phase: &'static str) {
+        self.phases.mark(phase);
+    }
+
+    /// Addresses that the attachment has, or had.
+    pub fn addresses(&mut self, assigned: &[Assigned]) {
+        self.record.addresses.extend(assigned.iter().map(|assigned| assigned.address));
+        self.assigned.extend_from_slice(assigned);
+    }
+
+    /// Addresses of the attachment that no record describes.
+    pub fn found(&mut self, addresses: &[IpAddr]) {
+        self.record.addresses.extend(addresses);
+    }
+
+    /// Drops the addresses so far: ADD tries others.
+    pub fn no_addresses(&mut self) {
+        self.record.addresses.clear();
+        self.assigned.clear();
+    }
+
+    /// Something to tell that is no failure.
+    pub fn note(&mut self, text: String) {
+        if !self.record.message.is_empty() {
+            self.record.message.push_str("; ");
+        }
+        self.record.message.push_str(&text);
+    }
+
+    /// The same, if there is anything.
+    pub fn note_some(&mut self, text: Option<String>) {
+        text.into_iter().for_each(|text| self.note(text));
+    }
+
+    /// Hands the record over; the agent then does `follow_up`. If no agent takes the record, `follow_up` is done here.
+    pub fn send(mut self, state_dir: &Path, error: Option<&Error>, follow_up: Option<FollowUp>) {
+        if let Some(error) = error {
+            self.record.code = error.code.0;
+            self.note(error.to_string());
+        }
+        self.close();
+        let sink = Sink::new(state_dir);
+        if sink.hand_over(&self.record) {
+            return;
+        }
+        if let Some(follow_up) = follow_up {
+            let problem = follow_up.perform(&self.assigned, &self.record.addresses);
+            self.mark("follow_up");
+            self.close();
+            self.note_some(problem);
+        }
+        sink.keep(&self.record);
+    }
+
+    /// Records the phases since the last call.
+    fn close(&mut self) {
+        let phases = std::mem::replace(&mut self.phases, Phases::start());
+        self.record.total_micros = self.record.total_micros.saturating_add(phases.total_micros());
+        self.record.phases.extend(phases.into_phases());
+    }
+}

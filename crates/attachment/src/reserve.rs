@@ -1,0 +1,70 @@
+//! Reserving addresses for an attachment, with what must be put right before: lost records, and what killed runs left.
+
+use cni::{Args, Error};
+use ipam::{Allocation, PodRecord, Pools, Request, Reservation};
+use vcn::IfName;
+
+use crate::failure;
+use crate::node::Node;
+use crate::report::Report;
+use crate::take_down::reclaim;
+
+/// What addresses are reserved from.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// What the agent offers.
+    pub pools: &'a Pools,
+    /// Links whose VNICs are passed over.
+    pub avoided: &'a [IfName],
+}
+
+/// Reserves addresses. An empty record may be a lost one, and so may this
+/// attachment's: before that is believed, the kernel is asked who has what. A full one may hold what killed runs have left.
+/// A new allocation is recorded as `complete` made it.
+///
+/// # Errors
+/// The pools' and the files' own.
+pub fn reserve(
+    node: &Node,
+    source: Source<'_>,
+    asked: &Request,
+    complete: impl Fn(&mut Allocation),
+    report: &mut Report,
+) -> Result<Reservation, Error> {
+    let Source { pools, avoided } = source;
+    let (mut sure, mut swept) = (false, false);
+    loop {
+        let reserved = node.store.update_for(&asked.key, |held| {
+            if !sure && (held.is_empty() || held.lacks_record(&asked.key)) {
+                return Ok(None);
+            }
+            let mut reservation = held.reserve_beside(pools, avoided, asked.clone(), node.now)?;
+            let new = held.allocations.iter_mut().filter(|held| !reservation.existing && held.key == asked.key);
+            for allocation in new {
+                complete(allocation);
+                reservation.allocation = allocation.clone();
+            }
+            Ok(Some(reservation))
+        });
+        match reserved {
+            Ok(Some(reservation)) => return Ok(reservation),
+            Ok(None) | Err(ipam::Error::Damaged { .. }) if !sure => {
+                node.rebuild_record(Some(pools), Some(&asked.key), report)?;
+                sure = true;
+            }
+            Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(asked.key.to_string()))),
+            Err(ipam::Error::Exhausted(_)) if !swept => {
+                reclaim(node, &asked.key, report)?;
+                swept = true;
+            }
+            Err(error) => return Err(failure::of_ipam(&error)),
+        }
+    }
+}
+
+/// The pod, where the runtime named it.
+#[must_use]
+pub fn pod_of(args: &Args) -> Option<PodRecord> {
+    let (namespace, name) = (args.pod_namespace.clone()?, args.pod_name.clone()?);
+    Some(PodRecord { namespace, name, uid: args.pod_uid.clone() })
+}

@@ -1,0 +1,112 @@
+//! What there is of an extra interface, in the pod and on the host; and where its VNIC's link went when the pod ended.
+
+use std::net::IpAddr;
+
+use netlink::{Link, RouteFilter};
+use vcn::{Family, PROTOCOL, TableId};
+
+use super::{Device, ExtraNetwork};
+use crate::pod::observed::{carried, heeds_routers, on_link, rules, seen, switched_off};
+use crate::pod::{LOOPBACK, PodNetwork, observe};
+use crate::{AddressSpec, Error, LinkKind, Object, Place, Places, RouteSpec, apply};
+
+/// Kinds of links that may have their parent's Ethernet address.
+const UPON_ANOTHER: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "bridge", "bond", "team"];
+
+/// Looks at everything that belongs to an extra interface. Without a pod in `places`, at what of it is on the host.
+///
+/// # Errors
+/// As [`observe`].
+pub fn observe_extra(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+    let mut found = match &network.device {
+        None => observe(&network.pod.ends, held(network), places)?,
+        Some(_) => Vec::new(),
+    };
+    found.extend(observe_inside(network, places)?.into_iter().map(|object| (Place::Pod, object)));
+    Ok(found)
+}
+
+/// Looks at what of it is in the pod, of a veth at what does not go with its host end.
+///
+/// # Errors
+/// [`Error::Observe`] when the kernel does not answer.
+pub fn observe_inside(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<Object>, Error> {
+    let mut found = match &network.device {
+        Some(device) => of_device(&network.pod, device, places)?,
+        None => Vec::new(),
+    };
+    let Some(pod) = &mut places.pod else { return Ok(found) };
+    let (name, what) = (network.name(), || format!("routes of {} in the pod", network.name()));
+    if let Ok(oif) = pod.socket.index_of(name) {
+        for address in &network.pod.addresses {
+            let family = Family::of(address.address);
+            let filter = RouteFilter { family, table: Some(address.table), protocol: Some(PROTOCOL), oif: Some(oif) };
+            found.extend(on_link(pod.socket.routes(&filter), what)?.into_iter().map(|route| {
+                let (destination, via, link) = (route.destination, route.gateway, name.clone());
+                Object::Route(RouteSpec { destination, via, link, table: route.table })
+            }));
+        }
+    }
+    found.extend(rules(&held(network), &mut pod.socket)?);
+    Ok(found)
+}
+
+fn held(network: &ExtraNetwork) -> Vec<IpAddr> {
+    network.pod.addresses.iter().map(|pod| pod.address).collect()
+}
+
+/// The VNIC's link in the pod and what it carries of ours. It is known by its Ethernet address, and by its name for one that
+/// others may have made on it.
+fn of_device(network: &PodNetwork, device: &Device, places: &mut Places) -> Result<Vec<Object>, Error> {
+    let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
+    let links = pod.socket.links().map_err(|source| Error::Observe { what: "links in the pod".into(), source })?;
+    let ours = |link: &Link| {
+        link.mac == Some(device.mac)
+            && link.vlan == device.vlan
+            && (link.name == network.ends.pod || link.name == device.link)
+    };
+    let Some(link) = links.into_iter().find(ours) else { return Ok(Vec::new()) };
+    let (name, index) = (link.name.clone(), link.index);
+    let kind = match device.vlan {
+        Some(tag) => LinkKind::Vlan { parent: device.link.clone(), tag },
+        None => LinkKind::Moved { from: device.link.clone() },
+    };
+    let heeds = Object::Sysctl(heeds_routers(&name, link.accept_ra));
+    let mut found = vec![Object::Link(seen(link, kind)), heeds];
+    let addresses = on_link(pod.socket.addresses(Some(index)), || format!("addresses of {name} in the pod"))?;
+    let held = |address: &netlink::Address| network.addresses.iter().any(|pod| pod.address == address.address.ip());
+    found.extend(
+        addresses
+            .into_iter()
+            .filter(|address| held(address) && !address.tentative)
+            .map(|address| Object::Address(AddressSpec { link: name.clone(), address: address.address })),
+    );
+    found.extend(carried(&name, index, TableId::MAIN, &[], &mut pod.socket)?);
+    let switched_off = |link| switched_off(Place::Pod, link, places).map(|(_, setting)| setting);
+    found.extend([LOOPBACK, name.as_str()].into_iter().filter_map(switched_off));
+    Ok(found)
+}
+
+/// Gives the link of a VNIC its name on the host again, where the kernel has brought it back from a pod that ended: it comes
+/// back lowered, under the name that it had in the pod, or another. Answers whether the host has it.
+///
+/// # Errors
+/// [`Error::Observe`] when the kernel does not answer, or refuses the name.
+pub fn give_back(network: &ExtraNetwork, places: &mut Places) -> Result<bool, Error> {
+    let Some(device) = network.device.as_ref().filter(|device| device.vlan.is_none()) else { return Ok(true) };
+    let during = |source| Error::Observe { what: format!("where link {} is", device.link), source };
+    let ends = &network.pod.ends;
+    // One that has neither our alias nor the name that it had in the pod was in none.
+    let is_known =
+        |link: &Link| link.alias.as_ref() == Some(&ends.alias) || link.name == ends.pod || link.name == device.link;
+    let is_it = |link: &&Link| {
+        let upon_another = link.kind.as_deref().is_some_and(|kind| UPON_ANOTHER.contains(&kind));
+        link.mac == Some(device.mac) && !upon_another && is_known(link)
+    };
+    let links = places.host.links().map_err(during)?;
+    let Some(link) = links.iter().find(is_it) else { return Ok(false) };
+    if link.name != device.link || link.alias.as_ref() == Some(&ends.alias) {
+        apply::give_back(link, &device.link, &mut places.host).map_err(during)?;
+    }
+    Ok(true)
+}

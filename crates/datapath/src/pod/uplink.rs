@@ -1,0 +1,158 @@
+//! What a pod's network depends on: its VNIC's link and table, the rule for the table of pods, and settings of the host. The agent
+//! creates and repairs it. CHECK verifies it, because a pod without it is as broken as one without its own route.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use netlink::RouteFilter;
+use vcn::{Family, IfName, MacAddr, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
+
+use super::everything;
+use crate::host::{by_mark, to_metadata, to_pods};
+use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, SysctlSpec};
+
+/// The VNIC that carries one of a pod's addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uplink {
+    /// Its link.
+    pub link: IfName,
+    /// The Ethernet address of the link, if known.
+    pub mac: Option<MacAddr>,
+    /// Its table.
+    pub table: TableId,
+    /// Its virtual router; its family is the uplink's.
+    pub router: IpAddr,
+}
+
+impl Uplink {
+    pub(super) const fn family(&self) -> Family {
+        Family::of(self.router)
+    }
+
+    fn route(&self, destination: IpNetwork, via: Option<IpAddr>) -> Object {
+        Object::Route(RouteSpec { destination, via, link: self.link.clone(), table: self.table })
+    }
+
+    /// The settings without which the kernel does not forward between this VNIC and a pod's link.
+    fn settings(&self, pod_link: &IfName) -> Vec<SysctlSpec> {
+        let setting =
+            |key: [&str; 5], value: &str| SysctlSpec { key: key.map(str::to_owned).to_vec(), value: value.into() };
+        let link = self.link.as_str();
+        match self.family() {
+            Family::Ipv4 => vec![
+                setting(["net", "ipv4", "conf", link, "forwarding"], "1"),
+                setting(["net", "ipv4", "conf", pod_link.as_str(), "forwarding"], "1"),
+                setting(["net", "ipv4", "conf", link, RP_FILTER], "2"),
+            ],
+            // Whether IPv6 forwards is decided for the host as a whole, but for its pods the kernel answers only on links whose own
+            // setting says so, too.
+            Family::Ipv6 => vec![
+                setting(["net", "ipv6", "conf", "all", "forwarding"], "1"),
+                setting(["net", "ipv6", "conf", link, "forwarding"], "1"),
+                setting(["net", "ipv6", "conf", link, "proxy_ndp"], "1"),
+            ],
+        }
+    }
+}
+
+const RP_FILTER: &str = "rp_filter";
+
+/// What a pod whose host end is `pod_link` needs of the host.
+#[must_use]
+pub fn needed(uplinks: &[Uplink], pod_link: &IfName) -> Vec<(Place, Object)> {
+    let mut objects = Vec::new();
+    for uplink in uplinks {
+        let Uplink { link, mac, table: _, router } = uplink;
+        let (family, name) = (uplink.family(), link.clone());
+        let link = LinkSpec { name, kind: LinkKind::Device, mac: *mac, mtu: None, up: true, alias: None };
+        // Both families' may be one.
+        let known = objects.contains(&Object::Link(link.clone()));
+        objects.extend((!known).then_some(Object::Link(link)));
+        objects.extend([
+            uplink.route(IpNetwork::from(*router), None),
+            uplink.route(everything(family), Some(*router)),
+            to_pods(family),
+        ]);
+        objects.extend(of_the_agent(family));
+        objects.extend(uplink.settings(pod_link).into_iter().map(Object::Sysctl));
+    }
+    objects.into_iter().map(|object| (Place::Host, object)).collect()
+}
+
+/// What there is of that.
+///
+/// # Errors
+/// [`Error::Observe`] when the kernel does not answer.
+pub fn observe_needed(
+    uplinks: &[Uplink],
+    pod_link: &IfName,
+    places: &mut Places,
+) -> Result<Vec<(Place, Object)>, Error> {
+    let mut found = Vec::new();
+    for uplink in uplinks {
+        let Uplink { link: name, table, .. } = uplink;
+        let family = uplink.family();
+        let link = match places.host.link(name) {
+            Ok(link) => link,
+            Err(error) if error.is_not_found() => continue,
+            Err(source) => return Err(Error::Observe { what: format!("link {name}"), source }),
+        };
+        let index = link.index;
+        let netlink::Link { name, mac, mtu, up, alias, .. } = link;
+        found.push(Object::Link(LinkSpec { name, kind: LinkKind::Device, mac, mtu: Some(mtu), up, alias }));
+        let filter = RouteFilter { family, table: Some(*table), protocol: None, oif: Some(index) };
+        let routes = places
+            .host
+            .routes(&filter)
+            .map_err(|source| Error::Observe { what: format!("{family} routes in table {table}"), source })?;
+        let asked =
+            |route: &netlink::Route| route.destination == everything(family) || route.destination.ip() == uplink.router;
+        found.extend(routes.into_iter().filter(asked).map(|route| uplink.route(route.destination, route.gateway)));
+        let rules = places
+            .host
+            .rules(family)
+            .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
+        // An agent of the release before makes one that heeds every route.
+        let leads_to_pods = |rule: &netlink::Rule| {
+            let everything = rule.from.is_none() && rule.to.is_none();
+            everything
+                && rule.priority == RulePriorities::TO_PODS
+                && rule.table == PODS_TABLE
+                && rule.protocol == PROTOCOL
+        };
+        found.extend(rules.iter().any(leads_to_pods).then(|| to_pods(family)));
+        found.extend(of_the_agent_there(family, &rules));
+        found.extend(uplink.settings(pod_link).into_iter().filter_map(|wanted| setting(wanted, places)));
+    }
+    Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
+}
+
+/// The agent's rules: the route to the resolver, and the return path of connections by the primary VNIC.
+fn of_the_agent(family: Family) -> [Object; 2] {
+    [to_metadata(family), by_mark(family, PRIMARY_MARK, TableId::MAIN)]
+}
+
+/// Which of the agent's rules exist. The agent always makes both. Without either there is no agent, and both count as present,
+/// because an ADD does not need them.
+fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
+    let there_is =
+        |wanted: &Object| rules.iter().any(|rule| rule.protocol == PROTOCOL && *wanted == Object::Rule(rule.into()));
+    let wanted = of_the_agent(family);
+    let none = !wanted.iter().any(there_is);
+    wanted.into_iter().filter(|object| none || there_is(object)).collect()
+}
+
+fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {
+    let read = |key: &[String]| {
+        let key: Vec<&str> = key.iter().map(String::as_str).collect();
+        Some(places.sysctl(Place::Host, |sysctls| sysctls.read(&key)).ok()?.trim().to_owned())
+    };
+    let mut value = read(&wanted.key)?;
+    if wanted.key.last().is_some_and(|name| name == RP_FILTER) {
+        // The kernel uses the higher of this value and that of "all"; only 1 drops packets that come and go by different tables.
+        let of_all = read(&["net", "ipv4", "conf", "all", RP_FILTER].map(str::to_owned))?;
+        let strict = value.as_str().max(of_all.as_str()) == "1";
+        value = if strict { "1".into() } else { wanted.value };
+    }
+    Some(Object::Sysctl(SysctlSpec { key: wanted.key, value }))
+}

@@ -1,0 +1,50 @@
+//! `health`: the problems with their next steps, then all other signals as a table.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use health::{Report, SignalState, Verdict, collectors};
+
+use super::page::Page;
+use super::table::age;
+
+pub(super) fn text(page: &mut Page, report: &Report, now: SystemTime) {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let ago = |millis: u64| age(now.saturating_sub(millis / 1000));
+    let (mut problems, mut others): (Vec<_>, Vec<_>) =
+        report.signals.iter().partition(|state| state.verdict == Verdict::Problem);
+    problems.sort_by_key(|state| (std::cmp::Reverse(state.severity), state.since_unix_millis));
+    others.sort_by_key(|state| state.verdict);
+    page.line(match (problems.len(), report.signals.len()) {
+        (_, 0) => "No signal was measured yet.".to_owned(),
+        (0, all) => format!("No problem in {all} signals."),
+        (count, all) => format!("{count} of {all} signals have a problem:"),
+    });
+    for (number, state) in problems.iter().enumerate() {
+        problem(page, number + 1, state, &ago(state.since_unix_millis));
+    }
+    page.line("");
+    let row = |state: &&SignalState| {
+        vec![
+            state.signal.clone(),
+            state.verdict.to_string(),
+            state.value.map(|value| state.unit.show(value)).unwrap_or_default(),
+            state.bound.clone().unwrap_or_default(),
+            ago(state.sampled_unix_millis),
+            state.detail.clone(),
+        ]
+    };
+    page.columns(&["SIGNAL", "RESULT", "VALUE", "HEALTHY", "AGE", "DETAIL"], others.iter().map(row));
+}
+
+fn problem(page: &mut Page, number: usize, state: &SignalState, since: &str) {
+    let severity = state.severity.unwrap_or_default();
+    let value = state.value.map(|value| state.unit.show(value)).unwrap_or_default();
+    let detail = if state.detail.is_empty() { String::new() } else { format!(" ({})", state.detail) };
+    page.line("");
+    page.line(format_args!("{number}. {} ({severity}), for {since}", state.signal));
+    page.line(format_args!("   {}", state.message.as_deref().unwrap_or_default()));
+    page.line(format_args!("   Measured: {value}{detail}; healthy: {}", state.bound.as_deref().unwrap_or_default()));
+    if let Some(signal) = collectors::signal(&state.signal) {
+        page.line(format_args!("   Next: {}", signal.remedy));
+    }
+}

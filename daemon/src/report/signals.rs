@@ -1,0 +1,91 @@
+//! The thread of health signals: it feeds the collectors with what the agent knows, and publishes and logs their results. It
+//! changes nothing on the node, and nothing of the agent waits for it.
+
+mod facts;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use health::collectors::KINDS;
+use health::engine::Now;
+use health::system::Machine;
+use health::{Engine, Host, Report, Verdict};
+use ipam::BootId;
+use tokio::sync::watch;
+
+use crate::report::metrics::Metrics;
+use crate::report::reconcile_report::CompletedReconcile;
+use crate::settings::Settings;
+use crate::sources::backoff::chance;
+use crate::sources::node_facts::NodeFacts;
+
+/// What the agent knows.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// Where the host is mounted, and what the Node is called.
+    pub settings: Arc<Settings>,
+    /// The boot that pools are of.
+    pub boot: BootId,
+    /// For the number of repairs.
+    pub metrics: Arc<Metrics>,
+    /// The instance and its VNICs.
+    pub facts: watch::Receiver<NodeFacts>,
+    /// The last reconcile.
+    pub reports: watch::Receiver<Option<CompletedReconcile>>,
+}
+
+/// Starts the thread. It ends when the results have no reader any more.
+///
+/// # Errors
+/// If the thread cannot be started.
+pub fn start(sources: Sources) -> io::Result<watch::Receiver<Report>> {
+    let (results_in, results) = watch::channel(Report::default());
+    let host = Host {
+        proc: "/proc".into(),
+        sys: "/sys".into(),
+        root: sources.settings.host_root.clone(),
+        facts: Arc::default(),
+        system: Arc::new(Machine),
+        now: Instant::now(),
+    };
+    let mut engine = Engine::new(KINDS, host, Some(sources.settings.health_rules.clone()), chance);
+    let work = move || {
+        let mut problems = BTreeSet::new();
+        loop {
+            let now = Now { instant: Instant::now(), unix_millis: unix_millis() };
+            if engine.step(now, || facts::gather(&sources)) {
+                let report = engine.report();
+                log(&report, &mut problems);
+                if results_in.send(report).is_err() {
+                    return;
+                }
+            }
+            engine.wait(Instant::now());
+        }
+    };
+    thread::Builder::new().name("health".to_owned()).spawn(work)?;
+    Ok(results)
+}
+
+/// The wall clock.
+#[must_use]
+pub fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A line when a problem begins, and one when it ends.
+fn log(report: &Report, problems: &mut BTreeSet<String>) {
+    for state in &report.signals {
+        if state.verdict == Verdict::Problem && problems.insert(state.signal.clone()) {
+            let (rule, message) =
+                (state.rule.as_deref().unwrap_or_default(), state.message.as_deref().unwrap_or_default());
+            tracing::warn!(event = "signal.problem", signal = state.signal, rule, detail = state.detail, "{message}");
+        } else if matches!(state.verdict, Verdict::Healthy | Verdict::NotApplicable) && problems.remove(&state.signal) {
+            tracing::info!(event = "signal.healthy", signal = state.signal, detail = state.detail);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Health signals of the running agent: on the command line, in metrics and in the log.
+
+use serde_json::Value;
+
+use crate::metadata::vnic;
+use crate::node::Node;
+use crate::running::wait_for;
+
+#[test]
+fn signals_are_reported_with_cause_and_next_step() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&["--node-ip", "10.0.33.7", "--node-name", "10.0.10.7"]);
+    node.wait_ready(&mut agent);
+    let has = |line: &str| node.get("/metrics").1.lines().any(|found| found == line);
+    for line in [
+        r#"oke_node_agent_signal{signal="node_ip_mismatch",result="problem"} 1"#,
+        r#"oke_node_agent_signal_value{signal="node_ip_mismatch"} 1.0"#,
+        r#"oke_node_agent_signal{signal="hostname_mismatch",result="healthy"} 1"#,
+        r#"oke_node_agent_signal_value{signal="pool_free"} 16.0"#,
+        r#"oke_node_agent_signal{signal="vnic_problems",result="healthy"} 1"#,
+        r#"oke_node_agent_signal{signal="metadata_latency",result="healthy"} 1"#,
+        r#"oke_node_agent_signal{signal="kernel_io_errors",result="unknown"} 1"#,
+        r#"oke_node_agent_signal{signal="kubelet_running",result="unknown"} 1"#,
+    ] {
+        wait_for(line, || has(line), || node.get("/metrics").1);
+    }
+    let problem = &agent.events("signal.problem")[0];
+    assert_eq!((&problem["signal"], &problem["rule"]), (&"node_ip_mismatch".into(), &"node-ip-not-primary".into()));
+    let output = node.output(&["health"]);
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for words in [
+        "1. node_ip_mismatch (critical), for ",
+        "Measured: yes (the Node has 10.0.33.7); healthy: no",
+        "Next: Set the kubelet's `--node-ip`",
+    ] {
+        assert!(text.contains(words), "{words:?} is not in\n{text}");
+    }
+    let output = node.output(&["health", "-o", "json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let states = report["signals"].as_array().unwrap();
+    let state = states.iter().find(|state| state["signal"] == "node_ip_mismatch").unwrap();
+    assert_eq!((&state["verdict"], &state["everySeconds"]), (&"problem".into(), &300.into()));
+    agent.stop();
+    let output = node.output(&["health"]);
+    assert_eq!(output.status.code(), Some(3));
+}

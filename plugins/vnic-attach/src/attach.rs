@@ -1,0 +1,260 @@
+//! One interface: reserve, build, commit. Whatever fails, what was done is undone before the error is answered.
+
+use attachment::{Node, Report, Source, failure};
+use cni::{AddRequest, AttachmentKey, Error, ErrorCode};
+use datapath::pod::{self, ExtraNetwork};
+use datapath::{Places, apply, dismantle, plan};
+use ipam::{Allocation, Attached, ExclusiveLink, NetnsRecord, Pools, Request, Reservation};
+use netlink::{Netns, NetnsId, RouteFilter, Socket};
+use vcn::{AttachMode, Family, IfName, PerFamily, TableId};
+
+use crate::conf::Conf;
+use crate::key_of;
+use crate::offer::Granted;
+
+/// How often addresses are exchanged that another pod turns out to have, which is on no record. All of them are then taken in at
+/// once, so a second time is rare already.
+const MOVES: usize = 3;
+
+/// What the interfaces of one ADD have in common.
+pub(crate) struct Attaching<'a> {
+    pub(crate) request: &'a AddRequest<Conf>,
+    pub(crate) node: &'a Node,
+    pub(crate) pools: &'a Pools,
+    pub(crate) places: &'a mut Places,
+    pub(crate) report: &'a mut Report,
+}
+
+/// An interface that was made.
+pub(crate) struct Made {
+    pub(crate) network: ExtraNetwork,
+    /// An earlier ADD had made it.
+    pub(crate) is_repeated: bool,
+    key: AttachmentKey,
+    allocation: Allocation,
+}
+
+impl Attaching<'_> {
+    /// Makes one interface.
+    ///
+    /// # Errors
+    /// When there is none, and nothing of it is left.
+    pub(crate) fn attach(&mut self, one: &Granted<'_>, name: IfName) -> Result<Made, Error> {
+        let key = key_of(&self.request.key.container_id, name)?;
+        let _lock = self.node.store.attachment(&key).map_err(|error| failure::of_ipam(&error))?;
+        let mut moves = 0;
+        loop {
+            let reservation = self.reserve(one, &key)?;
+            let is_repeated = reservation.existing && reservation.allocation.tentative_until.is_none();
+            let allocation = reservation.allocation;
+            attachment::forget(reservation.unforgotten);
+            let built = self.build(one, &allocation, reservation.existing).and_then(|network| {
+                self.node.store.commit(&key).map_err(|error| failure::of_ipam(&error))?;
+                Ok(network)
+            });
+            self.report.mark("network");
+            match built {
+                Ok(network) => {
+                    // The host announces what is behind it; a VNIC's own address is known.
+                    if network.device.is_none() {
+                        self.report.addresses(&allocation.addresses);
+                    }
+                    return Ok(Made { network, is_repeated, key, allocation });
+                }
+                Err(error) if is_repeated => return Err(error),
+                Err(error) => {
+                    let taken = error.code == attachment::code::INTERFACE_EXISTS && moves < MOVES;
+                    let error = self.give_up(&key, &allocation, error);
+                    if !taken || allocation.exclusive.is_some() {
+                        return Err(error);
+                    }
+                    moves += 1;
+                    self.node.rebuild_record(Some(self.pools), Some(&key), self.report)?;
+                }
+            }
+        }
+    }
+
+    /// Takes back an interface that was made, because another cannot be.
+    pub(crate) fn undo(&mut self, made: &Made, error: Error) -> Error {
+        match self.node.store.attachment(&made.key) {
+            Ok(_lock) => self.give_up(&made.key, &made.allocation, error),
+            Err(busy) => error.with_details(format!("{} is left for DEL", made.key)).caused_by(&busy),
+        }
+    }
+
+    /// The address goes back, unless something of the network is still there: then the record must stay, for the DEL that
+    /// follows to find it by. The error stays the first one.
+    fn give_up(&mut self, key: &AttachmentKey, allocation: &Allocation, error: Error) -> Error {
+        let had = match attachment::take_down(key, Some(allocation), self.node, self.report) {
+            Ok(had) => had,
+            Err(left) => return error.with_details(left),
+        };
+        match self.node.release(key, &had, self.report) {
+            Ok(_) => error,
+            Err(release) => error.with_details("the address could not be given back").caused_by(&release),
+        }
+    }
+
+    /// Reserves addresses of the VNIC. Of one that a single pod can have, a pod that is gone without a DEL lets go.
+    fn reserve(&mut self, one: &Granted<'_>, key: &AttachmentKey) -> Result<Reservation, Error> {
+        let view = self.pools.only(one.vnic, &one.requested.ips);
+        let asked = Request {
+            key: key.clone(),
+            pod: attachment::pod_of(&self.request.args),
+            host_link: attachment::ends(key).host,
+            netns: self.places.pod_id().map(|id| NetnsRecord {
+                path: self.request.netns.path().to_owned(),
+                dev: id.dev,
+                inode: id.inode,
+            }),
+            mtu: None,
+        };
+        let complete = |allocation: &mut Allocation| {
+            (allocation.attached, allocation.exclusive) = recorded(one, self.request);
+        };
+        let source = Source { pools: &view, avoided: &[] };
+        let reserved = attachment::reserve(self.node, source, &asked, complete, self.report);
+        match reserved {
+            Err(error) if error.code == attachment::code::NO_ADDRESS => {}
+            Ok(reservation) if !matches(&reservation, one) => {
+                let msg = format!("{key} is on another VNIC or has other addresses by an earlier ADD; delete the pod");
+                return Err(Error::new(ErrorCode::TRY_AGAIN_LATER, msg));
+            }
+            reserved => return reserved,
+        }
+        if one.offer.mode == AttachMode::Exclusive && self.end_holder(one)? {
+            return attachment::reserve(self.node, source, &asked, complete, self.report);
+        }
+        let name = &one.requested.vnic;
+        Err(Error::new(
+            ErrorCode::TRY_AGAIN_LATER,
+            format!("VNIC {name} has no free address for this pod; end one that uses it"),
+        ))
+    }
+
+    /// Ends the attachment of a pod that has an Exclusive VNIC and is gone: its namespace is. Answers whether it was ended.
+    fn end_holder(&mut self, one: &Granted<'_>) -> Result<bool, Error> {
+        let wrap = |error| failure::of_ipam(&error);
+        let (held, _) = self.node.store.read_sound().map_err(wrap)?;
+        let holds = |it: &&Allocation| it.addresses.iter().any(|held| held.vnic_id == one.vnic.vnic_id);
+        let Some(holder) = held.allocations.iter().find(holds) else { return Ok(false) };
+        let lives = holder.netns.as_ref().is_some_and(|record| {
+            Netns::open(&record.path).is_ok_and(|found| found.id() == NetnsId { dev: record.dev, inode: record.inode })
+        });
+        let name = &one.requested.vnic;
+        let pod = holder.pod.as_ref().map_or_else(
+            || format!("container {}", holder.key.container_id),
+            |pod| format!("pod {}/{}", pod.namespace, pod.name),
+        );
+        let refused = || Error::new(ErrorCode::TRY_AGAIN_LATER, format!("VNIC {name} is Exclusive, and {pod} has it"));
+        let lock = self.node.store.try_attachment(&holder.key).map_err(wrap)?;
+        let Some(_lock) = lock.filter(|_| !lives) else { return Err(refused()) };
+        if self.node.store.find(&holder.key).map_err(wrap)?.as_ref() != Some(holder) {
+            return Err(refused());
+        }
+        let had = attachment::take_down(&holder.key, Some(holder), self.node, self.report)?;
+        self.node.release(&holder.key, &had, self.report).map_err(wrap)?;
+        self.report.note(format!("{pod}, which had VNIC {name}, is gone without a DEL: ended"));
+        Ok(true)
+    }
+
+    /// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
+    /// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away.
+    fn build(&mut self, one: &Granted<'_>, allocation: &Allocation, is_existing: bool) -> Result<ExtraNetwork, Error> {
+        let wrap = |error: datapath::Error| failure::of_datapath(&error);
+        let Some(mut network) = attachment::network_of(allocation, Some(self.pools)) else {
+            let msg = format!("the record of {} was lost and made anew; delete the pod", allocation.key);
+            return Err(Error::new(attachment::code::NOT_ALLOCATED, msg));
+        };
+        let places = &mut *self.places;
+        let observed = if is_existing { pod::observe_extra(&network, places).map_err(wrap)? } else { Vec::new() };
+        if observed.is_empty() {
+            usable(one, &network)?;
+        }
+        network.taken = pod::taken_routes(&network, places).map_err(wrap)?;
+        for step in pod::own_ways(&network, places).map_err(wrap)? {
+            // A route that cannot be copied leaves the pod's own interface as it was before.
+            if let Err(error) = apply(std::slice::from_ref(&step), places) {
+                self.report.note(error.to_string());
+            }
+        }
+        let desired = network.desired();
+        let error = match apply(&plan(&desired, &observed), places) {
+            Ok(()) => return Ok(network),
+            Err(error) => error,
+        };
+        let settled = allocation.tentative_until.is_none();
+        if settled || !(is_existing || error.is_already_exists()) {
+            return Err(wrap(error));
+        }
+        let own = pod::observe_extra(&network, places).map_err(wrap)?;
+        dismantle(&plan(&[], &own), places);
+        if own.is_empty() {
+            return Err(wrap(error));
+        }
+        apply(&plan(&desired, &[]), places).map_err(wrap)?;
+        Ok(network)
+    }
+}
+
+/// What is recorded of an interface beside its addresses.
+fn recorded(one: &Granted<'_>, request: &AddRequest<Conf>) -> (Option<Attached>, Option<ExclusiveLink>) {
+    let Granted { vnic, offer, requested } = one;
+    let attached = Attached {
+        network: request.config.name.clone(),
+        vnic: offer.name.clone(),
+        subnets: offer.subnets.clone(),
+        routes: offer.routes.clone(),
+        default_route: requested.default_route,
+    };
+    let router = |family| vnic.families.of(family).map(|pool| pool.router);
+    let exclusive = (offer.mode == AttachMode::Exclusive).then(|| ExclusiveLink {
+        link: vnic.link.clone(),
+        mac: vnic.mac,
+        vlan: offer.vlan,
+        routers: PerFamily { ipv4: router(Family::Ipv4), ipv6: router(Family::Ipv6) },
+    });
+    (Some(attached), exclusive)
+}
+
+/// Whether what an earlier ADD reserved is what this one asks for.
+fn matches(reservation: &Reservation, one: &Granted<'_>) -> bool {
+    let held = &reservation.allocation;
+    let on_vnic = held.attached.as_ref().is_some_and(|attached| attached.vnic == one.offer.name);
+    on_vnic && one.requested.ips.iter().all(|ip| held.addresses.iter().any(|it| it.address == *ip))
+}
+
+/// Whether the VNIC's link is there to be used, and is none that the host lives by.
+fn usable(one: &Granted<'_>, network: &ExtraNetwork) -> Result<(), Error> {
+    let name = &one.requested.vnic;
+    let refused =
+        |why: String| Err(Error::new(ErrorCode::TRY_AGAIN_LATER, format!("VNIC {name} cannot be used: {why}")));
+    let link = &one.vnic.link;
+    let during = |error: netlink::Error| failure::of_host(&error);
+    let mut socket = Socket::open().map_err(during)?;
+    let found = match socket.link(link) {
+        Ok(found) => found,
+        Err(error) if error.is_not_found() => return refused(format!("the host has no link {link}")),
+        Err(error) => return Err(during(error)),
+    };
+    let moves = network.device.as_ref().is_some_and(|device| device.vlan.is_none());
+    if !moves {
+        return if found.up {
+            Ok(())
+        } else {
+            refused(format!("link {link} is down; `ip link set {link} up` on the node"))
+        };
+    }
+    if found.mac != Some(one.vnic.mac) {
+        return refused(format!("link {link} has another Ethernet address than the VNIC, {}", one.vnic.mac));
+    }
+    for family in Family::ALL {
+        let filter = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(family) };
+        let routes = socket.routes(&filter).map_err(during)?;
+        if routes.iter().any(|route| route.destination.prefix() == 0 && route.oif == found.index) {
+            return refused(format!("the host's default route is by {link}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! What a pod asks for: by its annotation, or by the configuration of a delegate. Users write both, so each refusal names the
+//! field, and nothing that they wrote is in it but short and printable.
+
+use std::net::IpAddr;
+
+use cni::{Config, Error, ErrorCode};
+use serde::Deserialize;
+use serde_json::Value;
+use vcn::{Family, INTERFACES_ANNOTATION, IfName, printable};
+
+use crate::Conf;
+
+/// More than an instance has VNICs, by far.
+const MOST: usize = 32;
+
+/// Far more than as many entries need, in bytes.
+const LONGEST: usize = 16 << 10;
+
+/// Of what is quoted, in characters.
+const QUOTED: usize = 64;
+
+/// The longest name of a VNIC: a label of Kubernetes (RFC 1123).
+const LONGEST_NAME: usize = 63;
+
+/// An interface that a pod asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Requested {
+    /// The VNIC's name on the node.
+    pub(crate) vnic: String,
+    /// The interface's name; the first of net1, net2, … that is free if absent.
+    pub(crate) interface: Option<IfName>,
+    /// Addresses of the VNIC, at most one per family.
+    pub(crate) ips: Vec<IpAddr>,
+    /// Whether it has the pod's default route.
+    pub(crate) default_route: bool,
+}
+
+/// An entry as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Entry {
+    vnic: String,
+    #[serde(default)]
+    interface: Option<String>,
+    #[serde(default)]
+    ips: Vec<IpAddr>,
+    #[serde(default)]
+    default_route: bool,
+}
+
+/// What a call asks for; nothing of a pod without the annotation.
+///
+/// # Errors
+/// Code 11 where it cannot be understood: the pod must not start without it.
+pub(crate) fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<Requested>, Error> {
+    let requested = match &conf.vnic {
+        Some(vnic) => {
+            let (vnic, ips, default_route) = (vnic.clone(), conf.ips.clone(), conf.default_route);
+            let entry = Entry { vnic, interface: Some(ifname.as_str().to_owned()), ips, default_route };
+            checked(entry).map(|only| vec![only])
+        }
+        None => match config.runtime_config.pod_annotations()?.and_then(|all| all.get(INTERFACES_ANNOTATION)) {
+            None => return Ok(Vec::new()),
+            Some(Value::String(text)) => listed(text, ifname),
+            Some(_) => Err("it is not a string".to_owned()),
+        }
+        .map_err(|complaint| format!("annotation {INTERFACES_ANNOTATION}: {complaint}")),
+    };
+    requested.map_err(|complaint| Error::new(ErrorCode::TRY_AGAIN_LATER, complaint))
+}
+
+/// The interfaces of an annotation: `storage@net1,db`, or a JSON list. `own` is the pod's own interface.
+fn listed(text: &str, own: &IfName) -> Result<Vec<Requested>, String> {
+    if text.len() > LONGEST {
+        return Err(format!("it has {} bytes, and {LONGEST} are allowed", text.len()));
+    }
+    let text = text.trim();
+    let entries = if text.starts_with('[') { of_json(text)? } else { of_list(text) };
+    if entries.len() > MOST {
+        return Err(format!("it asks for {} interfaces, and {MOST} are allowed", entries.len()));
+    }
+    let mut requested: Vec<Requested> = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.into_iter().enumerate() {
+        let one = checked(entry).map_err(|complaint| format!("[{index}]: {complaint}"))?;
+        if one.interface.as_ref() == Some(own) {
+            return Err(format!("[{index}]: interface {own} is the pod's own"));
+        }
+        if let Some(name) =
+            one.interface.as_ref().filter(|name| requested.iter().any(|it| it.interface.as_ref() == Some(*name)))
+        {
+            return Err(format!("[{index}]: interface {name} is requested twice"));
+        }
+        if requested.iter().any(|other| other.vnic == one.vnic) {
+            return Err(format!("[{index}]: VNIC {} is requested twice; a pod has one interface on a VNIC", one.vnic));
+        }
+        if one.default_route && requested.iter().any(|other| other.default_route) {
+            return Err(format!("[{index}]: a second interface asks for the default route"));
+        }
+        requested.push(one);
+    }
+    Ok(requested)
+}
+
+fn of_json(text: &str) -> Result<Vec<Entry>, String> {
+    let items: Vec<Value> =
+        serde_json::from_str(text).map_err(|error| quoted(&format!("it is no JSON list: {error}")))?;
+    if items.len() > MOST {
+        return Err(format!("it asks for {} interfaces, and {MOST} are allowed", items.len()));
+    }
+    let entry = |(index, item)| {
+        serde_json::from_value(item).map_err(|error| format!("[{index}]: {}", quoted(&error.to_string())))
+    };
+    items.into_iter().enumerate().map(entry).collect()
+}
+
+fn of_list(text: &str) -> Vec<Entry> {
+    let entry = |part: &str| {
+        let (vnic, interface) = part.split_once('@').map_or((part, None), |(vnic, name)| (vnic, Some(name)));
+        let interface = interface.map(|name| name.trim().to_owned());
+        Entry { vnic: vnic.trim().to_owned(), interface, ips: Vec::new(), default_route: false }
+    };
+    text.split(',').filter(|_| !text.is_empty()).map(entry).collect()
+}
+
+fn checked(entry: Entry) -> Result<Requested, String> {
+    let Entry { vnic, interface, ips, default_route } = entry;
+    let alphanumeric = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let is_name = vnic.len() <= LONGEST_NAME
+        && alphanumeric(vnic.bytes().next())
+        && alphanumeric(vnic.bytes().last())
+        && vnic.bytes().all(|byte| alphanumeric(Some(byte)) || byte == b'-');
+    if !is_name {
+        return Err(format!("vnic: \"{}\" is no name of a VNIC", quoted(&vnic)));
+    }
+    let interface = interface.map(|name| match IfName::new(&name) {
+        Ok(known) if known.as_str() != "lo" && name.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(known),
+        _ => Err(format!("interface: \"{}\" is no name for an interface", quoted(&name))),
+    });
+    for family in Family::ALL {
+        if ips.iter().filter(|ip| Family::of(**ip) == family).count() > 1 {
+            return Err(format!("ips: more than one {family} address"));
+        }
+    }
+    Ok(Requested { vnic, interface: interface.transpose()?, ips, default_route })
+}
+
+/// The beginning of a user's text, on one line.
+fn quoted(text: &str) -> String {
+    let mut short: String = text.chars().take(QUOTED).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    printable(&short).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Requested>, String> {
+        listed(text, &IfName::new("eth0").unwrap())
+    }
+
+    fn plain(vnic: &str, interface: Option<&str>) -> Requested {
+        let interface = interface.map(|name| IfName::new(name).unwrap());
+        Requested { vnic: vnic.to_owned(), interface, ips: Vec::new(), default_route: false }
+    }
+
+    #[test]
+    fn both_forms_are_read() {
+        assert_eq!(read("storage@net1, db"), Ok(vec![plain("storage", Some("net1")), plain("db", None)]));
+        assert_eq!(read(" "), Ok(Vec::new()));
+        assert_eq!(read("[]"), Ok(Vec::new()));
+        let long = r#"[{"vnic":"storage","interface":"net1","ips":["10.0.1.9","2001:db8::9"],"defaultRoute":true}]"#;
+        let ips = ["10.0.1.9", "2001:db8::9"].map(|ip| ip.parse().unwrap()).to_vec();
+        assert_eq!(read(long), Ok(vec![Requested { ips, default_route: true, ..plain("storage", Some("net1")) }]));
+    }
+
+    #[test]
+    fn hostile_annotations_are_refused_with_the_field_on_one_short_line() {
+        let many = format!("[{}]", vec![r#"{"vnic":"a"}"#; 1000].join(","));
+        let (deep, huge) = ("[".repeat(10_000), "a".repeat(100_000));
+        let long = format!("{}@net1", "a".repeat(200));
+        for (text, complaint) in [
+            (many.as_str(), "it asks for 1000 interfaces"),
+            (&deep, "it is no JSON list: recursion limit"),
+            (&huge, "it has 100000 bytes"),
+            (&long, "[0]: vnic: \"aaaa"),
+            (r#"[{"vnic":"a","stateDir":"/etc"}]"#, "[0]: unknown field `stateDir`"),
+            (r#"[{"vnic":"a"},{"interface":"net1"}]"#, "[1]: missing field `vnic`"),
+            (r#"[{"vnic":"a","ips":["10.0.0.300"]}]"#, "[0]: invalid IP address"),
+            (r#"[{"vnic":"a","ips":["10.0.0.3","10.0.0.4"]}]"#, "[0]: ips: more than one IPv4"),
+            (r#"[{"vnic":7}]"#, "[0]: invalid type: integer `7`"),
+            (r#"{"vnic":"a"}"#, "[0]: vnic: \"{\"vnic\""),
+            ("../../etc/passwd", "[0]: vnic: \"../../etc"),
+            ("a@../x", "[0]: interface: \"../x\""),
+            ("a@..", "[0]: interface: \"..\""),
+            ("a@eth0", "[0]: interface eth0 is the pod's own"),
+            ("a@lo", "[0]: interface: \"lo\""),
+            ("a@sixteen-letters0", "[0]: interface: "),
+            ("a@net1,b@net1", "[1]: interface net1 is requested twice"),
+            ("a@net1,a@net2", "[1]: VNIC a is requested twice"),
+            ("a\u{1b}[2J@net1", "[0]: vnic: \"a\\u{1b}[2J\""),
+            ("a@n\u{7}", "[0]: interface: \"n\\u{7}\""),
+            ("a,,b", "[1]: vnic: \"\""),
+            ("A_b", "[0]: vnic: \"A_b\""),
+            (r#"[{"vnic":"a","defaultRoute":true},{"vnic":"b","defaultRoute":true}]"#, "[1]: a second interface"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(complaint), "{error}");
+            assert!(error.len() < 300 && !error.contains(char::is_control), "{error}");
+        }
+    }
+}

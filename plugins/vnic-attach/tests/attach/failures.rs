@@ -1,0 +1,114 @@
+//! Pods that end otherwise than by a DEL, and links that are not where they were: the VNIC can be used again.
+
+use netlink::Netns;
+
+use crate::world::{Families, Machine, Pod, World, addresses, exclusive, json_of, mac, reaches, sh, shared, within};
+
+/// A namespace that ends takes veths along; a NIC comes back to the host, lowered and under the name that it had. Here a veth
+/// does for a NIC, so it is brought back by hand.
+fn end_with_nic(world: &World, pod: Pod, arrives_as: &str) {
+    let home = format!(
+        "/proc/{}/fd/{}",
+        std::process::id(),
+        std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(&world.host))
+    );
+    sh(
+        &pod.netns,
+        &format!("ip link set net1 down; ip link set net1 name {arrives_as}; ip link set {arrives_as} netns {home}"),
+    );
+    drop(pod);
+}
+
+#[test]
+fn a_nic_comes_back_by_its_name_when_its_pod_has_died() {
+    for arrives_as in ["net1", "dev7", "ens5"] {
+        let world = World::new(Machine::Virtual, &[exclusive(Families::Dual, 0)]);
+        let before = world.snapshot();
+        let pod = world.pod("a", 5);
+        world.add(&pod, "v0");
+        let del = world.chained("DEL", &pod, None);
+        end_with_nic(&world, pod, arrives_as);
+        json_of(&world.run(&del));
+        assert!(within(|| !sh(&world.host, "ip -br link").contains("prim5")));
+        assert_eq!(world.snapshot(), before, "{arrives_as}");
+        let next = world.pod("b", 6);
+        let result = world.add(&next, "v0");
+        assert!(reaches(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
+    }
+}
+
+#[test]
+fn the_next_pod_ends_the_attachment_of_one_that_died_without_a_del() {
+    let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0)]);
+    let pod = world.pod("a", 5);
+    world.add(&pod, "v0");
+    end_with_nic(&world, pod, "net1");
+    let next = world.pod("b", 6);
+    let result = world.add(&next, "v0");
+    assert!(reaches(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
+    assert_eq!(world.allocations().allocations.len(), 1);
+}
+
+#[test]
+fn a_link_whose_name_another_has_comes_back_under_one_of_ours() {
+    for taken in ["ens5", "net1"] {
+        let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0)]);
+        let pod = world.pod("a", 5);
+        if taken == "net1" {
+            sh(&world.host, "ip link add net1 type veth peer name other");
+        }
+        world.add(&pod, "v0");
+        if taken == "ens5" {
+            sh(&world.host, "ip link add ens5 type veth peer name other; ip link add net1 type veth peer name another");
+        }
+        world.del(&pod);
+        let expected = if taken == "ens5" { format!("vn{}", mac(0).replace(':', "")) } else { "ens5".to_owned() };
+        let links = sh(&world.host, "ip -o link");
+        let line = links.lines().find(|line| line.contains(&mac(0))).unwrap_or_default();
+        assert!(line.contains(&expected) && !line.contains("alias"), "{taken}: {links}");
+        assert!(world.allocations().allocations.is_empty());
+    }
+}
+
+#[test]
+fn del_succeeds_whatever_is_gone() {
+    for spoil in ["pools.json", "allocations.json", "everything", "namespace"] {
+        let world = World::new(Machine::Virtual, &[shared(Families::Dual, 0), exclusive(Families::V4, 1)]);
+        let before = world.snapshot();
+        let mut pod = world.pod("a", 5);
+        world.add(&pod, "v0,v1");
+        let del = world.chained("DEL", &pod, None);
+        match spoil {
+            "everything" => sh(&world.host, "ip link del prim5; ip route flush table 999; ip -6 route flush table 999"),
+            "namespace" => {
+                pod.netns = Netns::create().unwrap();
+                sh(&world.host, "ip link del ens6 2>/dev/null || true")
+            }
+            file => {
+                std::fs::remove_file(world.state.path().join(file)).unwrap();
+                String::new()
+            }
+        };
+        json_of(&world.run(&del));
+        json_of(&world.run(&del));
+        assert!(world.allocations().allocations.is_empty(), "{spoil}");
+        sh(&world.host, "ip link del prim5 2>/dev/null || true");
+        let after = world.snapshot();
+        match spoil {
+            // The veth that does for a NIC ended with its namespace.
+            "namespace" => assert!(!after.contains("999") || !after.contains("proxy"), "{after}"),
+            _ => assert_eq!(after, before, "{spoil}"),
+        }
+    }
+}
+
+/// A link that was renamed in the pod is not taken for the VNIC's by its Ethernet address alone: it stays until the pod ends.
+#[test]
+fn an_interface_that_is_gone_or_renamed_is_no_obstacle_for_del() {
+    let world = World::new(Machine::Virtual, &[shared(Families::Dual, 0), exclusive(Families::Dual, 1)]);
+    let pod = world.pod("a", 5);
+    world.add(&pod, "v0,v1");
+    sh(&pod.netns, "ip link del net1; ip link set net2 down; ip link set net2 name x");
+    world.del(&pod);
+    assert!(sh(&pod.netns, "ip link show x").contains(&mac(1)) && world.allocations().allocations.is_empty());
+}

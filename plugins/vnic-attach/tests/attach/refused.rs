@@ -1,0 +1,139 @@
+//! A pod that asks for what it cannot have does not start, and is told why; nothing is made.
+
+use crate::world::{Families, Machine, World, error_of, exclusive, json_of, sh, shared};
+
+#[test]
+fn what_a_pod_cannot_have_is_refused_at_once_with_the_reason() {
+    let world = World::new(
+        Machine::Virtual,
+        &[shared(Families::V4, 0), exclusive(Families::V4, 1), exclusive(Families::V4, 2)],
+    );
+    let mut pools = world.pools();
+    pools[2].attach.as_mut().unwrap().is_leaving = true;
+    world.write_pools(pools);
+    let (pod, before) = (world.pod("a", 5), world.snapshot());
+    for (annotation, reason) in [
+        ("storage", "this node has no VNIC named storage;"),
+        ("v2", "VNIC v2 is being removed"),
+        ("v0@eth0", "interface eth0 is the pod's own"),
+        ("v0,v0@x", "VNIC v0 is requested twice"),
+        (r#"[{"vnic":"v0","ips":["10.0.0.99"]}]"#, "10.0.0.99 is no address that VNIC v0 has"),
+        (r#"[{"vnic":"v1","ips":["10.0.1.17"]}]"#, "10.0.1.17 is no address that VNIC v1 has"),
+        (r#"[{"vnic":"v0","path":"/etc"}]"#, "annotation oke.oraclecloud.com/interfaces: [0]: unknown field `path`"),
+        // What is refused for the last entry leaves nothing of the first.
+        ("v0,storage", "no VNIC named storage"),
+    ] {
+        let (code, message) = world.refuses(&pod, annotation);
+        assert!(code == 11 && message.contains(reason), "{annotation}: {code} {message}");
+    }
+    let with_args = |args: &str| {
+        let mut call = world.chained("ADD", &pod, Some("v0"));
+        call.environment.retain(|(name, _)| *name != "CNI_ARGS");
+        call.environment.push(("CNI_ARGS", args.to_owned()));
+        error_of(&world.run(&call))
+    };
+    let (code, message) = with_args("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=x");
+    assert!(code == 11 && message.starts_with("namespace default is not allowed to use VNIC v0;"), "{message}");
+    let (code, message) = with_args("IgnoreUnknown=1");
+    assert!(code == 11 && message.contains("does not tell the pod's namespace"), "{message}");
+    assert_eq!(world.snapshot(), before);
+    assert!(world.allocations().is_empty(), "no address was touched");
+}
+
+#[test]
+fn a_name_that_the_pod_has_is_refused_and_another_is_chosen_where_none_is_asked_for() {
+    let world = World::new(Machine::Virtual, &[shared(Families::V4, 0), exclusive(Families::V4, 1)]);
+    let pod = world.pod("a", 5);
+    sh(&pod.netns, "ip link add net1 type veth peer name net2");
+    let (code, message) = world.refuses(&pod, "v0@net2");
+    assert!(code == 11 && message.contains("the pod has an interface net2 already"), "{message}");
+    let result = world.add(&pod, "v0@net4,v1");
+    let names: Vec<_> = result["interfaces"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(names[1..], ["eth0", names[2].as_str().unwrap(), "net4", "net3"], "{result}");
+}
+
+#[test]
+fn a_definition_grants_nothing_and_names_no_path() {
+    let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0)]);
+    let (pod, elsewhere) = (world.pod("a", 5), tempfile::tempdir().unwrap());
+    let mut hostile = world.delegated("ADD", &pod, "v0", "net1");
+    hostile.conf["stateDir"] = elsewhere.path().to_str().unwrap().into();
+    hostile.conf["allowedNamespaces"] = serde_json::json!(["team-b"]);
+    hostile.environment.retain(|(name, _)| *name != "CNI_ARGS");
+    hostile.environment.push(("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=team-b;K8S_POD_NAME=x".into()));
+    let (code, message) = error_of(&world.run(&hostile));
+    assert!(code == 11 && message.contains("namespace team-b is not allowed"), "{message}");
+    for (vnic, code) in [(serde_json::json!(7), 6), ("../v0".into(), 11), ("".into(), 11), ("v".repeat(99).into(), 11)]
+    {
+        let mut call = world.delegated("ADD", &pod, "v0", "net1");
+        call.conf["vnic"] = vnic;
+        assert_eq!(error_of(&world.run(&call)).0, code);
+    }
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    json_of(&world.run(&world.delegated("ADD", &pod, "v0", "net1")));
+}
+
+/// The primary VNIC's link is in no agent's file as one to give away; were it, it would stay.
+#[test]
+fn a_link_that_is_not_the_vnics_or_that_the_host_lives_by_stays() {
+    for (change, reason) in [
+        ("ip link set ens5 address 02:00:00:00:00:99", "has another Ethernet address"),
+        ("ip link set ens5 name other", "the host has no link ens5"),
+        (
+            "ip addr add 10.0.0.200/24 dev ens5; ip route add default via 10.0.0.1",
+            "the host's default route is by ens5",
+        ),
+    ] {
+        let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0)]);
+        sh(&world.host, change);
+        let (pod, before) = (world.pod("a", 5), world.snapshot());
+        let (code, message) = world.refuses(&pod, "v0");
+        assert!(code == 11 && message.contains(reason), "{message}");
+        assert_eq!(world.snapshot(), before);
+        assert!(world.allocations().allocations.is_empty());
+    }
+}
+
+#[test]
+fn an_exclusive_vnic_is_one_pods_and_a_shared_one_has_so_many_addresses() {
+    let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0), shared(Families::V4, 1)]);
+    let mut pools = world.pools();
+    pools[1].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.1.16/32".parse().unwrap()];
+    world.write_pools(pools);
+    let (first, second) = (world.pod("a", 5), world.pod("b", 6));
+    world.add(&first, "v0,v1");
+    let (code, message) = world.refuses(&second, "v0");
+    assert_eq!((code, message.as_str()), (11, "VNIC v0 is Exclusive, and pod team-a/web-0 has it"));
+    let (code, message) = world.refuses(&second, "v1");
+    assert!(code == 11 && message.contains("VNIC v1 has no free address"), "{message}");
+    world.del(&first);
+    world.add(&second, "v0,v1");
+}
+
+#[test]
+fn two_pods_that_race_for_the_last_address_or_link_are_one_that_has_it_and_one_refused() {
+    let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0), shared(Families::V4, 1)]);
+    let mut pools = world.pools();
+    pools[1].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.1.16/32".parse().unwrap()];
+    world.write_pools(pools);
+    for vnic in ["v0", "v1"] {
+        for round in 0..5 {
+            let pods = [world.pod(&format!("a{vnic}{round}"), 5), world.pod(&format!("b{vnic}{round}"), 6)];
+            let runs = pods.each_ref().map(|pod| {
+                world.spawn(std::process::Command::new(crate::world::PLUGIN), &world.chained("ADD", pod, Some(vnic)))
+            });
+            let won: Vec<bool> = runs
+                .into_iter()
+                .map(|run| {
+                    let output = run.wait_with_output().unwrap();
+                    assert!(output.status.success() || error_of(&output).0 == 11);
+                    output.status.success()
+                })
+                .collect();
+            assert_ne!(won[0], won[1], "one has it");
+            pods.iter().for_each(|pod| world.del(pod));
+            sh(&world.host, "ip link del prim5; ip link del prim6");
+            assert!(world.allocations().allocations.is_empty());
+        }
+    }
+}
