@@ -78,7 +78,7 @@ reasons! {
     HostNetworkDrifted: "The host's network differs from the desired one, and HOST_NETWORKING is `report`: the agent changes nothing. Pods get no new address of a VNIC that differs.",
         "`oke-node-agent plan` shows what differs. To let the agent configure it, set HOST_NETWORKING to `configure`.";
     VnicAttachmentsUnreadable: "The VnicAttachments of this node cannot be read, or the API server has not answered for five minutes. The agent uses the last known ones.",
-        "The message has the API server's answer. For 403, apply the ClusterRole of manifests/base/daemonset.yaml. An object that cannot be read was written by a later version: update the agent.";
+        "The message has the API server's answer: for 403, apply the ClusterRole of manifests/base/daemonset.yaml. An object that cannot be read was written by a later version: update the agent.";
     PodTableShared: "Another program has routes in table 999, the table of pod routes. Its routes to single addresses apply to every packet; if one of its other routes rejects packets (blackhole, unreachable, prohibit), the rule to the table is removed to keep the host's network, pods of this node cannot be reached, and the node is not ready.",
         "Run `ip route show table 999` and `ip -6 route show table 999`: our routes have `proto 157`. Configure the program that added the others (a VPN, a script) to use another table below 999.";
     KernelLacksNft: "The kernel has no nf_tables for family inet. Pods on secondary VNICs cannot reach 169.254.169.254 (DNS, time, metadata).",

@@ -152,7 +152,8 @@ impl Drop for Scene {
 /// its node, which is kept in the folder.
 async fn agent(node: &Node, kubernetes: &ApiServer, folder: &Path) -> Agent {
     let directory = Path::new("/etc/oke-node-agent-map");
-    let conf = "DETACH_GRACE_SECONDS=2\nRESYNC_SECONDS=2\nNPN_FILE=/var/lib/vcn-native/nativepodnetwork.json\n";
+    // The container says another Node's name, about which the policy allows no Events.
+    let conf = "KUBERNETES_EVENTS=deny\nDETACH_GRACE_SECONDS=2\nRESYNC_SECONDS=2\nNPN_FILE=/var/lib/vcn-native/nativepodnetwork.json\n";
     let configure = || fs::create_dir(directory).and_then(|()| fs::write(directory.join("agent.conf"), conf));
     node.run(configure).unwrap().unwrap();
     let pod = format!("oke-node-agent-{}", node.name());
@@ -193,6 +194,8 @@ fn controller(folder: &Path, cloud: &str) -> Child {
         .env("OCI_CONFIG_FILE", folder.join("config"))
         .env("OCI_ENDPOINT", cloud)
         .env("POLL_SECONDS", "0.2")
+        // Another test's controller may have the usual port.
+        .env("LISTEN", "127.0.0.1:0")
         // Who is alone does not lose it because the machine is busy.
         .env("LEASE_SECONDS", "120")
         .stdin(Stdio::null())
