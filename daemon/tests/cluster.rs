@@ -170,7 +170,7 @@ fn watch_follows_only_the_object_of_this_instance() {
     // Since it was asked, which it is at each news; an hour, if it were by the timer.
     let age = source.as_object_mut().unwrap().remove("ageSeconds").unwrap();
     assert!(age.as_u64().is_some_and(|age| age < 60), "{age}");
-    assert_eq!(source, json!({"name": "native-pod-network", "says": "SUCCESS"}));
+    assert_eq!(source, json!({"name": "native-pod-network", "summary": "SUCCESS"}));
     cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
     cluster.wait_offered(&agent, &["pods", "more"]);
     cluster.delete("/apis/oci.oraclecloud.com/v1beta1/nativepodnetworks/node");
@@ -213,7 +213,7 @@ fn agent_works_and_restarts_without_api_server() {
     cluster.node.wait_ready(&mut agent);
     assert_eq!(cluster.offered(), ["pods"]);
     let source = cluster.source();
-    assert_eq!((&source["says"], &source["error"]), (&json!("SUCCESS"), &Value::Null), "{source}");
+    assert_eq!((&source["summary"], &source["error"]), (&json!("SUCCESS"), &Value::Null), "{source}");
     // Grown beyond what lies between two of its questions, on a busy machine, too.
     wait_for("an age", || cluster.source()["ageSeconds"].as_u64() > Some(5), || cluster.source().to_string());
 
