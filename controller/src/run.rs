@@ -122,7 +122,7 @@ enum ExitCause {
     Reconfigured,
 }
 
-/// Works until it is told to end; `None` when its configuration file changed.
+/// Works until it is stopped; `None` when its configuration file changed.
 async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<Option<Exit>> {
     logging::start(settings.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;

@@ -130,7 +130,7 @@ impl Writer {
         let (end, mut problem) = (Instant::now() + TOGETHER, WriteError::NoAnswer);
         for attempt in 1..=ATTEMPTS {
             let written = timeout_at(end, write(client, event.clone(), [name.clone()])).await;
-            // Only an attempt of ours can have that name: its answer was lost.
+            // Only our own attempt can have that name: its answer was lost.
             let written = written.map(|written| match written {
                 Err(error) if error.is_conflict() => Ok(()),
                 written => written,

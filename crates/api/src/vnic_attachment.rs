@@ -81,7 +81,7 @@ pub struct VnicAttachmentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<2, 39>")]
     pub own_addresses: Vec<IpAddr>,
-    /// The IPv4 addresses beside its own, of a VNIC that pods share (purpose Attach, mode Shared). The node learns them here
+    /// The IPv4 addresses in addition to its own, of a VNIC that pods share (purpose Attach, mode Shared). The node learns them here
     /// alone: the metadata service lists additional addresses of IPv6 only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<32, 15>")]
