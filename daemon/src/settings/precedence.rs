@@ -100,8 +100,7 @@ fn no_key_is_a_slip_of_another_that_was_released_before_it() {
 fn what_kubelets_runtimes_and_manifests_are_used_to_add_is_nobodys_slip() {
     let usual =
         ["HOME", "HOSTNAME", "PATH", "TERM", "POD_NAMESPACE", "POD_IP", "POD_IPS", "POD_UID", "HOST_IP", "HOST_IPS"];
-    let others =
-        ["NODE_IP", "NAMESPACE", "SERVICE_ACCOUNT", "KUBERNETES_PORT", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY"];
+    let others = ["NAMESPACE", "SERVICE_ACCOUNT", "KUBERNETES_PORT", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY"];
     let environment: Vec<_> = usual.iter().chain(&others).map(|name| (*name, "x")).collect();
     assert!(Scene::new("", &environment, &[]).settings().is_ok());
 }

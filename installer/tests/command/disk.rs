@@ -59,7 +59,7 @@ fn read_only_directories_are_reported_with_the_next_step() {
         fs::create_dir(node.path("lib")).unwrap();
         read_only(&node.path("lib"));
         let (code, text) = node.run(&INSTALL);
-        assert!(code == 1 && text.contains("keeping the record") && text.contains("[not-recorded]"), "{text}");
+        assert!(code == 1 && text.contains("writing the record") && text.contains("[not-recorded]"), "{text}");
         assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "pods get their network");
         let (code, text) = node.run(&INSTALL);
         assert!(code == 1 && !text.contains("did: "), "reported as long as it is so: {text}");

@@ -55,7 +55,7 @@ impl Node {
     /// A node whose image contains our plugin.
     pub(crate) fn new() -> Self {
         let node = Self { directory: tempfile::tempdir().unwrap() };
-        for name in ["source", "bin", "net.d", "cache/results", "host/usr"] {
+        for name in ["source", "bin", "net.d", "cache/results", "host/usr", "host/sys/fs/cgroup"] {
             fs::create_dir_all(node.path(name)).unwrap();
         }
         node.executable("source/vcn-native", PLUGIN);

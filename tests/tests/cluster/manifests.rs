@@ -303,8 +303,9 @@ fn every_flag_is_its_key_in_lower_case() {
         let help = help_of(program, arguments);
         let (mut flag, mut keys) = (String::new(), 0);
         for line in help.lines() {
-            if line.trim_start().starts_with('-') {
-                flag = line.split_whitespace().find(|word| word.starts_with("--")).unwrap_or_default().to_owned();
+            let option = line.split_whitespace().find(|word| word.starts_with("--"));
+            if let Some(option) = option.filter(|_| line.trim_start().starts_with('-')) {
+                flag = option.to_owned();
             }
             if let Some((key, _)) = line.split_once("[env: ").and_then(|(_, rest)| rest.split_once('=')) {
                 assert_eq!(flag, format!("--{}", key.to_lowercase().replace('_', "-")), "{program}");
