@@ -43,7 +43,7 @@ pub struct VnicLink {
 pub struct NetworkFacts {
     /// Active conditions of the agent.
     pub conditions: Vec<ActiveCondition>,
-    /// How many objects of ours were repaired since the agent started.
+    /// How many of our objects were repaired since the agent started.
     pub repairs: u64,
     /// The pools of pod addresses; none where pods get none from this node's VNICs.
     pub pools: Vec<PoolFacts>,

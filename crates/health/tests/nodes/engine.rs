@@ -55,7 +55,7 @@ fn at(begun: Instant, seconds: u64) -> Now {
     Now { instant: begun + Duration::from_secs(seconds), unix_millis: seconds * 1000 }
 }
 
-/// Steps at one time until a result is as it should be.
+/// Steps at one time until a result is as wanted.
 fn until(engine: &mut Engine, now: Now, wanted: impl Fn(&Report) -> bool) {
     let begun = Instant::now();
     loop {
