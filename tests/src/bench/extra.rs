@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use vcn::{AttachMode, IfName, Mtu, PerFamily, Purpose, TableId};
 
 use super::args::Args;
+use super::listener;
 use super::pod::Pod;
 use super::race::{Dice, Times};
 use super::report::{line, ratio};
@@ -37,6 +38,8 @@ struct Entrant {
 pub(crate) fn run(args: &Args, state: &Path) -> anyhow::Result<String> {
     let state = state.join("extra");
     std::fs::create_dir(&state)?;
+    // An agent does what may come after the answer.
+    listener::listen(&state)?;
     make_links()?;
     write_pools(&state)?;
     let mut entrants = entrants(args)?;
