@@ -40,6 +40,9 @@ impl FollowUp {
 }
 
 fn announce(addresses: &[Assigned]) -> netlink::Result<()> {
+    if addresses.is_empty() {
+        return Ok(());
+    }
     let (announcer, mut socket) = (Announcer::open()?, Socket::open()?);
     for Assigned { address, vnic_link, .. } in addresses {
         let link = socket.link(vnic_link)?;
