@@ -32,7 +32,8 @@ impl Node {
             let option = format!("--{}", name.to_lowercase().replace('_', "-"));
             (option, value.clone())
         });
-        let said = said.filter(|(option, _)| !more.contains(&option.as_str()));
+        // An empty value is none, as for the program.
+        let said = said.filter(|(option, value)| !value.is_empty() && !more.contains(&option.as_str()));
         let said = said.flat_map(|(option, value)| [option, value]);
         let words = ["oke-node-agent".to_owned()].into_iter().chain(said).chain(self.options(more));
         let words = words.chain(more.iter().map(|word| (*word).to_owned()));
