@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 use crate::{manifests_folder, wait_for};
 
 const NAMESPACE: &str = "oke-node-manager";
-const NO_USE: &str = "one must be allowed to \"use\" vnicprofiles";
+const NO_USE: &str = "needs the verb \"use\" on vnicprofiles";
 const KUBELET: &str = "a kubelet must not change the annotation";
 const OWN_POD: &str =
     "an agent may only write annotations of its own Pod, Events about its own Node and reports on its VNICs";

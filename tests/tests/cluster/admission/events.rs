@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{OWN_POD, admin, agent_on, assert_refused, server};
 
-const OWN_NODE: &str = "an agent's event is about its own Node";
+const OWN_NODE: &str = "an agent's Event must be about its own Node";
 const OWN_NAME: &str = "an agent's Event must be reported in the name of its own Pod";
 const NO_OTHER: &str = "an agent's Event must not name another object";
 const BOUNDED: &str = "an agent's Event must be named after its Node with the suffix .agent-00 to .agent-99";
