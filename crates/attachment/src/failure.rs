@@ -53,10 +53,10 @@ pub fn of_ipam(error: &ipam::Error) -> Error {
             (code::STATE, "a newer version wrote it: install that again, or drain the node and reboot it")
         }
         ipam::Error::Damaged { path, .. } if path.ends_with("pools.json") => {
-            (code::STATE, "the node agent writes it anew within a minute")
+            (code::STATE, "the node agent writes it again within a minute")
         }
         ipam::Error::Damaged { .. } => {
-            (code::STATE, "the next ADD or DEL sets it aside and makes it anew from what the kernel knows")
+            (code::STATE, "the next ADD or DEL sets it aside and writes it again from what the kernel knows")
         }
         ipam::Error::Read { .. } => (
             code::STATE,
@@ -85,9 +85,10 @@ pub fn of_datapath(error: &datapath::Error) -> Error {
                  that has it; leave it out of the pod's further networks",
             )
         }
-        _ if error.is_already_exists() => {
-            (code::INTERFACE_EXISTS, "it is there already and is not ours: see whose it is, and remove or rename it")
-        }
+        _ if error.is_already_exists() => (
+            code::INTERFACE_EXISTS,
+            "it exists and another program made it: find that program, and remove or rename the object",
+        ),
         datapath::Error::Apply { left_over, .. } if left_over.is_empty() => (
             code::STEP_FAILED,
             "the details give the kernel's reason, and nothing was left behind; `oke-node-agent plan` on the node says \

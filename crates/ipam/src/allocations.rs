@@ -63,7 +63,7 @@ pub struct Allocation {
     pub exclusive: Option<ExclusiveLink>,
 }
 
-/// What a pod asked for and got beside its addresses: enough to compare the interface with, whatever becomes of the offer.
+/// What a pod asked for and got in addition to its addresses: enough to check the interface, even if the offer changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attached {

@@ -164,7 +164,7 @@ impl Attaching<'_> {
     fn build(&mut self, one: &Granted<'_>, allocation: &Allocation, is_existing: bool) -> Result<ExtraNetwork, Error> {
         let wrap = |error: datapath::Error| failure::of_datapath(&error);
         let Some(mut network) = attachment::network_of(allocation, Some(self.pools)) else {
-            let msg = format!("the record of {} was lost and made anew; delete the pod", allocation.key);
+            let msg = format!("the record of {} was lost and written again; delete the pod", allocation.key);
             return Err(Error::new(attachment::code::NOT_ALLOCATED, msg));
         };
         let places = &mut *self.places;
@@ -198,7 +198,7 @@ impl Attaching<'_> {
     }
 }
 
-/// What is recorded of an interface beside its addresses.
+/// What is recorded of an interface in addition to its addresses.
 fn recorded(one: &Granted<'_>, request: &AddRequest<Conf>) -> (Option<Attached>, Option<ExclusiveLink>) {
     let Granted { vnic, offer, requested } = one;
     let attached = Attached {
@@ -225,7 +225,7 @@ fn matches(reservation: &Reservation, one: &Granted<'_>) -> bool {
     on_vnic && one.requested.ips.iter().all(|ip| held.addresses.iter().any(|it| it.address == *ip))
 }
 
-/// Whether the VNIC's link is there to be used, and is none that the host lives by.
+/// Whether the VNIC's link is there to be used, and the host does not need it.
 fn usable(one: &Granted<'_>, network: &ExtraNetwork) -> Result<(), Error> {
     let name = &one.requested.vnic;
     let refused =

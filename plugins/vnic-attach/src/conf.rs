@@ -1,5 +1,5 @@
-//! The plugin's own part of the configuration: which VNIC, where it is a delegate's. Whoever may write a
-//! NetworkAttachmentDefinition writes it, so nothing in it grants anything, and no path is read from it.
+//! The plugin's own part of the configuration: which VNIC, where it is a delegate's. Everyone who may
+//! write a NetworkAttachmentDefinition writes it, so nothing in it grants anything, and no path is read from it.
 
 use std::net::IpAddr;
 

@@ -98,7 +98,7 @@ impl Plugin for VnicAttach {
         let mut report = Report::of_network(PROGRAM, "GC", &request.config.name, &request.trace);
         let (network, is_chained) = (&request.config.name, !is_delegate(&request.config));
         let valid = request.valid.as_ref();
-        // The chain lists the pods by their own interfaces, and has no names of ours.
+        // The chain lists pods by their own interfaces, not by our names for the extra ones.
         let lives = |id: &ContainerId| valid.is_none_or(|valid| valid.iter().any(|key| key.container_id == *id));
         let dead = |held: &Allocation| {
             let is_its = held.attached.as_ref().map_or(is_chained, |attached| attached.network == *network);

@@ -48,7 +48,7 @@ fn move_back(link: &LinkSpec, to: &IfName, host: &mut Socket, pod: &mut PodPlace
     arrived.map_or(moved, |found| give_back(&found, to, host))
 }
 
-/// Gives a link on the host its name again, or where another link has that, one of ours; and it is nobody's then.
+/// Gives a link on the host its name again, or if another link has that, [`returned_name`]; and removes our alias.
 pub(crate) fn give_back(link: &netlink::Link, to: &IfName, host: &mut Socket) -> Result<()> {
     let mut rename = |name: &IfName| match link.name == *name {
         true => Ok(()),
@@ -64,7 +64,7 @@ pub(crate) fn give_back(link: &netlink::Link, to: &IfName, host: &mut Socket) ->
     host.change_link(link.index, &[LinkChange::Alias(String::new())])
 }
 
-/// The name of ours for a VNIC's link: 14 bytes.
+/// Our name for a VNIC's link: 14 bytes.
 fn returned_name(MacAddr(bytes): MacAddr) -> Option<IfName> {
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     IfName::new(format!("{RETURNED_LINK_PREFIX}{digits}")).ok()

@@ -2,7 +2,9 @@
 
 use netlink::Netns;
 
-use crate::world::{Families, Machine, Pod, World, addresses, exclusive, json_of, mac, reaches, sh, shared, within};
+use crate::world::{
+    Families, Machine, Pod, World, addresses, exclusive, json_of, mac, name, reaches, sh, shared, within,
+};
 
 /// A namespace that ends takes veths along; a NIC comes back to the host, lowered and under the name that it had. Here a veth
 /// does for a NIC, so it is brought back by hand.
@@ -111,4 +113,26 @@ fn an_interface_that_is_gone_or_renamed_is_no_obstacle_for_del() {
     sh(&pod.netns, "ip link del net1; ip link set net2 down; ip link set net2 name x");
     world.del(&pod);
     assert!(sh(&pod.netns, "ip link show x").contains(&mac(1)) && world.allocations().allocations.is_empty());
+}
+
+/// What a guest has in its first namespace is a NIC: the kernel brings it back when the namespace that it is in ends, lowered and
+/// under the name that it had there. It can be raised once in a guest's life (tests/uml/run), so this is one test.
+#[test]
+#[ignore = "needs a NIC: run by tests/uml/run"]
+fn a_real_nic_comes_back_from_a_namespace_that_ended() {
+    let vnics = [exclusive(Families::Dual, 0)];
+    let world = World { host: Netns::current().unwrap(), ..World::new(Machine::Virtual, &vnics) };
+    let nic = sh(&world.host, "cat /sys/class/net/vec0/address").trim().to_owned();
+    let mut pools = world.pools();
+    (pools[0].link, pools[0].mac, pools[0].mtu) = (name("vec0"), nic.parse().unwrap(), vcn::Mtu(1500));
+    world.write_pools(pools);
+    let pod = world.pod("a", 5);
+    world.add(&pod, "v0");
+    assert!(sh(&pod.netns, "ip -o link show net1").contains(&nic));
+    let del = world.chained("DEL", &pod, None);
+    drop(pod);
+    json_of(&world.run(&del));
+    let links = sh(&world.host, "ip -o link show vec0");
+    assert!(links.contains(&nic) && !links.contains("alias"), "{links}");
+    assert!(world.allocations().allocations.is_empty());
 }

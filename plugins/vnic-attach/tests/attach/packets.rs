@@ -1,4 +1,4 @@
-//! Each address of a pod answers on its own interface, whoever asks from wherever.
+//! Each address of a pod answers on its own interface, from wherever it is asked.
 
 use crate::world::{Families, HOST, Machine, OUTSIDE, Vnic, World, addresses, exclusive, reaches, sh, shared};
 

@@ -1,4 +1,4 @@
-//! A pod that asks for what it cannot have does not start, and is told why; nothing is made.
+//! A pod that asks for what it cannot have does not start, and the error says why; nothing is made.
 
 use crate::world::{Families, Machine, World, error_of, exclusive, json_of, sh, shared};
 

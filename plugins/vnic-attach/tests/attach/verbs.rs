@@ -1,4 +1,4 @@
-//! The verbs beside ADD and DEL, calls that are repeated, and pods that ask for nothing.
+//! Verbs other than ADD and DEL, calls that are repeated, and pods that ask for nothing.
 
 use serde_json::{Value, json};
 

@@ -343,7 +343,7 @@ pub(crate) fn name(text: &str) -> IfName {
 }
 
 pub(crate) fn json_of(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{output:?}");
     if output.stdout.is_empty() { Value::Null } else { serde_json::from_slice(&output.stdout).unwrap() }
 }
 

@@ -55,7 +55,7 @@ fn held(network: &ExtraNetwork) -> Vec<IpAddr> {
     network.pod.addresses.iter().map(|pod| pod.address).collect()
 }
 
-/// The VNIC's link in the pod and what it carries of ours. It is known by its Ethernet address, and by its name for one that
+/// The VNIC's link in the pod and our objects on it. It is known by its Ethernet address, and by its name for one that
 /// others may have made on it.
 fn of_device(network: &PodNetwork, device: &Device, places: &mut Places) -> Result<Vec<Object>, Error> {
     let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
