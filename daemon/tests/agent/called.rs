@@ -32,7 +32,7 @@ impl Node {
             let option = format!("--{}", name.to_lowercase().replace('_', "-"));
             (option, value.clone())
         });
-        // An empty value is none, as for the program.
+        // An empty variable is not set.
         let said = said.filter(|(option, value)| !value.is_empty() && !more.contains(&option.as_str()));
         let said = said.flat_map(|(option, value)| [option, value]);
         let words = ["oke-node-agent".to_owned()].into_iter().chain(said).chain(self.options(more));
