@@ -30,7 +30,7 @@ use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
 use plan::{Pods, Report, Written};
 
-/// Between two looks at which pods have a VNIC: plugins tell the agent of it, but not this task.
+/// The interval at which the pods of a VNIC are counted: plugins tell the agent of it, but not this task.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// For one write.
@@ -58,7 +58,7 @@ pub struct VnicReporter {
 }
 
 impl VnicReporter {
-    /// Reports for ever.
+    /// Reports until the agent ends.
     pub async fn run(mut self) {
         if !in_cluster() {
             return std::future::pending().await;

@@ -24,7 +24,7 @@ const STALE: Duration = Duration::from_mins(5);
 /// How long one watch lasts before the next continues it with one request; a dead connection is noticed then.
 const WATCH: Duration = Duration::from_mins(30);
 
-/// Between looks for a kind that does not exist: on clusters without this project's custom resources VNICs are attached by hand.
+/// Between requests for a kind that does not exist: on clusters without this project's custom resources VNICs are attached by hand.
 const UNKNOWN_KIND: Duration = Duration::from_mins(4);
 
 /// What the watch knows, for the source poller.
@@ -151,7 +151,7 @@ impl WatchState {
 }
 
 impl AttachmentWatcher {
-    /// Watches whenever there is something to watch, for ever.
+    /// Watches whenever there is something to watch.
     pub async fn run(mut self) {
         loop {
             let Ok(instance) = self.instance.wait_for(Option::is_some).await.map(|instance| instance.clone()) else {
@@ -169,7 +169,7 @@ impl AttachmentWatcher {
                 events: LogEvents { lost: "attachments.watch_lost", restored: "attachments.watched_again" },
             };
             let observer = AttachmentObserver { state: self.state.clone(), changed: self.changed.clone() };
-            // Cancel-safe: a watch that is dropped is opened anew, and lists again.
+            // Cancel-safe: a watch that is dropped is opened again, and lists again.
             tokio::select! {
                 () = watch.run(observer) => {}
                 changed = self.instance.wait_for(|now| now.as_ref() != Some(&instance)) => drop(changed),
