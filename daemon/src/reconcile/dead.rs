@@ -268,6 +268,6 @@ mod tests {
         assert!(!is_dead(&[link("ens3", 0x0a)], None), "a pod has it");
         assert!(is_dead(std::slice::from_ref(&nic), None) && is_dead(&[link("ens6", 0x0c)], None));
         assert!(!is_dead(&[link("macvlan0", 0x0c)], None), "another link with its MAC");
-        assert!(!is_dead(&[nic.clone()], Some(7)), "a VLAN link ends with its pod");
+        assert!(!is_dead(std::slice::from_ref(&nic), Some(7)), "a VLAN link ends with its pod");
     }
 }
