@@ -85,10 +85,9 @@ pub fn of_datapath(error: &datapath::Error) -> Error {
                  that has it; leave it out of the pod's further networks",
             )
         }
-        _ if error.is_already_exists() => (
-            code::INTERFACE_EXISTS,
-            "it exists and another program made it: find that program, and remove or rename the object",
-        ),
+        _ if error.is_already_exists() => {
+            (code::INTERFACE_EXISTS, "it exists, and another program made it: see whose it is, and remove or rename it")
+        }
         datapath::Error::Apply { left_over, .. } if left_over.is_empty() => (
             code::STEP_FAILED,
             "the details give the kernel's reason, and nothing was left behind; `oke-node-agent plan` on the node says \

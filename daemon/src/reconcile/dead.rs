@@ -245,3 +245,29 @@ fn ended(allocation: &Allocation, addresses: &[IpAddr]) -> Changed {
 fn unknown(error: &(dyn std::error::Error + 'static)) -> Condition {
     Condition::degraded(Reason::HostNetworkFailed, chain(error)).about("pods that have gone")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixture::link;
+
+    #[test]
+    fn exclusive_attachment_is_dead_when_its_link_is_back() {
+        let nic = link("net1", 0x0c);
+        let allocation = |vlan: Option<u16>| -> Allocation {
+            serde_json::from_value(json!({
+                "key": {"network": "vnic-attach", "containerId": "a", "ifname": "net1"},
+                "addresses": [], "since": 1, "hostLink": "vcn000000000000",
+                "exclusive": {"link": "ens6", "mac": nic.mac.unwrap(), "vlan": vlan},
+            }))
+            .unwrap()
+        };
+        let is_dead = |links: &[Link], vlan| PodLinks::among(links).is_dead(&allocation(vlan));
+        assert!(!is_dead(&[link("ens3", 0x0a)], None), "a pod has it");
+        assert!(is_dead(std::slice::from_ref(&nic), None) && is_dead(&[link("ens6", 0x0c)], None));
+        assert!(!is_dead(&[link("macvlan0", 0x0c)], None), "another link with its MAC");
+        assert!(!is_dead(std::slice::from_ref(&nic), Some(7)), "a VLAN link ends with its pod");
+    }
+}
