@@ -266,7 +266,7 @@ fn missing_kind_is_none_and_missing_right_is_reported() {
     cluster.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/oke-node-agent");
     cluster.wait_may(LIST_NPNS, false);
     let mut agent = cluster.node.agent(&[]);
-    cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
+    cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable", "VnicAttachmentsUnreadable"]);
     let message = cluster.message("NativePodNetworkUnreadable");
     let forbidden =
         "User \"system:serviceaccount:oke-node-manager:oke-node-agent\" cannot list resource \"nativepodnetworks\"";

@@ -24,7 +24,7 @@ use kubernetes::Cluster;
 const PODS_PER_NODE: usize = 6;
 /// Small enough that the dozen pods use several VNICs.
 const PODS_PER_VNIC: u32 = 8;
-const PROGRAMS: [&str; 4] = ["oke-node-agent", "oke-cni-installer", "oke-node-controller", "vcn-native"];
+const PROGRAMS: [&str; 5] = ["oke-node-agent", "oke-cni-installer", "oke-node-controller", "vcn-native", "vnic-attach"];
 /// The node that runs no pods.
 const CONTROL_PLANE: &str = "control-plane";
 

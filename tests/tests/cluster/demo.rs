@@ -27,6 +27,8 @@ fn the_demo_proves_everything_and_says_so() {
     assert!(!text.contains("left out"), "{text}");
     let ready = text.lines().filter(|line| line.contains("vnicattachment") && line.contains("True    Ready"));
     assert_eq!(ready.count(), 2, "{text}");
+    let extra = text.lines().filter(|line| line.contains("from the control plane") && line.contains("answers"));
+    assert_eq!(extra.count(), 2, "{text}");
 }
 
 #[test]

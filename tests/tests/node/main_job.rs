@@ -100,7 +100,7 @@ fn is_silent(from: &Pod, to: IpAddr) -> bool {
 
 fn timer_passes(node: &Node) -> f64 {
     let metrics = Agent::metrics(node).unwrap();
-    let passes = metrics.lines().filter(|line| line.contains("passes_total{cause=\"timer\""));
+    let passes = metrics.lines().filter(|line| line.contains("reconciles_total{cause=\"timer\""));
     passes.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use kube_harness::{ApiServer, Bound, Building, ServiceAccount};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sandbox::{Agent, Container, Node, NpnShape, OciApi, OciSettings, Vcn};
+use sandbox::{Agent, Container, Node, NpnShape, OciApi, OciSettings, Runtime, Vcn};
 use serde_json::{Value, json};
 use vcn::Family;
 
@@ -169,7 +169,7 @@ impl Cluster {
         Ok(child)
     }
 
-    /// One VNIC more on every node, and off again, for one object.
+    /// One VNIC more on every node and an interface on it in a pod, and off again, for one object.
     pub(crate) fn profile(&self, vcn: &Vcn, nodes: &[Arc<Node>]) -> Result<()> {
         report::title("oke-node-controller: a VnicProfile for the nodes of a pool");
         let subnet = vcn.subnets().into_iter().find(|subnet| subnet.name == "pods").context("no subnet for pods")?;
@@ -178,7 +178,10 @@ impl Cluster {
             "metadata": { "name": "storage" },
             "spec": {
                 "nodeSelector": { "matchLabels": { "pool": "storage" } },
-                "attachments": [{ "name": "storage", "purpose": "Host", "subnetId": subnet.id }],
+                "attachments": [{
+                    "name": "storage", "purpose": "Attach", "mode": "Shared", "ipv4Count": 2,
+                    "allowedNamespaces": ["default"], "subnetId": subnet.id,
+                }],
             },
         });
         self.apply(&profile.to_string())?;
@@ -190,12 +193,34 @@ impl Cluster {
         self.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", "vnicprofile/storage"])?;
         report::row("kubectl label node --all pool=storage", "every node has one VNIC more", started.elapsed());
         self.show(&["get", "vnicprofiles,vnicattachments"])?;
+        nodes.iter().try_for_each(|node| self.use_vnic(node))?;
         let started = Instant::now();
         self.kubectl(&["delete", "vnicprofile", "storage", "--timeout=60s"]).with_context(|| self.log())?;
         let gone = || nodes.iter().zip(&before).all(|(node, before)| node.vnics().len() == *before);
         until("the VNICs are still there", || gone() && self.ready().is_ok_and(|now| now.is_empty()))
             .with_context(|| self.log())?;
         report::row("kubectl delete vnicprofile storage", "detached", started.elapsed());
+        Ok(())
+    }
+
+    /// A pod that names the VNIC gets an interface on it.
+    fn use_vnic(&self, node: &Node) -> Result<()> {
+        let pod = node.add_pod(&format!("storage-{}", node.name()))?;
+        let annotations = json!({ "oke.oraclecloud.com/interfaces": "storage@net1" });
+        let runtime = Runtime::of(node)?.with_capability("io.kubernetes.cri.pod-annotations", annotations);
+        let attachment = runtime.add(&pod)?;
+        // The chain's result has the addresses of the extra interface last.
+        let address = attachment.addresses().last().context("the pod has no address")?;
+        let what = format!("{}: a pod annotated storage@net1", node.name());
+        report::row(&what, &format!("net1 has {address}"), attachment.took);
+        let started = Instant::now();
+        let ping = self.node.command("ping").args(["-n", "-q", "-c", "1", "-w", "10"]).arg(address.to_string());
+        if !ping.output()?.status.success() {
+            bail!("{address} does not answer the control plane");
+        }
+        report::row(&format!("{address}, from the control plane"), "answers", started.elapsed());
+        runtime.del(&pod, &attachment)?;
+        pod.remove()?;
         Ok(())
     }
 

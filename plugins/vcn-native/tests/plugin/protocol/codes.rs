@@ -222,8 +222,12 @@ fn without_privileges() -> Answer {
 
 fn del_without_privileges() -> Answer {
     let node = Node::new(Families::V4);
-    node.add(&Pod::new("a"));
-    unprivileged(&node, "DEL")
+    // It lives until the end: the kernel removes the link of a pod whose namespace is gone.
+    let pod = Pod::new("a");
+    node.add(&pod);
+    let answer = unprivileged(&node, "DEL");
+    drop(pod);
+    answer
 }
 
 fn a_pod_that_has_the_interface() -> Answer {
