@@ -130,7 +130,12 @@ impl Scene {
             if started.elapsed() > DEADLINE {
                 let log = fs::read_to_string(self.folder.path().join("controller.log")).unwrap();
                 let agents = self.vcn.nodes().map(|node| Agent::log(node).unwrap()).collect::<String>();
-                println!("controller:\n{log}\nagents:\n{agents}");
+                let attachments: Api<VnicAttachment> = Api::all(self.client.clone());
+                let objects = attachments.list(&ListParams::default()).await.unwrap().items;
+                println!(
+                    "controller:\n{log}\nagents:\n{agents}\nobjects:\n{}",
+                    serde_json::to_string_pretty(&objects).unwrap()
+                );
             }
             assert!(started.elapsed() <= DEADLINE, "not in time: {what}");
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
-use api::VnicAttachment;
+use api::condition::find;
+use api::{ConditionType, Reason as _, VnicAttachment};
 
 use crate::attachment::report::event_diff::{is_settled, is_tried};
+use crate::attachment::report::node_report;
 use crate::attachment::report::status::node_name;
 use crate::profile::select::from_template::profile_of;
 
@@ -52,13 +54,17 @@ pub fn between_retries(rate: f64) -> Duration {
     Duration::from_secs_f64(CALLS_PER_INSTANCE / (rate * SHARE_OF_RETRIES).max(0.01))
 }
 
-/// Whether an instance can wait: all its objects match their specs and name the present Node.
+/// Whether an instance can wait: all its objects match their specs, name the present Node, and have the condition that follows
+/// from its agent's last report.
 #[must_use]
 pub fn can_wait<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, node: Option<&str>) -> bool {
     objects.into_iter().all(|object| {
         let status = object.status.as_ref();
         let named = status.and_then(|status| status.node_name.as_deref());
-        is_settled(object, status) && (node.and_then(node_name).is_none() || named == node)
+        let configured = status.and_then(|status| find(&status.conditions, ConditionType::Configured));
+        let is_derived =
+            configured.is_none_or(|condition| condition.reason == node_report::configured(object).as_str());
+        is_settled(object, status) && is_derived && (node.and_then(node_name).is_none() || named == node)
     })
 }
 
