@@ -204,7 +204,7 @@ fn write(place: Place, object: &Object, verb: Verb, places: &mut Places) -> Resu
         Object::Address(AddressSpec { address, .. }) => {
             let mut address = Address::new(index, *address);
             address.nodad = true;
-            // The subnet of a pod's address has a route of ours where it may have one.
+            // In a pod, the plan adds the route to the subnet itself, if the pod may have one.
             address.noprefixroute = place == Place::Pod;
             match verb {
                 Verb::Add | Verb::Replace => socket.replace_address(&address),

@@ -69,7 +69,6 @@ pub fn can_wait<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, node:
 }
 
 /// Whether an instance has no new request: its objects were tried in their present generation, or match it.
-/// order.
 #[must_use]
 pub fn was_tried<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>) -> bool {
     let mut tried = false;
@@ -96,7 +95,31 @@ pub fn is_of_rollout<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, 
 
 #[cfg(test)]
 mod tests {
+    use api::VnicAttachmentStatus;
+    use serde_json::json;
+
     use super::*;
+    use crate::attachment::sample::attachment;
+
+    #[test]
+    fn instance_cannot_wait_with_an_underived_report() {
+        let object = |configured: &str, node: serde_json::Value| {
+            let condition = |kind: &str, reason: &str| json!({ "type": kind, "status": "True", "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z" });
+            let conditions = [condition("Configured", configured), condition("Ready", "Ready")];
+            let status = json!({ "observedGeneration": 1, "conditions": conditions, "nodeName": "n", "node": node });
+            let status: VnicAttachmentStatus = serde_json::from_value(status).unwrap();
+            VnicAttachment { status: Some(status), ..attachment("a", 1) }
+        };
+        let report = |configured| json!({ "configured": configured, "generation": 1 });
+        for (condition, node, waits) in [
+            ("NotReported", serde_json::Value::Null, true),
+            ("NotReported", report(true), false),
+            ("Configured", report(true), true),
+            ("Configured", report(false), false),
+        ] {
+            assert_eq!(can_wait([&object(condition, node.clone())], Some("n")), waits, "{condition} {node}");
+        }
+    }
 
     #[test]
     fn intervals_grow_with_the_number_of_instances() {
