@@ -32,7 +32,7 @@ fn other_users_get_no_answer_even_with_socket_access() {
     node.wait_ready(&mut agent);
     open(&node, "", 0o755);
     let (status, said) = asked_by_nobody(&node);
-    assert!(status == Some(1) && said.contains("it answers root alone; ask as root"), "{status:?}: {said}");
+    assert!(status == Some(1) && said.contains("it answers root only; run this as root"), "{status:?}: {said}");
     open(&node, "run", 0o755);
     open(&node, "run/agent.sock", 0o666);
     let (status, said) = asked_by_nobody(&node);
