@@ -20,6 +20,8 @@ pub trait Collector: Send {
 /// A collector as the engine and the documents know it.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
+    /// What its signals are about.
+    pub area: Area,
     /// Its name.
     pub name: &'static str,
     /// What it measures.
@@ -30,6 +32,16 @@ pub struct Kind {
     pub privilege: &'static str,
     /// A new one.
     pub make: fn() -> Box<dyn Collector>,
+}
+
+/// What a signal is about. Each area is one condition of the Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Area {
+    /// The network of pods and host.
+    Network,
+    /// The rest of the machine.
+    Host,
 }
 
 /// Something that is measured.

@@ -32,7 +32,7 @@ mod vnics;
 
 use std::time::Duration;
 
-use crate::collector::{Kind, Signal};
+use crate::collector::{Area, Kind, Signal};
 use crate::rules::INVALID_RULES;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -86,4 +86,11 @@ pub fn signals() -> impl Iterator<Item = &'static Signal> {
 #[must_use]
 pub fn signal(name: &str) -> Option<&'static Signal> {
     signals().find(|signal| signal.name == name)
+}
+
+/// What a signal is about.
+#[must_use]
+pub fn area(signal: &str) -> Area {
+    let kind = KINDS.iter().find(|kind| kind.signals.iter().any(|one| one.name == signal));
+    kind.map_or(Area::Host, |kind| kind.area)
 }

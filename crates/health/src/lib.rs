@@ -8,6 +8,8 @@
 //!                                 abandoned when it hangs)
 //! ```
 //!
+//! An agent's [`Summary`] of its node goes to the controller, whose [`Fleet`] is what `kubectl oke-node` shows.
+//!
 //! A new signal is one file in `collectors` with a [`Kind`], a line in its list, and usually a rule in `rules.json`.
 //! It is measured on folders of recorded files in `tests/recorded`.
 
@@ -16,14 +18,18 @@ pub mod collectors;
 pub mod documents;
 pub mod engine;
 pub mod facts;
+pub mod fleet;
 pub mod host;
 mod judge;
 pub mod report;
 pub mod rules;
+pub mod summary;
 pub mod system;
 
-pub use collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+pub use collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 pub use engine::Engine;
 pub use facts::Facts;
+pub use fleet::Fleet;
 pub use host::Host;
 pub use report::{Report, SignalState, Verdict};
+pub use summary::Summary;

@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("crates/oci", 1),
     ("crates/cni", 1),
     ("crates/telemetry", 1),
+    ("crates/channel", 1),
     ("crates/resident", 1),
     // Decisions: pure planning, thin appliers.
     ("crates/attachment", 2),

@@ -1,12 +1,13 @@
 //! Whether a time service disciplines the clock.
 
 use super::{MINUTE, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const REMEDY: &str = "Check `chronyc tracking` on the host; OCI's time service is 169.254.169.254, UDP port 123.";
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "clock",
     every: MINUTE,
     privilege: NOTHING,

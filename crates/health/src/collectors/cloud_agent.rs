@@ -1,10 +1,11 @@
 //! The version of the Oracle Cloud Agent.
 
 use super::FIVE_MINUTES;
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit, version_number};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit, version_number};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "cloud_agent",
     every: FIVE_MINUTES,
     privilege: "`/usr`, read-only",

@@ -3,13 +3,14 @@
 use super::kernel_table::sum_hex;
 use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const REMEDY: &str = "Raise `net.netfilter.nf_conntrack_max` (a connection takes about 400 bytes), and find the pod with the \
                       most connections: `conntrack -L`.";
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "conntrack",
     every: MINUTE,
     privilege: NOTHING,

@@ -1,13 +1,14 @@
 //! Room in the file systems that the agent, the plugins and the host use.
 
 use super::{MINUTE, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const REMEDY: &str = "Remove what fills it (images: `crictl rmi --prune`; logs: `journalctl --vacuum-size=1G`), or enlarge it: \
                       see `root_disk_unused`.";
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "disk",
     every: MINUTE,
     privilege: NOTHING,

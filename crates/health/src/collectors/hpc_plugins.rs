@@ -1,10 +1,11 @@
 //! Whether the Oracle Cloud Agent has configured RDMA: the state files of its HPC plugins.
 
 use super::FIVE_MINUTES;
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "hpc_plugins",
     every: FIVE_MINUTES,
     privilege: "a mount of `/run/oci-hpc` that is not shipped: without it unknown, on shapes with an RDMA network only",

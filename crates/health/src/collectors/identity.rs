@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use super::{AGENT, FIVE_MINUTES};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "identity",
     every: FIVE_MINUTES,
     privilege: AGENT,

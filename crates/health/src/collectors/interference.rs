@@ -1,11 +1,12 @@
 //! Firewalls that reject forwarded packets, and other network managers: what the agent's interference checks found.
 
 use super::{AGENT, MINUTE};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::Topic;
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "interference",
     every: MINUTE,
     privilege: AGENT,

@@ -1,7 +1,7 @@
 //! What the kernel logs about disks and full tables.
 
 use super::MINUTE;
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 /// The first run counts messages of this time before it.
@@ -10,6 +10,7 @@ const BEFORE: f64 = 600.0;
 const SOURCE: &str = "the kernel's log, by syslog(2)";
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "kernel_log",
     every: MINUTE,
     privilege: "the capability `SYSLOG`, which is optional: without it both are unknown",

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::MINUTE;
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 /// The kubelet's default healthzPort, on loopback.
@@ -16,6 +16,7 @@ const REMEDY: &str =
     "Run `journalctl -u kubelet` and `systemctl status kubelet` on the node; restart it when it hangs.";
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "kubelet",
     every: MINUTE,
     privilege: "`hostNetwork`: the kubelet listens on loopback",

@@ -2,10 +2,11 @@
 
 use super::FIVE_MINUTES;
 use super::reserved::total_memory;
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "kubelet_config",
     every: FIVE_MINUTES,
     privilege: "a mount that is not shipped: these folders also hold pods' secrets and the node's keys, so it is unknown",

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const SOURCE: &str = "`/sys/class/net/LINK/` of each VNIC's link";
@@ -13,6 +13,7 @@ const REMEDY: &str =
     "Compare with the VNIC's metrics in the OCI console; move pods off the node, then reboot or replace it.";
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "links",
     every: MINUTE,
     privilege: NOTHING,

@@ -2,10 +2,11 @@
 
 use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "memory",
     every: MINUTE,
     privilege: NOTHING,

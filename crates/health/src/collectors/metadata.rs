@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::{FIVE_MINUTES, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "metadata",
     every: FIVE_MINUTES,
     privilege: NOTHING,

@@ -1,10 +1,11 @@
 //! VNICs with different MTUs on one node.
 
 use super::{FIVE_MINUTES, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "mtu",
     every: FIVE_MINUTES,
     privilege: NOTHING,

@@ -3,13 +3,14 @@
 use super::kernel_table::sum_hex;
 use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const REMEDY: &str = "Raise `net.ipv4.neigh.default.gc_thresh3` and the one of IPv6 in /etc/sysctl.d, to twice the number of \
                       pods and hosts in the node's subnets.";
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "neighbours",
     every: MINUTE,
     privilege: NOTHING,

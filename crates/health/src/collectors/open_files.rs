@@ -1,10 +1,11 @@
 //! Open files of the whole host.
 
 use super::{MINUTE, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "open_files",
     every: MINUTE,
     privilege: NOTHING,

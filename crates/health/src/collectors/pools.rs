@@ -1,11 +1,12 @@
 //! Free addresses for pods.
 
 use super::{AGENT, MINUTE};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::PoolFacts;
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "pools",
     every: MINUTE,
     privilege: AGENT,

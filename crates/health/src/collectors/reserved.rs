@@ -2,12 +2,13 @@
 
 use super::cgroup::Cgroups;
 use super::{CGROUPS, FIVE_MINUTES};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const MIB: f64 = (1 << 20) as f64;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "reserved",
     every: FIVE_MINUTES,
     privilege: CGROUPS,

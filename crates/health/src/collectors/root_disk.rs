@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::FIVE_MINUTES;
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::{Host, names};
 
 /// Where a file system of the host's root is mounted in the agent's container; on the host, the root itself.
@@ -15,6 +15,7 @@ const SECTOR: f64 = 512.0;
 const GIB: f64 = (1_u64 << 30) as f64;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "root_disk",
     every: FIVE_MINUTES,
     privilege: "`/usr`, read-only: it shows the device of the root file system",

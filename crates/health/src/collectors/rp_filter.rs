@@ -1,10 +1,11 @@
 //! Strict reverse-path filtering on secondary VNICs.
 
 use super::{FIVE_MINUTES, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "rp_filter",
     every: FIVE_MINUTES,
     privilege: NOTHING,

@@ -3,13 +3,14 @@
 use super::kernel_table::value;
 use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 /// With fewer segments a minute, a few lost ones would be many per cent.
 const ENOUGH: f64 = 1000.0;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "tcp",
     every: MINUTE,
     privilege: NOTHING,

@@ -2,12 +2,13 @@
 
 use super::cgroup::Cgroups;
 use super::{CGROUPS, MINUTE};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const SOURCE: &str = "`/sys/fs/cgroup/*.slice/UNIT/`, of version 1 or 2";
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "units",
     every: MINUTE,
     privilege: CGROUPS,

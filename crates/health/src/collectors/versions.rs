@@ -1,7 +1,7 @@
 //! What runs on the node. The Node object has the kubelet's and the runtime's version.
 
 use super::FIVE_MINUTES;
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const WHY: &str = "A problem that only some nodes have is often one of a version.";
@@ -11,6 +11,7 @@ const fn version(name: &'static str, source: &'static str) -> Signal {
 }
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Host,
     name: "versions",
     every: FIVE_MINUTES,
     privilege: "`/usr`, read-only",

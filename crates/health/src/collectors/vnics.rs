@@ -2,11 +2,12 @@
 
 use super::rate::Rate;
 use super::{AGENT, MINUTE};
-use crate::collector::{Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::Topic;
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
+    area: Area::Network,
     name: "vnics",
     every: MINUTE,
     privilege: AGENT,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use health::collectors::KINDS;
 use health::engine::{Engine, Now};
 use health::system::Machine;
-use health::{Collector, Facts, Gap, Host, Kind, Report, Sample, Signal, Unit, Verdict};
+use health::{Area, Collector, Facts, Gap, Host, Kind, Report, Sample, Signal, Unit, Verdict};
 
 const fn signal(name: &'static str) -> Signal {
     Signal { name, unit: Unit::Count, source: "a test", why: "-", remedy: "-" }
@@ -72,8 +72,22 @@ fn until(engine: &mut Engine, now: Now, wanted: impl Fn(&Report) -> bool) {
 fn a_collector_that_hangs_is_unknown_and_delays_no_other() {
     const EVERY: Duration = Duration::from_secs(60);
     const KINDS: &[Kind] = &[
-        Kind { name: "hangs", signals: &[signal("hangs")], every: EVERY, privilege: "-", make: || Box::new(Hangs) },
-        Kind { name: "works", signals: &[signal("works")], every: EVERY, privilege: "-", make: || Box::new(Works) },
+        Kind {
+            area: Area::Host,
+            name: "hangs",
+            signals: &[signal("hangs")],
+            every: EVERY,
+            privilege: "-",
+            make: || Box::new(Hangs),
+        },
+        Kind {
+            area: Area::Host,
+            name: "works",
+            signals: &[signal("works")],
+            every: EVERY,
+            privilege: "-",
+            make: || Box::new(Works),
+        },
     ];
     let host = machine();
     let begun = host.now;

@@ -1,0 +1,156 @@
+//! Both sides over loopback: who is refused, and which bounds hold.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use channel::{BODY_MAX, Client, Fingerprint, Handler, Identity, Peer, Reply, Request, SendError, TrustedKeys, serve};
+use tokio::net::TcpListener;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Repeats the request, or misbehaves on request.
+struct Echo;
+
+impl Handler for Echo {
+    async fn handle(&self, request: Request) -> Reply {
+        match request.path.as_str() {
+            "/tagged" => Reply { etag: Some("\"1\"".to_owned()), ..Reply::ok("tagged") },
+            "/long" => Reply::ok(vec![b' '; BODY_MAX + 1]),
+            "/never" => std::future::pending().await,
+            path => Reply::ok([path.as_bytes(), request.body.unwrap_or_default().as_ref()].concat()),
+        }
+    }
+}
+
+/// An agent that trusts some keys; where it listens, and its key.
+async fn agent(trusted: &[Fingerprint]) -> Peer {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let identity = Identity::generate().unwrap();
+    let peer = Peer { address: listener.local_addr().unwrap(), key: identity.fingerprint() };
+    let trusted: BTreeSet<_> = trusted.iter().copied().collect();
+    let trusted: TrustedKeys = Arc::new(move || trusted.clone());
+    tokio::spawn(async move { serve(listener, &identity, trusted, Arc::new(Echo)).await });
+    peer
+}
+
+fn controller() -> (Client, Fingerprint) {
+    let identity = Identity::generate().unwrap();
+    let key = identity.fingerprint();
+    (Client::new(identity), key)
+}
+
+#[tokio::test]
+async fn trusted_peers_exchange_requests() {
+    let (client, key) = controller();
+    let peer = agent(&[Fingerprint::of(b"another"), key]).await;
+    let get = |path: &str| client.send(peer, Request::get(path), LIMIT);
+    assert_eq!(get("/a?b=c").await.unwrap().body, "/a?b=c".as_bytes());
+    let posted = client.send(peer, Request::post("/a", "body"), LIMIT).await.unwrap();
+    assert_eq!((posted.status, posted.body.as_ref()), (200, b"/abody".as_slice()));
+}
+
+#[tokio::test]
+async fn known_version_is_not_sent_again() {
+    let (client, key) = controller();
+    let peer = agent(&[key]).await;
+    let first = client.send(peer, Request::get("/tagged"), LIMIT).await.unwrap();
+    assert_eq!((first.status, first.etag.as_deref()), (200, Some("\"1\"")));
+    let again = Request { if_none_match: first.etag, ..Request::get("/tagged") };
+    let again = client.send(peer, again, LIMIT).await.unwrap();
+    assert_eq!((again.status, again.body.len()), (304, 0));
+}
+
+#[tokio::test]
+async fn other_keys_are_refused_on_either_side() {
+    let (client, key) = controller();
+    let (stranger, _) = controller();
+    let peer = agent(&[key]).await;
+    let refused = stranger.send(peer, Request::get("/a"), LIMIT).await;
+    assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
+    let impostor = Peer { key: Fingerprint::of(b"expected"), ..peer };
+    let refused = client.send(impostor, Request::get("/a"), LIMIT).await;
+    assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
+    let nobody_trusted = agent(&[]).await;
+    let refused = client.send(nobody_trusted, Request::get("/a"), LIMIT).await;
+    assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn bodies_beyond_the_bound_are_refused() {
+    let (client, key) = controller();
+    let peer = agent(&[key]).await;
+    let long = client.send(peer, Request::post("/a", vec![b' '; BODY_MAX + 1]), LIMIT).await;
+    // The server may close before it read everything; then there is no reply.
+    assert!(matches!(long, Ok(Reply { status: 413, .. }) | Err(SendError::Exchange { .. })), "{long:?}");
+    let long = client.send(peer, Request::get("/long"), LIMIT).await;
+    assert!(matches!(long, Err(SendError::TooLong(_))), "{long:?}");
+}
+
+#[tokio::test]
+async fn missing_reply_ends_at_the_limit() {
+    let (client, key) = controller();
+    let peer = agent(&[key]).await;
+    let slow = client.send(peer, Request::get("/never"), Duration::from_millis(300)).await;
+    assert!(matches!(slow, Err(SendError::Slow { .. })), "{slow:?}");
+    let closed = Peer { address: free_port().await, ..peer };
+    let refused = client.send(closed, Request::get("/a"), LIMIT).await;
+    assert!(matches!(refused, Err(SendError::Connect { .. })), "{refused:?}");
+}
+
+/// A port without a listener: bound, and not listening.
+async fn free_port() -> SocketAddr {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    // Bound as long as the test runs.
+    std::mem::forget(socket);
+    address
+}
+
+#[tokio::test]
+async fn plain_http_and_garbage_get_no_reply() {
+    let (_, key) = controller();
+    let peer = agent(&[key]).await;
+    for text in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), &[0x16, 3, 1, 0xff, 0xff], &[0xff; 4096], b""] {
+        let text = text.to_vec();
+        let read = tokio::task::spawn_blocking(move || {
+            let mut stream = TcpStream::connect(peer.address).unwrap();
+            stream.write_all(&text).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut reply = Vec::new();
+            // A reset is an answer as well.
+            let _ = stream.read_to_end(&mut reply);
+            reply
+        });
+        let reply = read.await.unwrap();
+        assert!(!String::from_utf8_lossy(&reply).contains("HTTP/1"), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_lock_the_controller_out() {
+    let (client, key) = controller();
+    let peer = agent(&[key]).await;
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        idle.push(tokio::net::TcpStream::connect(peer.address).await.unwrap());
+    }
+    assert_eq!(client.send(peer, Request::get("/a"), LIMIT).await.unwrap().status, 200);
+    drop(idle);
+}
+
+#[tokio::test]
+async fn many_requests_at_once_are_answered() {
+    let (client, key) = controller();
+    let peer = agent(&[key]).await;
+    let requests = (0..16).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move { client.send(peer, Request::get("/a"), LIMIT).await.unwrap().status })
+    });
+    for request in requests.collect::<Vec<_>>() {
+        assert_eq!(request.await.unwrap(), 200);
+    }
+}

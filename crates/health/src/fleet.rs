@@ -1,0 +1,83 @@
+//! All nodes, as the controller serves them and `kubectl oke-node` shows them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::Verdict;
+use crate::rules::Severity;
+use crate::summary::Summary;
+
+/// All nodes at one time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Fleet {
+    /// The controller's version.
+    pub controller: String,
+    /// The leader's pod.
+    pub leader: String,
+    /// Seconds since this leader began to ask agents.
+    pub leader_seconds: u64,
+    /// By name.
+    pub nodes: Vec<FleetNode>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FleetNode {
+    /// Its name.
+    pub name: String,
+    /// The OCID of its instance, from the Node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// What is known of it.
+    pub state: NodeState,
+    /// Seconds since its agent last answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
+    /// Why its agent did not answer the last request, or was not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The last answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+}
+
+/// A node in a word, the worst first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum NodeState {
+    /// At least one critical problem.
+    Critical,
+    /// At least one problem.
+    Warning,
+    /// Its agent does not answer, or has not answered yet.
+    #[default]
+    Unknown,
+    /// No problem.
+    Healthy,
+}
+
+impl NodeState {
+    /// By an answer that is not too old.
+    #[must_use]
+    pub fn of(summary: &Summary) -> Self {
+        let problems = summary.checks.iter().filter(|check| check.verdict == Verdict::Problem);
+        match problems.map(|check| check.severity).max() {
+            Some(Severity::Critical) => Self::Critical,
+            Some(Severity::Warning) => Self::Warning,
+            None => Self::Healthy,
+        }
+    }
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Critical => "Critical",
+            Self::Warning => "Warning",
+            Self::Unknown => "Unknown",
+            Self::Healthy => "Healthy",
+        })
+    }
+}
