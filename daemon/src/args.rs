@@ -178,6 +178,14 @@ pub struct Options {
     /// The address of /healthz, /readyz and /metrics
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
     pub listen: SocketAddr,
+    /// The TCP port, at NODE_IP, where the controller asks for this node's health; 0 closes it. Every request is refused
+    /// without a key of CONTROLLER_KEYS
+    #[arg(long, global = true, env = "CHANNEL_PORT", default_value_t = 9810, value_name = "PORT")]
+    pub channel_port: u16,
+    /// The directory with the fingerprints of the controllers' keys, a file each, as the kubelet mounts them
+    #[arg(long, global = true, env = "CONTROLLER_KEYS", default_value = "/etc/oke-node-controller-keys")]
+    #[arg(value_name = "DIR")]
+    pub controller_keys: PathBuf,
     /// Whether pods may use the instance metadata service on port 80. It gives the instance's credentials to every client, but
     /// some workloads (instance principals) need it. DNS and time at the same address are always allowed
     #[arg(

@@ -10,6 +10,7 @@
 //!                                                               └─▶ ReconcileReport ──▶ logs, metrics, readiness, status
 //!   records of plugins ──▶ cni_records ──▶ log lines, metrics ──▶ follow_up (announcements, connections)
 //!   ReconcileReport ──▶ node_events ──▶ Kubernetes Events about the Node
+//!   controller ──TLS──▶ controller_channel ──▶ summary of health signals and conditions
 //!   SIGTERM ──▶ departure: the next agent starts, or everything is uninstalled
 //! ```
 //!
@@ -19,6 +20,7 @@
 pub mod args;
 pub mod cli;
 pub mod cni_records;
+pub mod controller_channel;
 pub mod decide;
 #[cfg(test)]
 mod documents;

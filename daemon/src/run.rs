@@ -34,6 +34,7 @@ use crate::cni_records;
 use crate::cni_records::follow_up;
 use crate::cni_records::follow_up::FollowUps;
 use crate::cni_records::{Intake, RecentRuns};
+use crate::controller_channel;
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
 use crate::reconcile::Reconciler;
@@ -160,6 +161,7 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     let (passes_in, passes) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
     let (port_in, port) = watch::channel(None);
+    let (channel_in, channel) = watch::channel(None);
     let [plugged, published, recorded] = std::array::from_fn(|_| Arc::new(Notify::new()));
     let sources = signals::Sources {
         settings: settings.clone(),
@@ -195,6 +197,7 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
         configuration,
         facts: worlds,
         port,
+        channel,
         previews,
         plugin_ran: recorded.clone(),
         links_changed: plugged.clone(),
@@ -250,6 +253,7 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
         ended = cni_records::run(records, intake) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(duties, worker) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, board.clone(), chance, port_in) => bail!("the port's server ended"),
+        () = controller_channel::run(settings.clone(), board.clone(), channel_in) => bail!("the channel's server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     };
     // Nothing is undone, unless we are not wanted any more: pods live on, and so do the host's routes.

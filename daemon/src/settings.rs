@@ -47,6 +47,10 @@ pub struct Settings {
     pub sysctl_root: PathBuf,
     /// Where health and metrics are served.
     pub listen: SocketAddr,
+    /// Where the controller asks for this node's health, unless it may not or the address is unknown.
+    pub channel: Option<SocketAddr>,
+    /// The directory with the fingerprints of the controllers' keys.
+    pub controller_keys: PathBuf,
     /// Whether pods may ask the metadata service on port 80.
     pub pods_may_use_metadata: bool,
     /// Whether pods may send from addresses that they do not have.
@@ -141,6 +145,7 @@ impl Settings {
             ("--sysctl-root", &options.sysctl_root),
             ("--host-root", &options.host_root),
             ("--health-rules", &options.health_rules),
+            ("--controller-keys", &options.controller_keys),
         ];
         for (option, path) in paths.into_iter().chain(named) {
             if !path.is_absolute() {
@@ -165,6 +170,11 @@ impl Settings {
             metadata_url: options.oci_metadata_base_url,
             sysctl_root: options.sysctl_root,
             listen: options.listen,
+            channel: options
+                .node_ip
+                .filter(|_| options.channel_port != 0)
+                .map(|address| SocketAddr::new(address, options.channel_port)),
+            controller_keys: options.controller_keys,
             pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
             pods_may_spoof: options.pods_may_spoof == Permission::Allow,
             host_networking: options.host_networking,

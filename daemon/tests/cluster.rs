@@ -8,6 +8,8 @@
 #[expect(dead_code, reason = "the same as for the tests of the agent without a cluster, which do more with it")]
 #[path = "agent/called.rs"]
 mod called;
+#[path = "cluster/channel.rs"]
+mod channel;
 #[path = "cluster/departure.rs"]
 mod departure;
 #[path = "cluster/events.rs"]

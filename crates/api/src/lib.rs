@@ -36,8 +36,9 @@ pub use condition::reason::{AttachmentReason, ProfileReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
 pub use field::{Field, FieldError};
 pub use names::{
-    CLUSTER_TAG, FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG, NODE_NAME_MAX, PROFILE_FINALIZER,
-    PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
+    AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG,
+    NODE_NAME_MAX, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER,
+    VNICS_ANNOTATION,
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};

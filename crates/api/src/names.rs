@@ -37,3 +37,9 @@ pub const RELEASED_TAG: &str = "oke-node-manager/released";
 
 /// The most bytes of a Node's name that is written into a VnicAttachment's status: a Linux host name has no more.
 pub const NODE_NAME_MAX: usize = 64;
+
+/// On an agent's Pod, written by that agent: the port and the key of its channel, as JSON.
+pub const AGENT_CHANNEL_ANNOTATION: &str = "oke.oraclecloud.com/agent-channel";
+
+/// The ConfigMap with the fingerprints of the controllers' keys: an entry for each replica, under its pod's name.
+pub const CONTROLLER_KEYS: &str = "oke-node-controller-keys";

@@ -8,6 +8,7 @@
 //! The keys are raw public keys (RFC 7250), so no certificate is issued, expires or is parsed. Where a fingerprint comes from
 //! is the programs' task: an annotation of the agent's Pod, a ConfigMap of the controller.
 
+mod announcement;
 mod client;
 mod fingerprint;
 mod identity;
@@ -15,6 +16,7 @@ mod message;
 mod server;
 mod verify;
 
+pub use announcement::Announcement;
 pub use client::{Client, Peer, SendError};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use identity::{Identity, IdentityError};

@@ -101,6 +101,8 @@ reasons! {
         "The message has the system's answer: after `Too many open files`, raise `fs.inotify.max_user_instances` with `sysctl`, or find the program that uses them up with `lsof +c0 | grep inotify`. The agent retries by itself.";
     PortUnavailable: "The agent cannot listen on LISTEN, usually because another program does. There are no metrics, and the kubelet restarts the agent because its probes fail; everything else works.",
         "`ss -ltnp` on the host shows which program has the port: stop it, or change LISTEN and the probes of manifests/base/daemonset.yaml. The agent takes the port as soon as it is free; `oke-node-agent status` works without it.";
+    ChannelUnavailable: "The agent cannot listen on CHANNEL_PORT, or cannot publish its key: the controller shows this node as Unknown. Pods and the host's network do not need it.",
+        "If the message names a port, `ss -ltnp` on the host shows which program has it: stop it, or change CHANNEL_PORT. If it has an answer of the API server, apply the Roles of manifests/base/daemonset.yaml.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes our objects or configures a VNIC's link. The agent repairs them, and packets are lost in between.",
         "Set HOST_DROP_INS=allow and mount the host's root at HOST_ROOT, so that the agent writes a drop-in. Otherwise write the one in the message by hand and restart that program.";
     ConflictingConfiguration: "Another program (ocid, a script, nm-cloud-setup) also configures a VNIC, or gave the host an address that a pod has.",

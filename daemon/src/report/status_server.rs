@@ -68,7 +68,7 @@ impl Answers for Board {
                 self.metrics.set_signals(&self.signals());
                 Answer::metrics(self.metrics.text(&self.facts.borrow(), self.report().as_deref(), usage.as_ref()))
             }
-            ("/status", Asker::Root) => self.status(),
+            ("/status", Asker::Root) => Answer::json(200, &self.current_status()),
             ("/pools", Asker::Root) => json(&self.read(Usage::read).await),
             ("/attachments", Asker::Root) => {
                 let sysctl_root = self.sysctl_root.clone();
@@ -92,18 +92,20 @@ impl Board {
         }
     }
 
-    fn signals(&self) -> health::Report {
+    /// The results of health signals.
+    pub(crate) fn signals(&self) -> health::Report {
         let report = self.signals.borrow().clone();
         report.at(signals::unix_millis())
     }
 
-    fn status(&self) -> Answer {
+    /// The node as it is now.
+    pub(crate) fn current_status(&self) -> Status {
         let agent = AgentState {
             running: true,
             uptime_seconds: Some(self.started.elapsed().as_secs()),
             ..AgentState::stopped()
         };
-        Answer::json(200, &Status::of(agent, &self.facts.borrow(), self.report().as_deref()))
+        Status::of(agent, &self.facts.borrow(), self.report().as_deref())
     }
 
     async fn plan(&self) -> Answer {

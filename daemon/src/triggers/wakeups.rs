@@ -32,6 +32,8 @@ pub struct Channels {
     pub facts: watch::Receiver<NodeFacts>,
     /// Why the port of health and metrics is not served, while it is not.
     pub port: watch::Receiver<Option<Condition>>,
+    /// Why the controller cannot ask this agent, while that is so.
+    pub channel: watch::Receiver<Option<Condition>>,
     /// Requests for previews.
     pub previews: mpsc::Receiver<PreviewRequest>,
     /// Notified of each run of a plugin: it may have taken the last address, or freed one.
@@ -103,8 +105,9 @@ impl Wakeups {
     /// What is wrong with the sources of wake-ups.
     pub(super) fn conditions(&mut self) -> impl Iterator<Item = Condition> {
         let port = self.channels.port.borrow_and_update().clone();
+        let channel = self.channels.channel.borrow_and_update().clone();
         let configuration = self.channels.configuration.borrow_and_update().clone();
-        [self.kernel.condition(), self.nft.condition(), self.files.condition(), port, configuration]
+        [self.kernel.condition(), self.nft.condition(), self.files.condition(), port, channel, configuration]
             .into_iter()
             .flatten()
     }
@@ -130,7 +133,7 @@ impl Wakeups {
 
     /// Waits once; `None` if the loop need not know.
     async fn wait(&mut self, schedule: &Schedule) -> Option<Wake> {
-        let Channels { settings, configuration, facts, port, previews, plugin_ran, npn_changed, .. } =
+        let Channels { settings, configuration, facts, port, channel, previews, plugin_ran, npn_changed, .. } =
             &mut self.channels;
         let attention = schedule.attention;
         // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
@@ -141,6 +144,7 @@ impl Wakeups {
             () = self.answered.notified() => Wake::Reconcile(Cause::Retry),
             () = plugin_ran.notified() => Wake::Hints,
             Ok(()) = port.changed() => Wake::Reconcile(Cause::Retry),
+            Ok(()) = channel.changed() => Wake::Reconcile(Cause::Retry),
             Ok(()) = configuration.changed() => Wake::Reconcile(Cause::Retry),
             Some(request) = previews.recv() => Wake::Preview(request),
             changed = facts.changed() => {

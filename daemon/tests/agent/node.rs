@@ -198,7 +198,7 @@ impl Node {
         container.command(&self.image()).unwrap()
     }
 
-    fn start(&self, container: Container, more: &[&str]) -> Agent {
+    pub(crate) fn start(&self, container: Container, more: &[&str]) -> Agent {
         let more_of_them = more.iter().map(|option| (*option).to_owned());
         self.start_with(container, &self.options(more).into_iter().chain(more_of_them).collect::<Vec<_>>())
     }

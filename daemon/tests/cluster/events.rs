@@ -19,7 +19,7 @@ use crate::running::{SECOND, in_time};
 use crate::served::CREATE_EVENTS;
 
 /// As the DaemonSet's controller would call it; `Container::node_agent` says the same.
-const POD: &str = "oke-node-agent-7k2xp";
+pub(crate) const POD: &str = "oke-node-agent-7k2xp";
 const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/oke-node-agent";
 
 /// The agent's right to make events, and what keeps it to its own Node.
@@ -65,7 +65,7 @@ impl Scene {
     }
 
     /// It names a VNIC that is not.
-    fn vnic_gone(&self) {
+    pub(crate) fn vnic_gone(&self) {
         self.cluster.publish("SUCCESS", &[("pods", 33), ("gone", 35)]);
     }
 

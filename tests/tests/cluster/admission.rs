@@ -23,7 +23,7 @@ const OWN_POD: &str =
     "an agent may only write annotations of its own Pod, Events about its own Node and reports on its VNICs";
 const OWN_VNIC: &str = "an agent may only report on VNICs of its own Node, which status.nodeName names";
 const ONLY_REPORT: &str = "an agent may only write status.node of a VnicAttachment";
-const ONLY_OURS: &str = "annotations of its Pod that begin with oke.oraclecloud.com/agent-";
+const ONLY_OURS: &str = "the annotation oke.oraclecloud.com/agent-channel of its Pod";
 const UNBOUND: &str = "an agent's token must be bound to its pod and node";
 
 /// The server with our definitions and policies, once these are enforced, and an agent's account that was granted
@@ -288,7 +288,7 @@ fn annotation(key: &str, value: Value) -> Value {
     json!({ "metadata": { "annotations": { key: value } } })
 }
 
-const KEY: &str = "oke.oraclecloud.com/agent-key";
+const KEY: &str = "oke.oraclecloud.com/agent-channel";
 
 #[tokio::test]
 async fn an_agent_writes_its_annotations_on_its_own_pod_and_nothing_else_of_it() {

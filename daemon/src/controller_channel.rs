@@ -1,0 +1,63 @@
+//! The channel on which the controller asks for this node's health: TLS with pinned keys at the node's address. The agent's key
+//! is new with each process; its fingerprint is an annotation of the agent's own Pod. Nothing on the node waits for it.
+//!
+//! ```text
+//!   Identity ─▶ announcement ─▶ annotation of the Pod ─▶ controller
+//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details)
+//! ```
+
+mod announcement;
+mod answers;
+mod trusted_keys;
+
+use std::sync::Arc;
+
+use channel::{Announcement, Identity};
+use resident::logging::chain;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::report::condition::{Condition, Reason};
+use crate::report::status_server::Board;
+use crate::settings::Settings;
+use crate::sources::backoff::{RETRY, chance};
+use answers::Answers;
+
+/// Serves the channel and publishes its key, with retries. While that fails, `condition` says why.
+pub async fn run(settings: Arc<Settings>, board: Arc<Board>, condition: watch::Sender<Option<Condition>>) {
+    let Some(address) = settings.channel else {
+        tracing::info!(event = "channel.off", "CHANNEL_PORT is 0, or NODE_IP is not set");
+        return std::future::pending().await;
+    };
+    let report = |message: Option<String>| {
+        let now = message.map(|message| Condition::degraded(Reason::ChannelUnavailable, message));
+        condition.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+    };
+    let mut failures = 0;
+    let (identity, listener) = loop {
+        let made = Identity::generate().map_err(|error| chain(&error));
+        let bound = TcpListener::bind(address).await.map_err(|error| format!("listen on {address}: {}", chain(&error)));
+        match (made, bound) {
+            (Ok(identity), Ok(listener)) => break (identity, listener),
+            (Err(why), _) | (_, Err(why)) => report(Some(format!("{why}; the agent retries"))),
+        }
+        failures += 1;
+        sleep(RETRY.delay(failures, chance())).await;
+    };
+    report(None);
+    let announced = Announcement { port: address.port(), key: identity.fingerprint() };
+    tracing::info!(event = "channel.listening", %address, key = %announced.key);
+    let trusted = trusted_keys::read_from(settings.controller_keys.clone());
+    let answers = Answers { settings: settings.clone(), board };
+    // Cancel-safe: the server never ends, unless TLS cannot be set up; publishing ends when it has succeeded.
+    let failed = tokio::select! {
+        Err(error) = channel::serve(listener, &identity, trusted, Arc::new(answers)) => error,
+        () = async {
+            announcement::publish(&settings, announced, report).await;
+            std::future::pending().await
+        } => return,
+    };
+    report(Some(format!("set TLS up: {}", chain(&failed))));
+    std::future::pending().await
+}

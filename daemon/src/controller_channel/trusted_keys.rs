@@ -1,0 +1,54 @@
+//! The controllers' keys, from the directory in which the kubelet keeps a ConfigMap up to date.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use channel::{Fingerprint, TrustedKeys};
+
+/// More replicas than a controller has, terminating ones included.
+const MOST: usize = 32;
+
+/// A fingerprint has 71 characters.
+const LONGEST: u64 = 128;
+
+/// Reads the directory at each handshake: a new leader's key counts as soon as the kubelet has written it.
+pub(super) fn read_from(directory: PathBuf) -> TrustedKeys {
+    Arc::new(move || read(&directory))
+}
+
+/// The fingerprints in a directory. A file that has none is skipped, so that one bad entry does not lock every controller out.
+fn read(directory: &Path) -> BTreeSet<Fingerprint> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    // Names that begin with a dot are the kubelet's own.
+    let files = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    files.take(MOST).filter_map(|entry| fingerprint(&entry.path())).collect()
+}
+
+fn fingerprint(path: &Path) -> Option<Fingerprint> {
+    let mut text = String::new();
+    fs::File::open(path).ok()?.take(LONGEST).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_entries_do_not_hide_good_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = Fingerprint::of(b"key");
+        let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        assert_eq!(read(directory.path()), BTreeSet::new());
+        write("controller-a", &format!("{key}\n"));
+        write("controller-b", "not a key");
+        write("controller-c", &"x".repeat(100_000));
+        write(".hidden", &Fingerprint::of(b"hidden").to_string());
+        fs::create_dir(directory.path().join("folder")).unwrap();
+        assert_eq!(read(directory.path()), BTreeSet::from([key]));
+        assert_eq!(read(Path::new("/nonexistent")), BTreeSet::new());
+    }
+}

@@ -1,0 +1,86 @@
+//! The controller's channel: the agent publishes its key with its own rights, answers the controller's key, and refuses others.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ::channel::{Announcement, Client, Identity, Peer, Reply, Request, SendError};
+use api::AGENT_CHANNEL_ANNOTATION;
+use health::Summary;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use serde_json::Value;
+
+use crate::events::{POD, Scene};
+use crate::node::{Agent, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// An agent, and the controller whose key it trusts.
+struct Channel {
+    scene: Scene,
+    agent: Agent,
+    controller: Identity,
+    peer: Peer,
+}
+
+impl Channel {
+    fn new() -> Self {
+        let scene = Scene::new();
+        let node = &scene.cluster.node;
+        let controller = Identity::generate().unwrap();
+        let keys = node.path("keys");
+        std::fs::create_dir(&keys).unwrap();
+        std::fs::write(keys.join("oke-node-controller-0"), controller.fingerprint().to_string()).unwrap();
+        let container = node.container().with_config_map(api::CONTROLLER_KEYS, &keys);
+        let mut agent = node.start(container, &["--node-ip", "127.0.0.1"]);
+        node.wait_ready(&mut agent);
+        wait_for("the annotation", || announcement(&scene).is_some(), || agent.log());
+        let Announcement { port, key } = announcement(&scene).unwrap();
+        let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], port)), key };
+        Self { scene, agent, controller, peer }
+    }
+
+    fn ask(&self, identity: &Identity, request: Request) -> Result<Reply, SendError> {
+        let (client, peer) = (Client::new(identity.clone()), self.peer);
+        self.scene.cluster.do_(async |_| client.send(peer, request, LIMIT).await)
+    }
+}
+
+/// What the agent published.
+fn announcement(scene: &Scene) -> Option<Announcement> {
+    let pod = scene.cluster.do_(async |server| {
+        let pods: Api<Pod> = Api::namespaced(server.client(server.admin()).unwrap(), "oke-node-manager");
+        pods.get(POD).await.unwrap()
+    });
+    let annotations = pod.metadata.annotations?;
+    Some(serde_json::from_str(annotations.get(AGENT_CHANNEL_ANNOTATION)?).unwrap())
+}
+
+#[test]
+fn agent_answers_the_controllers_key_and_no_other() {
+    let channel = Channel::new();
+    let stranger = Identity::generate().unwrap();
+    let refused = channel.ask(&stranger, Request::get("/v1/summary"));
+    assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
+    let summary = || channel.ask(&channel.controller, Request::get("/v1/summary")).unwrap();
+    let read = |reply: &Reply| serde_json::from_slice::<Summary>(&reply.body).unwrap();
+    wait_for("the first signals", || read(&summary()).counts.healthy > 3, || channel.agent.log());
+    let reply = summary();
+    assert!(reply.body.len() <= health::summary::SUMMARY_MAX, "{}", reply.body.len());
+    let first = read(&reply);
+    assert_eq!((first.node.as_str(), first.ready, first.version), ("node", true, 1), "{first:?}");
+    // States may still change while the collectors run for the first time.
+    let is_unchanged = || {
+        let again = Request { if_none_match: summary().etag, ..Request::get("/v1/summary") };
+        channel.ask(&channel.controller, again).unwrap().status == 304
+    };
+    wait_for("an unchanged summary", is_unchanged, || channel.agent.log());
+    let node = channel.ask(&channel.controller, Request::get("/v1/node")).unwrap();
+    let node: Value = serde_json::from_slice(&node.body).unwrap();
+    assert_eq!((&node["status"]["ready"], node["signals"]["signals"].is_array()), (&Value::Bool(true), true), "{node}");
+    assert_eq!(channel.ask(&channel.controller, Request::get("/metrics")).unwrap().status, 404);
+    // A condition is a check of the summary.
+    channel.scene.vnic_gone();
+    let has_check = || read(&summary()).checks.iter().any(|check| check.name == "VnicNotListed");
+    wait_for("the condition", has_check, || channel.agent.log());
+}
