@@ -15,24 +15,24 @@ use std::sync::Arc;
 use channel::{Announcement, Identity};
 use resident::logging::chain;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
+use crate::report::notices::Notices;
 use crate::report::status_server::Board;
 use crate::settings::Settings;
 use crate::sources::backoff::{RETRY, chance};
 use answers::Answers;
 
-/// Serves the channel and publishes its key, with retries. While that fails, `condition` says why.
-pub async fn run(settings: Arc<Settings>, board: Arc<Board>, condition: watch::Sender<Option<Condition>>) {
+/// Serves the channel and publishes its key, with retries. While that fails, `notices` say why.
+pub async fn run(settings: Arc<Settings>, board: Arc<Board>, gate: RepairGate, notices: Notices) {
     let Some(address) = settings.channel else {
         tracing::info!(event = "channel.off", "CHANNEL_PORT is 0, or NODE_IP is not set");
         return std::future::pending().await;
     };
     let report = |message: Option<String>| {
-        let now = message.map(|message| Condition::degraded(Reason::ChannelUnavailable, message));
-        condition.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+        notices.report(message.map(|message| Condition::degraded(Reason::ChannelUnavailable, message)));
     };
     let mut failures = 0;
     let (identity, listener) = loop {
@@ -49,7 +49,7 @@ pub async fn run(settings: Arc<Settings>, board: Arc<Board>, condition: watch::S
     let announced = Announcement { port: address.port(), key: identity.fingerprint() };
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let trusted = trusted_keys::read_from(settings.controller_keys.clone());
-    let answers = Answers { settings: settings.clone(), board };
+    let answers = Answers { settings: settings.clone(), board, gate };
     // Cancel-safe: the server never ends, unless TLS cannot be set up; publishing ends when it has succeeded.
     let failed = tokio::select! {
         Err(error) = channel::serve(listener, &identity, trusted, Arc::new(answers)) => error,

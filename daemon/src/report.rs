@@ -4,6 +4,7 @@ pub mod attachments;
 pub mod condition;
 pub mod metrics;
 pub mod node_events;
+pub mod notices;
 pub(crate) mod port;
 pub mod reason;
 pub mod reconcile_report;

@@ -38,9 +38,12 @@ use crate::controller_channel;
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
 use crate::reconcile::Reconciler;
+use crate::reconcile::kernel_limits;
+use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
 use crate::report::metrics::Metrics;
 use crate::report::node_events::Recorder;
+use crate::report::notices::Notices;
 use crate::report::port;
 use crate::report::signals;
 use crate::report::status_server::Board;
@@ -151,7 +154,9 @@ fn stay(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<()> {
 
 /// Works until it is told to end, or its configuration file changes.
 async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<End> {
-    let (configuration_in, configuration) = watch::channel(None);
+    let (board_of_notices, notices) = Notices::channel();
+    let notices_of = |task| Notices::of(task, &board_of_notices);
+    let gate = RepairGate::default();
     let recent = Arc::new(RecentRuns::default());
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -160,8 +165,6 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     let (worlds_in, worlds) = watch::channel(NodeFacts::default());
     let (passes_in, passes) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
-    let (port_in, port) = watch::channel(None);
-    let (channel_in, channel) = watch::channel(None);
     let [plugged, published, recorded] = std::array::from_fn(|_| Arc::new(Notify::new()));
     let sources = signals::Sources {
         settings: settings.clone(),
@@ -171,6 +174,7 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
         reports: passes.clone(),
     };
     let signals = signals::start(sources).context("starting the thread of health signals")?;
+    let signal_reports = signals.clone();
     let board = Arc::new(Board {
         signals,
         state_dir: settings.state_dir.clone(),
@@ -194,10 +198,8 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     let duties = Arc::new(FollowUps::default());
     let channels = Channels {
         settings: settings.clone(),
-        configuration,
+        notices,
         facts: worlds,
-        port,
-        channel,
         previews,
         plugin_ran: recorded.clone(),
         links_changed: plugged.clone(),
@@ -233,9 +235,10 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     );
     let cluster = ClusterSources { npn, attachments };
     let file = live.file().display().to_string();
+    let configuration_notices = notices_of("configuration");
     let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
         let invalid = |message| Condition::degraded(Reason::ConfigurationInvalid, message).about(&file);
-        configuration_in.send_replace(trouble.map(invalid));
+        configuration_notices.report(trouble.map(invalid));
     });
     // Cancel-safe: whatever wins ends the agent.
     let end = tokio::select! {
@@ -252,8 +255,9 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
         ended = ReconcileLoop::run(reconciler, channels, outputs) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = cni_records::run(records, intake) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(duties, worker) => ended.context("looking after addresses").map(|()| End::Stopped)?,
-        () = port::run(settings.listen, board.clone(), chance, port_in) => bail!("the port's server ended"),
-        () = controller_channel::run(settings.clone(), board.clone(), channel_in) => bail!("the channel's server ended"),
+        () = port::run(settings.listen, board.clone(), chance, notices_of("port")) => bail!("the port's server ended"),
+        () = controller_channel::run(settings.clone(), board.clone(), gate.clone(), notices_of("channel")) => bail!("the channel's server ended"),
+        () = kernel_limits::run(settings.sysctl_root.clone(), signal_reports, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     };
     // Nothing is undone, unless we are not wanted any more: pods live on, and so do the host's routes.

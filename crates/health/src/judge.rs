@@ -100,6 +100,7 @@ impl Track {
                 verdict: Verdict::Problem,
                 severity: Some(rule.severity),
                 rule: Some(rule.name.clone()),
+                action: rule.action,
                 message: Some(rule.message.clone()),
                 bound: Some(rule.bound_text(signal.unit)),
                 ..measured(breach)

@@ -1,5 +1,5 @@
 //! Health signals of a node. Collectors measure, rules judge; nothing here changes the node, starts a program or talks to
-//! Kubernetes.
+//! Kubernetes. [`repair`] plans what the agent may raise where a rule says so.
 //!
 //! ```text
 //!   /proc, /sys, host files ─┐                   rules.json, overrides ─┐
@@ -21,6 +21,7 @@ pub mod facts;
 pub mod fleet;
 pub mod host;
 mod judge;
+pub mod repair;
 pub mod report;
 pub mod rules;
 pub mod summary;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::collector::{Signal, Unit};
-use crate::rules::Severity;
+use crate::rules::{Action, Severity};
 
 /// All results, by the signal's name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub struct SignalState {
     pub bound: Option<String>,
     /// The evidence, or why there is no value.
     pub detail: String,
+    /// What the agent does about a problem.
+    #[serde(default, skip_serializing_if = "Action::is_report")]
+    pub action: Action,
     /// What the problem means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -74,6 +77,7 @@ impl SignalState {
             value: None,
             unit: signal.unit,
             bound: None,
+            action: Action::Report,
             detail: String::new(),
             message: None,
             sampled_unix_millis: unix_millis,
@@ -103,6 +107,7 @@ impl Report {
             verdict: Verdict::Unknown,
             severity: None,
             rule: None,
+            action: Action::Report,
             message: None,
             detail,
             since_unix_millis,

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::collector::{Signal, Unit, version_number};
 use crate::collectors;
+use crate::repair::is_repairable;
 
 const SHIPPED: &str = include_str!("rules.json");
 
@@ -44,6 +45,9 @@ pub struct Rule {
     /// How bad it is.
     #[serde(default)]
     pub severity: Severity,
+    /// What the agent does about it.
+    #[serde(default)]
+    pub action: Action,
     /// State and effect, in one sentence.
     pub message: String,
     /// The shapes that it is for, `*` for any part; all when empty.
@@ -86,6 +90,27 @@ pub enum Severity {
     Warning,
     /// Pods fail, or will soon.
     Critical,
+}
+
+/// What the agent does about a problem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// It reports it.
+    #[default]
+    #[serde(alias = "Report")]
+    Report,
+    /// It reports it and raises the limit ([`crate::repair`]).
+    #[serde(alias = "Repair")]
+    Repair,
+}
+
+impl Action {
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_report(&self) -> bool {
+        *self == Self::Report
+    }
 }
 
 /// The rules in force, and what is wrong with the others.
@@ -156,6 +181,9 @@ impl Rule {
         match collectors::signal(&rule.signal) {
             None => Err(format!("there is no signal {}", rule.signal)),
             Some(Signal { unit: Unit::Text, name, .. }) => Err(format!("{name} has no value to compare")),
+            Some(Signal { name, .. }) if rule.action == Action::Repair && !is_repairable(name) => {
+                Err(format!("there is no repair for {name}; use the action report"))
+            }
             Some(_) => Ok(rule),
         }
     }
@@ -264,6 +292,7 @@ mod tests {
             (r#"{"rules": [{"name": "pids-nearly-used-up", "samples": {"bad": 3, "of": 2}}]}"#, "samples 3 of 2"),
             (r#"{"rules": [{"name": "pids-nearly-used-up", "bond": 3}]}"#, "unknown field `bond`"),
             (r#"{"rules": [{"name": "pids-nearly-used-up", "signal": "pidz"}]}"#, "there is no signal pidz"),
+            (r#"{"rules": [{"name": "pids-nearly-used-up", "action": "repair"}]}"#, "there is no repair for pids"),
             (r#"{"rules": [{"bound": 3}]}"#, "a rule has no name"),
             ("{", "the file is not valid"),
         ] {

@@ -1,6 +1,7 @@
 //! What the controller can ask for: the summary of the node, and its details.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use channel::{BODY_MAX, Handler, Reply, Request};
 use health::summary::{Check, VERSION};
@@ -8,21 +9,28 @@ use health::{Area, Summary, Verdict, rules};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
 use crate::report::status::Status;
 use crate::report::status_server::Board;
 use crate::settings::Settings;
 
+/// The query with which the controller stops repairs, while too many nodes repair.
+const STOP_REPAIRS: &str = "repairs=stop";
+
 /// The answers.
 pub(super) struct Answers {
     pub(super) settings: Arc<Settings>,
     pub(super) board: Arc<Board>,
+    pub(super) gate: RepairGate,
 }
 
 impl Handler for Answers {
     async fn handle(&self, request: Request) -> Reply {
-        match request.path.as_str() {
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        match path {
             "/v1/summary" => {
+                self.gate.note(query != STOP_REPAIRS, Instant::now());
                 let summary = self.summary();
                 Reply { etag: Some(summary.etag()), ..body(&summary) }
             }

@@ -7,34 +7,26 @@ use std::sync::Arc;
 use resident::logging::chain;
 use resident::server;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::report::condition::{Condition, Reason};
+use crate::report::notices::Notices;
 use crate::sources::backoff::RETRY;
 
-/// Serves the port. While it cannot be bound, `condition` says why.
-pub(crate) async fn run(
-    listen: SocketAddr,
-    board: Arc<impl server::Answers>,
-    chance: fn() -> f64,
-    condition: watch::Sender<Option<Condition>>,
-) {
-    let report = |now: Option<Condition>| {
-        condition.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
-    };
+/// Serves the port. While it cannot be bound, `notices` say why.
+pub(crate) async fn run(listen: SocketAddr, board: Arc<impl server::Answers>, chance: fn() -> f64, notices: Notices) {
     let mut failures = 0;
     let port = loop {
         match TcpListener::bind(listen).await {
             Ok(port) => break port,
             Err(error) => {
                 let message = format!("listening on {listen}: {}; the agent retries", chain(&error));
-                report(Some(Condition::degraded(Reason::PortUnavailable, message)));
+                notices.report([Condition::degraded(Reason::PortUnavailable, message)]);
             }
         }
         failures += 1;
         sleep(RETRY.delay(failures, chance())).await;
     };
-    report(None);
+    notices.report([]);
     server::serve_port(port, board).await;
 }

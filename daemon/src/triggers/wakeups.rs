@@ -12,6 +12,7 @@ use super::file_changes::{FileChange, FileWatch};
 use super::kernel_events::{Concern, KernelWatch, NftWatch};
 use super::schedule::Schedule;
 use crate::report::condition::Condition;
+use crate::report::notices::Notes;
 use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::settings::Settings;
 use crate::sources::backoff::chance;
@@ -26,14 +27,10 @@ pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
 pub struct Channels {
     /// The settings.
     pub settings: Arc<Settings>,
-    /// What is wrong with the configuration file, if anything.
-    pub configuration: watch::Receiver<Option<Condition>>,
+    /// Conditions of other tasks.
+    pub notices: watch::Receiver<Notes>,
     /// What is known from outside.
     pub facts: watch::Receiver<NodeFacts>,
-    /// Why the port of health and metrics is not served, while it is not.
-    pub port: watch::Receiver<Option<Condition>>,
-    /// Why the controller cannot ask this agent, while that is so.
-    pub channel: watch::Receiver<Option<Condition>>,
     /// Requests for previews.
     pub previews: mpsc::Receiver<PreviewRequest>,
     /// Notified of each run of a plugin: it may have taken the last address, or freed one.
@@ -104,12 +101,9 @@ impl Wakeups {
 
     /// What is wrong with the sources of wake-ups.
     pub(super) fn conditions(&mut self) -> impl Iterator<Item = Condition> {
-        let port = self.channels.port.borrow_and_update().clone();
-        let channel = self.channels.channel.borrow_and_update().clone();
-        let configuration = self.channels.configuration.borrow_and_update().clone();
-        [self.kernel.condition(), self.nft.condition(), self.files.condition(), port, channel, configuration]
-            .into_iter()
-            .flatten()
+        let notices = self.channels.notices.borrow_and_update().clone();
+        let own = [self.kernel.condition(), self.nft.condition(), self.files.condition()];
+        own.into_iter().flatten().chain(notices.into_values().flatten())
     }
 
     /// Whether there are hints about running pods.
@@ -133,8 +127,7 @@ impl Wakeups {
 
     /// Waits once; `None` if the loop need not know.
     async fn wait(&mut self, schedule: &Schedule) -> Option<Wake> {
-        let Channels { settings, configuration, facts, port, channel, previews, plugin_ran, npn_changed, .. } =
-            &mut self.channels;
+        let Channels { settings, notices, facts, previews, plugin_ran, npn_changed, .. } = &mut self.channels;
         let attention = schedule.attention;
         // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
         // does after its wait is not cancelled.
@@ -143,9 +136,7 @@ impl Wakeups {
             () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => Wake::Attention,
             () = self.answered.notified() => Wake::Reconcile(Cause::Retry),
             () = plugin_ran.notified() => Wake::Hints,
-            Ok(()) = port.changed() => Wake::Reconcile(Cause::Retry),
-            Ok(()) = channel.changed() => Wake::Reconcile(Cause::Retry),
-            Ok(()) = configuration.changed() => Wake::Reconcile(Cause::Retry),
+            Ok(()) = notices.changed() => Wake::Reconcile(Cause::Retry),
             Some(request) = previews.recv() => Wake::Preview(request),
             changed = facts.changed() => {
                 if changed.is_err() {
