@@ -31,11 +31,12 @@ use crate::settings::Settings;
 use archive::Archive;
 
 /// The requests to an agent, and the entries with its answers.
-const ANSWERS: [(&str, &str); 6] = [
+const ANSWERS: [(&str, &str); 7] = [
     ("/status", "agent/status.json"),
     ("/pools", "agent/pools.json"),
     ("/attachments", "agent/attachments.json"),
     ("/plan", "agent/plan.json"),
+    ("/health-signals", "agent/health.json"),
     ("/verbs", "agent/verbs.json"),
     ("/metrics", "agent/metrics.txt"),
 ];

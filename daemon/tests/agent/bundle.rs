@@ -105,6 +105,7 @@ fn bundle_has_everything_and_no_secret() {
         ("agent/plan.json", "\"changes\":[]"),
         ("agent/verbs.json", "no address is free"),
         ("agent/metrics.txt", "oke_node_agent_ready 1"),
+        ("agent/health.json", "\"signal\":\"invalid_rules\""),
         ("agent/config.json", "RESYNC_SECONDS"),
         ("net/links.txt", "ens5: up mtu 9000"),
         ("net/links.txt", pod.host_link().as_str()),
