@@ -12,7 +12,7 @@ mod trusted_keys;
 
 use std::sync::Arc;
 
-use channel::{Announcement, Identity};
+use channel::{Announcement, Identity, Limits};
 use resident::logging::chain;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
@@ -24,6 +24,7 @@ use crate::report::status_server::Board;
 use crate::settings::Settings;
 use crate::sources::backoff::{RETRY, chance};
 use answers::Answers;
+use trusted_keys::ControllerKeys;
 
 /// Serves the channel and publishes its key, with retries. While that fails, `notices` say why.
 pub async fn run(settings: Arc<Settings>, board: Arc<Board>, gate: RepairGate, notices: Notices) {
@@ -48,11 +49,12 @@ pub async fn run(settings: Arc<Settings>, board: Arc<Board>, gate: RepairGate, n
     report(None);
     let announced = Announcement { port: address.port(), key: identity.fingerprint() };
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
-    let trusted = trusted_keys::read_from(settings.controller_keys.clone());
+    let keys = ControllerKeys::default();
     let answers = Answers { settings: settings.clone(), board, gate };
-    // Cancel-safe: the server never ends, unless TLS cannot be set up; publishing ends when it has succeeded.
+    // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {
-        Err(error) = channel::serve(listener, &identity, trusted, Arc::new(answers)) => error,
+        Err(error) = channel::serve(listener, &identity, keys.trusted(), Arc::new(answers), Limits::default()) => error,
+        () = keys.clone().run(settings.controller_keys.clone()) => return,
         () = async {
             announcement::publish(&settings, announced, report).await;
             std::future::pending().await

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::HEAD_MAX;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::message::{Reply, Request, collect};
@@ -117,8 +118,9 @@ impl Client {
             Err(error) => Err(io::Error::other(error)),
         };
         let tls = tls.map_err(|source| SendError::Handshake { address, source })?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(tls)).await.map_err(|error| broken(error.into()))?;
+        let mut http = http1::Builder::new();
+        http.max_buf_size(HEAD_MAX);
+        let (mut sender, connection) = http.handshake(TokioIo::new(tls)).await.map_err(|error| broken(error.into()))?;
         let request = self::request(address, request).map_err(|error| broken(error.into()))?;
         // Polled next to the request: it carries the bytes.
         let response = async {
@@ -134,7 +136,11 @@ impl Client {
             reply = &mut response => reply,
             ended = &mut connection => match ended {
                 Ok(()) => response.await,
-                Err(error) => Err(error.into()),
+                // The reply may have come with the end.
+                Err(error) => match timeout(Duration::ZERO, response).await {
+                    Ok(Ok(reply)) => Ok(reply),
+                    _ => Err(error.into()),
+                },
             },
         };
         reply.map_err(|error| classify(address, error))

@@ -8,6 +8,7 @@
 //! The keys are raw public keys (RFC 7250), so no certificate is issued, expires or is parsed. Where a fingerprint comes from
 //! is the programs' task: an annotation of the agent's Pod, a ConfigMap of the controller.
 
+mod admission;
 mod announcement;
 mod client;
 mod fingerprint;
@@ -16,6 +17,7 @@ mod message;
 mod server;
 mod verify;
 
+pub use admission::Limits;
 pub use announcement::Announcement;
 pub use client::{Client, Peer, SendError};
 pub use fingerprint::{Fingerprint, FingerprintError};
@@ -26,3 +28,6 @@ pub use verify::TrustedKeys;
 
 /// The longest body of a request or a reply.
 pub const BODY_MAX: usize = 64 * 1024;
+
+/// The longest head of a request or a reply.
+const HEAD_MAX: usize = 16 * 1024;

@@ -1,9 +1,8 @@
 //! The server: a peer without a trusted key gets no byte of HTTP, and no peer holds a connection for long.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::{Full, LengthLimitError};
 use hyper::body::{Bytes, Incoming};
@@ -16,25 +15,21 @@ use rustls::ServerConfig;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::version::TLS13;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::HEAD_MAX;
+use crate::admission::{Admission, Limits};
 use crate::identity::Identity;
 use crate::message::{Reply, Request, collect};
 use crate::verify::{PinnedKeys, TrustedKeys};
-
-/// Connections at once. One more replaces the oldest, so that idle connections of a stranger cannot lock the controller out.
-const CONNECTIONS: usize = 32;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// How long a connection may last.
 const CONNECTION: Duration = Duration::from_secs(60);
-
-/// The longest head of a request.
-const HEAD_MAX: usize = 16 * 1024;
 
 /// What answers requests.
 pub trait Handler: Send + Sync + 'static {
@@ -51,6 +46,7 @@ pub async fn serve(
     identity: &Identity,
     trusted: TrustedKeys,
     handler: Arc<impl Handler>,
+    limits: Limits,
 ) -> Result<Infallible, rustls::Error> {
     let verifier = PinnedKeys::new(trusted, identity.provider.clone());
     let mut config = ServerConfig::builder_with_provider(identity.provider.clone())
@@ -60,18 +56,20 @@ pub async fn serve(
     // A resumed session would skip the comparison of keys.
     config.send_tls13_tickets = 0;
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
+    let mut admission = Admission::new(limits);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.retain(|other| !other.is_finished());
-                if connections.len() >= CONNECTIONS
-                    && let Some(oldest) = connections.pop_front()
-                {
-                    oldest.abort();
+            Ok((stream, peer)) => {
+                // Closed otherwise, before a byte is read.
+                if let Some(place) = admission.admit(peer.ip(), Instant::now()) {
+                    let task = connection(stream, acceptor.clone(), handler.clone());
+                    tokio::spawn(async move {
+                        task.await;
+                        drop(place);
+                    });
                 }
-                let task = connection(stream, acceptor.clone(), handler.clone());
-                connections.push_back(tokio::spawn(task).abort_handle());
+                // Many connections must not keep other tasks waiting.
+                yield_now().await;
             }
             Err(error) => {
                 // Most likely there is no free descriptor.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::collector::{Gap, Signal, Value};
 use crate::report::{SignalState, Verdict};
-use crate::rules::{Rule, Rules};
+use crate::rules::{Action, Rule, Rules};
 
 /// The results so far.
 #[derive(Debug, Default)]
@@ -83,13 +83,15 @@ impl Track {
             return SignalState { verdict: Verdict::NotApplicable, detail: value.detail, ..blank };
         };
         let mut worst: Option<(&Rule, Value)> = None;
+        let mut action = Action::Report;
         for rule in rules {
             let window = self.windows.entry(rule.name.clone()).or_default();
             let breach = rule.is_breached(number).then(|| value.clone());
-            if let Some(breach) = window.push(breach, rule)
-                && worst.as_ref().is_none_or(|(known, _)| known.severity < rule.severity)
-            {
-                worst = Some((rule, breach));
+            if let Some(breach) = window.push(breach, rule) {
+                action = action.max(rule.action);
+                if worst.as_ref().is_none_or(|(known, _)| known.severity < rule.severity) {
+                    worst = Some((rule, breach));
+                }
             }
         }
         // A healthy value is shown with the bound that would be passed first.
@@ -100,7 +102,7 @@ impl Track {
                 verdict: Verdict::Problem,
                 severity: Some(rule.severity),
                 rule: Some(rule.name.clone()),
-                action: rule.action,
+                action,
                 message: Some(rule.message.clone()),
                 bound: Some(rule.bound_text(signal.unit)),
                 ..measured(breach)

@@ -1,75 +1,87 @@
-//! Repairs: which limits of the kernel a rule with `"action": "repair"` may raise, when, and when that is undone. Pure: it
+//! Repairs: which limits of the kernel a rule with `"action": "repair"` may raise, when, and when they are set back. Pure: it
 //! returns steps, and the agent carries them out.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::report::{Report, Verdict};
+use crate::report::{Report, SignalState, Verdict};
 use crate::rules::Action;
 
-/// How long a raised limit may take to help.
-pub const TRIAL: Duration = Duration::from_mins(10);
+/// How long a raised limit may take to help: longer than the samples of a shipped rule reach back.
+pub const TRIAL: Duration = Duration::from_mins(15);
 
-/// The least time between two attempts at one limit.
+/// The least time between two attempts.
 const REST: Duration = Duration::from_hours(1);
+
+/// The query of a request for a summary with which the controller permits repairs on this node for a few minutes.
+pub const REPAIRS_QUERY: &str = "repairs=allow";
 
 /// A limit that can be raised without harm: it costs only memory that is in use.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The setting below /proc/sys, by which it is known.
-    pub setting: &'static str,
-    /// Signals of its use.
-    pub signals: &'static [&'static str],
-    /// Never higher: at this value the kernel's objects take at most about a gigabyte.
-    pub cap: u64,
+    /// Its name.
+    pub name: &'static str,
+    /// The settings below /proc/sys. A signal does not say which family is full, so they change together.
+    pub settings: &'static [&'static str],
+    /// The signal of its use, in percent.
+    used: &'static str,
+    /// The signal of what is lost when it is used up.
+    lost: &'static str,
+    /// Never higher.
+    cap: u64,
+    /// Bytes of memory for each, which may take 2 % of the memory.
+    bytes: u64,
 }
 
 /// All of them.
 pub const LIMITS: &[Limit] = &[
     Limit {
-        setting: "net/netfilter/nf_conntrack_max",
-        signals: &["conntrack_use", "conntrack_drops"],
-        // About 400 bytes each.
+        name: "connections",
+        settings: &["net/netfilter/nf_conntrack_max"],
+        used: "conntrack_use",
+        lost: "conntrack_drops",
         cap: 2 * 1024 * 1024,
+        bytes: 400,
     },
     Limit {
-        setting: "net/ipv4/neigh/default/gc_thresh3",
-        signals: &["neighbour_use", "neighbour_overflows"],
+        name: "neighbours",
+        settings: &["net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3"],
+        used: "neighbour_use",
+        lost: "neighbour_overflows",
         // A /16 subnet.
         cap: 65_536,
-    },
-    Limit {
-        setting: "net/ipv6/neigh/default/gc_thresh3",
-        signals: &["neighbour_use", "neighbour_overflows"],
-        cap: 65_536,
+        bytes: 1024,
     },
 ];
 
 /// Whether a rule about a signal may repair.
 #[must_use]
 pub fn is_repairable(signal: &str) -> bool {
-    LIMITS.iter().any(|limit| limit.signals.contains(&signal))
+    LIMITS.iter().any(|limit| [limit.used, limit.lost].contains(&signal))
 }
 
-/// What to do about a limit.
+/// Set a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Raise it.
-    Raise {
-        /// The limit.
-        limit: &'static Limit,
-        /// Its value now.
-        from: u64,
-        /// Its next value.
-        to: u64,
-    },
-    /// Set it back, because raising it did not help.
-    Restore {
-        /// The limit.
-        limit: &'static Limit,
-        /// Its value before.
-        to: u64,
-    },
+pub struct Step {
+    /// The limit.
+    pub limit: &'static Limit,
+    /// Its value now. If it has another, another program set it, and it is not touched.
+    pub from: u64,
+    /// Its next value.
+    pub to: u64,
+}
+
+/// What a plan depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The signals.
+    pub report: &'a Report,
+    /// The time.
+    pub now: Instant,
+    /// Whether the controller permits repairs.
+    pub is_allowed: bool,
+    /// The machine's memory in bytes.
+    pub memory: u64,
 }
 
 /// The attempts so far.
@@ -85,8 +97,9 @@ pub struct Attempt {
     pub from: u64,
     /// The raised value.
     pub to: u64,
+    /// When it was raised.
     at: Instant,
-    /// The state of the attempt.
+    /// How it went.
     pub outcome: Outcome,
 }
 
@@ -97,140 +110,163 @@ pub enum Outcome {
     Trial,
     /// The problem ended.
     Helped,
-    /// It did not, and the value before is back.
-    Undone,
+    /// It did not: the value before comes back when that does no harm.
+    WithoutEffect,
 }
 
 impl Repairs {
-    /// What is due now. `is_allowed` says whether the controller lets this node repair, `read` a limit's value.
+    /// What is due now. `read` returns the lowest value of a limit's settings.
     #[must_use]
-    pub fn plan(
-        &mut self,
-        report: &Report,
-        now: Instant,
-        is_allowed: bool,
-        read: impl Fn(&Limit) -> Option<u64>,
-    ) -> Vec<Step> {
-        LIMITS.iter().filter_map(|limit| self.step(limit, wants(limit, report), now, is_allowed, &read)).collect()
+    pub fn plan(&mut self, situation: Situation<'_>, read: impl Fn(&Limit) -> Option<u64>) -> Vec<Step> {
+        LIMITS.iter().filter_map(|limit| self.step(limit, situation, &read)).collect()
     }
 
     fn step(
         &mut self,
         limit: &'static Limit,
-        wanted: bool,
-        now: Instant,
-        is_allowed: bool,
+        situation: Situation<'_>,
         read: impl Fn(&Limit) -> Option<u64>,
     ) -> Option<Step> {
-        if let Some(attempt) = self.attempts.get_mut(limit.setting) {
-            if now < attempt.at + TRIAL {
-                return None;
+        let Situation { report, now, is_allowed, memory } = situation;
+        let Some(attempt) = self.attempts.get_mut(limit.name) else {
+            let from = read(limit).filter(|_| is_allowed && limit.wants(report))?;
+            let to = from.saturating_mul(2).min(limit.cap).min(memory / 50 / limit.bytes);
+            return (to > from).then_some(Step { limit, from, to });
+        };
+        match attempt.outcome {
+            Outcome::Trial if now >= attempt.at + TRIAL => {
+                if limit.wants(report) {
+                    attempt.outcome = Outcome::WithoutEffect;
+                } else if limit.used(report).is_some_and(|state| state.verdict == Verdict::Healthy) {
+                    attempt.outcome = Outcome::Helped;
+                }
+                None
             }
-            if attempt.outcome == Outcome::Trial {
-                attempt.outcome = if wanted { Outcome::Undone } else { Outcome::Helped };
-                return wanted.then_some(Step::Restore { limit, to: attempt.from });
+            Outcome::Trial => None,
+            Outcome::WithoutEffect => {
+                // Below the number in use, the kernel would refuse every new entry.
+                let used = limit.used(report).filter(|state| state.verdict == Verdict::Healthy)?.value?;
+                let (from, to) = (attempt.to, attempt.from);
+                (used * (from as f64) < 50.0 * (to as f64)).then_some(Step { limit, from, to })
             }
-            if now < attempt.at + REST {
-                return None;
+            Outcome::Helped if now >= attempt.at + REST => {
+                self.attempts.remove(limit.name);
+                None
             }
-            self.attempts.remove(limit.setting);
+            Outcome::Helped => None,
         }
-        let from = read(limit).filter(|_| wanted && is_allowed)?;
-        let to = from.saturating_mul(2).min(limit.cap);
-        (to > from).then_some(Step::Raise { limit, from, to })
     }
 
-    /// Notes that a limit was raised.
-    pub fn raised(&mut self, limit: &Limit, from: u64, to: u64, at: Instant) {
-        if let Some(limit) = LIMITS.iter().find(|known| known.setting == limit.setting) {
-            self.attempts.insert(limit.setting, Attempt { from, to, at, outcome: Outcome::Trial });
+    /// Notes that a step was carried out, or was found void because another program had set the limit.
+    pub fn carried_out(&mut self, step: Step, at: Instant) {
+        if self.attempts.remove(step.limit.name).is_none() {
+            let attempt = Attempt { from: step.from, to: step.to, at, outcome: Outcome::Trial };
+            self.attempts.insert(step.limit.name, attempt);
         }
     }
 
-    /// The last attempt at each limit, by its setting.
-    pub fn attempts(&self) -> impl Iterator<Item = (&'static str, Attempt)> {
-        self.attempts.iter().map(|(setting, attempt)| (*setting, *attempt))
+    /// The last attempt at each limit.
+    pub fn attempts(&self) -> impl Iterator<Item = (&'static Limit, Attempt)> {
+        LIMITS.iter().filter_map(|limit| Some((limit, *self.attempts.get(limit.name)?)))
     }
 }
 
-/// Whether a problem asks to raise a limit.
-fn wants(limit: &Limit, report: &Report) -> bool {
-    report.signals.iter().any(|state| {
-        state.verdict == Verdict::Problem
-            && state.action == Action::Repair
-            && limit.signals.contains(&state.signal.as_str())
-    })
+impl Limit {
+    /// Whether a problem asks to raise it.
+    fn wants(&self, report: &Report) -> bool {
+        report.signals.iter().any(|state| {
+            state.verdict == Verdict::Problem
+                && state.action == Action::Repair
+                && [self.used, self.lost].contains(&state.signal.as_str())
+        })
+    }
+
+    fn used<'a>(&self, report: &'a Report) -> Option<&'a SignalState> {
+        report.signals.iter().find(|state| state.signal == self.used)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::collectors;
-    use crate::report::SignalState;
 
-    fn report(verdict: Verdict, action: Action) -> Report {
+    const GIBIBYTE: u64 = 1 << 30;
+
+    fn report(verdict: Verdict, percent: f64, action: Action) -> Report {
         let blank = SignalState::blank(collectors::signal("conntrack_use").unwrap(), 60, 0);
-        Report { signals: vec![SignalState { verdict, action, ..blank }] }
+        Report { signals: vec![SignalState { verdict, action, value: Some(percent), ..blank }] }
+    }
+
+    fn problem() -> Report {
+        report(Verdict::Problem, 90.0, Action::Repair)
+    }
+
+    fn healthy(percent: f64) -> Report {
+        report(Verdict::Healthy, percent, Action::Report)
     }
 
     struct Node {
         repairs: Repairs,
         start: Instant,
         max: u64,
+        memory: u64,
     }
 
     impl Node {
         fn new(max: u64) -> Self {
-            Self { repairs: Repairs::default(), start: Instant::now(), max }
+            Self { repairs: Repairs::default(), start: Instant::now(), max, memory: 64 * GIBIBYTE }
         }
 
         /// The steps some minutes after the start, carried out.
         fn after(&mut self, minutes: u64, report: &Report, is_allowed: bool) -> Vec<String> {
             let (now, max) = (self.start + Duration::from_mins(minutes), self.max);
-            let read = |limit: &Limit| limit.setting.contains("conntrack").then_some(max);
-            let steps = self.repairs.plan(report, now, is_allowed, read);
-            let carry_out = |step| match step {
-                Step::Raise { limit, from, to } => {
-                    self.max = to;
-                    self.repairs.raised(limit, from, to, now);
-                    format!("raise {from} to {to}")
-                }
-                Step::Restore { to, .. } => {
-                    self.max = to;
-                    format!("restore {to}")
-                }
+            let situation = Situation { report, now, is_allowed, memory: self.memory };
+            let steps = self.repairs.plan(situation, |limit| (limit.name == "connections").then_some(max));
+            let carry_out = |step: Step| {
+                self.max = step.to;
+                self.repairs.carried_out(step, now);
+                format!("{} to {}", step.from, step.to)
             };
             steps.into_iter().map(carry_out).collect()
+        }
+
+        fn outcome(&self) -> Option<Outcome> {
+            self.repairs.attempts().next().map(|(_, attempt)| attempt.outcome)
         }
     }
 
     #[test]
-    fn limit_is_raised_once_and_kept_if_that_helped() {
-        let (problem, healthy) = (report(Verdict::Problem, Action::Repair), report(Verdict::Healthy, Action::Report));
+    fn limit_is_raised_once_an_hour_and_kept_if_that_helped() {
         let mut node = Node::new(1000);
-        assert_eq!(node.after(0, &problem, true), ["raise 1000 to 2000"]);
-        assert_eq!(node.after(5, &problem, true), [""; 0]);
-        assert_eq!(node.after(11, &healthy, true), [""; 0]);
-        assert_eq!(node.repairs.attempts().next().unwrap().1.outcome, Outcome::Helped);
-        assert_eq!(node.after(30, &problem, true), [""; 0], "one attempt an hour");
-        assert_eq!(node.after(61, &problem, true), ["raise 2000 to 4000"]);
+        assert_eq!(node.after(0, &problem(), true), ["1000 to 2000"]);
+        assert_eq!(node.after(5, &problem(), true), [""; 0]);
+        assert_eq!((node.after(15, &healthy(45.0), true), node.outcome()), (Vec::new(), Some(Outcome::Helped)));
+        assert_eq!(node.after(30, &problem(), true), [""; 0], "one attempt an hour");
+        assert_eq!((node.after(60, &problem(), true), node.outcome()), (Vec::new(), None));
+        assert_eq!(node.after(61, &problem(), true), ["2000 to 4000"]);
     }
 
     #[test]
-    fn limit_is_restored_if_raising_did_not_help() {
-        let problem = report(Verdict::Problem, Action::Repair);
+    fn limit_without_effect_comes_back_when_half_of_it_is_enough() {
         let mut node = Node::new(1000);
-        assert_eq!(node.after(0, &problem, true), ["raise 1000 to 2000"]);
-        assert_eq!(node.after(10, &problem, false), ["restore 1000"]);
-        assert_eq!((node.max, node.after(20, &problem, true)), (1000, Vec::new()));
+        assert_eq!(node.after(0, &problem(), true), ["1000 to 2000"]);
+        let unknown = report(Verdict::Unknown, 0.0, Action::Report);
+        assert_eq!((node.after(15, &unknown, true), node.outcome()), (Vec::new(), Some(Outcome::Trial)));
+        assert_eq!((node.after(16, &problem(), true), node.outcome()), (Vec::new(), Some(Outcome::WithoutEffect)));
+        assert_eq!(node.after(200, &problem(), true), [""; 0], "neither raised nor set back");
+        assert_eq!(node.after(201, &healthy(25.0), true), [""; 0], "500 are in use");
+        assert_eq!(node.after(202, &healthy(24.0), false), ["2000 to 1000"]);
+        assert_eq!((node.max, node.outcome()), (1000, None));
     }
 
     #[test]
     fn nothing_is_raised_without_permission_rule_or_room() {
-        let problem = report(Verdict::Problem, Action::Repair);
-        assert_eq!(Node::new(1000).after(0, &problem, false), [""; 0], "the controller does not allow it");
-        assert_eq!(Node::new(1000).after(0, &report(Verdict::Problem, Action::Report), true), [""; 0]);
-        assert_eq!(Node::new(LIMITS[0].cap).after(0, &problem, true), [""; 0], "at the cap");
-        assert_eq!(Node::new(LIMITS[0].cap - 1).after(0, &problem, true), ["raise 2097151 to 2097152"]);
+        assert_eq!(Node::new(1000).after(0, &problem(), false), [""; 0], "the controller does not permit it");
+        assert_eq!(Node::new(1000).after(0, &report(Verdict::Problem, 90.0, Action::Report), true), [""; 0]);
+        assert_eq!(Node::new(LIMITS[0].cap).after(0, &problem(), true), [""; 0], "at the cap");
+        assert_eq!(Node::new(LIMITS[0].cap - 1).after(0, &problem(), true), ["2097151 to 2097152"]);
+        let mut small = Node { memory: GIBIBYTE, ..Node::new(50_000) };
+        assert_eq!(small.after(0, &problem(), true), ["50000 to 53687"], "2 % of the memory");
     }
 }

@@ -64,6 +64,9 @@ pub struct Counts {
 pub struct Check {
     /// The signal's name or the condition's reason.
     pub name: String,
+    /// The object, if there can be several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// What it is about.
     pub area: Area,
     /// A problem, or unknown.
@@ -95,6 +98,7 @@ impl Summary {
                 };
                 self.checks.push(Check {
                     name: state.signal.clone(),
+                    subject: None,
                     area: collectors::area(&state.signal),
                     verdict: state.verdict,
                     severity: state.severity.unwrap_or_default(),
@@ -122,14 +126,15 @@ impl Summary {
         self
     }
 
-    /// The version of the states in it, as an HTTP `ETag`. Values and messages do not change it.
+    /// The version of the states in it, as an HTTP `ETag`. Values and messages do not change it, nor does what fits: take it
+    /// before [`Self::bounded`].
     #[must_use]
     pub fn etag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         (self.version, &self.node, &self.instance, &self.shape, &self.agent).hash(&mut hasher);
-        (self.ready, self.counts, self.left_out).hash(&mut hasher);
+        (self.ready, self.counts).hash(&mut hasher);
         for check in &self.checks {
-            (&check.name, check.verdict, check.severity, check.since_unix_millis).hash(&mut hasher);
+            (&check.name, &check.subject, check.verdict, check.severity, check.since_unix_millis).hash(&mut hasher);
         }
         format!("\"{:016x}\"", hasher.finish())
     }
@@ -176,6 +181,7 @@ mod tests {
     fn longest_summary_keeps_the_worst_within_the_bound() {
         let check = |number: u32, severity| Check {
             name: format!("check-{number}"),
+            subject: None,
             area: Area::Host,
             verdict: Verdict::Problem,
             severity,

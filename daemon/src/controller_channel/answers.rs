@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use channel::{BODY_MAX, Handler, Reply, Request};
+use health::repair::REPAIRS_QUERY;
 use health::summary::{Check, VERSION};
 use health::{Area, Summary, Verdict, rules};
 use serde::Serialize;
@@ -14,9 +15,6 @@ use crate::report::condition::{Condition, Reason};
 use crate::report::status::Status;
 use crate::report::status_server::Board;
 use crate::settings::Settings;
-
-/// The query with which the controller stops repairs, while too many nodes repair.
-const STOP_REPAIRS: &str = "repairs=stop";
 
 /// The answers.
 pub(super) struct Answers {
@@ -30,9 +28,9 @@ impl Handler for Answers {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         match path {
             "/v1/summary" => {
-                self.gate.note(query != STOP_REPAIRS, Instant::now());
+                self.gate.note(query == REPAIRS_QUERY, Instant::now());
                 let summary = self.summary();
-                Reply { etag: Some(summary.etag()), ..body(&summary) }
+                Reply { etag: Some(summary.etag()), ..body(&summary.bounded()) }
             }
             "/v1/node" => self.node(),
             _ => Reply::text(404, "not found; this agent knows /v1/summary and /v1/node\n"),
@@ -54,7 +52,7 @@ impl Answers {
             checks: readiness.conditions.iter().map(check).collect(),
             ..Summary::default()
         };
-        summary.with(&self.board.signals()).bounded()
+        summary.with(&self.board.signals())
     }
 
     /// Everything about the node. What is too long for a reply goes: first the last reconcile, then the healthy signals.
@@ -80,6 +78,7 @@ fn check(condition: &Condition) -> Check {
     let is_known = condition.reason != Reason::Starting;
     Check {
         name: condition.reason.word().to_owned(),
+        subject: condition.subject.clone(),
         area: Area::Network,
         verdict: if is_known { Verdict::Problem } else { Verdict::Unknown },
         severity: if condition.blocks() { rules::Severity::Critical } else { rules::Severity::Warning },

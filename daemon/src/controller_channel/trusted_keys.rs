@@ -4,19 +4,42 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use channel::{Fingerprint, TrustedKeys};
+use tokio::time::sleep;
 
 /// More replicas than a controller has, terminating ones included.
-const MOST: usize = 32;
+const MOST: usize = 256;
 
 /// A fingerprint has 71 characters.
 const LONGEST: u64 = 128;
 
-/// Reads the directory at each handshake: a new leader's key counts as soon as the kubelet has written it.
-pub(super) fn read_from(directory: PathBuf) -> TrustedKeys {
-    Arc::new(move || read(&directory))
+/// The interval at which the directory is read: a new leader's key counts that soon after the kubelet has written it.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// The keys, kept up to date by [`Self::run`]. A handshake reads no file, because a stranger can start one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ControllerKeys(Arc<RwLock<BTreeSet<Fingerprint>>>);
+
+impl ControllerKeys {
+    /// For the server.
+    pub(super) fn trusted(&self) -> TrustedKeys {
+        let keys = self.0.clone();
+        Arc::new(move || keys.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Reads the directory again and again.
+    pub(super) async fn run(self, directory: PathBuf) {
+        loop {
+            let directory = directory.clone();
+            if let Ok(keys) = tokio::task::spawn_blocking(move || read(&directory)).await {
+                *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
+            }
+            sleep(EVERY).await;
+        }
+    }
 }
 
 /// The fingerprints in a directory. A file that has none is skipped, so that one bad entry does not lock every controller out.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use health::repair::{Limit, Outcome, Repairs, Step};
+use health::repair::{Attempt, Limit, Outcome, Repairs, Situation, Step};
 use netlink::Sysctls;
 use resident::logging::chain;
 use tokio::sync::watch;
@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notices;
+use crate::report::signals::unix_millis;
 
 /// The controller asks every few minutes. Without it, nothing is raised.
 const PERMISSION: Duration = Duration::from_mins(10);
@@ -46,10 +47,13 @@ pub(crate) async fn run(
 ) {
     let (sysctls, mut repairs) = (Sysctls::new(&sysctl_root), Repairs::default());
     loop {
-        let report = signals.borrow_and_update().clone();
+        let report = signals.borrow_and_update().clone().at(unix_millis());
         let now = Instant::now();
-        for step in repairs.plan(&report, now, gate.is_open(now), |limit| read(&sysctls, limit)) {
-            carry_out(&sysctls, step, &mut repairs, now);
+        let situation = Situation { report: &report, now, is_allowed: gate.is_open(now), memory: memory() };
+        for step in repairs.plan(situation, |limit| values(&sysctls, limit).min()) {
+            if carry_out(&sysctls, step) {
+                repairs.carried_out(step, now);
+            }
         }
         notices.report(conditions(&repairs));
         // Cancel-safe: both branches only wake.
@@ -60,49 +64,61 @@ pub(crate) async fn run(
     }
 }
 
-fn read(sysctls: &Sysctls, limit: &Limit) -> Option<u64> {
-    sysctls.read(&key(limit)).ok()?.trim().parse().ok()
+/// The values of a limit's settings; the kernel may lack one (IPv6).
+fn values(sysctls: &Sysctls, limit: &Limit) -> impl Iterator<Item = u64> {
+    limit.settings.iter().filter_map(|setting| sysctls.read(&key(setting)).ok()?.trim().parse().ok())
 }
 
-fn carry_out(sysctls: &Sysctls, step: Step, repairs: &mut Repairs, now: Instant) {
-    let (limit, to) = match step {
-        Step::Raise { limit, to, .. } | Step::Restore { limit, to } => (limit, to),
-    };
-    let setting = limit.setting;
-    if let Err(error) = sysctls.write(&key(limit), &to.to_string()) {
-        return tracing::warn!(event = "limit.not_written", setting, value = to, error = chain(&error));
+/// Whether the step is done with: carried out, or void because another program set the limit. Otherwise it is retried.
+fn carry_out(sysctls: &Sysctls, step: Step) -> bool {
+    let Step { limit, from, to } = step;
+    if values(sysctls, limit).min() != Some(from) {
+        tracing::info!(event = "limit.left", limit = limit.name, "another program set it in the meantime");
+        return true;
     }
-    match step {
-        Step::Raise { from, .. } => {
-            tracing::warn!(event = "limit.raised", setting, from, to, "a rule of a health signal says so");
-            repairs.raised(limit, from, to, now);
+    for setting in limit.settings {
+        match sysctls.write(&key(setting), &to.to_string()) {
+            Ok(_) => tracing::warn!(event = "limit.set", setting, from, to, "a rule of a health signal says so"),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(event = "limit.not_set", setting, to, error = chain(&error), "retried");
+                return false;
+            }
         }
-        Step::Restore { .. } => tracing::warn!(event = "limit.restored", setting, to, "raising it did not help"),
     }
+    true
 }
 
 /// The attempts as conditions, which are reported as Events as well. A limit whose rise helped is no condition.
 fn conditions(repairs: &Repairs) -> Vec<Condition> {
-    let condition = |(setting, attempt): (&str, health::repair::Attempt)| {
+    let condition = |(limit, attempt): (&Limit, Attempt)| {
         let (from, to) = (attempt.from, attempt.to);
+        let settings = limit.settings.join(", ").replace('/', ".");
         let condition = match attempt.outcome {
             Outcome::Helped => return None,
-            Outcome::Trial => Condition::degraded(
-                Reason::LimitRaised,
-                format!("raised from {from} to {to}; set back in ten minutes if that does not help"),
-            ),
-            Outcome::Undone => Condition::degraded(
+            Outcome::Trial => {
+                Condition::degraded(Reason::LimitRaised, format!("raised {settings} from {from} to {to}"))
+            }
+            Outcome::WithoutEffect => Condition::degraded(
                 Reason::RepairWithoutEffect,
-                format!("raising it from {from} to {to} did not help, so it is {from} again"),
+                format!("raising {settings} from {from} to {to} was not enough"),
             ),
         };
-        Some(condition.about(setting.replace('/', ".")))
+        Some(condition.about(limit.name))
     };
     repairs.attempts().filter_map(condition).collect()
 }
 
-fn key(limit: &Limit) -> Vec<&'static str> {
-    limit.setting.split('/').collect()
+fn key(setting: &str) -> Vec<&str> {
+    setting.split('/').collect()
+}
+
+/// The machine's memory in bytes; 0 if it is unknown, and nothing is raised then.
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kibibytes =
+        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kibibytes.map_or(0, |kibibytes: u64| kibibytes * 1024)
 }
 
 #[cfg(test)]
@@ -111,20 +127,20 @@ mod tests {
 
     use super::*;
 
-    fn report(text: &str) -> Report {
-        let state: SignalState = serde_json::from_str(text).unwrap();
-        Report { signals: vec![state] }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn limit_is_raised_while_the_controller_allows_it() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("net/netfilter/nf_conntrack_max");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, "262144\n").unwrap();
-        let problem = r#"{"signal": "conntrack_use", "verdict": "problem", "action": "repair", "unit": "percent", "detail": "",
-            "sampledUnixMillis": 1, "sinceUnixMillis": 1, "everySeconds": 60}"#;
-        let (signals_in, signals) = watch::channel(report(problem));
+        let now = unix_millis();
+        let state: SignalState = serde_json::from_value(serde_json::json!({
+            "signal": "conntrack_use", "verdict": "problem", "action": "repair", "unit": "percent", "detail": "",
+            "sampledUnixMillis": now, "sinceUnixMillis": now, "everySeconds": 3600,
+        }))
+        .unwrap();
+        let problem = Report { signals: vec![state] };
+        let (signals_in, signals) = watch::channel(problem.clone());
         let (board, mut notes) = Notices::channel();
         let gate = RepairGate::default();
         tokio::spawn(run(directory.path().to_owned(), signals, gate.clone(), Notices::of("limits", &board)));
@@ -132,12 +148,15 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "262144\n", "the controller has not asked");
         gate.note(true, Instant::now());
         notes.mark_unchanged();
-        signals_in.send_replace(report(problem));
+        signals_in.send_replace(problem);
         while notes.borrow_and_update().values().flatten().next().is_none() {
             notes.changed().await.unwrap();
         }
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "524288");
         let condition = notes.borrow().values().flatten().next().unwrap().to_string();
-        assert!(condition.starts_with("LimitRaised (net.netfilter.nf_conntrack_max): raised from 262144 to 524288"));
+        assert!(
+            condition
+                .starts_with("LimitRaised (connections): raised net.netfilter.nf_conntrack_max from 262144 to 524288")
+        );
     }
 }

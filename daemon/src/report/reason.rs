@@ -102,11 +102,11 @@ reasons! {
     PortUnavailable: "The agent cannot listen on LISTEN, usually because another program does. There are no metrics, and the kubelet restarts the agent because its probes fail; everything else works.",
         "`ss -ltnp` on the host shows which program has the port: stop it, or change LISTEN and the probes of manifests/base/daemonset.yaml. The agent takes the port as soon as it is free; `oke-node-agent status` works without it.";
     ChannelUnavailable: "The agent cannot listen on CHANNEL_PORT, or cannot publish its key: the controller shows this node as Unknown. Pods and the host's network do not need it.",
-        "If the message names a port, `ss -ltnp` on the host shows which program has it: stop it, or change CHANNEL_PORT. If it has an answer of the API server, apply the Roles of manifests/base/daemonset.yaml.";
-    LimitRaised: "A limit of the kernel was nearly used up, and the rule of a health signal lets the agent raise it. The raised value is being tried for ten minutes; it lasts until the next boot.",
+        "If the message names a port, `ss -ltnp` on the host shows which program has it: stop it, or change CHANNEL_PORT. If it has an answer of the API server, apply manifests/base/admission.yaml.";
+    LimitRaised: "A limit of the kernel was nearly used up, and the rule of a health signal lets the agent raise it. The raised value lasts until the next boot.",
         "Nothing, if the load is expected: set the value for good in /etc/sysctl.d. `oke-node-agent health` shows what uses the limit up.";
-    RepairWithoutEffect: "The agent raised a limit of the kernel, the problem stayed, and the value before is back. The agent does not try again for an hour.",
-        "`oke-node-agent health` shows the problem and its next step.";
+    RepairWithoutEffect: "The agent raised a limit of the kernel, and the raised limit is nearly used up too. It comes back to its old value when less than half of that is in use; until then the agent does not raise it again.",
+        "`oke-node-agent health` shows the problem: look for the pod that uses the limit up.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes our objects or configures a VNIC's link. The agent repairs them, and packets are lost in between.",
         "Set HOST_DROP_INS=allow and mount the host's root at HOST_ROOT, so that the agent writes a drop-in. Otherwise write the one in the message by hand and restart that program.";
     ConflictingConfiguration: "Another program (ocid, a script, nm-cloud-setup) also configures a VNIC, or gave the host an address that a pod has.",

@@ -1,5 +1,6 @@
 //! The controller's channel: the agent publishes its key with its own rights, answers the controller's key, and refuses others.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -44,6 +45,17 @@ impl Channel {
         let (client, peer) = (Client::new(identity.clone()), self.peer);
         self.scene.cluster.do_(async |_| client.send(peer, request, LIMIT).await)
     }
+
+    /// The controller's request. The agent accepts a few connections per second, and reads new keys every few seconds.
+    fn asked(&self, request: &Request) -> Reply {
+        let reply = RefCell::new(None);
+        let is_answered = || {
+            *reply.borrow_mut() = self.ask(&self.controller, request.clone()).ok();
+            reply.borrow().is_some()
+        };
+        wait_for("a reply", is_answered, || self.agent.log());
+        reply.into_inner().unwrap()
+    }
 }
 
 /// What the agent published.
@@ -62,7 +74,7 @@ fn agent_answers_the_controllers_key_and_no_other() {
     let stranger = Identity::generate().unwrap();
     let refused = channel.ask(&stranger, Request::get("/v1/summary"));
     assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
-    let summary = || channel.ask(&channel.controller, Request::get("/v1/summary")).unwrap();
+    let summary = || channel.asked(&Request::get("/v1/summary"));
     let read = |reply: &Reply| serde_json::from_slice::<Summary>(&reply.body).unwrap();
     wait_for("the first signals", || read(&summary()).counts.healthy > 3, || channel.agent.log());
     let reply = summary();
@@ -72,13 +84,13 @@ fn agent_answers_the_controllers_key_and_no_other() {
     // States may still change while the collectors run for the first time.
     let is_unchanged = || {
         let again = Request { if_none_match: summary().etag, ..Request::get("/v1/summary") };
-        channel.ask(&channel.controller, again).unwrap().status == 304
+        channel.asked(&again).status == 304
     };
     wait_for("an unchanged summary", is_unchanged, || channel.agent.log());
-    let node = channel.ask(&channel.controller, Request::get("/v1/node")).unwrap();
+    let node = channel.asked(&Request::get("/v1/node"));
     let node: Value = serde_json::from_slice(&node.body).unwrap();
     assert_eq!((&node["status"]["ready"], node["signals"]["signals"].is_array()), (&Value::Bool(true), true), "{node}");
-    assert_eq!(channel.ask(&channel.controller, Request::get("/metrics")).unwrap().status, 404);
+    assert_eq!(channel.asked(&Request::get("/metrics")).status, 404);
     // A condition is a check of the summary.
     channel.scene.vnic_gone();
     let has_check = || read(&summary()).checks.iter().any(|check| check.name == "VnicNotListed");

@@ -36,7 +36,7 @@ async fn server() -> &'static ApiServer {
 }
 
 async fn prepare(server: &ApiServer) {
-    for file in ["crds.yaml", "admission.yaml"] {
+    for file in ["namespace.yaml", "crds.yaml", "admission.yaml"] {
         server.apply(&manifests_folder().join("base").join(file)).await.unwrap();
     }
     server.create_account(&agent()).await.unwrap();
