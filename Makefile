@@ -127,7 +127,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARG
 
 lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/multus/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings
