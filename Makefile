@@ -96,7 +96,7 @@ bench: setup build ## Compare the pod path with the reference plugins
 	$(BENCH)
 
 # A minimal OCI, and a real API server with 10,000 nodes and a profile for them (SCALE=n for fewer).
-scale: setup ## Check the controller with 20,000 VnicAttachments: memory, watches, writes at rest
+scale: setup ## Check the controller with 20,000 VnicAttachments and the watches of 10,000 agents: memory, writes at rest
 	$(STATIC_BUILD) --bin oke-node-controller
 	CONTROLLER=$(abspath $(RELEASE))/oke-node-controller cargo test --package oke-node-controller --test cluster -- \
 	    --ignored --nocapture scale
