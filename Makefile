@@ -96,7 +96,7 @@ bench: setup build ## Compare the pod path with the reference plugins
 	$(BENCH)
 
 # A minimal OCI, and a real API server with 10,000 nodes and a profile for them (SCALE=n for fewer).
-scale: setup ## Check the controller with 20,000 VnicAttachments: memory, watches, writes at rest
+scale: setup ## Check the controller with 20,000 VnicAttachments and the watches of 10,000 agents: memory, writes at rest
 	$(STATIC_BUILD) --bin oke-node-controller
 	CONTROLLER=$(abspath $(RELEASE))/oke-node-controller cargo test --package oke-node-controller --test cluster -- \
 	    --ignored --nocapture scale
@@ -127,7 +127,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARG
 
 lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/multus/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

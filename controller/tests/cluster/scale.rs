@@ -1,5 +1,7 @@
-//! Ten thousand minimal nodes and one VnicProfile for all of them: the controller's memory, its writes while nothing changes,
-//! and its watches.
+//! Ten thousand minimal nodes, each with the watch that its agent holds, and one VnicProfile for all of them: the controller's
+//! memory, its writes while nothing changes, and its watches.
+
+mod agents;
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,7 @@ use tokio::net::TcpListener;
 use crate::paper::{self, CLUSTER, SUBNET};
 use crate::process::Controller;
 use crate::scene::{Scene, wait_within};
+use agents::Agents;
 
 /// Concurrent requests to the API server.
 const AT_ONCE: usize = 24;
@@ -66,11 +69,8 @@ async fn ready(controller: &Controller, wanted: usize) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement: make scale"]
-async fn memory_and_writes_with_ten_thousand_nodes() {
-    let (instances, mut scene) = (instances(), Scene::with(0, 2, sandbox::OciSettings::default()).await);
-    let wanted = instances * EACH;
+/// Nodes without VNICs, an OCI for them, and the watches of their agents.
+async fn populate(scene: &mut Scene, instances: usize) -> Agents {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (key, value) in [
         ("OCI_ENDPOINT", format!("http://{}", listener.local_addr().unwrap())),
@@ -90,15 +90,43 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
             async move { drop(nodes.create(&PostParams::default(), &node).await.unwrap()) }
         })
         .await;
+    let began = Instant::now();
+    let agents = Agents::start(&scene.kubernetes, instances).await;
+    println!("{instances} agents watch after {:?}", began.elapsed());
+    agents
+}
+
+/// A profile of two VNICs for all nodes.
+async fn request(scene: &Scene) {
     let templates =
         (0..EACH).map(|vnic| json!({ "name": format!("net{vnic}"), "purpose": "Host", "subnetId": SUBNET }));
     let profile = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "metadata": { "name": "paper" },
         "spec": { "nodeSelector": {}, "allNodes": true, "attachments": templates.collect::<Vec<_>>() } });
     let profiles: Api<VnicProfile> = Api::all(scene.client.clone());
     profiles.create(&PostParams::default(), &serde_json::from_value(profile).unwrap()).await.unwrap();
-    println!("{instances} instances, {wanted} VnicAttachments");
+}
+
+/// An agent's watch is opened again every few minutes.
+async fn has_watches(scene: &Scene, wanted: u64, what: &str) {
+    wait_within(PATIENCE, what, async || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        watches(scene).await == wanted
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement: make scale"]
+async fn memory_and_writes_with_ten_thousand_nodes() {
+    let (instances, mut scene) = (instances(), Scene::with(0, 2, sandbox::OciSettings::default()).await);
+    let wanted = instances * EACH;
     // The API server's own.
     let others = watches(&scene).await;
+    let agents = populate(&mut scene, instances).await;
+    let with_agents = others + instances as u64;
+    has_watches(&scene, with_agents, "every agent watches").await;
+    request(&scene).await;
+    println!("{instances} instances, {wanted} VnicAttachments");
     let mut one = scene.controller("one");
     let began = Instant::now();
     ready(&one, wanted).await;
@@ -113,15 +141,16 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
         seconds(&one, "count"),
     );
     assert!(one.peak() <= MEMORY * 1024, "{} KiB", one.peak());
-    assert_eq!(watches(&scene).await, others + 3);
+    wait_within(PATIENCE, "every agent has its objects", async || agents.objects() == wanted).await;
+    has_watches(&scene, with_agents + 3, "the controller has three watches").await;
     // A controller that starts with everything in sync.
     assert!(one.terminate().success());
     let one = scene.controller("two");
     let began = Instant::now();
     ready(&one, wanted).await;
     println!("a start with all of it: {:?}, RSS {} MiB", began.elapsed(), one.resident() / 1024);
-    wait_within(PATIENCE, "the first controller's watches are gone", async || watches(&scene).await == others + 3)
-        .await;
+    has_watches(&scene, with_agents + 3, "the first controller's watches are gone").await;
+    let events = agents.events();
     let before = versions(&scene).await;
     let looks = || one.metric(r#"oke_node_controller_passes_total{result="settled"}"#).unwrap_or_default();
     let (seen, written, began) = (looks(), writes(&one), Instant::now());
@@ -141,6 +170,7 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     assert!(wrote == 0.0, "{wrote} writes while nothing changed");
     assert_eq!(versions(&scene).await, before);
     assert!(one.peak() <= MEMORY * 1024, "{} KiB", one.peak());
-    assert_eq!(watches(&scene).await, others + 3);
+    assert_eq!(agents.events(), events, "agents receive nothing while nothing changes");
+    has_watches(&scene, with_agents + 3, "watches while nothing changes").await;
     println!("planning took {:?} s in {:?} reconciles", seconds(&one, "sum"), seconds(&one, "count"));
 }

@@ -15,7 +15,7 @@ mod attach;
 mod check;
 mod conf;
 mod offer;
-mod requested;
+pub mod requested;
 
 pub use conf::Conf;
 

@@ -24,15 +24,15 @@ const LONGEST_NAME: usize = 63;
 
 /// An interface that a pod asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Requested {
+pub struct Requested {
     /// The VNIC's name on the node.
-    pub(crate) vnic: String,
+    pub vnic: String,
     /// The interface's name; the first of net1, net2, … that is free if absent.
-    pub(crate) interface: Option<IfName>,
+    pub interface: Option<IfName>,
     /// Addresses of the VNIC, at most one per family.
-    pub(crate) ips: Vec<IpAddr>,
+    pub ips: Vec<IpAddr>,
     /// Whether it has the pod's default route.
-    pub(crate) default_route: bool,
+    pub default_route: bool,
 }
 
 /// An entry as it is written.
@@ -52,7 +52,7 @@ struct Entry {
 ///
 /// # Errors
 /// Code 11 where it cannot be understood: the pod must not start without it.
-pub(crate) fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<Requested>, Error> {
+pub fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<Requested>, Error> {
     let requested = match &conf.vnic {
         Some(vnic) => {
             let (vnic, ips, default_route) = (vnic.clone(), conf.ips.clone(), conf.default_route);

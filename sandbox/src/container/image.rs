@@ -19,6 +19,7 @@ impl Image {
             .file("/usr/local/bin/oke-node-agent", bin_dir.join("oke-node-agent"))
             .file("/usr/local/bin/oke-cni-installer", bin_dir.join("oke-cni-installer"))
             .file("/usr/libexec/vcn-native/vcn-native", bin_dir.join("vcn-native"))
+            .file("/usr/libexec/vcn-native/vnic-attach", bin_dir.join("vnic-attach"))
     }
 
     /// With one file or directory more, or another one.

@@ -2,6 +2,7 @@
 //! its chain for a pod. It uses none of our crates' types, so that it hides no mistake of the plugin.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -187,10 +188,28 @@ impl<'a> Runtime<'a> {
 
 impl Attachment {
     /// The pod's addresses, without prefix lengths.
-    pub fn addresses(&self) -> impl Iterator<Item = std::net::IpAddr> {
-        let ips = self.result.get("ips").and_then(Value::as_array).into_iter().flatten();
-        ips.filter_map(|ip| ip.get("address")?.as_str()?.split('/').next()?.parse().ok())
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.list("ips").filter_map(address)
     }
+
+    /// Those of one interface in the pod.
+    pub fn addresses_of(&self, interface: &str) -> impl Iterator<Item = IpAddr> {
+        let is_it = |it: &Value| {
+            let in_pod = it.get("sandbox").and_then(Value::as_str).is_some_and(|sandbox| !sandbox.is_empty());
+            in_pod && it.get("name").and_then(Value::as_str) == Some(interface)
+        };
+        let index = self.list("interfaces").position(is_it).and_then(|index| u64::try_from(index).ok());
+        let on_it = move |ip: &&Value| index.is_some() && ip.get("interface").and_then(Value::as_u64) == index;
+        self.list("ips").filter(on_it).filter_map(address)
+    }
+
+    fn list(&self, name: &str) -> impl Iterator<Item = &Value> {
+        self.result.get(name).and_then(Value::as_array).into_iter().flatten()
+    }
+}
+
+fn address(ip: &Value) -> Option<IpAddr> {
+    ip.get("address")?.as_str()?.split('/').next()?.parse().ok()
 }
 
 fn first_configuration() -> Option<Vec<u8>> {

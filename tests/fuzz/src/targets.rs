@@ -1,6 +1,7 @@
 //! The list of targets.
 
 mod documents;
+mod interfaces;
 mod protocol;
 mod state;
 mod store;
@@ -23,6 +24,8 @@ pub fn all() -> Vec<Target> {
         Target { name: "configuration", run: protocol::configuration, seeds: protocol::configurations },
         Target { name: "environment", run: protocol::environment, seeds: none },
         Target { name: "previous_result", run: protocol::previous_result, seeds: protocol::results },
+        Target { name: "interfaces", run: interfaces::annotation, seeds: interfaces::annotations },
+        Target { name: "attach_configuration", run: interfaces::configuration, seeds: interfaces::configurations },
         Target { name: "pools", run: state::pools, seeds: state::written_pools },
         Target { name: "allocations", run: state::index, seeds: store::written_index },
         Target { name: "allocation", run: state::record, seeds: store::written_records },

@@ -18,8 +18,12 @@ use std::time::{Duration, Instant};
 /// Far beyond what a condition takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(240);
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
 fn manifests_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+    root().join("manifests")
 }
 
 /// Tries until there is an outcome.

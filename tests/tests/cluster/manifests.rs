@@ -6,7 +6,7 @@ mod rendered;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use k8s_openapi::Metadata;
@@ -19,16 +19,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tests::built::bin_dir;
 
+use crate::root;
+
 const AGENT: &str = "oke-node-agent";
 const UNINSTALL: &str = "oke-node-uninstall";
 /// Each is applied as a whole, and the second one after the first was deleted.
 const FOLDERS: [&str; 2] = ["manifests/base", "manifests/uninstall"];
 /// Where a pod finds what proves to the API server who it is.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
 
 /// The files that kubectl makes objects of; patches and what says how they are rendered are no such files.
 fn sources() -> Vec<PathBuf> {

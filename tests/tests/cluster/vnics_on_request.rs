@@ -1,6 +1,8 @@
 //! VNICs on request, whole: a VnicProfile on a real API server, the real controller, the emulated OCI API, and the real agent on
 //! the node, judged by packets.
 
+mod multi_homed_pods;
+
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
@@ -34,7 +36,7 @@ struct Scene {
     folder: TempDir,
     controller: Child,
     agents: Vec<Agent>,
-    _kubernetes: ApiServer,
+    kubernetes: ApiServer,
 }
 
 impl Scene {
@@ -69,7 +71,7 @@ impl Scene {
         }
         let client = kubernetes.client(kubernetes.admin()).unwrap();
         let controller = controller(folder.path(), &cloud.url());
-        Self { vcn, cloud, client, folder, controller, agents, _kubernetes: kubernetes }
+        Self { vcn, cloud, client, folder, controller, agents, kubernetes }
     }
 
     fn node(&self, name: &str) -> Arc<Node> {

@@ -1,5 +1,6 @@
 //! The main job on the emulated VCN: the real installer, agent and plugin, judged by packets.
 
+mod extra_interfaces;
 mod handed_over;
 mod unlisted;
 mod vlan_links;

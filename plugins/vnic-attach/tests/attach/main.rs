@@ -9,6 +9,7 @@
 mod failures;
 mod killed;
 mod packets;
+mod reference;
 mod refused;
 mod verbs;
 mod world;

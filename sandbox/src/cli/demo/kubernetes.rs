@@ -209,8 +209,7 @@ impl Cluster {
         let annotations = json!({ "oke.oraclecloud.com/interfaces": "storage@net1" });
         let runtime = Runtime::of(node)?.with_capability("io.kubernetes.cri.pod-annotations", annotations);
         let attachment = runtime.add(&pod)?;
-        // The chain's result has the addresses of the extra interface last.
-        let address = attachment.addresses().last().context("the pod has no address")?;
+        let address = attachment.addresses_of("net1").next().context("the pod has no interface net1")?;
         let what = format!("{}: a pod annotated storage@net1", node.name());
         report::row(&what, &format!("net1 has {address}"), attachment.took);
         let started = Instant::now();

@@ -61,7 +61,7 @@ pub(super) fn configuration(input: &[u8]) {
     let Some((&choice, stdin)) = input.split_first() else { return };
     let verbs = Verb::ALL.map(Verb::as_str);
     let verb = verbs.get(usize::from(choice) % verbs.len()).copied().unwrap_or_default();
-    answer(&call(verb), stdin);
+    read(&call(verb), stdin);
 }
 
 /// Six variables, a line each.
@@ -69,7 +69,7 @@ pub(super) fn environment(input: &[u8]) {
     const NAMES: [&str; 6] = ["CNI_COMMAND", "CNI_CONTAINERID", "CNI_IFNAME", "CNI_ARGS", "CNI_NETNS", "TRACEPARENT"];
     let lines = input.split(|byte| *byte == b'\n').map(|line| OsString::from_vec(line.to_vec()));
     let variables = NAMES.into_iter().map(str::to_owned).zip(lines).collect();
-    answer(&variables, br#"{"cniVersion":"1.1.0","name":"n","type":"t","cni.dev/valid-attachments":[]}"#);
+    read(&variables, br#"{"cniVersion":"1.1.0","name":"n","type":"t","cni.dev/valid-attachments":[]}"#);
 }
 
 /// The first byte chooses the version, the others are `prevResult`.
@@ -77,7 +77,7 @@ pub(super) fn previous_result(input: &[u8]) {
     let Some((&choice, document)) = input.split_first() else { return };
     let version = Version::ALL.get(usize::from(choice) % Version::ALL.len()).copied().unwrap_or(Version::NEWEST);
     let head = format!(r#"{{"cniVersion":"{version}","name":"n","type":"t","prevResult":"#);
-    answer(&call("ADD"), &[head.as_bytes(), document, b"}"].concat());
+    read(&call("ADD"), &[head.as_bytes(), document, b"}"].concat());
 }
 
 pub(super) fn configurations() -> Vec<Vec<u8>> {
@@ -93,30 +93,39 @@ pub(super) fn results() -> Vec<Vec<u8>> {
     (0..).zip(Version::ALL).map(|(choice, version)| [&[choice], sample_text(version).as_bytes()].concat()).collect()
 }
 
-fn call(verb: &str) -> BTreeMap<String, OsString> {
+pub(super) fn call(verb: &str) -> BTreeMap<String, OsString> {
     [("CNI_COMMAND", verb), ("CNI_CONTAINERID", "c"), ("CNI_NETNS", "/run/netns/absent"), ("CNI_IFNAME", "eth0")]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect()
 }
 
-/// Makes the call and checks the answer: a result, nothing, or one whole error, and an exit that agrees.
-fn answer(variables: &BTreeMap<String, OsString>, mut stdin: &[u8]) {
+/// Makes the call of a plugin that refuses nothing by itself: an error has one of the specification's codes.
+fn read(variables: &BTreeMap<String, OsString>, stdin: &[u8]) {
+    let error = answer(&Reader, variables, stdin);
+    let code = error.as_ref().and_then(|error| error.get("code")?.as_u64());
+    assert!(error.is_none() || matches!(code, Some(1..=8)), "{error:?}");
+}
+
+/// Makes the call and checks the answer: a result, nothing, or one whole error, and an exit that agrees. Returns the error.
+pub(super) fn answer<P: Plugin>(plugin: &P, variables: &BTreeMap<String, OsString>, mut stdin: &[u8]) -> Option<Value> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    match cni::run(&Reader, variables, &mut stdin, &mut stdout, &mut stderr) {
-        Exit::Success if stdout.is_empty() => {}
+    match cni::run(plugin, variables, &mut stdin, &mut stdout, &mut stderr) {
+        Exit::Success if stdout.is_empty() => None,
         Exit::Success => {
             let result: Value = serde_json::from_slice(&stdout).unwrap_or_default();
             assert!(result.get("cniVersion").is_some_and(Value::is_string), "a result of some version");
             assert!(result.get("code").is_none() || variables.get("CNI_COMMAND").is_some_and(|verb| verb == "ADD"));
+            None
         }
         Exit::Failure => {
             let error: Value = serde_json::from_slice(&stdout).unwrap_or_default();
             assert_eq!(stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
             assert!(error.get("cniVersion").is_some_and(Value::is_string), "an error of some version");
-            assert!(matches!(error.get("code").and_then(Value::as_u64), Some(1..=8)), "{error}");
+            assert!(error.get("code").is_some_and(Value::is_u64), "{error}");
             assert!(error.get("msg").and_then(Value::as_str).is_some_and(|msg| !msg.is_empty()), "{error}");
             assert!(stdout.len() < 4096, "an error is read by a person: {} bytes", stdout.len());
+            Some(error)
         }
     }
 }

@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{deployed, documents, help_of, root};
+use super::{deployed, documents, help_of};
+use crate::root;
 
 fn of_kind(kind: &str) -> Vec<Value> {
     let text = fs::read_to_string(root().join("manifests/base/controller.yaml")).unwrap();

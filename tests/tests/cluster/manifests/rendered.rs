@@ -15,7 +15,8 @@ use sandbox::Container;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{AGENT, documents, root, sources};
+use super::{AGENT, documents, sources};
+use crate::root;
 use crate::wait_for;
 
 const FOLDERS: [&str; 4] = ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];

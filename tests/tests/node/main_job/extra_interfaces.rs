@@ -1,0 +1,231 @@
+//! Pods with extra interfaces while the agent restarts, and after a reboot of the node.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use ipam::{BootId, Store};
+use netlink::{LinkChange, Socket};
+use sandbox::{Agent, Attachment, Node, NodeSpec, NpnShape, Pod, Runtime, Secondary, SubnetSpec, Vcn, Vnic, VnicSpec};
+use serde_json::{Value, json};
+use tests::built::bin_dir;
+use vcn::{Family, IfName, MachineKind};
+
+use super::on_node;
+use crate::wait_for;
+
+const STATE: &str = "/run/vcn-native";
+
+/// A node with a VNIC for pods, and two that pods ask for by name.
+struct Scene {
+    node: Arc<Node>,
+    /// Of another node.
+    peer: Arc<Node>,
+    shared: Vnic,
+    exclusive: Vnic,
+    agent: Option<Agent>,
+    _vcn: Vcn,
+}
+
+impl Scene {
+    fn start(kind: MachineKind) -> Self {
+        let spec = match kind {
+            MachineKind::Virtual => NodeSpec::virtual_machine("node-a", "nodes"),
+            MachineKind::BareMetal => NodeSpec::bare_metal("node-a", "nodes"),
+        };
+        let subnet =
+            |name, ipv4: &str, ipv6: &str| SubnetSpec::new(name, ipv4.parse().unwrap()).with(ipv6.parse().unwrap());
+        let vcn = Vcn::builder()
+            .subnet(subnet("nodes", "10.0.0.0/24", "2603:c020:0:1::/64"))
+            .subnet(subnet("pods", "10.0.32.0/22", "2603:c020:0:2::/64"))
+            .subnet(subnet("storage", "10.0.64.0/24", "2603:c020:0:3::/64"))
+            .node(spec.metadata("oke-native-pod-networking", "true").vnic(VnicSpec::for_pods("pods", 4)))
+            .node(NodeSpec::virtual_machine("node-b", "nodes"))
+            .start()
+            .unwrap();
+        let (node, peer) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
+        // It names the VNICs that are there: the one for pods.
+        sandbox::publish_native_pod_network(&vcn, &node, NpnShape::PerFamily).unwrap();
+        let attach = |spec: VnicSpec| vcn.attach_vnic("node-a", &spec).unwrap();
+        let shared = attach(VnicSpec::new("storage").secondary(Secondary::Count(2)));
+        let exclusive = attach(VnicSpec::new("storage"));
+        let mut scene = Self { node, peer, shared, exclusive, agent: None, _vcn: vcn };
+        scene.remember();
+        scene.start_agent();
+        scene
+    }
+
+    /// What an agent of a cluster has on disk of its VnicAttachments.
+    fn remember(&self) {
+        let object = |name: &str, mode: &str, vnic: &Vnic| {
+            json!({
+                "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
+                "metadata": { "name": name, "uid": name, "generation": 1 },
+                "spec": { "instanceId": self.node.id(), "subnetId": vnic.subnet.id, "name": name, "purpose": "Attach",
+                    "mode": mode, "allowedNamespaces": ["default"], "ipv4Count": 2, "ipv6Count": 2 },
+                "status": { "vnicId": vnic.id, "nodeName": "node-a", "podAddresses": vnic.secondary.ipv4.as_deref().unwrap_or_default() },
+            })
+        };
+        let value = [object("shared", "Shared", &self.shared), object("exclusive", "Exclusive", &self.exclusive)];
+        let copy = json!({ "version": 1, "asOfUnixMillis": 0, "bootId": null, "value": value }).to_string();
+        let path = Path::new("/var/lib/vcn-native").join(vcn::ATTACHMENTS_COPY_FILE);
+        self.node.run(|| fs::write(path, copy)).unwrap().unwrap();
+    }
+
+    fn start_agent(&mut self) {
+        let mut agent = Agent::start(&self.node, &bin_dir()).unwrap();
+        agent.wait_ready(&self.node).unwrap();
+        self.agent = Some(agent);
+        let offered = || self.pools().matches("\"attach\": {").count() == 2;
+        wait_for("both VNICs are offered", offered);
+    }
+
+    fn stop_agent(&mut self) {
+        self.agent.take().unwrap().stop().unwrap();
+    }
+
+    fn pools(&self) -> String {
+        on_node(&self.node, "/run/vcn-native/pools.json")
+    }
+
+    fn runtime(&self, wants: Value) -> Runtime<'_> {
+        let annotations = json!({ "oke.oraclecloud.com/interfaces": wants.to_string() });
+        Runtime::of(&self.node).unwrap().with_capability("io.kubernetes.cri.pod-annotations", annotations)
+    }
+
+    /// A pod with an interface on each.
+    fn add(&self, name: &str, wants: Value) -> (Pod, Attachment) {
+        let pod = self.node.add_pod(name).unwrap();
+        let attachment = self.runtime(wants).add(&pod).unwrap();
+        (pod, attachment)
+    }
+
+    fn del(&self, pod: &Pod, attachment: &Attachment) {
+        self.runtime(both()).del(pod, attachment).unwrap();
+    }
+
+    /// All addresses of the pod answer the other node.
+    fn answers(&self, attachment: &Attachment) {
+        // Two families of the pod network, of the Shared and of the Exclusive VNIC.
+        assert_eq!(attachment.addresses().count(), 6, "{}", attachment.result);
+        for address in attachment.addresses() {
+            let ping = || {
+                let ping = self.peer.command("ping").args(["-n", "-q", "-c", "1", "-W", "1"]).arg(address.to_string());
+                ping.output().unwrap().status.success()
+            };
+            wait_for(&format!("{address} answers"), ping);
+        }
+    }
+
+    /// How many interfaces are on record.
+    fn recorded(&self) -> usize {
+        let read = || Store::new(Path::new(STATE), BootId::current().unwrap()).read().unwrap();
+        self.node.run(read).unwrap().allocations.len()
+    }
+
+    /// The machine goes off and on: links of VNICs are where the firmware shows them, /run is empty, and of the network there
+    /// is what the image sets up.
+    fn reboot(&mut self, pod: Pod) {
+        self.stop_agent();
+        if self.node.kind() == MachineKind::Virtual {
+            // A real NIC comes back when its namespace ends; the sandbox's link would end with it.
+            let link: IfName = "net2".parse().unwrap();
+            let mut inside = Socket::open_in(pod.netns()).unwrap();
+            let index = inside.index_of(&link).unwrap();
+            inside.change_link(index, &[LinkChange::Down]).unwrap();
+            let home = [LinkChange::Netns(self.node.netns()), LinkChange::Rename(self.exclusive.link.clone())];
+            inside.change_link(index, &home).unwrap();
+        }
+        let links = [&self.shared, &self.exclusive].map(|vnic| vnic.link.to_string());
+        pod.remove().unwrap();
+        let script = format!(
+            "for link in $(ip -o link show type vlan | sed -E 's/^[0-9]+: ([^@]+)@.*/\\1/'); do ip link del $link; done
+             for link in {}; do ip link set $link down alias ''; ip addr flush dev $link; done
+             for family in -4 -6; do
+                 ip $family rule flush
+                 ip $family rule add pref 32766 lookup main; ip $family rule add pref 32767 lookup default
+                 for table in 998 999 1000 1001 1002; do ip $family route flush table $table; done
+             done
+             nft delete table inet vcn-native; nft delete table arp vcn-native
+             rm -rf {STATE}; true",
+            links.join(" ")
+        );
+        let done = self.node.command("sh").args(["-c", &script]).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let gone = || {
+            let links = self.node.command("ip").args(["-o", "link"]).output().unwrap().stdout;
+            !String::from_utf8_lossy(&links).contains(": vcn")
+        };
+        wait_for("the pods' links are gone", gone);
+    }
+}
+
+fn both() -> Value {
+    json!([{ "vnic": "shared" }, { "vnic": "exclusive" }])
+}
+
+fn pods_keep_their_interfaces_while_the_agent_restarts(kind: MachineKind) {
+    let mut scene = Scene::start(kind);
+    let (pod, attachment) = scene.add("a", both());
+    scene.answers(&attachment);
+    let before = scene.pools();
+    scene.stop_agent();
+    scene.answers(&attachment);
+    scene.start_agent();
+    assert_eq!(scene.pools(), before);
+    scene.answers(&attachment);
+    scene.runtime(both()).check(&pod, &attachment).unwrap();
+    // Without an agent as well.
+    scene.stop_agent();
+    scene.del(&pod, &attachment);
+    assert_eq!(scene.recorded(), 0);
+    let (next, of_next) = scene.add("b", both());
+    scene.answers(&of_next);
+    scene.start_agent();
+    scene.answers(&of_next);
+    scene.del(&next, &of_next);
+}
+
+fn pods_get_their_interfaces_again_after_a_reboot(kind: MachineKind) {
+    let mut scene = Scene::start(kind);
+    let (pod, attachment) = scene.add("a", both());
+    scene.answers(&attachment);
+    let address = attachment.addresses_of("net1").next().unwrap();
+    scene.reboot(pod);
+    scene.start_agent();
+    // At once the same address: the cooldown ended with the boot, and nothing of the pod before holds it.
+    let (pod, of_pod) = scene.add("b", json!([{ "vnic": "shared", "ips": [address] }, { "vnic": "exclusive" }]));
+    assert_eq!(of_pod.addresses_of("net1").next(), Some(address));
+    scene.answers(&of_pod);
+    // A runtime ends the sandboxes of before when it has started.
+    let before = scene.node.add_pod("a").unwrap();
+    scene.del(&before, &attachment);
+    scene.answers(&of_pod);
+    scene.runtime(both()).check(&pod, &of_pod).unwrap();
+    scene.del(&pod, &of_pod);
+    let families = Family::ALL.len();
+    let (_, of_next) = scene.add("c", both());
+    assert_eq!(of_next.addresses().count(), 3 * families);
+}
+
+#[test]
+fn extra_interfaces_outlast_an_agent_that_restarts() {
+    pods_keep_their_interfaces_while_the_agent_restarts(MachineKind::Virtual);
+}
+
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn extra_interfaces_of_bare_metal_outlast_an_agent_that_restarts() {
+    pods_keep_their_interfaces_while_the_agent_restarts(MachineKind::BareMetal);
+}
+
+#[test]
+fn extra_interfaces_work_after_a_reboot() {
+    pods_get_their_interfaces_again_after_a_reboot(MachineKind::Virtual);
+}
+
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn extra_interfaces_of_bare_metal_work_after_a_reboot() {
+    pods_get_their_interfaces_again_after_a_reboot(MachineKind::BareMetal);
+}
