@@ -1,6 +1,8 @@
 //! The manifests: every name that they refer to exists, they give no more than is needed, and they say what the code says. That
 //! an API server accepts them is shown in `rendered.rs`.
 
+mod addon;
+mod chart;
 mod controller;
 mod rendered;
 
