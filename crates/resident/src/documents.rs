@@ -74,7 +74,9 @@ pub fn alerts() -> Result<Vec<Alert>, String> {
 pub fn action(alerts: &[Alert], metric: &str) -> String {
     let uses = |alert: &&Alert| {
         let names = alert.expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        names.into_iter().any(|name| name.strip_prefix(metric).is_some_and(|rest| matches!(rest, "" | "_count" | "_bucket" | "_sum")))
+        names.into_iter().any(|name| {
+            name.strip_prefix(metric).is_some_and(|rest| matches!(rest, "" | "_count" | "_bucket" | "_sum"))
+        })
     };
     let links = alerts.iter().filter(uses).map(|it| format!("[{}](troubleshoot.md{})", it.name, it.section));
     let links = links.collect::<Vec<_>>().join(", ");

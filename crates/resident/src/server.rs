@@ -137,7 +137,9 @@ pub async fn serve_metrics(listen: Option<SocketAddr>, board: Arc<impl Answers>)
     let port = loop {
         match TcpListener::bind(listen).await {
             Ok(port) => break port,
-            Err(error) if !failed => tracing::warn!(event = "metrics.unavailable", %listen, %error, "METRICS_PORT; retried"),
+            Err(error) if !failed => {
+                tracing::warn!(event = "metrics.unavailable", %listen, %error, "METRICS_PORT; retried")
+            }
             Err(_) => {}
         }
         failed = true;

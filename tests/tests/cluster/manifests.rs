@@ -4,8 +4,11 @@
 mod addon;
 mod chart;
 mod controller;
+mod node_readiness;
 mod rendered;
+mod tutorial;
 
+pub(crate) use chart::tools;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

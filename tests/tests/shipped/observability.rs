@@ -67,11 +67,13 @@ fn exported() -> BTreeMap<String, BTreeSet<String>> {
     let mut series = BTreeMap::new();
     for page in ["docs/metrics.md", "docs/controller.md"] {
         let text = read(page);
-        let table = text.split("<!-- begin: metrics -->").nth(1).unwrap().split("<!-- end: metrics -->").next().unwrap();
+        let table =
+            text.split("<!-- begin: metrics -->").nth(1).unwrap().split("<!-- end: metrics -->").next().unwrap();
         for row in table.lines().filter(|line| line.starts_with("| `")) {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
             let name = cells[1].trim_matches('`');
-            let labels: BTreeSet<String> = cells[3].split(',').map(|it| it.trim().trim_matches('`').to_owned()).collect();
+            let labels: BTreeSet<String> =
+                cells[3].split(',').map(|it| it.trim().trim_matches('`').to_owned()).collect();
             let ends: &[&str] = if cells[2] == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
             for end in ends {
                 let mut labels = labels.clone();

@@ -52,7 +52,12 @@ impl Repository {
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> (bool, String) {
-        let who = [("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@b")];
+        let who = [
+            ("GIT_AUTHOR_NAME", "a"),
+            ("GIT_AUTHOR_EMAIL", "a@b"),
+            ("GIT_COMMITTER_NAME", "a"),
+            ("GIT_COMMITTER_EMAIL", "a@b"),
+        ];
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.path()).envs(who).env("ARCHES", "amd64 arm64").env_remove("NO_TAG");
         let output = command.output().unwrap();
@@ -100,18 +105,23 @@ fn release_writes_checksums_provenance_and_the_tag() {
     let revision = repository.git(&["rev-parse", "HEAD"]);
     assert_eq!(repository.git(&["rev-parse", "v1.2.3^{commit}"]), revision);
     let folder = repository.path().join(".build/release");
-    let (right, sums) = repository.run("sh", &["-c", "cd .build/release && sha256sum --check SHA256SUMS && wc -l <SHA256SUMS"]);
+    let (right, sums) =
+        repository.run("sh", &["-c", "cd .build/release && sha256sum --check SHA256SUMS && wc -l <SHA256SUMS"]);
     assert!(right && sums.ends_with("9\n"), "{sums}");
     assert_eq!(fs::read_to_string(folder.join("NOTES.md")).unwrap().trim(), "- One.");
     let (_, chart) = repository.run("tar", &["--list", "--file", ".build/release/oke-node-manager-chart-1.2.3.tgz"]);
-    assert!(chart.contains("oke-node-manager/Chart.yaml\n") && chart.contains("oke-node-manager/base/agent.conf\n"), "{chart}");
+    assert!(
+        chart.contains("oke-node-manager/Chart.yaml\n") && chart.contains("oke-node-manager/base/agent.conf\n"),
+        "{chart}"
+    );
 
     let statement: Value = serde_json::from_str(&fs::read_to_string(folder.join("provenance.json")).unwrap()).unwrap();
     assert_eq!(statement["_type"], "https://in-toto.io/Statement/v1");
     let source = &statement["predicate"]["buildDefinition"]["resolvedDependencies"][0];
     assert_eq!(source["digest"]["gitCommit"], revision.as_str());
     let subjects = statement["subject"].as_array().unwrap();
-    let named = |name: &str| subjects.iter().find(|subject| subject["name"] == name).unwrap()["digest"]["sha256"].as_str();
+    let named =
+        |name: &str| subjects.iter().find(|subject| subject["name"] == name).unwrap()["digest"]["sha256"].as_str();
     assert_eq!(named("image:oke-node-manager-1.2.3-arm64.tar"), Some("5ca1ab1e"));
     let (_, sum) = repository.run("sha256sum", &[".build/release/oke-node-manager-1.2.3-amd64.tar"]);
     assert_eq!(named("oke-node-manager-1.2.3-amd64.tar"), sum.split(' ').next());
@@ -124,6 +134,9 @@ fn release_writes_checksums_provenance_and_the_tag() {
 fn changelog_has_the_workspaces_version_or_unreleased() {
     let changelog = read("CHANGELOG.md");
     let heading = changelog.lines().find(|line| line.starts_with("## ")).unwrap();
-    assert!(heading == "## Unreleased" || heading.starts_with(&format!("## {}", env!("CARGO_PKG_VERSION"))), "{heading}");
+    assert!(
+        heading == "## Unreleased" || heading.starts_with(&format!("## {}", env!("CARGO_PKG_VERSION"))),
+        "{heading}"
+    );
     assert!(root().join(".ci/release").exists());
 }

@@ -23,6 +23,9 @@ struct Switch {
     meaning: &'static str,
 }
 
+/// Probes ask the address of LISTEN, and a Role names the Lease: both are fixed in the manifests.
+const OF_MANIFESTS: [&str; 2] = ["LISTEN", "LEASE_NAME"];
+
 const BOOL: &[&str] = &["true", "false"];
 const SWITCHES: [Switch; 7] = [
     Switch {
@@ -31,7 +34,12 @@ const SWITCHES: [Switch; 7] = [
         values: &["", "oke-vcn-native", "oke-flannel", "self-managed"],
         meaning: "The kind of cluster: an overlay of manifests/overlays; empty leaves the pod network to OKE's own CNI",
     },
-    Switch { key: "imageRepository", path: "image.repository", values: &[], meaning: "The image, with its registry's host" },
+    Switch {
+        key: "imageRepository",
+        path: "image.repository",
+        values: &[],
+        meaning: "The image, with its registry's host",
+    },
     Switch { key: "imageTag", path: "image.tag", values: &[], meaning: "The image's tag" },
     Switch {
         key: "controller",
@@ -46,7 +54,12 @@ const SWITCHES: [Switch; 7] = [
         meaning: "PodMonitors of the Prometheus Operator; opens /metrics on the node's address",
     },
     Switch { key: "alerts", path: "monitoring.alerts", values: BOOL, meaning: "The alert rules as a PrometheusRule" },
-    Switch { key: "dashboard", path: "monitoring.dashboard", values: BOOL, meaning: "The dashboard as a ConfigMap for Grafana" },
+    Switch {
+        key: "dashboard",
+        path: "monitoring.dashboard",
+        values: BOOL,
+        meaning: "The dashboard as a ConfigMap for Grafana",
+    },
 ];
 
 /// A key, as `config --explain -o json` prints it.
@@ -70,7 +83,8 @@ impl Setting {
 
     /// The JSON schema of its value as text.
     fn schema(&self) -> Map<String, Value> {
-        let mut schema = Map::from_iter([("type".to_owned(), json!("string")), ("description".to_owned(), json!(self.meaning))]);
+        let mut schema =
+            Map::from_iter([("type".to_owned(), json!("string")), ("description".to_owned(), json!(self.meaning))]);
         schema.extend(self.default.as_ref().map(|text| ("default".to_owned(), json!(text))));
         let choices = self.choices();
         let number = ["SECONDS", "NUMBER", "BYTES", "PORT"].contains(&self.unit.as_str());
@@ -117,7 +131,10 @@ pub(super) fn settings(program: &str) -> Vec<Setting> {
     let output = Command::new(bin_dir().join(name)).args(arguments).env_clear().output().unwrap();
     let all: Vec<Setting> = serde_json::from_slice(&output.stdout).unwrap();
     let set: BTreeSet<String> = container.env.unwrap().into_iter().map(|variable| variable.name).collect();
-    let is_choice = |setting: &Setting| !["DIR", "FILE"].contains(&setting.unit.as_str()) && !set.contains(&setting.key);
+    let is_choice = |setting: &Setting| {
+        let is_of_manifest = set.contains(&setting.key) || OF_MANIFESTS.contains(&setting.key.as_str());
+        !["DIR", "FILE"].contains(&setting.unit.as_str()) && !is_of_manifest
+    };
     all.into_iter().filter(is_choice).collect()
 }
 
@@ -125,7 +142,8 @@ pub(super) fn settings(program: &str) -> Vec<Setting> {
 fn keys() -> Vec<(String, Map<String, Value>)> {
     let mut keys: Vec<(String, Map<String, Value>)> = Vec::new();
     for Switch { key, path, values, meaning } in SWITCHES {
-        let mut schema = Map::from_iter([("type".to_owned(), json!("string")), ("description".to_owned(), json!(meaning))]);
+        let mut schema =
+            Map::from_iter([("type".to_owned(), json!("string")), ("description".to_owned(), json!(meaning))]);
         if !values.is_empty() {
             schema.insert("enum".to_owned(), json!(values));
         }
@@ -163,7 +181,8 @@ fn values_schema() -> Value {
         json!({ "if": { "properties": { "key": { "const": key } } }, "then": { "properties": { "value": schema } } })
     };
     let conditions: Vec<Value> = keys().into_iter().map(each).collect();
-    let (text, boolean) = (json!({ "type": "string" }), json!({ "type": ["boolean", "string"], "enum": [true, false, "true", "false"] }));
+    let (text, boolean) =
+        (json!({ "type": "string" }), json!({ "type": ["boolean", "string"], "enum": [true, false, "true", "false"] }));
     let mut schema = object(json!({
         "global": {},
         "cluster": { "type": "string", "enum": SWITCHES[0].values },
@@ -222,7 +241,8 @@ fn addon_keys_are_unique_and_switch_each_part() {
     for part in ["podNetwork", "hostNetworking", "vnicAttach", "controller", "metricsPort", "controllerMetricsPort"] {
         assert!(unique.contains(&part.to_owned()), "{part}: {unique:?}");
     }
-    let values: Value = serde_yaml_ng::from_str(&fs::read_to_string(root().join("manifests/chart/values.yaml")).unwrap()).unwrap();
+    let values: Value =
+        serde_yaml_ng::from_str(&fs::read_to_string(root().join("manifests/chart/values.yaml")).unwrap()).unwrap();
     for (key, schema) in &keys {
         let pointer = format!("/{}", schema["x-chart-value"].as_str().unwrap().replace('.', "/"));
         let of_program = pointer.rsplit_once("/settings/").map_or(pointer.as_str(), |(program, _)| program);

@@ -7,7 +7,6 @@ use std::process::{Command, Output};
 
 use kube_harness::ApiServer;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tests::built::bin_dir;
 
 use super::rendered::{FOLDERS, kubectl, rendered};
@@ -20,11 +19,15 @@ const KEEP: &str = "helm.sh/resource-policy";
 /// By kind, namespace and name.
 type Objects = BTreeMap<(String, String, String), Value>;
 
-fn helm(arguments: &[&str]) -> Output {
+/// The folder of helm and cnitool.
+pub(crate) fn tools() -> PathBuf {
     let place = Command::new(TOOLS).arg("--where").output().unwrap();
     assert!(place.status.success(), "{}", String::from_utf8_lossy(&place.stderr));
-    let program = PathBuf::from(String::from_utf8(place.stdout).unwrap().trim()).join("helm");
-    Command::new(program).args(arguments).env_clear().env("HOME", "/nonexistent").output().unwrap()
+    PathBuf::from(String::from_utf8(place.stdout).unwrap().trim())
+}
+
+fn helm(arguments: &[&str]) -> Output {
+    Command::new(tools().join("helm")).args(arguments).env_clear().env("HOME", "/nonexistent").output().unwrap()
 }
 
 /// `helm template` with more arguments, for the oldest Kubernetes.
@@ -90,16 +93,21 @@ fn chart_renders_the_same_objects_as_kustomize() {
 
 #[test]
 fn helm_keeps_namespace_and_kinds() {
-    let kept = documents(&template(&[]).unwrap()).into_iter().filter(|it| it["metadata"]["annotations"][KEEP] == "keep");
+    let kept =
+        documents(&template(&[]).unwrap()).into_iter().filter(|it| it["metadata"]["annotations"][KEEP] == "keep");
     let kinds: Vec<String> = kept.map(|it| it["kind"].as_str().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["Namespace", "CustomResourceDefinition", "CustomResourceDefinition"]);
 }
 
 #[test]
 fn chart_and_image_have_the_workspaces_version() {
-    let chart: Value = serde_yaml_ng::from_str(&fs::read_to_string(root().join("manifests/chart/Chart.yaml")).unwrap()).unwrap();
-    assert_eq!((&chart["version"], &chart["appVersion"]), (&json!(env!("CARGO_PKG_VERSION")), &json!(env!("CARGO_PKG_VERSION"))));
-    let all = template(&["--set", "image.repository=iad.ocir.io/team/manager", "--set", "image.tag=7"]).unwrap();
+    let chart: Value =
+        serde_yaml_ng::from_str(&fs::read_to_string(root().join("manifests/chart/Chart.yaml")).unwrap()).unwrap();
+    assert_eq!(
+        (&chart["version"], &chart["appVersion"]),
+        (&json!(env!("CARGO_PKG_VERSION")), &json!(env!("CARGO_PKG_VERSION")))
+    );
+    let all = template(&["--set-string", "image.repository=iad.ocir.io/team/manager,image.tag=7"]).unwrap();
     assert_eq!(all.matches("image: iad.ocir.io/team/manager:7\n").count(), 2);
 }
 
@@ -140,8 +148,14 @@ fn addon_configuration_changes_the_rendered_configmaps() {
     let agents = &changed[&("DaemonSet".to_owned(), "oke-node-manager".to_owned(), "oke-node-agent".to_owned())];
     let environment = &agents["spec"]["template"]["spec"]["containers"][0]["env"];
     assert_eq!(environment[0], json!({ "name": "POD_NETWORK", "value": "none" }), "the overlay of the example");
-    let without = objects(&template(&["--set-string", "configurations[0].key=controller,configurations[0].value=false"]).unwrap());
-    assert!(without.keys().all(|(kind, _, name)| kind != "Deployment" && name != "oke-node-controller" || kind == "FlowSchema"));
+    let without = objects(
+        &template(&["--set-string", "configurations[0].key=controller,configurations[0].value=false"]).unwrap(),
+    );
+    assert!(
+        without
+            .keys()
+            .all(|(kind, _, name)| kind != "Deployment" && name != "oke-node-controller" || kind == "FlowSchema")
+    );
 }
 
 #[test]
@@ -168,20 +182,18 @@ fn monitoring_opens_the_scraped_ports() {
 }
 
 /// A server, and how to reach it.
-struct Cluster {
+pub(super) struct Cluster {
     server: ApiServer,
-    /// Where Helm keeps nothing that outlives the test.
-    _folder: TempDir,
-    kubeconfig: String,
+    pub(super) kubeconfig: String,
 }
 
 impl Cluster {
-    fn start() -> Self {
-        let (server, folder) = (ApiServer::start().unwrap(), tempfile::tempdir().unwrap());
-        let path = folder.path().join("kubeconfig");
+    pub(super) fn start() -> Self {
+        let server = ApiServer::start().unwrap();
+        let path = server.folder().join("chart.kubeconfig");
         server.write_kubeconfig(server.admin(), &path).unwrap();
         let kubeconfig = path.display().to_string();
-        Self { server, _folder: folder, kubeconfig }
+        Self { server, kubeconfig }
     }
 
     fn helm(&self, arguments: &[&str]) {
@@ -208,7 +220,18 @@ fn helm_installs_changes_and_uninstalls_on_an_api_server() {
     cluster.helm(&["upgrade", "oke-node-manager", &chart, "--set-string", change]);
     assert_eq!(set(&cluster.get(&agents)), ["HOST_NETWORKING=report"]);
     cluster.helm(&["uninstall", "oke-node-manager"]);
-    assert_eq!(cluster.get(&["daemonset,deployment,configmap", "-n", "oke-node-manager", "-l", "app.kubernetes.io/part-of=oke-node-manager", "-o", "name"]), "");
+    assert_eq!(
+        cluster.get(&[
+            "daemonset,deployment,configmap",
+            "-n",
+            "oke-node-manager",
+            "-l",
+            "app.kubernetes.io/part-of=oke-node-manager",
+            "-o",
+            "name"
+        ]),
+        ""
+    );
     let kept = cluster.get(&["namespace/oke-node-manager", "crd/vnicattachments.oke.oraclecloud.com", "-o", "name"]);
     assert_eq!(kept.lines().count(), 2, "{kept}, on {}", cluster.server.folder().display());
 }

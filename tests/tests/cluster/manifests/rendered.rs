@@ -18,7 +18,8 @@ use tokio::sync::Mutex;
 use super::{AGENT, documents, root, sources};
 use crate::wait_for;
 
-pub(super) const FOLDERS: [&str; 4] = ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];
+pub(super) const FOLDERS: [&str; 4] =
+    ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];
 const NAMESPACE: &str = "oke-node-manager";
 const CONTROLLER: &str = "oke-node-controller";
 
