@@ -30,7 +30,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test release demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak machine fuzz lint words fmt
+.PHONY: help setup build plugins programs image image-test release demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint words fmt
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,11 +107,12 @@ scale: setup ## Check the controller with 20,000 VnicAttachments: memory, watche
 	    --ignored --nocapture scale
 
 # SOAK=1: tests that sample their cases (such as failing system calls) run all of them.
-soak: setup ## Run all tests SOAK_ROUNDS times (10), then e2e, upgrade, conformance, machine and fuzz, stopping at the first failure
+soak: setup ## Run all tests SOAK_ROUNDS times (10), then oldest, e2e, upgrade, conformance, machine and fuzz, stopping at the first failure
 	@for round in $$(seq $(SOAK_ROUNDS)); do \
 	    echo "==== round $$round of $(SOAK_ROUNDS)"; \
 	    SOAK=1 .ci/test || exit 1; \
 	done
+	@$(MAKE) --no-print-directory oldest
 	@$(MAKE) --no-print-directory e2e
 	@PROXY_MODE=nftables $(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory upgrade
@@ -127,12 +128,18 @@ machine: setup ## Run the tests of return paths, and of a node without IPv6, on 
 	QEMU_APPEND=ipv6.disable=1 CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package oke-node-agent --test agent -- --ignored on_a_kernel_without_ipv6
 
+# Rights, admission policies, custom resources, manifests and chart.
+oldest: setup ## Run the tests that need an API server with the oldest Kubernetes that we support
+	cargo build --workspace --bins
+	@tests/tools/build >/dev/null
+	KUBEBUILDER_ASSETS=$$(tests/kube/oldest/build) cargo test --workspace --no-fail-fast --test cluster --test resources
+
 fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARGETS="route rule" for some
 	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)
 
 lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

@@ -95,7 +95,7 @@ impl World {
     fn traces(&self) -> String {
         text(shell(
             &self.host,
-            "ip -o link | sed 's/ state .*//'; ip rule; ip route show table all; nft list ruleset | grep 8080 || true",
+            "ip -o link | sed 's/ state .*//'; ip rule; ip -4 route show table all; nft list ruleset | grep 8080 || true",
         ))
     }
 
