@@ -4,8 +4,8 @@ BIN          := .build/bin
 # The largest allowed plugin: it is loaded once per pod, so its size costs start-up time.
 PLUGIN_BYTES := 2097152
 SOAK_ROUNDS  ?= 10
-# The build that `make upgrade` starts from: a commit, or a release's tag.
-UPGRADE_FROM ?= HEAD~1
+# The build that `make upgrade` starts from: the last release's tag, or the commit before this one.
+UPGRADE_FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' HEAD~1 2>/dev/null || echo HEAD~1)
 # How many inputs each fuzz target gets, and which targets (all).
 INPUTS       ?= 10000000
 TARGETS      ?=
@@ -17,6 +17,8 @@ YARDSTICKS   := bare-floor empty-main
 ARCH         ?=
 
 PLUGINS      := vcn-native vnic-attach
+# What `make release` builds images for.
+ARCHES       ?= amd64 arm64
 PROGRAMS     := oke-node-agent oke-node-controller oke-cni-installer oke-sandbox
 
 HOST          = $(shell rustc -vV | sed -n 's/^host: //p')
@@ -28,7 +30,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak machine fuzz lint words fmt
+.PHONY: help setup build plugins programs image image-test release demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint words fmt
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +57,9 @@ image: setup ## Write the image to .build/image, reproducibly, with SBOM and che
 image-test: setup ## Check the image's assembly, and run the arm64 plugin under qemu-user
 	@image/test
 
+release: setup ## Write images, chart, SBOMs, checksums and provenance to .build/release, and tag the version (docs/upgrade.md#releases)
+	@ARCHES="$(ARCHES)" .ci/release
+
 demo: build ## Show pods and requested VNICs on an emulated VCN; KEEP=1 leaves it running
 	@$(BIN)/oke-sandbox demo --bin-dir $(BIN) $(if $(KEEP),--keep)
 
@@ -74,7 +79,7 @@ conformance: build image ## Run Kubernetes's own specs of [sig-network] [Conform
 	@CLUSTER=$(CURDIR)/.build/conformance-cluster tests/cluster/e2e nodes_turn_ready_by_kubectl_apply \
 	    a_missing_native_pod_network_is_reported kubernetes_network_specs_pass
 
-upgrade: build image ## Upgrade and downgrade such a cluster between UPGRADE_FROM's build (HEAD~1) and this one, while pods start and stop
+upgrade: build image ## Upgrade and downgrade such a cluster between UPGRADE_FROM's build (the last release's) and this one, while pods start and stop
 	@CLUSTER=$(CURDIR)/.build/upgrade-cluster EARLIER=$$(tests/cluster/earlier $(UPGRADE_FROM)) tests/cluster/e2e \
 	    nodes_turn_ready_by_kubectl_apply a_missing_native_pod_network_is_reported a_pod_comes_and_goes pods_reach_pods_on_both_nodes \
 	    no_pod_fails_through_an_upgrade_and_a_downgrade
@@ -102,11 +107,12 @@ scale: setup ## Check the controller with 20,000 VnicAttachments and the watches
 	    --ignored --nocapture scale
 
 # SOAK=1: tests that sample their cases (such as failing system calls) run all of them.
-soak: setup ## Run all tests SOAK_ROUNDS times (10), then e2e, upgrade, conformance, machine and fuzz, stopping at the first failure
+soak: setup ## Run all tests SOAK_ROUNDS times (10), then oldest, e2e, upgrade, conformance, machine and fuzz, stopping at the first failure
 	@for round in $$(seq $(SOAK_ROUNDS)); do \
 	    echo "==== round $$round of $(SOAK_ROUNDS)"; \
 	    SOAK=1 .ci/test || exit 1; \
 	done
+	@$(MAKE) --no-print-directory oldest
 	@$(MAKE) --no-print-directory e2e
 	@PROXY_MODE=nftables $(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory upgrade
@@ -122,12 +128,18 @@ machine: setup ## Run the tests of return paths, and of a node without IPv6, on 
 	QEMU_APPEND=ipv6.disable=1 CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package oke-node-agent --test agent -- --ignored on_a_kernel_without_ipv6
 
+# Rights, admission policies, custom resources, manifests and chart.
+oldest: setup ## Run the tests that need an API server with the oldest Kubernetes that we support
+	cargo build --workspace --bins
+	@tests/tools/build >/dev/null
+	KUBEBUILDER_ASSETS=$$(tests/kube/oldest/build) cargo test --workspace --no-fail-fast --test cluster --test resources
+
 fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARGETS="route rule" for some
 	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)
 
 lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/multus/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

@@ -1,7 +1,7 @@
 //! The command line as typed, and the list of all settings: each option with a variable is also a key of the environment and
 //! of the configuration file (see [`resident::config`]).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -89,6 +89,13 @@ pub struct Options {
     /// Where /healthz, /readyz and /metrics are served
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9809", value_name = "ADDRESS")]
     pub listen: SocketAddr,
+    /// The port of the node's address (NODE_IP) on which /metrics answers every client, for a Prometheus. Without TLS, as
+    /// node_exporter: limit it to Prometheus by a firewall rule [default: only LISTEN]
+    #[arg(long, global = true, env = "METRICS_PORT", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
+    pub metrics_port: Option<u16>,
+    /// The address of the pod's Node, from the downward API: METRICS_PORT is opened on it
+    #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
+    pub node_ip: Option<IpAddr>,
     /// The lowest level that is logged
     #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,

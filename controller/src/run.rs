@@ -173,6 +173,7 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
         _ = int.recv() => None,
         ended = work => Some(ended),
         () = reload => Some(ExitCause::Reconfigured),
+        () = server::serve_metrics(settings.metrics_listen, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the metrics' server ended"))),
         () = server::serve_port(port, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the port's server ended"))),
     };
     match ended {

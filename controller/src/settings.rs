@@ -1,6 +1,6 @@
 //! The settings, validated: the only configuration that the rest of the controller sees.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -18,6 +18,8 @@ use crate::args::{Options, Principal};
 pub struct Settings {
     /// Where health and metrics are served.
     pub listen: SocketAddr,
+    /// Where metrics are served to other machines.
+    pub metrics_listen: Option<SocketAddr>,
     /// The least that is logged.
     pub log_level: Level,
     /// The longest random delay before a changed configuration file takes effect.
@@ -84,6 +86,9 @@ pub struct Pace {
 /// Why options are not valid settings.
 #[derive(Debug, Error)]
 pub enum SettingsError {
+    /// A port of an unknown address.
+    #[error("--metrics-port needs --node-ip (NODE_IP), the address that it is opened on")]
+    MetricsPort,
     /// A duration that is not valid.
     #[error("{option} is {seconds}, which is not between {least} and {most} seconds")]
     Interval {
@@ -182,6 +187,7 @@ impl Settings {
         };
         Ok(Self {
             listen: options.listen,
+            metrics_listen: metrics_listen(options.metrics_port, options.node_ip)?,
             log_level: options.log_level.into(),
             reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
             lease,
@@ -200,6 +206,10 @@ impl Configured for Settings {
     fn configured(options: Options) -> Result<Self, SettingsError> {
         Self::new(options)
     }
+}
+
+fn metrics_listen(port: Option<u16>, node_ip: Option<IpAddr>) -> Result<Option<SocketAddr>, SettingsError> {
+    port.map(|port| Ok(SocketAddr::new(node_ip.ok_or(SettingsError::MetricsPort)?, port))).transpose()
 }
 
 /// An empty value in a manifest means "not set".
@@ -276,6 +286,7 @@ mod tests {
             (["--poll-seconds", "61"], "--poll-seconds"),
             (["--oci-requests-per-second", "0"], "--oci-requests-per-second"),
             (["--workers", "0"], "--workers"),
+            (["--metrics-port", "9809"], "--metrics-port needs --node-ip (NODE_IP)"),
             (["--cluster-id", "a b"], "--cluster-id"),
             (["--lease-name", "ä"], "--lease-name"),
             (["--oci-region", "frx"], "--oci-region"),

@@ -186,6 +186,10 @@ pub struct Options {
     #[arg(long, global = true, env = "CONTROLLER_KEYS", default_value = "/etc/oke-node-controller-keys")]
     #[arg(value_name = "DIR")]
     pub controller_keys: PathBuf,
+    /// The port of the node's address (NODE_IP) on which /metrics answers every client, for a Prometheus. Without TLS, as
+    /// node_exporter: limit it to Prometheus by a firewall rule [default: only LISTEN]
+    #[arg(long, global = true, env = "METRICS_PORT", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
+    pub metrics_port: Option<u16>,
     /// Whether pods may use the instance metadata service on port 80. It gives the instance's credentials to every client, but
     /// some workloads (instance principals) need it. DNS and time at the same address are always allowed
     #[arg(

@@ -30,7 +30,9 @@ fn the_shipped_configmap_has_every_key_and_sets_none() {
 
 #[test]
 fn the_metrics_are_documented() {
-    holds("metrics.md", "metrics", &markdown(Metrics::default().descriptions()));
+    let alerts = resident::documents::alerts().unwrap();
+    let action = |metric: &str| resident::documents::action(&alerts, metric);
+    holds("metrics.md", "metrics", &markdown(Metrics::default().descriptions(), action));
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub struct Settings {
     pub channel: Option<SocketAddr>,
     /// The directory with the fingerprints of the controllers' keys.
     pub controller_keys: PathBuf,
+    /// Where metrics are served to other machines.
+    pub metrics_listen: Option<SocketAddr>,
     /// Whether pods may ask the metadata service on port 80.
     pub pods_may_use_metadata: bool,
     /// Whether pods may send from addresses that they do not have.
@@ -125,6 +127,9 @@ pub enum SettingsError {
         /// Its value.
         seconds: f64,
     },
+    /// A port of an unknown address.
+    #[error("--metrics-port needs --node-ip (NODE_IP), the address that it is opened on")]
+    MetricsPort,
     /// The installer's settings.
     #[error(transparent)]
     Installer(#[from] installer::SettingsError),
@@ -175,6 +180,7 @@ impl Settings {
                 .filter(|_| options.channel_port != 0)
                 .map(|address| SocketAddr::new(address, options.channel_port)),
             controller_keys: options.controller_keys,
+            metrics_listen: metrics_listen(options.metrics_port, options.node_ip)?,
             pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
             pods_may_spoof: options.pods_may_spoof == Permission::Allow,
             host_networking: options.host_networking,
@@ -233,6 +239,10 @@ fn port(option: &'static str, name: Option<String>) -> Result<Option<IfName>, Se
     name.map(IfName::new).transpose().map_err(|source| SettingsError::Port { option, source })
 }
 
+fn metrics_listen(port: Option<u16>, node_ip: Option<IpAddr>) -> Result<Option<SocketAddr>, SettingsError> {
+    port.map(|port| Ok(SocketAddr::new(node_ip.ok_or(SettingsError::MetricsPort)?, port))).transpose()
+}
+
 fn interval(option: &'static str, seconds: f64) -> Result<Duration, SettingsError> {
     if (0.1..=3600.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
@@ -269,6 +279,7 @@ mod tests {
         for (arguments, option) in [
             (["--state-dir", "run"], "--state-dir"),
             (["--bm-port-0", "a name"], "--bm-port-0"),
+            (["--metrics-port", "9808"], "--metrics-port needs --node-ip (NODE_IP)"),
             (["--resync-seconds", "0"], "--resync-seconds"),
             (["--resync-seconds", "NaN"], "--resync-seconds"),
             (["--oci-metadata-base-url", "nonsense"], "--oci-metadata-base-url"),

@@ -38,6 +38,51 @@ pub fn compare_file(path: &Path, wanted: &str) -> Result<(), String> {
     if found == wanted { Ok(()) } else { Err(format!("{shown} is not what the code says: UPDATE_DOCS=1 writes it")) }
 }
 
+/// A rule of manifests/observability/alerts.yaml.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alert {
+    /// Its name.
+    pub name: String,
+    /// Its expression.
+    pub expression: String,
+    /// The section of docs/troubleshoot.md, with the `#`.
+    pub section: String,
+}
+
+/// The alert rules, each field on one line.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn alerts() -> Result<Vec<Alert>, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/observability/alerts.yaml");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut alerts: Vec<Alert> = Vec::new();
+    for line in text.lines() {
+        let line = line.trim().trim_start_matches("- ");
+        match (line.split_once(": "), alerts.last_mut()) {
+            (Some(("alert", name)), _) => alerts.push(Alert { name: name.to_owned(), ..Alert::default() }),
+            (Some(("expr", text)), Some(alert)) => text.clone_into(&mut alert.expression),
+            (Some(("runbook", page)), Some(alert)) => alert.section = page.replacen("docs/troubleshoot.md", "", 1),
+            _ => {}
+        }
+    }
+    Ok(alerts)
+}
+
+/// What to do about a metric: the sections of the alerts that use it.
+#[must_use]
+pub fn action(alerts: &[Alert], metric: &str) -> String {
+    let uses = |alert: &&Alert| {
+        let names = alert.expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        names.into_iter().any(|name| {
+            name.strip_prefix(metric).is_some_and(|rest| matches!(rest, "" | "_count" | "_bucket" | "_sum"))
+        })
+    };
+    let links = alerts.iter().filter(uses).map(|it| format!("[{}](troubleshoot.md{})", it.name, it.section));
+    let links = links.collect::<Vec<_>>().join(", ");
+    if links.is_empty() { "– (context)".to_owned() } else { links }
+}
+
 /// What is wrong with a file of commented keys: as it is it must set nothing, and with every key's `#` removed it must make the
 /// same settings as no file at all.
 ///

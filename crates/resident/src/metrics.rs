@@ -157,13 +157,13 @@ pub const fn result_word(succeeded: bool) -> &'static str {
     if succeeded { "ok" } else { "error" }
 }
 
-/// A table for docs/.
+/// A table for docs/. `action` is what to do about a metric, by its name.
 #[must_use]
-pub fn markdown(descriptions: &[MetricDescription]) -> String {
-    let mut text = String::from("| metric | kind | labels | what |\n|---|---|---|---|\n");
+pub fn markdown(descriptions: &[MetricDescription], action: impl Fn(&str) -> String) -> String {
+    let mut text = String::from("| metric | kind | labels | what | Action |\n|---|---|---|---|---|\n");
     for MetricDescription { name, kind, labels, help } in descriptions {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
-        let _ = writeln!(text, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
+        let _ = writeln!(text, "| `{name}` | {kind} | {} | {help} | {} |", labels.join(", "), action(name));
     }
     text
 }

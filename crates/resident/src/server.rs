@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fs::{self, Permissions};
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client may take to ask.
 const QUESTION: Duration = Duration::from_secs(5);
 
+/// The wait between two attempts to bind the port of metrics.
+const REBIND: Duration = Duration::from_secs(10);
+
 /// Who knows the answers.
 pub trait Answers: Send + Sync + 'static {
     /// Answers a GET of a path.
@@ -55,6 +59,18 @@ pub enum Asker {
     Anybody,
     /// Root.
     Root,
+}
+
+/// Answers requests for metrics only.
+struct MetricsOnly<B>(Arc<B>);
+
+impl<B: Answers> Answers for MetricsOnly<B> {
+    async fn answer(&self, path: &str, _: Asker) -> Answer {
+        match path {
+            "/metrics" => self.0.answer(path, Asker::Anybody).await,
+            _ => Answer::text(404, "not found\n"),
+        }
+    }
 }
 
 /// Those being served, the oldest first.
@@ -111,6 +127,26 @@ pub async fn serve_port(listener: TcpListener, board: Arc<impl Answers>) {
             Err(error) => refused(&error).await,
         }
     }
+}
+
+/// Serves /metrics, and nothing else, on a port that other machines reach, if there is one; never returns. It retries while
+/// the port cannot be bound, because the program works without it.
+pub async fn serve_metrics(listen: Option<SocketAddr>, board: Arc<impl Answers>) {
+    let Some(listen) = listen else { return std::future::pending().await };
+    let mut failed = false;
+    let port = loop {
+        match TcpListener::bind(listen).await {
+            Ok(port) => break port,
+            Err(error) if !failed => {
+                tracing::warn!(event = "metrics.unavailable", %listen, %error, "METRICS_PORT; retried")
+            }
+            Err(_) => {}
+        }
+        failed = true;
+        tokio::time::sleep(REBIND).await;
+    };
+    tracing::info!(event = "metrics.listening", %listen);
+    serve_port(port, Arc::new(MetricsOnly(board))).await;
 }
 
 /// Serves root's socket; never returns.

@@ -1,10 +1,11 @@
 //! Another program has the port of health and metrics: the agent works without it, reports that, and binds it when it is free.
 
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 
 use vcn::{CONFLIST_FILE, Family};
 
-use crate::node::wait_for;
+use crate::node::{Node, wait_for};
 use crate::program::node_with_pods;
 
 #[test]
@@ -29,4 +30,29 @@ fn taken_port_is_reported_and_bound_when_free() {
     node.wait_ready(&mut agent);
     wait_for("no condition to stay", || node.conditions().is_empty(), || agent.log());
     assert!(node.get("/metrics").1.contains("oke_node_agent_build_info"));
+}
+
+/// The status line and body of an answer on the node's address.
+fn answer(node: &Node, path: &str) -> Option<String> {
+    node.inside(|| {
+        let mut stream = TcpStream::connect("127.0.0.2:9808").ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: node\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        Some(text)
+    })
+}
+
+#[test]
+fn metrics_port_serves_metrics_alone_on_the_nodes_address() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&["--metrics-port", "9808", "--node-ip", "127.0.0.2"]);
+    node.wait_ready(&mut agent);
+    wait_for("the port", || answer(&node, "/metrics").is_some(), || agent.log());
+    let metrics = answer(&node, "/metrics").unwrap();
+    assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("oke_node_agent_ready 1"), "{metrics}");
+    for path in ["/healthz", "/readyz", "/status"] {
+        let answer = answer(&node, path).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404"), "{path}: {answer}");
+    }
 }

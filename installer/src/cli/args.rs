@@ -105,7 +105,7 @@ pub struct Options {
     /// of it runs on the node
     #[arg(long, env = "CNI_TAKEOVER", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub cni_takeover: bool,
-    /// The plugins chained after ours, in order, each if its binary exists: portmap, bandwidth, tuning, vnic-attach; or a JSON
+    /// The plugins chained after our plugin, in order, each if its binary exists: portmap, bandwidth, tuning, vnic-attach; or a JSON
     /// array of names and whole entries, ["portmap", {"type": "tuning", "sysctl": {…}}]
     #[arg(long, env = "CNI_CHAIN", default_value = "portmap", value_name = "LIST")]
     pub cni_chain: String,

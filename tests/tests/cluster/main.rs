@@ -6,6 +6,7 @@
 #![expect(clippy::indexing_slicing, reason = "likewise")]
 
 mod admission;
+mod callers;
 mod demo;
 mod harness;
 mod manifests;

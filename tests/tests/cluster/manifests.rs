@@ -1,9 +1,14 @@
 //! The manifests: every name that they refer to exists, they give no more than is needed, and they say what the code says. That
 //! an API server accepts them is shown in `rendered.rs`.
 
+mod addon;
+mod chart;
 mod controller;
+mod node_readiness;
 mod rendered;
+mod tutorial;
 
+pub(crate) use chart::tools;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;

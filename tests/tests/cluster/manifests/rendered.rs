@@ -19,7 +19,8 @@ use super::{AGENT, documents, sources};
 use crate::root;
 use crate::wait_for;
 
-const FOLDERS: [&str; 4] = ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];
+pub(super) const FOLDERS: [&str; 4] =
+    ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];
 const NAMESPACE: &str = "oke-node-manager";
 const CONTROLLER: &str = "oke-node-controller";
 
@@ -35,7 +36,7 @@ fn server() -> &'static ApiServer {
     SERVER.get_or_init(|| ApiServer::start().unwrap())
 }
 
-fn kubectl(arguments: &[&str]) -> Output {
+pub(super) fn kubectl(arguments: &[&str]) -> Output {
     let kubectl = Assets::find().unwrap().program("kubectl");
     Command::new(kubectl).args(arguments).env_clear().env("HOME", "/nonexistent").output().unwrap()
 }
@@ -44,7 +45,7 @@ fn folder(name: &str) -> String {
     root().join("manifests").join(name).display().to_string()
 }
 
-fn rendered(name: &str) -> String {
+pub(super) fn rendered(name: &str) -> String {
     let output = kubectl(&["kustomize", &folder(name)]);
     let error = String::from_utf8(output.stderr).unwrap();
     // Not even a warning that something is deprecated.

@@ -1,0 +1,237 @@
+//! The Helm chart renders what kustomize renders, and an add-on's configuration changes it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use kube_harness::ApiServer;
+use serde_json::{Value, json};
+use tests::built::bin_dir;
+
+use super::rendered::{FOLDERS, kubectl, rendered};
+use super::{documents, root};
+
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/build");
+/// Helm refuses to delete objects with this annotation.
+const KEEP: &str = "helm.sh/resource-policy";
+
+/// By kind, namespace and name.
+type Objects = BTreeMap<(String, String, String), Value>;
+
+/// The folder of helm and cnitool.
+pub(crate) fn tools() -> PathBuf {
+    let place = Command::new(TOOLS).arg("--where").output().unwrap();
+    assert!(place.status.success(), "{}", String::from_utf8_lossy(&place.stderr));
+    PathBuf::from(String::from_utf8(place.stdout).unwrap().trim())
+}
+
+fn helm(arguments: &[&str]) -> Output {
+    Command::new(tools().join("helm")).args(arguments).env_clear().env("HOME", "/nonexistent").output().unwrap()
+}
+
+/// `helm template` with more arguments, for the oldest Kubernetes.
+fn template(more: &[&str]) -> Result<String, String> {
+    let chart = root().join("manifests/chart").display().to_string();
+    let output = helm(&[&["template", "oke-node-manager", &chart, "--kube-version", "1.32.0"], more].concat());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+fn objects(yaml: &str) -> Objects {
+    let named = |mut document: Value| {
+        normalize(&mut document);
+        let of = |field: &str| document["metadata"][field].as_str().unwrap_or_default().to_owned();
+        ((document["kind"].as_str().unwrap().to_owned(), of("namespace"), of("name")), document)
+    };
+    documents(yaml).into_iter().filter(|document| !document.is_null()).map(named).collect()
+}
+
+/// Folded texts of CEL: kustomize's writer doubles some line breaks, which CEL ignores. The annotation is Helm's.
+fn normalize(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::String(text)) = fields.get_mut("expression") {
+                *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            }
+            if let Some(Value::Object(annotations)) = fields.get_mut("annotations") {
+                annotations.remove(KEEP);
+                if annotations.is_empty() {
+                    fields.remove("annotations");
+                }
+            }
+            fields.values_mut().for_each(normalize);
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalize),
+        _ => {}
+    }
+}
+
+fn file_of(objects: &Objects, program: &str) -> String {
+    let name = format!("oke-node-{program}");
+    let map = &objects[&("ConfigMap".to_owned(), "oke-node-manager".to_owned(), name)];
+    map["data"][format!("{program}.conf")].as_str().unwrap().to_owned()
+}
+
+/// The lines of a configuration file that set something.
+fn set(file: &str) -> Vec<&str> {
+    file.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect()
+}
+
+#[test]
+fn chart_renders_the_same_objects_as_kustomize() {
+    for folder in FOLDERS {
+        let cluster = folder.strip_prefix("overlays/").unwrap_or_default();
+        let chart = objects(&template(&["--set", &format!("cluster={cluster}")]).unwrap());
+        let kustomize = objects(&rendered(folder));
+        assert!(chart.keys().eq(kustomize.keys()), "{folder}: {:?} {:?}", chart.keys(), kustomize.keys());
+        for (name, object) in &kustomize {
+            assert_eq!(chart[name], *object, "{folder}: {name:?}");
+        }
+    }
+}
+
+#[test]
+fn helm_keeps_namespace_and_kinds() {
+    let kept =
+        documents(&template(&[]).unwrap()).into_iter().filter(|it| it["metadata"]["annotations"][KEEP] == "keep");
+    let kinds: Vec<String> = kept.map(|it| it["kind"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(kinds, ["Namespace", "CustomResourceDefinition", "CustomResourceDefinition"]);
+}
+
+#[test]
+fn chart_and_image_have_the_workspaces_version() {
+    let chart: Value =
+        serde_yaml_ng::from_str(&fs::read_to_string(root().join("manifests/chart/Chart.yaml")).unwrap()).unwrap();
+    assert_eq!(
+        (&chart["version"], &chart["appVersion"]),
+        (&json!(env!("CARGO_PKG_VERSION")), &json!(env!("CARGO_PKG_VERSION")))
+    );
+    let all = template(&["--set-string", "image.repository=iad.ocir.io/team/manager,image.tag=7"]).unwrap();
+    assert_eq!(all.matches("image: iad.ocir.io/team/manager:7\n").count(), 2);
+}
+
+#[test]
+fn wrong_values_are_refused() {
+    for (value, complaint) in [
+        ("agent.settings.POD_NETWORKS=none", "POD_NETWORKS"),
+        ("agent.settings.POD_NETWORK=flannel", "POD_NETWORK"),
+        ("agent.settings.STATE_DIR=/tmp", "STATE_DIR"),
+        ("agent.settings.RESYNC_SECONDS=soon", "RESYNC_SECONDS"),
+        ("cluster=eks", "cluster"),
+        ("configurations[0].key=podnetwork,configurations[0].value=none", "configurations"),
+        ("configurations[0].key=podNetwork,configurations[0].value=flannel", "configurations"),
+        ("cluster=oke-flannel,agent.settings.POD_NETWORK=auto", "has no effect"),
+    ] {
+        let error = template(&["--set-string", value]).unwrap_err();
+        assert!(error.contains(complaint), "{value}: {error}");
+    }
+}
+
+/// Whether the program accepts a file.
+fn is_valid(program: &str, file: &str, folder: &Path) -> bool {
+    let path = folder.join(format!("{program}.conf"));
+    fs::write(&path, file).unwrap();
+    let command = ["config", "--check", path.to_str().unwrap()];
+    Command::new(bin_dir().join(format!("oke-node-{program}"))).args(command).output().unwrap().status.success()
+}
+
+#[test]
+fn addon_configuration_changes_the_rendered_configmaps() {
+    let example = root().join("manifests/addon/example.json").display().to_string();
+    let changed = objects(&template(&["-f", &example]).unwrap());
+    let (agent, controller) = (file_of(&changed, "agent"), file_of(&changed, "controller"));
+    assert_eq!(set(&agent), ["HOST_NETWORKING=report", "LOG_LEVEL=debug", "VNIC_ATTACH=on"]);
+    assert_eq!(set(&controller), ["OCI_REGION=eu-frankfurt-1"]);
+    let folder = tempfile::tempdir().unwrap();
+    assert!(is_valid("agent", &agent, folder.path()) && is_valid("controller", &controller, folder.path()));
+    let agents = &changed[&("DaemonSet".to_owned(), "oke-node-manager".to_owned(), "oke-node-agent".to_owned())];
+    let environment = &agents["spec"]["template"]["spec"]["containers"][0]["env"];
+    assert_eq!(environment[0], json!({ "name": "POD_NETWORK", "value": "none" }), "the overlay of the example");
+    let without = objects(
+        &template(&["--set-string", "configurations[0].key=controller,configurations[0].value=false"]).unwrap(),
+    );
+    assert!(
+        without
+            .keys()
+            .all(|(kind, _, name)| kind != "Deployment" && name != "oke-node-controller" || kind == "FlowSchema")
+    );
+}
+
+#[test]
+fn monitoring_opens_the_scraped_ports() {
+    let on = ["podMonitors", "alerts", "dashboard"].map(|name| format!("monitoring.{name}=true"));
+    let all = objects(&template(&["--set", &on.join(","), "--set", "monitoring.labels.release=prometheus"]).unwrap());
+    for (program, kind, port) in [("agent", "DaemonSet", 9808), ("controller", "Deployment", 9809)] {
+        let named = |kind: &str| &all[&(kind.to_owned(), "oke-node-manager".to_owned(), format!("oke-node-{program}"))];
+        assert_eq!(set(&file_of(&all, program)), [format!("METRICS_PORT={port}")]);
+        let template = &named(kind)["spec"]["template"];
+        assert_eq!(template["spec"]["containers"][0]["ports"], json!([{ "name": "metrics", "containerPort": port }]));
+        let monitor = named("PodMonitor");
+        assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
+        assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], "metrics");
+        let selector = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+        assert!(selector.iter().all(|(label, value)| template["metadata"]["labels"][label] == *value));
+    }
+    let shipped = |path: &str| fs::read_to_string(root().join("manifests/observability").join(path)).unwrap();
+    let object = |kind: &str, name: &str| &all[&(kind.to_owned(), "oke-node-manager".to_owned(), name.to_owned())];
+    let rules: Value = serde_yaml_ng::from_str(&shipped("alerts.yaml")).unwrap();
+    assert_eq!(object("PrometheusRule", "oke-node-manager")["spec"], rules);
+    let dashboard = &object("ConfigMap", "oke-node-manager-dashboard")["data"]["oke-node-manager.json"];
+    assert_eq!(dashboard.as_str().unwrap(), shipped("dashboard.json"));
+}
+
+/// A server, and how to reach it.
+pub(super) struct Cluster {
+    server: ApiServer,
+    pub(super) kubeconfig: String,
+}
+
+impl Cluster {
+    pub(super) fn start() -> Self {
+        let server = ApiServer::start().unwrap();
+        let path = server.folder().join("chart.kubeconfig");
+        server.write_kubeconfig(server.admin(), &path).unwrap();
+        let kubeconfig = path.display().to_string();
+        Self { server, kubeconfig }
+    }
+
+    fn helm(&self, arguments: &[&str]) {
+        let place = ["--namespace", "kube-system", "--kubeconfig", &self.kubeconfig];
+        let output = helm(&[arguments, &place[..]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// What `kubectl get -o jsonpath` prints.
+    fn get(&self, arguments: &[&str]) -> String {
+        let output = kubectl(&[&["--kubeconfig", &self.kubeconfig, "get", "--ignore-not-found"], arguments].concat());
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn helm_installs_changes_and_uninstalls_on_an_api_server() {
+    let cluster = Cluster::start();
+    let chart = root().join("manifests/chart").display().to_string();
+    cluster.helm(&["install", "oke-node-manager", &chart]);
+    let agents = ["configmap", "oke-node-agent", "-n", "oke-node-manager", "-o", "jsonpath={.data.agent\\.conf}"];
+    assert_eq!(set(&cluster.get(&agents)), [""; 0]);
+    let change = "configurations[0].key=hostNetworking,configurations[0].value=report";
+    cluster.helm(&["upgrade", "oke-node-manager", &chart, "--set-string", change]);
+    assert_eq!(set(&cluster.get(&agents)), ["HOST_NETWORKING=report"]);
+    cluster.helm(&["uninstall", "oke-node-manager"]);
+    assert_eq!(
+        cluster.get(&[
+            "daemonset,deployment,configmap",
+            "-n",
+            "oke-node-manager",
+            "-l",
+            "app.kubernetes.io/part-of=oke-node-manager",
+            "-o",
+            "name"
+        ]),
+        ""
+    );
+    let kept = cluster.get(&["namespace/oke-node-manager", "crd/vnicattachments.oke.oraclecloud.com", "-o", "name"]);
+    assert_eq!(kept.lines().count(), 2, "{kept}, on {}", cluster.server.folder().display());
+}

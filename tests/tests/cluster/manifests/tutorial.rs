@@ -1,0 +1,66 @@
+//! The commands of docs/tutorial.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
+//! `exec`, the object must exist, and the program must know its arguments.
+
+use std::fs;
+use std::process::Command;
+
+use kube_harness::Assets;
+use tests::built::bin_dir;
+
+use super::chart::{Cluster, tools};
+use super::root;
+
+/// The page's commands in their order; one with a here-document has several lines.
+fn commands() -> Vec<String> {
+    let page = fs::read_to_string(root().join("docs/tutorial.md")).unwrap();
+    let blocks = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut commands: Vec<String> = Vec::new();
+    let mut inside = false;
+    for line in blocks.flat_map(str::lines).filter(|line| !line.is_empty()) {
+        if inside {
+            let last = commands.last_mut().unwrap();
+            last.push('\n');
+            last.push_str(line);
+            inside = line != "END";
+        } else {
+            commands.push(line.to_owned());
+            inside = line.ends_with("<<END");
+        }
+    }
+    commands
+}
+
+fn run(cluster: &Cluster, command: &str) {
+    let kubectl = Assets::find().unwrap().program("kubectl");
+    let path = format!("{}:{}:/usr/bin:/bin", kubectl.parent().unwrap().display(), tools().display());
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", command]).current_dir(root()).env_clear().env("PATH", path).env("HOME", "/nonexistent");
+    let output = shell.env("KUBECONFIG", &cluster.kubeconfig).output().unwrap();
+    assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn each_command_of_the_tutorial_works() {
+    // Helm does not take over what kubectl applied.
+    let (cluster, of_helm) = (Cluster::start(), Cluster::start());
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: 10.0.0.2}\n";
+    run(&cluster, &format!("kubectl apply -f - <<END\n{node}END"));
+    let commands = commands();
+    for command in &commands {
+        if let Some((before, program)) = command.split_once(" -- oke-node-agent ") {
+            run(&cluster, &before.replace(" exec ", " get "));
+            run(&cluster, &format!("{} {program} --help", bin_dir().join("oke-node-agent").display()));
+        } else if command.starts_with("helm ") {
+            run(&of_helm, command);
+        } else {
+            run(&cluster, &command.replace(" rollout status ", " get "));
+        }
+    }
+    for way in ["kubectl apply --server-side -k manifests/overlays/", "helm upgrade --install "] {
+        assert_eq!(
+            commands.iter().filter(|command| command.starts_with(way)).count(),
+            3,
+            "each kind of cluster: {way}"
+        );
+    }
+}

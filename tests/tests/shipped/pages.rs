@@ -1,0 +1,74 @@
+//! Pages of docs/: an index by reader that lists all of them, commands that name existing manifests, and a runbook that covers
+//! the known complaints.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{read, root};
+
+fn pages() -> BTreeSet<String> {
+    let files = fs::read_dir(root().join("docs")).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    files.filter(|name| name.ends_with(".md")).collect()
+}
+
+#[test]
+fn the_index_lists_every_page() {
+    let index = read("docs/README.md");
+    for page in pages().iter().filter(|page| *page != "README.md") {
+        assert!(index.contains(&format!("]({page}")), "docs/README.md does not list {page}");
+    }
+}
+
+/// Words of a page that look like paths of the repository.
+fn paths(page: &str) -> BTreeSet<String> {
+    let words = page.split(|c: char| c.is_whitespace() || "`()[],;".contains(c));
+    let starts = ["manifests/", "tests/", "image/", "docs/"];
+    let paths = words.filter(|word| starts.iter().any(|start| word.starts_with(start)));
+    let literal = paths.filter(|word| !word.contains(['*', '{', '<', '$']) && !word.contains("KIND"));
+    literal.map(|word| word.split(['#', ':']).next().unwrap().trim_end_matches('.').to_owned()).collect()
+}
+
+#[test]
+fn each_path_in_a_page_exists() {
+    for page in pages() {
+        for path in paths(&read(&format!("docs/{page}"))) {
+            assert!(root().join(&path).exists(), "docs/{page} names {path}");
+        }
+    }
+}
+
+/// The number in the row of docs/testing.md that begins so.
+fn stated(row: &str) -> usize {
+    let page = read("docs/testing.md");
+    let line = page.lines().find(|line| line.starts_with(&format!("| {row} |"))).unwrap();
+    line.split('|').nth(2).unwrap().trim().parse().unwrap()
+}
+
+/// All Rust sources below a folder, but not what cargo built.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        let is_ours = !["target", ".build", ".git"].iter().any(|name| path.ends_with(name));
+        match kind.is_dir() {
+            true if is_ours => found.extend(sources(&path)),
+            false if path.extension().is_some_and(|end| end == "rs") => found.push(path),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn stated_counts_of_tests_are_true() {
+    let is_test = |line: &&str| line.trim().starts_with("#[test]") || line.trim().starts_with("#[tokio::test");
+    let count = |path: &PathBuf| fs::read_to_string(path).unwrap().lines().filter(is_test).count();
+    let tests: usize = sources(&root()).iter().map(count).sum();
+    let cases = read("tests/cluster/cases").lines().filter(|line| line.starts_with("case_")).count();
+    for (row, found) in [("test functions", tests), ("cases on a whole cluster", cases)] {
+        let stated = stated(row);
+        // Not so old that it says nothing.
+        assert!((stated..stated + 500).contains(&found), "{row}: docs/testing.md says {stated}, there are {found}");
+    }
+}
