@@ -168,6 +168,12 @@ pub struct Options {
     /// The longest backoff between two retries, in seconds. It is longer if retries would take more than a third of the requests
     #[arg(long, global = true, env = "RETRY_MOST_SECONDS", default_value_t = 120.0, value_name = "SECONDS")]
     pub retry_most_seconds: f64,
+    /// Seconds in which each node's agent is asked once. A node whose agent has not answered for a quarter longer is Unknown
+    #[arg(long, global = true, env = "AGENT_POLL_SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u16).range(10..=3600), value_name = "SECONDS")]
+    pub agent_poll_seconds: u16,
+    /// Where the fleet is served to `kubectl oke-node`: an address of this host only
+    #[arg(long, global = true, env = "VIEW_LISTEN", default_value = "127.0.0.1:9811", value_name = "ADDRESS")]
+    pub view_listen: SocketAddr,
     /// How long the controller waits at most, by chance, before it restarts in place with a changed configuration file, in
     /// seconds
     #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use oci::Oci;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
 use crate::attachment::apply::objects::KubeObjects;
@@ -20,6 +20,10 @@ use crate::attachment::worker::{AttachmentWorker, WorkerContext};
 use crate::cluster::client::{self, READING};
 use crate::cluster::events::Events;
 use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
+use crate::fleet::census::FleetCensus;
+use crate::fleet::run::{FleetMember, FleetTasks};
+use crate::fleet::shared::SharedRoster;
+use crate::fleet;
 use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::report::metrics::Snapshot;
 use crate::report::status_server::{Role, StatusServer};
@@ -45,6 +49,8 @@ pub struct Leader {
     pub status_server: Arc<StatusServer>,
     /// The settings.
     pub settings: Settings,
+    /// This replica in the fleet.
+    pub member: FleetMember,
 }
 
 /// Works until the Lease is lost.
@@ -52,7 +58,7 @@ pub struct Leader {
 /// # Errors
 /// When a task ended that should not.
 pub async fn run(leader: Leader) -> anyhow::Result<()> {
-    let Leader { client, cloud, identity, status_server, settings } = leader;
+    let Leader { client, cloud, identity, status_server, settings, member } = leader;
     let metrics = status_server.metrics.clone();
     let mark = Mark::new(cluster_id(&client, settings.cluster_id).await);
     let patient = client::patient(&client, metrics.clone(), READING);
@@ -79,6 +85,15 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     };
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, surroundings));
+    let roster = Arc::new(SharedRoster::new(settings.agent_poll));
+    let fleet = FleetTasks {
+        member,
+        client: patient.clone(),
+        store: store.clone(),
+        watches: status_server.watches.clone(),
+        roster: roster.clone(),
+        metrics: metrics.clone(),
+    };
     metrics.ask({
         let (work, store, watches) = (work.clone(), store.clone(), status_server.watches.clone());
         move || Snapshot {
@@ -86,11 +101,13 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
             census: store.attachments().census(),
             budget: budget.standing(),
             watches: watches.behind(),
+            fleet: FleetCensus::of(&roster.lock(), Instant::now()),
         }
     });
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
     let (profiles_read, mut profiles) = watch::channel(false);
+    let all_nodes = nodes.clone();
     let watched = worker.clone();
     let working = async {
         for known in [&mut attachments, &mut nodes, &mut profiles] {
@@ -114,6 +131,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         () = follow_profiles(patient, store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
         // It retries by itself, and counts each attempt.
         () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
+        () = fleet::run::run(fleet, all_nodes) => bail!("the tasks of the fleet ended"),
         ended = working => ended,
     }
 }

@@ -4,6 +4,7 @@
 //!   VnicAttachment ─┐ watches
 //!   VnicProfile ────┼─▶ cluster::store ─▶ profile: VnicAttachments from templates
 //!   Node ───────────┘        └─▶ work (queue) ─▶ attachment: observe ─▶ plan (pure) ─▶ apply ─▶ report     per instance
+//!   Pods of agents ─▶ fleet: summaries of nodes in memory ─▶ conditions of Nodes, view
 //!   leader: one of several replicas does this; a replica that loses the Lease exits
 //! ```
 //!
@@ -14,6 +15,7 @@ pub mod args;
 pub mod attachment;
 pub mod cloud;
 pub mod cluster;
+pub mod fleet;
 pub mod leader;
 pub mod malloc;
 pub mod plan_command;

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use backoff::Backoff;
+use channel::Identity;
 use clap::FromArgMatches as _;
+use kube::Client;
 use oci::Oci;
 use resident::config::explain;
 use resident::reload::Live;
@@ -25,6 +27,9 @@ use tokio::time::sleep;
 use crate::args::{self, Args, Command, DEFAULT_CONFIG};
 use crate::cloud::{self, NoClient};
 use crate::cluster::client;
+use crate::fleet::keys::KeyEntry;
+use crate::fleet::run::FleetMember;
+use crate::fleet::view::FleetView;
 use crate::leader::lease::Lease;
 use crate::leader::{self, Leader};
 use crate::malloc;
@@ -133,6 +138,7 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
         .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
     let client = client::connect().await?;
+    let (member, view_port) = member(&settings, &client, &identity, &status_server).await?;
     // Not the client that retries: its backoff may outlast the Lease.
     let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
     tracing::info!(
@@ -148,11 +154,22 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
             Ok(cloud) => cloud,
             Err(error) => return ExitCause::Misconfigured(error),
         };
-        lease.acquire(|| status_server.set_role(Role::Standby)).await;
+        lease
+            .acquire(|holder| {
+                status_server.set_role(Role::Standby);
+                member.view.set_leader(holder);
+            })
+            .await;
         status_server.set_role(Role::Reading);
         tracing::info!(event = "lease.acquired");
-        let leader =
-            Leader { client, cloud, identity, status_server: status_server.clone(), settings: settings.clone() };
+        let leader = Leader {
+            client,
+            cloud,
+            identity,
+            status_server: status_server.clone(),
+            settings: settings.clone(),
+            member: member.clone(),
+        };
         tokio::select! {
             lost = lease.keep() => ExitCause::Lost(lost.context("the Lease is lost")),
             ended = leader::run(leader) => ExitCause::Broken(match ended {
@@ -174,6 +191,8 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
         ended = work => Some(ended),
         () = reload => Some(ExitCause::Reconfigured),
         () = server::serve_metrics(settings.metrics_listen, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the metrics' server ended"))),
+        () = published(&member.entry) => None,
+        () = server::serve_port(view_port, member.view.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the view's server ended"))),
         () = server::serve_port(port, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the port's server ended"))),
     };
     match ended {
@@ -193,6 +212,29 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
         Some(ExitCause::Reconfigured) => Ok(None),
         _ => Ok(Some(Exit::Fine)),
     }
+}
+
+/// This replica as agents and `kubectl oke-node` know it, and the view's port.
+async fn member(
+    settings: &Settings,
+    client: &Client,
+    name: &str,
+    status_server: &StatusServer,
+) -> anyhow::Result<(FleetMember, TcpListener)> {
+    let port = TcpListener::bind(settings.view_listen)
+        .await
+        .with_context(|| format!("listening on {} (VIEW_LISTEN chooses another address)", settings.view_listen))?;
+    let identity = Identity::generate()?;
+    let (namespace, metrics) = (settings.lease.namespace.clone(), status_server.metrics.clone());
+    let entry = KeyEntry::new(client, &namespace, name.to_owned(), identity.fingerprint(), metrics);
+    let view = Arc::new(FleetView::new(name.to_owned()));
+    Ok((FleetMember { identity, entry, view, namespace }, port))
+}
+
+/// Publishes the key; never returns. A replica that waits for the Lease does this too: agents know its key when it leads.
+async fn published(entry: &KeyEntry) {
+    entry.publish().await;
+    std::future::pending().await
 }
 
 /// The client of the OCI API; retries until one can be built.

@@ -20,6 +20,10 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Where metrics are served to other machines.
     pub metrics_listen: Option<SocketAddr>,
+    /// Where the fleet is served: on loopback.
+    pub view_listen: SocketAddr,
+    /// The time in which each agent is asked once.
+    pub agent_poll: Duration,
     /// The least that is logged.
     pub log_level: Level,
     /// The longest random delay before a changed configuration file takes effect.
@@ -110,6 +114,9 @@ pub enum SettingsError {
     /// No worker, or too many.
     #[error("--workers is {0}, which is not between 1 and 512")]
     Workers(u16),
+    /// An address that other machines can reach.
+    #[error("--view-listen is {0}, which is not an address of loopback (127.0.0.1:9811)")]
+    View(SocketAddr),
     /// A name that is not valid.
     #[error("{option} is {text:?}, which is not 1 to {most} letters, digits, '-', '.' or '_'")]
     Name {
@@ -159,6 +166,9 @@ impl Settings {
         if !(1..=512).contains(&workers) {
             return Err(SettingsError::Workers(workers));
         }
+        if !options.view_listen.ip().is_loopback() {
+            return Err(SettingsError::View(options.view_listen));
+        }
         let lease = LeaseSettings {
             namespace: name("--pod-namespace", options.pod_namespace, LONGEST_NAME)?,
             name: name("--lease-name", options.lease_name, LONGEST_NAME)?,
@@ -188,6 +198,8 @@ impl Settings {
         Ok(Self {
             listen: options.listen,
             metrics_listen: metrics_listen(options.metrics_port, options.node_ip)?,
+            view_listen: options.view_listen,
+            agent_poll: Duration::from_secs(options.agent_poll_seconds.into()),
             log_level: options.log_level.into(),
             reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
             lease,
@@ -287,6 +299,7 @@ mod tests {
             (["--oci-requests-per-second", "0"], "--oci-requests-per-second"),
             (["--workers", "0"], "--workers"),
             (["--metrics-port", "9809"], "--metrics-port needs --node-ip (NODE_IP)"),
+            (["--view-listen", "0.0.0.0:9811"], "--view-listen"),
             (["--cluster-id", "a b"], "--cluster-id"),
             (["--lease-name", "ä"], "--lease-name"),
             (["--oci-region", "frx"], "--oci-region"),

@@ -32,7 +32,7 @@ pub use watches::Watches;
 /// Shorter than the server's longest, and different in each controller, because a restarted API server is busy.
 pub(crate) const WATCH_SECONDS: u32 = 240;
 /// Objects per page of a list.
-const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
 /// Nodes are ten times as large, because of the names of their images.
 const PAGE_OF_NODES: u32 = 100;
 
@@ -95,7 +95,7 @@ impl Store {
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     // An object of a later version may not be readable, and must not hide the others.
     let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
-    let watched = Watched { api, page: PAGE, what: "VnicAttachments", watches: &store.watches };
+    let watched = Watched { api, page: PAGE, labels: None, what: "VnicAttachments", watches: &store.watches };
     follow(watched, read, readable, |news| {
         let mut all = store.attachments_mut();
         let instances = match news {
@@ -124,7 +124,7 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let api: Api<NodeObject> = Api::all_with(client, &resource);
-    let watched = Watched { api, page: PAGE_OF_NODES, what: "Nodes", watches: &store.watches };
+    let watched = Watched { api, page: PAGE_OF_NODES, labels: None, what: "Nodes", watches: &store.watches };
     follow(watched, read, NodeView::of, |news| {
         let mut all = store.nodes_mut();
         let before = all.changes();
@@ -146,7 +146,7 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
 /// Follows the VnicProfiles; never returns.
 pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
     let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
-    let watched = Watched { api, page: PAGE, what: "VnicProfiles", watches: &store.watches };
+    let watched = Watched { api, page: PAGE, labels: None, what: "VnicProfiles", watches: &store.watches };
     follow(
         watched,
         read,
@@ -166,7 +166,7 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
 }
 
 /// A change that a watch delivers.
-enum News<V> {
+pub(crate) enum News<V> {
     /// The complete list.
     All(Vec<V>),
     /// A new or changed object.
@@ -176,18 +176,20 @@ enum News<V> {
 }
 
 /// A kind of object, and how it is read.
-struct Watched<'a, K> {
-    api: Api<K>,
+pub(crate) struct Watched<'a, K> {
+    pub(crate) api: Api<K>,
     /// Objects per page of a list.
-    page: u32,
+    pub(crate) page: u32,
+    /// The labels of the objects; all without it.
+    pub(crate) labels: Option<&'static str>,
     /// The kind, for logs.
-    what: &'static str,
-    watches: &'a Watches,
+    pub(crate) what: &'static str,
+    pub(crate) watches: &'a Watches,
 }
 
 /// Reads a watch; never returns. A list is delivered whole, so that no reader takes half of one for all; `read` is called after
 /// the first. Each object is reduced at once: ten thousand whole Nodes are too large for the controller.
-async fn follow<K, V>(
+pub(crate) async fn follow<K, V>(
     watched: Watched<'_, K>,
     read: watch::Sender<bool>,
     keep: impl Fn(K) -> V,
@@ -195,8 +197,9 @@ async fn follow<K, V>(
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let Watched { api, page, what, watches } = watched;
-    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
+    let Watched { api, page, labels, what, watches } = watched;
+    let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
+    config.label_selector = labels.map(str::to_owned);
     let mut stream = pin!(watcher(api, config).default_backoff());
     let mut listed: Option<Vec<V>> = None;
     watches.reads(what);

@@ -75,16 +75,16 @@ impl Lease {
         }
     }
 
-    /// Waits until it is held. `answered` is called after each answer of the API server.
-    pub async fn acquire(&mut self, answered: impl Fn()) {
+    /// Waits until it is held. `answered` is called after each answer of the API server, with the leader.
+    pub async fn acquire(&mut self, answered: impl Fn(Option<&str>)) {
         // Each state is logged once.
         let mut told = None;
         loop {
             match self.attempt().await {
                 Ok(Ownership::Ours) => return,
                 Ok(Ownership::Other | Ownership::Unknown) => {
-                    answered();
                     let holder = self.seen.as_ref().and_then(|(record, _)| record.holder.clone());
+                    answered(holder.as_deref());
                     if told != Some(Ok(holder.clone())) {
                         tracing::info!(event = "lease.waiting", holder, "another replica holds the Lease");
                         told = Some(Ok(holder));

@@ -1,5 +1,6 @@
 //! The controller's Prometheus metrics. Counters grow where something happens; gauges of the objects are set at each scrape.
 
+mod fleet;
 mod labels;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistry, result_word};
 
+use crate::fleet::census::FleetCensus;
 use crate::work::Depth;
+pub use fleet::FleetMetrics;
 use labels::{Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
 
 /// A call takes 0.05 to 5 s.
@@ -38,6 +41,8 @@ pub struct Snapshot {
     pub budget: Standing,
     /// For how long each watch has been behind.
     pub watches: Vec<(&'static str, Duration)>,
+    /// The nodes' health.
+    pub fleet: FleetCensus,
 }
 
 /// All metrics.
@@ -71,6 +76,7 @@ pub struct Metrics {
     node_problems: Family<Problem, Gauge>,
     events_lost: Counter,
     configuration_invalid: Gauge,
+    fleet: FleetMetrics,
     now: OnceLock<Box<dyn Fn() -> Snapshot + Send + Sync>>,
     /// A scrape clears and sets what another one reads.
     scrape: Mutex<()>,
@@ -113,6 +119,7 @@ impl Default for Metrics {
                 "configuration_invalid",
                 "1 while the configuration file is invalid and the last valid configuration is used",
             ),
+            fleet: FleetMetrics::new(&mut all),
             now: OnceLock::new(),
             scrape: Mutex::default(),
             registry: all,
@@ -125,6 +132,12 @@ impl Metrics {
     #[must_use]
     pub fn descriptions(&self) -> &[MetricDescription] {
         self.registry.descriptions()
+    }
+
+    /// Those of the fleet.
+    #[must_use]
+    pub const fn fleet(&self) -> &FleetMetrics {
+        &self.fleet
     }
 
     /// The source of the values at a scrape. The first one stays.
@@ -260,7 +273,7 @@ impl Metrics {
     #[must_use]
     pub fn text(&self) -> String {
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Snapshot { depth, census, budget, watches }) = self.now.get().map(|now| now()) {
+        if let Some(Snapshot { depth, census, budget, watches, fleet }) = self.now.get().map(|now| now()) {
             let Depth { due, working, later, failing, waited } = depth;
             for (state, count) in [("due", due), ("working", working), ("later", later), ("failing", failing)] {
                 self.queue.get_or_create(&Queue { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -271,6 +284,7 @@ impl Metrics {
             for (watch, behind) in watches {
                 self.watches.get_or_create(&Watched { watch }).set(behind.as_secs_f64());
             }
+            self.fleet.set(fleet);
             self.objects.clear();
             for ((ready, reason), count) in census {
                 self.objects.get_or_create(&Object { ready, reason }).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -339,6 +353,7 @@ mod tests {
             census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
             budget: Standing { rate: 20.0, usual: 20.0, paused: Duration::ZERO },
             watches: vec![("Nodes", Duration::from_secs(9))],
+            fleet: FleetCensus::default(),
         });
         let text = metrics.text();
         for line in [

@@ -44,6 +44,20 @@ pub enum Area {
     Host,
 }
 
+impl Area {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Network, Self::Host];
+
+    /// The type of its condition of the Node, which is True while no problem is critical.
+    #[must_use]
+    pub const fn condition(self) -> &'static str {
+        match self {
+            Self::Network => "oke.oraclecloud.com/NetworkReady",
+            Self::Host => "oke.oraclecloud.com/HostHealthy",
+        }
+    }
+}
+
 /// Something that is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Signal {

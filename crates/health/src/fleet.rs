@@ -44,6 +44,20 @@ pub struct FleetNode {
     pub summary: Option<Summary>,
 }
 
+/// A node with what its agent answers now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeDetails {
+    /// As in the fleet.
+    pub node: FleetNode,
+    /// The agent's answer, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<serde_json::Value>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A node in a word, the worst first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum NodeState {

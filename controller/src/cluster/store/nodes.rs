@@ -10,8 +10,10 @@ use kube::core::Object;
 use serde::Deserialize;
 use vcn::Ocid;
 
+use crate::fleet::condition::{NodeCondition, StoredCondition};
+
 /// A Node as received: fields that are not named here are not even read.
-pub type NodeObject = Object<NodeSpec, SkippedFields>;
+pub type NodeObject = Object<NodeSpec, NodeStatus>;
 
 /// The fields that are read of a Node's spec.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -22,9 +24,13 @@ pub struct NodeSpec {
     pub provider_id: Option<String>,
 }
 
-/// What is not read: addresses, images, conditions, most of a Node.
+/// The fields that are read of a Node's status: not its addresses and images, most of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct SkippedFields {}
+#[serde(default)]
+pub struct NodeStatus {
+    /// The conditions of all programs.
+    pub conditions: Vec<StoredCondition>,
+}
 
 /// A Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +51,8 @@ pub struct NodeView {
     pub created: Option<Timestamp>,
     /// Whether it is being deleted.
     pub leaving: bool,
+    /// Our conditions that it has.
+    pub conditions: Vec<NodeCondition>,
 }
 
 /// Labels as one text, sorted: those of ten thousand Nodes would take 40 MB as maps.
@@ -63,7 +71,7 @@ impl NodeView {
     /// The kept part of a Node.
     #[must_use]
     pub fn of(object: NodeObject) -> Self {
-        let metadata = object.metadata;
+        let (metadata, status) = (object.metadata, object.status.unwrap_or_default());
         let annotations = metadata.annotations.unwrap_or_default();
         // Empty until the cloud controller manager has handled the Node.
         let provider_id = object.spec.provider_id.filter(|id| !id.is_empty());
@@ -77,6 +85,7 @@ impl NodeView {
             vnics: annotations.into_iter().find_map(|(key, value)| (key == VNICS_ANNOTATION).then_some(value)),
             created: metadata.creation_timestamp.map(|time| time.0),
             leaving: metadata.deletion_timestamp.is_some(),
+            conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
         }
     }
 }
@@ -86,6 +95,13 @@ impl NodeView {
     #[must_use]
     pub fn seniority(&self) -> (Option<Timestamp>, &str) {
         (self.created, &self.name)
+    }
+
+    /// Whether nothing changed that concerns VNICs.
+    fn is_same_but_for_conditions(&self, other: &Self) -> bool {
+        let Self { name, uid, instance, stranger, labels, vnics, created, leaving, conditions: _ } = self;
+        (name, uid, instance, stranger) == (&other.name, &other.uid, &other.instance, &other.stranger)
+            && (labels, vnics, created, leaving) == (&other.labels, &other.vnics, &other.created, &other.leaving)
     }
 
     /// As an Event's object.
@@ -139,7 +155,12 @@ impl Nodes {
 
     /// A new or changed Node. Returns the affected instances.
     pub fn apply(&mut self, node: NodeView) -> BTreeSet<Ocid> {
-        if self.nodes.get(&node.name).is_some_and(|known| **known == node) {
+        if let Some(known) = self.nodes.get_mut(&node.name)
+            && known.is_same_but_for_conditions(&node)
+        {
+            if known.conditions != node.conditions {
+                *known = Arc::new(node);
+            }
             return BTreeSet::new();
         }
         let same = |before: &Arc<NodeView>| before.instance == node.instance && before.created == node.created;
@@ -157,6 +178,13 @@ impl Nodes {
         self.nodes.insert(node.name.clone(), Arc::new(node));
         self.changes += 1;
         touched
+    }
+
+    /// Our conditions of a Node were written.
+    pub fn set_conditions(&mut self, name: &str, conditions: Vec<NodeCondition>) {
+        if let Some(known) = self.nodes.get_mut(name) {
+            Arc::make_mut(known).conditions = conditions;
+        }
     }
 
     /// A Node is gone.

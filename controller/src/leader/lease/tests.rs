@@ -103,7 +103,7 @@ async fn a_leader_without_answers_exits_before_the_lease_expires() {
     for seconds in [1, 2, 15, 300] {
         let server = Server::start(Arc::new(|_, before| (before < 2).then(|| (200, held_by(ME, before)))));
         let mut lease = server.lease(seconds);
-        lease.acquire(|| {}).await;
+        lease.acquire(|_| {}).await;
         let renewed = lease.renewed.unwrap();
         let why = lease.keep().await;
         let ended = renewed.elapsed();
@@ -123,7 +123,7 @@ async fn a_late_write_of_our_own_keeps_the_lease() {
     };
     let server = Server::start(Arc::new(play));
     let mut lease = server.lease(15);
-    lease.acquire(|| {}).await;
+    lease.acquire(|_| {}).await;
     assert_eq!(lease.keep().await.to_string(), "another replica took the Lease");
     assert_eq!(server.asked(), ["GET", "PUT", "GET", "PUT", "GET", "PUT", "GET"], "it was held despite the late write");
 }
@@ -138,7 +138,7 @@ async fn a_deleted_lease_stays_its_holders_until_it_expires() {
     let server = Server::start(Arc::new(play));
     let mut waiting = server.lease(15);
     let began = Instant::now();
-    waiting.acquire(|| {}).await;
+    waiting.acquire(|_| {}).await;
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(15) && took < Duration::from_secs(20), "{took:?}");
     assert_eq!(server.asked().iter().filter(|method| *method != "GET").collect::<Vec<_>>(), ["POST"]);
@@ -146,7 +146,7 @@ async fn a_deleted_lease_stays_its_holders_until_it_expires() {
     let server =
         Server::start(Arc::new(|method: &str, _| Some(if method == "GET" { gone() } else { (201, held_by(ME, 1)) })));
     let began = Instant::now();
-    server.lease(15).acquire(|| {}).await;
+    server.lease(15).acquire(|_| {}).await;
     assert!(began.elapsed() < Duration::from_secs(1));
 }
 
@@ -160,7 +160,7 @@ async fn a_holder_creates_its_deleted_lease_again() {
     };
     let server = Server::start(Arc::new(play));
     let mut lease = server.lease(15);
-    lease.acquire(|| {}).await;
+    lease.acquire(|_| {}).await;
     assert_eq!(lease.keep().await.to_string(), "another replica took the Lease");
     assert_eq!(server.asked(), ["GET", "PUT", "GET", "POST", "GET", "PUT", "GET"]);
 }
@@ -170,7 +170,7 @@ async fn a_lease_is_valid_from_when_it_was_requested() {
     let server = Server::start_slow(Arc::new(|_, before| Some((200, held_by(ME, before)))), Duration::from_secs(4));
     let mut lease = server.lease(15);
     let began = Instant::now();
-    lease.acquire(|| {}).await;
+    lease.acquire(|_| {}).await;
     assert_eq!((lease.renewed, began.elapsed() >= Duration::from_secs(4)), (Some(began), true));
 }
 
@@ -184,7 +184,7 @@ async fn release_survives_a_late_renewal() {
     };
     let server = Server::start(Arc::new(play));
     let mut lease = server.lease(15);
-    lease.acquire(|| {}).await;
+    lease.acquire(|_| {}).await;
     // SIGTERM arrives during it.
     assert!(timeout(Duration::from_secs(2), lease.keep()).await.is_err());
     lease.release().await;
@@ -200,7 +200,7 @@ async fn a_lease_of_another_replica_is_not_released() {
     let mut lease = server.lease(15);
     lease.release().await;
     assert_eq!(server.asked(), [""; 0], "it was never requested");
-    lease.acquire(|| {}).await;
+    lease.acquire(|_| {}).await;
     lease.release().await;
     assert_eq!(server.asked(), ["GET", "PUT", "GET"], "another replica holds it");
 }

@@ -12,5 +12,7 @@ labels! {
     ProfileNodes { profile: String, state: &'static str }
     Kind { kind: &'static str }
     Watched { watch: &'static str }
+    NodesInState { state: String }
+    SignalProblem { signal: &'static str, severity: String }
     Step { kind: &'static str, result: &'static str }
 }

@@ -1,0 +1,27 @@
+//! The fleet: the leader asks each agent for the summary of its node, keeps the latest one in memory, and writes conditions
+//! of Nodes when a state changes. While nothing changes, it writes nothing (P3).
+//!
+//! ```text
+//!   Pods of agents ─watch─▶ agents ─┐               ┌─▶ view (loopback, for `kubectl oke-node`), metrics
+//!                                   ├──▶ roster ◀───┤
+//!   agents on nodes ◀─channel─ sweep ┘      │       └─▶ judge (pure) ─▶ writer ─▶ conditions of Nodes
+//!   Nodes ───────────store─────────────────┴────────────▲
+//! ```
+//!
+//! Summaries are lost with the leader: the next one asks every agent within half a minute, and judges a node only after its
+//! first answer.
+
+pub mod agents;
+pub mod answer;
+pub mod census;
+pub mod condition;
+pub mod judge;
+pub mod keys;
+pub mod roster;
+pub mod run;
+pub mod shared;
+pub mod sweep;
+#[cfg(test)]
+mod tests;
+pub mod view;
+pub mod writer;

@@ -1,0 +1,211 @@
+//! The agents' Pods: on which node each runs, where its channel listens, and its key. Synchronous and pure, but for the watch.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use api::AGENT_CHANNEL_ANNOTATION;
+use channel::{Fingerprint, Peer};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::core::{ApiResource, Object};
+use kube::{Api, Client};
+use serde::Deserialize;
+use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::cluster::store::{News, PAGE, Watched, Watches, follow};
+
+/// The label of the agents' Pods, as in manifests/base/daemonset.yaml.
+const LABEL: &str = "app.kubernetes.io/name=oke-node-agent";
+
+/// A Pod as received: fields that are not named here are not even read.
+pub type PodObject = Object<PodSpec, PodStatus>;
+
+/// The fields that are read of a Pod's spec.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    node_name: Option<String>,
+}
+
+/// The fields that are read of a Pod's status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodStatus {
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
+}
+
+/// What an agent's annotation says.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Channel {
+    port: u16,
+    key: Fingerprint,
+}
+
+/// An agent's Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentPod {
+    name: String,
+    /// Empty until it is scheduled.
+    node: String,
+    peer: Result<Peer, NoPeer>,
+    created: Option<Timestamp>,
+}
+
+/// Why a node's agent cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoPeer {
+    /// There is no Pod.
+    #[error("no agent runs on the node")]
+    NoPod,
+    /// The kubelet has not started it yet.
+    #[error("the agent's Pod has no address yet")]
+    NoAddress,
+    /// It runs, or an older version.
+    #[error("the agent has not published its key: its Pod lacks the annotation {AGENT_CHANNEL_ANNOTATION}")]
+    NoKey,
+    /// Not what an agent writes.
+    #[error("the annotation {AGENT_CHANNEL_ANNOTATION} of the agent's Pod is invalid")]
+    InvalidKey,
+}
+
+/// All Pods of agents.
+#[derive(Debug, Default)]
+pub struct AgentPods {
+    pods: HashMap<String, AgentPod>,
+    /// Node and Pod. During an update a node may have two.
+    by_node: BTreeSet<(String, String)>,
+}
+
+impl AgentPod {
+    /// The kept part of a Pod.
+    #[must_use]
+    pub fn of(object: PodObject) -> Self {
+        let metadata = object.metadata;
+        let annotations = metadata.annotations.unwrap_or_default();
+        let address = object.status.unwrap_or_default().pod_ip;
+        let address = address.and_then(|text| text.parse::<IpAddr>().ok());
+        let channel = annotations.get(AGENT_CHANNEL_ANNOTATION).map(|text| serde_json::from_str::<Channel>(text));
+        let peer = match (address, channel) {
+            (_, Some(Err(_))) => Err(NoPeer::InvalidKey),
+            (None, _) => Err(NoPeer::NoAddress),
+            (_, None) => Err(NoPeer::NoKey),
+            (Some(address), Some(Ok(Channel { port, key }))) => {
+                Ok(Peer { address: SocketAddr::new(address, port), key })
+            }
+        };
+        Self {
+            name: metadata.name.unwrap_or_default(),
+            node: object.spec.node_name.unwrap_or_default(),
+            peer,
+            created: metadata.creation_timestamp.map(|time| time.0),
+        }
+    }
+}
+
+impl AgentPods {
+    /// The agent of a node: of several, one that can be asked, and the youngest.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub fn peer(&self, node: &str) -> Result<Peer, NoPeer> {
+        let of_node = self.by_node.range((node.to_owned(), String::new())..).take_while(|(other, _)| other == node);
+        let pods = of_node.filter_map(|(_, pod)| self.pods.get(pod));
+        pods.max_by_key(|pod| (pod.peer.is_ok(), pod.created)).map_or(Err(NoPeer::NoPod), |pod| pod.peer)
+    }
+
+    /// A change; returns the nodes that it is about.
+    fn apply(&mut self, news: News<AgentPod>) -> BTreeSet<String> {
+        match news {
+            News::All(pods) => {
+                let mut nodes: BTreeSet<String> = self.by_node.iter().map(|(node, _)| node.clone()).collect();
+                *self = Self::default();
+                nodes.extend(pods.into_iter().filter_map(|pod| self.insert(pod)));
+                nodes
+            }
+            News::One(pod) => self.insert(pod).into_iter().collect(),
+            News::Gone(name) => self.remove(&name).into_iter().collect(),
+        }
+    }
+
+    fn insert(&mut self, pod: AgentPod) -> Option<String> {
+        self.remove(&pod.name);
+        let node = pod.node.clone();
+        if node.is_empty() {
+            return None;
+        }
+        self.by_node.insert((node.clone(), pod.name.clone()));
+        self.pods.insert(pod.name.clone(), pod);
+        Some(node)
+    }
+
+    fn remove(&mut self, name: &str) -> Option<String> {
+        let pod = self.pods.remove(name)?;
+        self.by_node.remove(&(pod.node.clone(), pod.name));
+        Some(pod.node)
+    }
+}
+
+/// Follows the agents' Pods; never returns. `changed` is called with the agents of nodes where something changed.
+pub async fn follow_agents(
+    client: Client,
+    namespace: &str,
+    watches: &Watches,
+    read: watch::Sender<bool>,
+    changed: impl Fn(Vec<(Arc<str>, Result<Peer, NoPeer>)>),
+) {
+    let api: Api<PodObject> = Api::namespaced_with(client, namespace, &ApiResource::erase::<Pod>(&()));
+    let watched = Watched { api, page: PAGE, labels: Some(LABEL), what: "Pods", watches };
+    let mut pods = AgentPods::default();
+    follow(watched, read, AgentPod::of, |news| {
+        let nodes = pods.apply(news);
+        changed(nodes.into_iter().map(|node| (Arc::from(node.as_str()), pods.peer(&node))).collect());
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, created: &str, annotation: Option<&str>) -> AgentPod {
+        let annotations: Value = annotation.map(|text| json!({ AGENT_CHANNEL_ANNOTATION: text })).unwrap_or_default();
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "creationTimestamp": created, "annotations": annotations },
+            "spec": { "nodeName": "a", "containers": [] }, "status": { "podIP": "10.0.0.7", "phase": "Running" },
+        });
+        AgentPod::of(serde_json::from_value(object).unwrap())
+    }
+
+    fn annotation(port: u16) -> String {
+        json!({ "port": port, "key": Fingerprint::of(b"a"), "later": true }).to_string()
+    }
+
+    #[test]
+    fn node_has_the_youngest_agent_that_published_a_key() {
+        let mut pods = AgentPods::default();
+        assert_eq!(pods.peer("a"), Err(NoPeer::NoPod));
+        pods.apply(News::One(pod("old", "2026-01-01T00:00:00Z", Some(&annotation(1)))));
+        pods.apply(News::One(pod("new", "2026-01-02T00:00:00Z", None)));
+        assert_eq!(pods.peer("a").map(|peer| peer.address), Ok("10.0.0.7:1".parse().unwrap()));
+        pods.apply(News::One(pod("new", "2026-01-02T00:00:00Z", Some(&annotation(2)))));
+        assert_eq!(pods.peer("a").map(|peer| peer.address.port()), Ok(2));
+        pods.apply(News::Gone("new".to_owned()));
+        assert_eq!(pods.peer("a").map(|peer| peer.address.port()), Ok(1));
+        let nodes = pods.apply(News::All(Vec::new()));
+        assert_eq!((nodes, pods.peer("a")), (BTreeSet::from(["a".to_owned()]), Err(NoPeer::NoPod)));
+    }
+
+    #[test]
+    fn annotation_that_no_agent_writes_is_invalid() {
+        for text in ["", "{}", r#"{"port": 70000, "key": "sha256:00"}"#, r#"{"port": 1, "key": "sha256:00"}"#] {
+            assert_eq!(pod("a", "2026-01-01T00:00:00Z", Some(text)).peer, Err(NoPeer::InvalidKey), "{text}");
+        }
+        assert_eq!(pod("a", "2026-01-01T00:00:00Z", None).peer, Err(NoPeer::NoKey));
+    }
+}

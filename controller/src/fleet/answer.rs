@@ -1,0 +1,85 @@
+//! The answer of an agent to a poll.
+
+use std::time::Duration;
+
+use channel::{Client, Peer, Reply, Request, SendError};
+use health::Summary;
+use health::summary::SUMMARY_MAX;
+use serde_json::Value;
+use thiserror::Error;
+
+/// The deadline of a request.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The longest kept `ETag`.
+const ETAG_MAX: usize = 128;
+
+/// What an agent answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// No state changed since the last answer.
+    Unchanged,
+    /// A summary, with its version.
+    Changed(Summary, Option<String>),
+}
+
+/// Why an agent gave no answer that can be used.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// There is no reply.
+    #[error("ask the agent")]
+    Send(#[from] SendError),
+    /// It refused.
+    #[error("the agent answered with status {0}")]
+    Status(u16),
+    /// It sent too much.
+    #[error("the agent's answer is longer than {SUMMARY_MAX} bytes")]
+    TooLong,
+    /// It sent something else.
+    #[error("read the agent's answer")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+impl AskError {
+    /// For metrics.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Send(SendError::Connect { .. }) => "connect",
+            Self::Send(SendError::Handshake { .. }) => "handshake",
+            Self::Send(SendError::Slow { .. }) => "slow",
+            Self::Send(SendError::TooLong(_)) | Self::TooLong => "too_long",
+            Self::Send(SendError::Exchange { .. }) => "broken",
+            Self::Status(_) => "status",
+            Self::Unreadable(_) => "unreadable",
+        }
+    }
+}
+
+/// Asks an agent for the summary of its node.
+///
+/// # Errors
+/// If there is none that can be used.
+pub async fn ask(client: &Client, peer: Peer, etag: Option<String>) -> Result<Answer, AskError> {
+    let has_version = etag.is_some();
+    let request = Request { if_none_match: etag, ..Request::get("/v1/summary") };
+    let Reply { status, etag, body } = client.send(peer, request, LIMIT).await?;
+    match status {
+        304 if has_version => Ok(Answer::Unchanged),
+        200 if body.len() > SUMMARY_MAX => Err(AskError::TooLong),
+        200 => Ok(Answer::Changed(serde_json::from_slice(&body)?, etag.filter(|etag| etag.len() <= ETAG_MAX))),
+        _ => Err(AskError::Status(status)),
+    }
+}
+
+/// Asks an agent for everything about its node.
+///
+/// # Errors
+/// If there is no answer that can be used.
+pub async fn details(client: &Client, peer: Peer) -> Result<Value, AskError> {
+    let Reply { status, body, .. } = client.send(peer, Request::get("/v1/node"), LIMIT).await?;
+    match status {
+        200 => Ok(serde_json::from_slice(&body)?),
+        _ => Err(AskError::Status(status)),
+    }
+}

@@ -1,0 +1,76 @@
+//! Our conditions of Nodes, as they are stored and as they are written.
+
+use api::ConditionStatus;
+use health::Area;
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// One of our conditions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCondition {
+    /// What it is about.
+    pub area: Area,
+    /// Whether the node is fine.
+    pub status: ConditionStatus,
+    /// The worst check's name, or a word of [`crate::fleet::judge`].
+    pub reason: String,
+    /// When the status last changed.
+    pub since: Option<Timestamp>,
+}
+
+/// A condition of a Node as received.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StoredCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: Option<String>,
+    last_transition_time: Option<Timestamp>,
+}
+
+/// A condition to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCondition {
+    /// What is compared.
+    pub condition: NodeCondition,
+    /// For people.
+    pub message: String,
+}
+
+impl NodeCondition {
+    /// One of ours; conditions of other programs are not kept.
+    #[must_use]
+    pub fn read(stored: StoredCondition) -> Option<Self> {
+        let area = Area::ALL.into_iter().find(|area| area.condition() == stored.kind)?;
+        let status = match stored.status.as_str() {
+            "True" => ConditionStatus::True,
+            "False" => ConditionStatus::False,
+            _ => ConditionStatus::Unknown,
+        };
+        let reason = stored.reason.unwrap_or_default();
+        Some(Self { area, status, reason, since: stored.last_transition_time })
+    }
+}
+
+/// The body of a strategic merge patch of a Node's status. It touches no condition of another type.
+#[must_use]
+pub fn patch(conditions: &[NewCondition], now: Timestamp) -> Value {
+    let conditions = conditions.iter().map(|NewCondition { condition, message }| {
+        json!({
+            "type": condition.area.condition(),
+            "status": condition.status.as_str(),
+            "reason": condition.reason,
+            "message": message,
+            "lastTransitionTime": seconds(condition.since.unwrap_or(now)),
+            "lastHeartbeatTime": seconds(now),
+        })
+    });
+    json!({ "status": { "conditions": conditions.collect::<Vec<_>>() } })
+}
+
+/// Kubernetes' times have no fractions.
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}

@@ -1,0 +1,177 @@
+//! Which conditions of Nodes to write: a pure function of what agents answered and what the Nodes have.
+
+use std::cmp::Reverse;
+
+use api::ConditionStatus;
+use health::report::Verdict;
+use health::rules::Severity;
+use health::summary::Check;
+use health::{Area, Summary};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::fleet::condition::{NewCondition, NodeCondition};
+
+/// The reason of a condition that is True.
+const HEALTHY: &str = "NoCriticalProblem";
+/// The reason of a condition that is Unknown.
+const SILENT: &str = "AgentSilent";
+/// The most nodes that may turn Unknown at once, if they are more than [`PERCENT`].
+const FEW: usize = 2;
+/// The most nodes of a hundred that may turn Unknown at once.
+const PERCENT: usize = 10;
+/// The most messages in a condition, and the most characters of them together.
+const MESSAGES: usize = 3;
+const MESSAGE_MAX: usize = 400;
+const REASON_MAX: usize = 64;
+
+/// What is known of a node's agent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AgentFacts<'a> {
+    /// It has not answered this leader yet, and was not asked for long.
+    Pending {
+        /// Whether the last attempt failed.
+        is_failing: bool,
+    },
+    /// It answered, within the bound.
+    Answered {
+        /// The last answer.
+        summary: &'a Summary,
+        /// Whether the last attempt failed.
+        is_failing: bool,
+    },
+    /// It has not answered for longer than the bound.
+    Silent {
+        /// Whether there is a Pod.
+        has_agent: bool,
+    },
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeFacts<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Our conditions that it has.
+    pub conditions: &'a [NodeCondition],
+    /// Its agent.
+    pub agent: AgentFacts<'a>,
+}
+
+/// Conditions of one node to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionWrite {
+    /// The Node.
+    pub node: String,
+    /// Its conditions that changed.
+    pub conditions: Vec<NewCondition>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// The writes, the most urgent first.
+    pub writes: Vec<ConditionWrite>,
+    /// How many nodes turn Unknown, if these are so many that none is written.
+    pub held: Option<usize>,
+}
+
+/// Judges all nodes.
+#[must_use]
+pub fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> Judgement {
+    let mut judgement = Judgement::default();
+    let (mut all, mut turning) = (0, 0);
+    let mut is_any_unknown = false;
+    for node in nodes {
+        // A node where no agent runs, such as a virtual node, is not ours to judge.
+        if node.agent == (AgentFacts::Silent { has_agent: false }) && node.conditions.is_empty() {
+            continue;
+        }
+        all += 1;
+        turning += usize::from(is_turning_unknown(&node));
+        let conditions: Vec<_> = Area::ALL.into_iter().filter_map(|area| changed(&node, area, now)).collect();
+        if !conditions.is_empty() {
+            is_any_unknown |= conditions.iter().any(is_unknown);
+            judgement.writes.push(ConditionWrite { node: node.name.to_owned(), conditions });
+        }
+    }
+    // So many nodes do not fail at once: the leader is cut off, or the agents are.
+    if is_any_unknown && turning > FEW && turning * 100 > all * PERCENT {
+        judgement.held = Some(turning);
+        judgement.writes.retain(|write| !write.conditions.iter().any(is_unknown));
+    }
+    // A problem must not wait behind the first conditions of thousands of nodes.
+    judgement.writes.sort_by_key(|write| {
+        write.conditions.iter().map(|new| urgency(new.condition.status)).min().unwrap_or(u8::MAX)
+    });
+    judgement
+}
+
+/// All of these did not answer their last request: those that pass the bound first must not be written before the others
+/// are counted.
+fn is_turning_unknown(node: &NodeFacts<'_>) -> bool {
+    let is_failing = match node.agent {
+        AgentFacts::Pending { is_failing } | AgentFacts::Answered { is_failing, .. } => is_failing,
+        AgentFacts::Silent { .. } => true,
+    };
+    let is_unknown_already = Area::ALL.into_iter().all(|area| {
+        node.conditions.iter().any(|has| has.area == area && has.status == ConditionStatus::Unknown)
+    });
+    is_failing && !is_unknown_already
+}
+
+const fn urgency(status: ConditionStatus) -> u8 {
+    match status {
+        ConditionStatus::False => 0,
+        ConditionStatus::Unknown => 1,
+        ConditionStatus::True => 2,
+    }
+}
+
+fn is_unknown(new: &NewCondition) -> bool {
+    new.condition.status == ConditionStatus::Unknown
+}
+
+/// The condition that the node must have, if it has another one.
+fn changed(node: &NodeFacts<'_>, area: Area, now: Timestamp) -> Option<NewCondition> {
+    let has = node.conditions.iter().find(|condition| condition.area == area);
+    let (status, reason, message) = match node.agent {
+        AgentFacts::Pending { .. } => return None,
+        AgentFacts::Silent { has_agent: false } if has.is_none() => return None,
+        AgentFacts::Silent { .. } => {
+            let message = format!("The agent does not answer. Run: kubectl oke-node node {}", node.name);
+            (ConditionStatus::Unknown, SILENT.to_owned(), message)
+        }
+        AgentFacts::Answered { summary, .. } => of_summary(summary, area),
+    };
+    if has.is_some_and(|has| has.status == status && has.reason == reason) {
+        return None;
+    }
+    // A new reason is no transition.
+    let since = has.filter(|has| has.status == status).and_then(|has| has.since).unwrap_or(now);
+    Some(NewCondition { condition: NodeCondition { area, status, reason, since: Some(since) }, message })
+}
+
+fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String) {
+    let is_critical = |check: &&Check| {
+        check.area == area && check.verdict == Verdict::Problem && check.severity == Severity::Critical
+    };
+    let mut critical: Vec<&Check> = summary.checks.iter().filter(is_critical).collect();
+    critical.sort_by_key(|check| (Reverse(check.severity), check.since_unix_millis, &check.name));
+    let Some(worst) = critical.first() else {
+        return (ConditionStatus::True, HEALTHY.to_owned(), "No critical problem.".to_owned());
+    };
+    let messages: Vec<&str> = critical.iter().take(MESSAGES).map(|check| check.message.trim()).collect();
+    let mut message = vcn::printable(&messages.join(" ")).into_owned();
+    if let Some((at, _)) = message.char_indices().nth(MESSAGE_MAX) {
+        message.truncate(at);
+        message.push('…');
+    }
+    (ConditionStatus::False, reason(&worst.name), message)
+}
+
+/// A check's name; an agent may send any.
+fn reason(name: &str) -> String {
+    let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let reason: String = name.chars().filter(fits).take(REASON_MAX).collect();
+    if reason.is_empty() { "Unnamed".to_owned() } else { reason }
+}

@@ -1,0 +1,308 @@
+//! What the leader knows of each node's agent, and when it asks it next. Pure: time and chance are parameters.
+//!
+//! Each agent has its own moment in the interval, by a hash of the node's name. Retries have places of their own, so that
+//! nodes that do not answer never delay those that do.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backoff::Backoff;
+use channel::Peer;
+use health::fleet::{FleetNode, NodeState};
+use health::Summary;
+use tokio::time::Instant;
+
+use crate::fleet::agents::NoPeer;
+use crate::fleet::answer::Answer;
+use crate::fleet::judge::AgentFacts;
+
+/// The time in which agents that appear together are asked first.
+const FIRST: Duration = Duration::from_secs(30);
+/// The first backoff.
+const RETRY: Duration = Duration::from_secs(5);
+/// The least time after which an agent that does not answer is silent: that of three attempts.
+const LEAST_BOUND: Duration = Duration::from_secs(30);
+/// The longest kept error, in characters.
+const ERROR_MAX: usize = 300;
+
+/// Which requests an agent waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// The regular ones.
+    Regular,
+    /// Those after a failure.
+    Retry,
+}
+
+/// A request to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poll {
+    /// The node.
+    pub node: Arc<str>,
+    /// Its agent.
+    pub peer: Peer,
+    /// The version that is known.
+    pub etag: Option<String>,
+}
+
+/// All agents, by node.
+#[derive(Debug)]
+pub struct Roster {
+    interval: Duration,
+    began: Instant,
+    agents: HashMap<Arc<str>, AgentRecord>,
+    regular: BTreeSet<(Instant, Arc<str>)>,
+    retries: BTreeSet<(Instant, Arc<str>)>,
+    sweep: Sweep,
+}
+
+/// A node's agent.
+#[derive(Debug)]
+struct AgentRecord {
+    peer: Result<Peer, NoPeer>,
+    known_since: Instant,
+    /// Its next request; none while one is in flight.
+    due: Option<(Lane, Instant)>,
+    is_asked: bool,
+    answered: Option<Instant>,
+    failures: u32,
+    error: Option<String>,
+    etag: Option<String>,
+    summary: Option<Arc<Summary>>,
+}
+
+/// One request to each agent.
+#[derive(Debug)]
+struct Sweep {
+    began: Instant,
+    left: HashSet<Arc<str>>,
+    last: Option<Duration>,
+}
+
+impl Roster {
+    /// Of a leader that begins now and asks each agent once in `interval`.
+    #[must_use]
+    pub fn new(interval: Duration, now: Instant) -> Self {
+        Self {
+            interval,
+            began: now,
+            agents: HashMap::new(),
+            regular: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            sweep: Sweep { began: now, left: HashSet::new(), last: None },
+        }
+    }
+
+    /// How long after its last answer an agent is silent: one interval and a quarter, with the default 5 minutes.
+    #[must_use]
+    pub fn bound(&self) -> Duration {
+        (self.interval * 5 / 4).max(LEAST_BOUND)
+    }
+
+    /// Since when this leader asks.
+    #[must_use]
+    pub const fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// How long the last sweep took.
+    #[must_use]
+    pub const fn last_sweep(&self) -> Option<Duration> {
+        self.sweep.last
+    }
+
+    /// A node's agent appeared, changed or went.
+    pub fn set_peer(&mut self, node: &Arc<str>, peer: Result<Peer, NoPeer>, now: Instant) {
+        let known = self.agents.entry(node.clone()).or_insert_with(|| AgentRecord::new(now));
+        if known.peer == peer {
+            return;
+        }
+        known.peer = peer;
+        known.failures = 0;
+        match peer {
+            Err(_) => {
+                self.schedule(node, None);
+                self.sweep.left.remove(node);
+            }
+            Ok(_) => {
+                known.error = None;
+                if self.sweep.last.is_none() {
+                    self.sweep.left.insert(node.clone());
+                }
+                // An answer that is in flight schedules the next request itself.
+                if !known.is_asked {
+                    let first = now + FIRST.min(self.interval).mul_f64(fraction(node));
+                    self.schedule(node, Some((Lane::Regular, first)));
+                }
+            }
+        }
+    }
+
+    /// The names of all Nodes: those without an agent are known too, and a deleted Node is forgotten.
+    pub fn track<'a>(&mut self, nodes: impl Iterator<Item = &'a str>, now: Instant) {
+        let nodes: HashSet<&str> = nodes.collect();
+        self.agents.retain(|node, record| record.peer.is_ok() || record.is_asked || nodes.contains(&**node));
+        for node in nodes {
+            if !self.agents.contains_key(node) {
+                self.agents.insert(Arc::from(node), AgentRecord::new(now));
+            }
+        }
+    }
+
+    /// The next request of a lane that is due.
+    pub fn take(&mut self, lane: Lane, now: Instant) -> Option<Poll> {
+        let (due, node) = self.lane(lane).first().cloned()?;
+        if due > now {
+            return None;
+        }
+        self.schedule(&node, None);
+        let record = self.agents.get_mut(&node)?;
+        record.is_asked = true;
+        Some(Poll { peer: record.peer.ok()?, etag: record.etag.clone().filter(|_| record.summary.is_some()), node })
+    }
+
+    /// When the next request of a lane is due.
+    #[must_use]
+    pub fn next_due(&self, lane: Lane) -> Option<Instant> {
+        let lane = if lane == Lane::Regular { &self.regular } else { &self.retries };
+        lane.first().map(|(due, _)| *due)
+    }
+
+    /// The result of a request: an answer, or why there is none. `chance` is in 0.0–1.0, for the jitter.
+    pub fn answered(&mut self, node: &Arc<str>, result: Result<Answer, String>, now: Instant, chance: f64) {
+        let slot = self.slot(node, now);
+        let retry = Backoff { first: RETRY.min(self.interval), cap: self.interval };
+        let Some(record) = self.agents.get_mut(node) else { return };
+        record.is_asked = false;
+        let due = match result {
+            Ok(answer) => {
+                record.answered = Some(now);
+                (record.failures, record.error) = (0, None);
+                if let Answer::Changed(summary, etag) = answer {
+                    (record.summary, record.etag) = (Some(Arc::new(summary)), etag);
+                }
+                (Lane::Regular, slot)
+            }
+            Err(error) => {
+                record.failures = record.failures.saturating_add(1);
+                record.error = Some(error.chars().take(ERROR_MAX).collect());
+                (Lane::Retry, now + retry.delay(record.failures, chance))
+            }
+        };
+        let due = record.peer.is_ok().then_some(due);
+        self.schedule(node, due);
+        self.sweep.left.remove(node);
+        if self.sweep.left.is_empty() {
+            let asked = self.agents.iter().filter(|(_, record)| record.peer.is_ok());
+            let left = asked.map(|(node, _)| node.clone()).collect();
+            self.sweep =
+                Sweep { began: now, left, last: Some(now.saturating_duration_since(self.sweep.began)) };
+        }
+    }
+
+    /// What is judged.
+    #[must_use]
+    pub fn facts(&self, node: &str, now: Instant) -> AgentFacts<'_> {
+        let Some(record) = self.agents.get(node) else { return AgentFacts::Pending { is_failing: false } };
+        let is_failing = record.failures > 0 || record.peer.is_err();
+        match &record.summary {
+            Some(summary) if !self.is_silent(record, now) => AgentFacts::Answered { summary, is_failing },
+            _ if !self.is_silent(record, now) => AgentFacts::Pending { is_failing },
+            _ => AgentFacts::Silent { has_agent: record.peer != Err(NoPeer::NoPod) },
+        }
+    }
+
+    /// What is shown of a node.
+    #[must_use]
+    pub fn node(&self, name: &str, now: Instant) -> FleetNode {
+        let Some(record) = self.agents.get(name) else {
+            return FleetNode { name: name.to_owned(), ..FleetNode::default() };
+        };
+        let fresh = record.summary.as_ref().filter(|_| !self.is_silent(record, now));
+        FleetNode {
+            name: name.to_owned(),
+            instance: None,
+            state: fresh.map_or(NodeState::Unknown, |summary| NodeState::of(summary)),
+            age_seconds: record.answered.map(|answered| now.saturating_duration_since(answered).as_secs()),
+            error: record.peer.err().map(|error| error.to_string()).or_else(|| record.error.clone()),
+            summary: record.summary.as_deref().cloned(),
+        }
+    }
+
+    /// The agent of a node.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub fn peer(&self, node: &str) -> Result<Peer, NoPeer> {
+        self.agents.get(node).map_or(Err(NoPeer::NoPod), |record| record.peer)
+    }
+
+    /// The latest summaries of agents that are not silent, and the age of each.
+    pub fn summaries(&self, now: Instant) -> impl Iterator<Item = (&Summary, Duration)> {
+        self.agents.values().filter(move |record| !self.is_silent(record, now)).filter_map(move |record| {
+            Some((record.summary.as_deref()?, now.saturating_duration_since(record.answered?)))
+        })
+    }
+
+    /// How many nodes are known.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.agents.len()
+    }
+
+    fn is_silent(&self, record: &AgentRecord, now: Instant) -> bool {
+        let since = record.answered.unwrap_or(record.known_since);
+        now.saturating_duration_since(since) > self.bound()
+    }
+
+    /// The first moment of a node's own after `now`.
+    fn slot(&self, node: &str, now: Instant) -> Instant {
+        let first = self.began + self.interval.mul_f64(fraction(node));
+        let passed = now.saturating_duration_since(first).as_nanos() / self.interval.as_nanos().max(1);
+        let rounds = if now < first { 0 } else { u32::try_from(passed).unwrap_or(u32::MAX - 1) + 1 };
+        first + self.interval * rounds
+    }
+
+    fn schedule(&mut self, node: &Arc<str>, due: Option<(Lane, Instant)>) {
+        let Some(record) = self.agents.get_mut(node) else { return };
+        let before = std::mem::replace(&mut record.due, due);
+        if let Some((lane, at)) = before {
+            self.lane(lane).remove(&(at, node.clone()));
+        }
+        if let Some((lane, at)) = due {
+            self.lane(lane).insert((at, node.clone()));
+        }
+    }
+
+    const fn lane(&mut self, lane: Lane) -> &mut BTreeSet<(Instant, Arc<str>)> {
+        match lane {
+            Lane::Regular => &mut self.regular,
+            Lane::Retry => &mut self.retries,
+        }
+    }
+}
+
+impl AgentRecord {
+    const fn new(now: Instant) -> Self {
+        Self {
+            peer: Err(NoPeer::NoPod),
+            known_since: now,
+            due: None,
+            is_asked: false,
+            answered: None,
+            failures: 0,
+            error: None,
+            etag: None,
+            summary: None,
+        }
+    }
+}
+
+/// A node's place in the interval, in 0.0–1.0.
+fn fraction(node: &str) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    node.hash(&mut hasher);
+    f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}

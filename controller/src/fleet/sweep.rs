@@ -1,0 +1,100 @@
+//! Sends the requests of the roster, a bounded number at once.
+
+use std::sync::Arc;
+
+use channel::Client;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use resident::logging::chain;
+use tokio::time::{Instant, sleep_until};
+
+use crate::fleet::answer::{Answer, AskError, ask};
+use crate::fleet::roster::{Lane, Poll};
+use crate::fleet::shared::SharedRoster;
+use crate::report::metrics::Metrics;
+
+/// Regular requests at once.
+const REGULAR: usize = 128;
+/// Retries at once. A node that does not answer keeps its place for as long as a connection may take.
+const RETRIES: usize = 32;
+
+/// What a sweep needs.
+#[derive(Debug)]
+pub struct Sweeper {
+    /// With the leader's key.
+    pub client: Client,
+    /// Whom to ask.
+    pub roster: Arc<SharedRoster>,
+    /// Counts results.
+    pub metrics: Arc<Metrics>,
+    /// 0.0–1.0, for the jitter.
+    pub chance: fn() -> f64,
+}
+
+/// Requests of a lane, in flight and allowed.
+#[derive(Debug)]
+struct Places {
+    lane: Lane,
+    used: usize,
+    all: usize,
+}
+
+impl Sweeper {
+    /// Asks all agents; never returns.
+    pub async fn run(self) {
+        let mut requests = FuturesUnordered::new();
+        let mut places = [
+            Places { lane: Lane::Regular, used: 0, all: REGULAR },
+            Places { lane: Lane::Retry, used: 0, all: RETRIES },
+        ];
+        loop {
+            let mut next: Option<Instant> = None;
+            for Places { lane, used, all } in &mut places {
+                let mut roster = self.roster.lock();
+                while *used < *all
+                    && let Some(poll) = roster.take(*lane, Instant::now())
+                {
+                    *used += 1;
+                    requests.push(self.request(*lane, poll));
+                }
+                let due = roster.next_due(*lane).filter(|_| *used < *all);
+                next = next.into_iter().chain(due).min();
+            }
+            let is_due = async {
+                match next {
+                    Some(next) => sleep_until(next).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Cancel-safe: a request stays in its set, a notification is stored, and the time is computed again.
+            tokio::select! {
+                Some((lane, node, result)) = requests.next() => {
+                    places.iter_mut().filter(|places| places.lane == lane).for_each(|places| places.used -= 1);
+                    self.record(&node, result);
+                }
+                () = self.roster.changed().notified() => {}
+                () = is_due => {}
+            }
+        }
+    }
+
+    async fn request(&self, lane: Lane, poll: Poll) -> (Lane, Arc<str>, Result<Answer, AskError>) {
+        let Poll { node, peer, etag } = poll;
+        let result = ask(&self.client, peer, etag).await;
+        (lane, node, result)
+    }
+
+    fn record(&self, node: &Arc<str>, result: Result<Answer, AskError>) {
+        self.metrics.fleet().asked(match &result {
+            Ok(Answer::Changed(..)) => "ok",
+            Ok(Answer::Unchanged) => "unchanged",
+            Err(error) => error.word(),
+        });
+        let result = result.map_err(|error| {
+            let error = chain(&error);
+            tracing::debug!(event = "agent.unanswered", node = %node, error, "retried with backoff");
+            error
+        });
+        self.roster.lock().answered(node, result, Instant::now(), (self.chance)());
+    }
+}

@@ -1,0 +1,4 @@
+//! Judgement and schedule.
+
+mod judgement;
+mod schedule;

@@ -1,0 +1,156 @@
+//! Which conditions are written, and which are not.
+
+use api::ConditionStatus::{False, True, Unknown};
+use health::report::Verdict;
+use health::rules::Severity;
+use health::summary::Check;
+use health::{Area, Summary};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use crate::fleet::condition::{NodeCondition, StoredCondition, patch};
+use crate::fleet::judge::{AgentFacts, ConditionWrite, Judgement, NodeFacts, judge};
+
+fn time(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn check(name: &str, area: Area, severity: Severity, since: u64) -> Check {
+    let message = format!("{name} is bad.");
+    Check { name: name.to_owned(), area, verdict: Verdict::Problem, severity, message, since_unix_millis: since }
+}
+
+fn summary(checks: Vec<Check>) -> Summary {
+    Summary { checks, ..Summary::default() }
+}
+
+/// Judges one node; what it has then.
+fn judged(has: &[NodeCondition], agent: AgentFacts<'_>, second: i64) -> (Judgement, Vec<NodeCondition>) {
+    let node = NodeFacts { name: "a", conditions: has, agent };
+    let judgement = judge(std::iter::once(node), time(second));
+    let mut after = has.to_vec();
+    for new in judgement.writes.iter().flat_map(|write| &write.conditions) {
+        after.retain(|condition| condition.area != new.condition.area);
+        after.push(new.condition.clone());
+    }
+    after.sort_by_key(|condition| condition.area);
+    (judgement, after)
+}
+
+fn answered(summary: &Summary) -> AgentFacts<'_> {
+    AgentFacts::Answered { summary, is_failing: false }
+}
+
+fn states(conditions: &[NodeCondition]) -> Vec<(&str, &str, i64)> {
+    let state = |condition: &NodeCondition| condition.since.unwrap().as_second();
+    conditions.iter().map(|one| (one.status.as_str(), one.reason.as_str(), state(one))).collect()
+}
+
+#[test]
+fn node_follows_its_critical_problems_and_is_written_on_transition_only() {
+    let fine = summary(vec![check("mtu", Area::Network, Severity::Warning, 1)]);
+    let (_, has) = judged(&[], answered(&fine), 100);
+    let good = ("True", "NoCriticalProblem");
+    assert_eq!(states(&has), [(good.0, good.1, 100), (good.0, good.1, 100)]);
+    assert_eq!(judged(&has, answered(&fine), 200).0, Judgement::default());
+
+    let bad = summary(vec![
+        check("links", Area::Network, Severity::Critical, 9),
+        check("vnic_drift", Area::Network, Severity::Critical, 5),
+        check("mtu", Area::Network, Severity::Warning, 1),
+    ]);
+    let (judgement, has) = judged(&has, answered(&bad), 300);
+    assert_eq!(states(&has), [("False", "vnic_drift", 300), (good.0, good.1, 100)]);
+    assert_eq!(judgement.writes[0].conditions[0].message, "vnic_drift is bad. links is bad.");
+    assert_eq!(judged(&has, answered(&bad), 400).0, Judgement::default());
+
+    // Another reason is written, and is no transition.
+    let other = summary(vec![check("links", Area::Network, Severity::Critical, 9)]);
+    let (_, has) = judged(&has, answered(&other), 500);
+    assert_eq!(states(&has), [("False", "links", 300), (good.0, good.1, 100)]);
+
+    let (_, has) = judged(&has, AgentFacts::Silent { has_agent: true }, 600);
+    assert_eq!(states(&has), [("Unknown", "AgentSilent", 600), ("Unknown", "AgentSilent", 600)]);
+    let (_, has) = judged(&has, answered(&fine), 700);
+    assert_eq!(states(&has), [(good.0, good.1, 700), (good.0, good.1, 700)]);
+}
+
+#[test]
+fn node_is_judged_only_after_an_answer_or_the_bound() {
+    for is_failing in [false, true] {
+        assert_eq!(judged(&[], AgentFacts::Pending { is_failing }, 1).0, Judgement::default());
+    }
+    // A node where no agent ever ran, such as a virtual node.
+    assert_eq!(judged(&[], AgentFacts::Silent { has_agent: false }, 1).0, Judgement::default());
+    let (_, has) = judged(&[], answered(&Summary::default()), 1);
+    let (_, has) = judged(&has, AgentFacts::Silent { has_agent: false }, 2);
+    assert!(has.iter().all(|condition| condition.status == Unknown));
+}
+
+#[test]
+fn many_silent_nodes_at_once_write_nothing_unknown() {
+    let fine = Summary::default();
+    let (_, has) = judged(&[], answered(&fine), 1);
+    let bad = summary(vec![check("disk", Area::Host, Severity::Critical, 1)]);
+    let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+    // `first` passed the bound, and as many as `failing` did not answer their last request.
+    let run = |first: usize, failing: usize| {
+        let facts = names.iter().enumerate().map(|(number, name)| {
+            let agent = match number {
+                99 => answered(&bad),
+                _ if number < first => AgentFacts::Silent { has_agent: true },
+                _ => AgentFacts::Answered { summary: &fine, is_failing: number < failing },
+            };
+            NodeFacts { name, conditions: &has, agent }
+        });
+        let judgement = judge(facts, time(2));
+        let count = |status| {
+            let of = |write: &&ConditionWrite| write.conditions.iter().any(|new| new.condition.status == status);
+            judgement.writes.iter().filter(of).count()
+        };
+        (judgement.held, count(Unknown), count(False), judgement.writes.first().map(|write| write.node.clone()))
+    };
+    let worst = Some("n99".to_owned());
+    assert_eq!(run(10, 10), (None, 10, 1, worst.clone()), "the problem comes first");
+    assert_eq!(run(11, 11), (Some(11), 0, 1, worst.clone()));
+    assert_eq!(run(1, 50), (Some(50), 0, 1, worst.clone()), "before the first node is written");
+    assert_eq!(run(0, 50), (None, 0, 1, worst), "nothing is held back");
+}
+
+#[test]
+fn two_silent_nodes_are_written_in_a_small_cluster() {
+    let silent = ["a", "b", "c"].map(|name| NodeFacts {
+        name,
+        conditions: &[],
+        agent: AgentFacts::Silent { has_agent: true },
+    });
+    assert_eq!(judge(silent[..2].iter().copied(), time(1)).writes.len(), 2);
+    assert_eq!(judge(silent.iter().copied(), time(1)).held, Some(3));
+}
+
+#[test]
+fn agents_text_is_bounded_and_printable() {
+    let mut evil = check(&"ü/x".repeat(100), Area::Host, Severity::Critical, 1);
+    evil.message = "\u{1b}[2J\n".repeat(100);
+    let (judgement, has) = judged(&[], answered(&summary(vec![evil])), 1);
+    assert_eq!((has[1].status, has[1].reason.len()), (False, 64));
+    let messages: Vec<_> = judgement.writes[0].conditions.iter().map(|new| new.message.as_str()).collect();
+    assert!(messages[1].chars().count() <= 401 && !messages[1].contains(char::is_control), "{messages:?}");
+}
+
+#[test]
+fn patch_has_our_types_only_and_is_read_back() {
+    let (judgement, has) = judged(&[], answered(&Summary::default()), 1000);
+    let body = patch(&judgement.writes[0].conditions, time(2000));
+    let condition = |kind: &str| {
+        json!({ "type": kind, "status": "True", "reason": "NoCriticalProblem", "message": "No critical problem.",
+            "lastTransitionTime": "1970-01-01T00:16:40Z", "lastHeartbeatTime": "1970-01-01T00:33:20Z" })
+    };
+    let types = ["oke.oraclecloud.com/NetworkReady", "oke.oraclecloud.com/HostHealthy"];
+    assert_eq!(body, json!({ "status": { "conditions": types.map(condition) } }));
+    let stored: Vec<StoredCondition> = serde_json::from_value(body["status"]["conditions"].clone()).unwrap();
+    let read: Vec<_> = stored.into_iter().filter_map(NodeCondition::read).collect();
+    assert_eq!((read, has[0].status), (has.clone(), True));
+    let foreign: StoredCondition = serde_json::from_value(json!({ "type": "Ready", "status": "True" })).unwrap();
+    assert_eq!(NodeCondition::read(foreign), None);
+}

@@ -1,0 +1,140 @@
+//! When which agent is asked, and what is remembered of its answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use channel::{Fingerprint, Peer};
+use health::Summary;
+use health::fleet::NodeState;
+use tokio::time::Instant;
+
+use crate::fleet::agents::NoPeer;
+use crate::fleet::answer::Answer;
+use crate::fleet::census::FleetCensus;
+use crate::fleet::judge::AgentFacts;
+use crate::fleet::roster::{Lane, Roster};
+
+const INTERVAL: Duration = Duration::from_secs(240);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn peer(key: &[u8]) -> Peer {
+    Peer { address: "10.0.0.1:9809".parse().unwrap(), key: Fingerprint::of(key) }
+}
+
+fn changed() -> Result<Answer, String> {
+    Ok(Answer::Changed(Summary::default(), Some("\"1\"".to_owned())))
+}
+
+/// A roster with these nodes, and when it began.
+fn roster(nodes: usize) -> (Roster, Instant, Vec<Arc<str>>) {
+    let now = Instant::now();
+    let mut roster = Roster::new(INTERVAL, now);
+    let names: Vec<Arc<str>> = (0..nodes).map(|number| Arc::from(format!("n{number}"))).collect();
+    names.iter().for_each(|name| roster.set_peer(name, Ok(peer(b"a")), now));
+    (roster, now, names)
+}
+
+#[test]
+fn agents_are_asked_soon_and_then_spread_over_the_interval() {
+    let (mut roster, began, names) = roster(2400);
+    let mut asked = vec![0_usize; 3 * 240];
+    for (second, asked) in asked.iter_mut().enumerate() {
+        let now = began + SECOND * u32::try_from(second).unwrap();
+        while let Some(poll) = roster.take(Lane::Regular, now) {
+            assert_eq!(poll.etag.is_some(), roster.node(&poll.node, now).summary.is_some());
+            roster.answered(&poll.node, changed(), now, 0.5);
+            *asked += 1;
+        }
+    }
+    assert!(asked[..=30].iter().sum::<usize>() >= names.len(), "the first time");
+    assert_eq!(asked[480..].iter().sum::<usize>(), names.len(), "once in an interval");
+    let most = asked[31..].iter().max().unwrap();
+    assert!(*most <= 30, "{most} in one second, and 10 on average");
+    let sweep = roster.last_sweep().unwrap().as_secs();
+    assert!((230..=241).contains(&sweep), "{sweep}");
+}
+
+#[test]
+fn failing_agent_is_retried_with_backoff_and_never_delays_others() {
+    let (mut roster, began, names) = roster(1);
+    let [name] = &names[..] else { panic!("one") };
+    let mut now = began + SECOND * 30;
+    roster.take(Lane::Regular, now).unwrap();
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        roster.answered(name, Err("connection refused".to_owned()), now, 1.0);
+        assert_eq!((roster.next_due(Lane::Regular), roster.take(Lane::Retry, now)), (None, None));
+        let due = roster.next_due(Lane::Retry).unwrap();
+        waits.push((due - now).as_secs());
+        now = due;
+        roster.take(Lane::Retry, now).unwrap();
+    }
+    assert_eq!(waits, [5, 10, 20, 40, 80, 160, 240, 240]);
+    assert_eq!(roster.node(name, now).error.as_deref(), Some("connection refused"));
+    roster.answered(name, changed(), now, 1.0);
+    assert_eq!((roster.next_due(Lane::Retry), roster.node(name, now).error), (None, None));
+    let due = roster.next_due(Lane::Regular).unwrap();
+    assert!(due > now && due <= now + INTERVAL);
+}
+
+#[test]
+fn silent_agent_is_unknown_after_five_minutes_and_keeps_its_summary() {
+    let (mut roster, began, names) = roster(1);
+    let [name] = &names[..] else { panic!("one") };
+    assert_eq!(roster.bound(), Duration::from_mins(5));
+    assert_eq!(roster.facts(name, began), AgentFacts::Pending { is_failing: false });
+    let silent = AgentFacts::Silent { has_agent: true };
+    assert_eq!(roster.facts(name, began + SECOND * 301), silent, "it never answered");
+    roster.take(Lane::Regular, began + SECOND * 30).unwrap();
+    roster.answered(name, changed(), began, 0.5);
+    let summary = Summary::default();
+    assert_eq!(roster.facts(name, began), AgentFacts::Answered { summary: &summary, is_failing: false });
+    roster.set_peer(name, Err(NoPeer::NoPod), began + SECOND);
+    let later = began + SECOND * 300;
+    assert_eq!(roster.facts(name, later), AgentFacts::Answered { summary: &summary, is_failing: true });
+    let later = later + SECOND;
+    assert_eq!(roster.facts(name, later), AgentFacts::Silent { has_agent: false });
+    let shown = roster.node(name, later);
+    assert_eq!((shown.state, shown.age_seconds, shown.summary), (NodeState::Unknown, Some(301), Some(summary)));
+    assert_eq!(shown.error.as_deref(), Some("no agent runs on the node"));
+    assert_eq!(FleetCensus::of(&roster, later).nodes.get(&NodeState::Unknown), Some(&1));
+}
+
+#[test]
+fn unchanged_answer_keeps_the_summary_and_renews_its_age() {
+    let (mut roster, began, names) = roster(1);
+    let [name] = &names[..] else { panic!("one") };
+    roster.answered(name, changed(), began, 0.5);
+    let later = began + SECOND * 240;
+    roster.answered(name, Ok(Answer::Unchanged), later, 0.5);
+    let shown = roster.node(name, later);
+    assert_eq!((shown.state, shown.age_seconds), (NodeState::Healthy, Some(0)));
+    let census = FleetCensus::of(&roster, later + SECOND);
+    assert_eq!((census.oldest, census.nodes.get(&NodeState::Healthy)), (SECOND, Some(&1)));
+}
+
+#[test]
+fn replaced_agent_is_asked_soon() {
+    let (mut roster, began, names) = roster(1);
+    let [name] = &names[..] else { panic!("one") };
+    let poll = roster.take(Lane::Regular, began + SECOND * 30).unwrap();
+    // It is replaced while the request is in flight, which schedules the next one.
+    roster.set_peer(name, Ok(peer(b"b")), began);
+    assert_eq!(roster.next_due(Lane::Regular), None);
+    roster.answered(name, Err("a wrong key".to_owned()), began, 0.0);
+    assert_ne!(roster.take(Lane::Retry, began + SECOND * 5).unwrap().peer, poll.peer);
+    roster.answered(name, changed(), began, 0.0);
+    roster.set_peer(name, Ok(peer(b"c")), began);
+    assert!(roster.next_due(Lane::Regular).unwrap() <= began + SECOND * 30);
+}
+
+#[test]
+fn deleted_node_is_forgotten() {
+    let (mut roster, began, names) = roster(2);
+    roster.set_peer(&names[0], Err(NoPeer::NoPod), began);
+    roster.track(["n1", "virtual"].into_iter(), began);
+    assert_eq!(roster.count(), 2);
+    assert_eq!(roster.node("virtual", began).error.as_deref(), Some("no agent runs on the node"));
+    roster.track(std::iter::empty(), began);
+    assert_eq!(roster.count(), 1, "its agent still answers");
+}

@@ -1,0 +1,115 @@
+//! What `kubectl oke-node` reads by port-forward: the fleet, and one node with its agent's details. HTTP on loopback; there
+//! are no secrets in it, and nothing can be changed through it.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use channel::Client;
+use health::Fleet;
+use health::fleet::{FleetNode, NodeDetails};
+use resident::logging::chain;
+use resident::server::{Answer, Answers, Asker};
+use tokio::time::Instant;
+
+use crate::cluster::store::{NodeView, Store};
+use crate::fleet::answer::details;
+use crate::fleet::roster::Roster;
+use crate::fleet::shared::SharedRoster;
+use crate::malloc;
+
+/// The view of a replica.
+#[derive(Debug)]
+pub struct FleetView {
+    /// This replica's name.
+    name: String,
+    /// The leader, as long as it is another one.
+    leader: Mutex<Option<String>>,
+    fleet: OnceLock<LeaderView>,
+    /// One answer with all nodes is built at a time: it may take many MiB.
+    whole: tokio::sync::Mutex<()>,
+}
+
+/// What the leader shows.
+#[derive(Debug)]
+pub struct LeaderView {
+    /// The agents.
+    pub roster: Arc<SharedRoster>,
+    /// The Nodes.
+    pub store: Arc<Store>,
+    /// Asks an agent for details.
+    pub client: Client,
+}
+
+impl FleetView {
+    /// Of a replica that is not the leader yet.
+    #[must_use]
+    pub fn new(name: String) -> Self {
+        Self { name, leader: Mutex::default(), fleet: OnceLock::new(), whole: tokio::sync::Mutex::default() }
+    }
+
+    /// Records who is the leader.
+    pub fn set_leader(&self, leader: Option<&str>) {
+        *self.leader.lock().unwrap_or_else(PoisonError::into_inner) = leader.map(str::to_owned);
+    }
+
+    /// This replica is the leader, until the process ends.
+    pub fn lead(&self, fleet: LeaderView) {
+        let _ = self.fleet.set(fleet);
+    }
+
+    async fn whole(&self, leader: &LeaderView) -> Answer {
+        let _one = self.whole.lock().await;
+        let answer = Answer::json(200, &self.fleet(leader));
+        malloc::trim();
+        answer
+    }
+
+    fn fleet(&self, LeaderView { roster, store, .. }: &LeaderView) -> Fleet {
+        let (nodes, now) = (store.nodes(), Instant::now());
+        let roster = roster.lock();
+        let mut nodes: Vec<FleetNode> = nodes.iter().map(|node| shown(&roster, node, now)).collect();
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        Fleet {
+            controller: env!("CARGO_PKG_VERSION").to_owned(),
+            leader: self.name.clone(),
+            leader_seconds: now.saturating_duration_since(roster.began()).as_secs(),
+            nodes,
+        }
+    }
+
+    async fn node(&self, leader: &LeaderView, name: &str) -> Answer {
+        let found = leader.store.nodes().iter().find(|node| node.name == name).cloned();
+        let Some(node) = found else { return Answer::text(404, &format!("there is no Node {name:?}\n")) };
+        let (node, peer) = {
+            let roster = leader.roster.lock();
+            (shown(&roster, &node, Instant::now()), roster.peer(name))
+        };
+        let asked = match peer {
+            Ok(peer) => details(&leader.client, peer).await.map_err(|error| chain(&error)),
+            Err(error) => Err(error.to_string()),
+        };
+        let (details, error) = match asked {
+            Ok(details) => (Some(details), None),
+            Err(error) => (None, Some(error)),
+        };
+        Answer::json(200, &NodeDetails { node, details, error })
+    }
+}
+
+impl Answers for FleetView {
+    async fn answer(&self, path: &str, _: Asker) -> Answer {
+        let Some(leader) = self.fleet.get() else {
+            let other = self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let other = other.unwrap_or_else(|| "not known yet".to_owned());
+            return Answer::text(503, &format!("not the leader; the leader is {other}\n"));
+        };
+        match path.strip_prefix("/fleet") {
+            Some("") => self.whole(leader).await,
+            Some(name) if name.len() > 1 => self.node(leader, name.trim_start_matches('/')).await,
+            _ => Answer::text(404, "not found\n"),
+        }
+    }
+}
+
+fn shown(roster: &Roster, node: &NodeView, now: Instant) -> FleetNode {
+    FleetNode { instance: node.instance.as_ref().map(ToString::to_string), ..roster.node(&node.name, now) }
+}

@@ -1,0 +1,60 @@
+//! Metrics of the fleet.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use resident::metrics::{FloatGauge, MetricRegistry};
+
+use super::labels::{NodesInState, Outcome, SignalProblem};
+use crate::fleet::census::FleetCensus;
+
+/// Metrics of the fleet.
+#[derive(Debug)]
+pub struct FleetMetrics {
+    nodes: Family<NodesInState, Gauge>,
+    problems: Family<SignalProblem, Gauge>,
+    oldest: FloatGauge,
+    sweep: FloatGauge,
+    requests: Family<Outcome, Counter>,
+    holds: Gauge,
+}
+
+impl FleetMetrics {
+    pub(super) fn new(all: &mut MetricRegistry) -> Self {
+        Self {
+            nodes: all.family("fleet_nodes", "Nodes by state: Critical, Warning, Healthy, or Unknown, whose agent does not answer or has not answered yet"),
+            problems: all.family("fleet_problems", "Nodes with a problem, by signal and severity; other: conditions of the agent"),
+            oldest: all.metric("fleet_oldest_summary_seconds", "Age of the oldest summary of a node whose state is known, in seconds"),
+            sweep: all.metric("fleet_sweep_seconds", "Seconds in which each agent was last asked once"),
+            requests: all.family("agent_requests", "Requests to agents, by result: ok, unchanged, connect, handshake (a wrong key), slow, too_long, broken, status or unreadable"),
+            holds: all.metric("fleet_unknown_held", "1 while so many agents do not answer that no condition of a Node is set to Unknown"),
+        }
+    }
+
+    /// Counts a request to an agent.
+    pub fn asked(&self, result: &'static str) {
+        self.requests.get_or_create(&Outcome { result }).inc();
+    }
+
+    /// Records whether conditions are held back.
+    pub fn holds(&self, holds: bool) {
+        self.holds.set(i64::from(holds));
+    }
+
+    /// Sets the gauges.
+    pub(super) fn set(&self, census: FleetCensus) {
+        let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        let FleetCensus { nodes, problems, oldest, sweep } = census;
+        self.nodes.clear();
+        for (state, count) in nodes {
+            self.nodes.get_or_create(&NodesInState { state: state.to_string() }).set(number(count));
+        }
+        self.problems.clear();
+        for ((signal, severity), count) in problems {
+            let labels = SignalProblem { signal, severity: severity.to_string() };
+            self.problems.get_or_create(&labels).set(number(count));
+        }
+        self.oldest.set(oldest.as_secs_f64());
+        self.sweep.set(sweep.as_secs_f64());
+    }
+}
