@@ -1,9 +1,12 @@
 //! The shipped controller against a real API server and the emulated OCI API, with kills, restarts, throttling and delays.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod agents;
 mod at_rest;
 mod chaos;
 mod crowd;
+mod fleet;
+mod fleet_scale;
 mod forgotten;
 mod in_use;
 mod kube_controllers;

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Controller {
     child: Child,
     pub(crate) listen: SocketAddr,
+    view: SocketAddr,
     log: PathBuf,
 }
 
@@ -28,17 +29,19 @@ impl Controller {
         static STARTED: AtomicU16 = AtomicU16::new(0);
         let [high, low] = STARTED.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let listen = SocketAddr::from(([127, 1, high, low], 9809));
+        let view = SocketAddr::new(listen.ip(), 9811);
         let output = File::options().create(true).append(true).open(&log).unwrap();
         // `make scale` measures the shipped program.
         let program =
             std::env::var_os("CONTROLLER").unwrap_or_else(|| env!("CARGO_BIN_EXE_oke-node-controller").into());
         let mut command = Command::new(program);
         command.env_clear().envs(environment.iter().cloned()).env("LISTEN", listen.to_string());
+        command.env("VIEW_LISTEN", view.to_string());
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         // It ends with the thread that started it, whatever the test does.
         command.process_group(0);
         let child = command.spawn().unwrap();
-        Self { child, listen, log }
+        Self { child, listen, view, log }
     }
 
     /// As the kernel or a failing node would.
@@ -73,14 +76,12 @@ impl Controller {
 
     /// Status and body of a GET; `None` without an answer.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
-        // An exited process refuses at once.
-        let mut stream = TcpStream::connect_timeout(&self.listen, PATIENCE).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let status = answer.split(' ').nth(1)?.parse().ok()?;
-        Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
+        get(self.listen, path)
+    }
+
+    /// The same of the view.
+    pub(crate) fn view(&self, path: &str) -> Option<(u16, String)> {
+        get(self.view, path)
     }
 
     /// The value of a metric, by the beginning of its line.
@@ -118,6 +119,17 @@ impl Controller {
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
+}
+
+fn get(from: SocketAddr, path: &str) -> Option<(u16, String)> {
+    // An exited process refuses at once.
+    let mut stream = TcpStream::connect_timeout(&from, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let status = answer.split(' ').nth(1)?.parse().ok()?;
+    Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
 }
 
 impl Drop for Controller {

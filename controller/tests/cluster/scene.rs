@@ -58,6 +58,9 @@ impl Scene {
         for file in ["namespace.yaml", "crds.yaml"] {
             kubernetes.apply(&manifest(file)).await.expect("the namespace and the CRDs");
         }
+        let keys = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": api::CONTROLLER_KEYS, "namespace": "oke-node-manager" } });
+        kubernetes.apply_object(keys).await.expect("the controllers' keys");
         let client = kubernetes.client(kubernetes.admin()).expect("a client");
         let folder = TempDir::new().expect("a folder");
         kubernetes.write_kubeconfig(kubernetes.admin(), &folder.path().join("kubeconfig")).expect("a kubeconfig");

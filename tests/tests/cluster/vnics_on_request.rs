@@ -203,6 +203,7 @@ fn controller(folder: &Path, cloud: &str) -> Child {
         .env("POLL_SECONDS", "0.2")
         // Another test's controller may have the usual port.
         .env("LISTEN", "127.0.0.1:0")
+        .env("VIEW_LISTEN", "127.0.0.1:0")
         // Who is alone does not lose it because the machine is busy.
         .env("LEASE_SECONDS", "120")
         .stdin(Stdio::null())

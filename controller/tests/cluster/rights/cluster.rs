@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use api::{VnicAttachment, VnicProfile};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
@@ -42,6 +42,7 @@ impl Cluster {
         server.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/crds.yaml")).await.unwrap();
         let account = ServiceAccount::new(NAMESPACE, NAME);
         server.create_account(&account).await.unwrap();
+        server.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
         let admin = server.client(server.admin()).unwrap();
         let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
         // As the Deployment's controller would create it.
@@ -132,6 +133,11 @@ impl Cluster {
         }
         attachments.delete_collection(&everything.0, &everything.1).await.unwrap();
         Api::<Node>::all(self.admin.clone()).delete_collection(&everything.0, &everything.1).await.unwrap();
+        let keys: Api<ConfigMap> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        keys.delete_collection(&everything.0, &everything.1).await.unwrap();
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        let agents = ListParams::default().labels("app.kubernetes.io/name=oke-node-agent");
+        pods.delete_collection(&DeleteParams::default().grace_period(0), &agents).await.unwrap();
         let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
         leases.delete_collection(&everything.0, &everything.1).await.unwrap();
     }

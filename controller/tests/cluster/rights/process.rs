@@ -43,6 +43,7 @@ impl Controller {
         // Differences from a cluster: the address of OCI, and shorter times.
         command.env("OCI_ENDPOINT", oci.url()).env("OCI_REQUESTS_PER_SECOND", "500");
         command.env("LISTEN", "127.0.0.1:0").env("LEASE_SECONDS", "10");
+        command.env("VIEW_LISTEN", "127.0.0.1:0").env("AGENT_POLL_SECONDS", "10");
         command.env("POLL_SECONDS", "0.1").env("RETRY_MOST_SECONDS", "1");
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         Self { child: command.spawn().unwrap(), proxymux }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use api::condition::find;
 use api::{Condition, ConditionType, UID_TAG, VnicAttachment, VnicProfile};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -19,6 +19,7 @@ use vcn::Ocid;
 
 use super::cluster::{Cluster, NAME, NAMESPACE};
 use super::process::Controller;
+use crate::agents::{self, FakeAgent, TrustedControllers};
 
 const LOG: &str = "log";
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -30,6 +31,8 @@ struct Scene<'c> {
     oci: OciApi,
     within: Duration,
     slowest: Duration,
+    trusted: TrustedControllers,
+    agents: Vec<FakeAgent>,
 }
 
 /// The result.
@@ -61,11 +64,14 @@ impl<'c> Scene<'c> {
         }
         let vcn = Arc::new(builder.start().unwrap());
         let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).unwrap();
-        Self { cluster, vcn, oci, within, slowest: Duration::ZERO }
+        let trusted = TrustedControllers::follow(cluster.admin.clone());
+        Self { cluster, vcn, oci, within, slowest: Duration::ZERO, trusted, agents: Vec::new() }
     }
 
     async fn tell(&mut self, folder: &Path) -> Result<(), &'static str> {
+        self.keys().await;
         self.node("a").await;
+        self.agent("a").await;
         self.pod_network("a").await;
         self.profile("before").await;
         self.attachment("own", "a").await;
@@ -78,10 +84,17 @@ impl<'c> Scene<'c> {
         self.until("the profile's VNIC is ready", async |scene| scene.stamped_ready("before").await == [true]).await?;
         self.until("the profile says so", async |scene| scene.profile_is_ready("before").await).await?;
         self.until("an event tells of it", async |scene| scene.is_told("own").await).await?;
+        self.until("its key is published, and the key of a pod that is gone removed", async |scene| {
+            scene.published().await == [format!("{NAME}-0")]
+        })
+        .await?;
+        self.until("a node has its conditions", async |scene| scene.is_judged("a").await).await?;
         self.until("VNICs bear the cluster's name", async |scene| scene.tags_name_the_cluster().await).await?;
         let first = self.renewed().await;
         self.until("the Lease is renewed", async |scene| scene.renewed().await > first).await?;
         self.node("b").await;
+        self.agent("b").await;
+        self.until("a node that came later has its conditions", async |scene| scene.is_judged("b").await).await?;
         self.until("a node that came later has its VNIC", async |scene| {
             scene.stamped_ready("before").await == [true, true]
         })
@@ -140,6 +153,29 @@ impl<'c> Scene<'c> {
             json!({ "metadata": { "name": name }, "spec": { "providerID": format!("oci://{}", self.instance(name)) } });
         let node: Node = serde_json::from_value(node).unwrap();
         self.api().create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    /// As the manifest creates it, with a key that was left.
+    async fn keys(&self) {
+        let keys = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": api::CONTROLLER_KEYS, "namespace": NAMESPACE }, "data": { "gone": "sha256:" } });
+        self.cluster.server.apply_object(keys).await.unwrap();
+    }
+
+    /// The pods whose keys are published.
+    async fn published(&self) -> Vec<String> {
+        let keys: Api<ConfigMap> = Api::namespaced(self.cluster.admin.clone(), NAMESPACE);
+        keys.get(api::CONTROLLER_KEYS).await.unwrap().data.unwrap_or_default().into_keys().collect()
+    }
+
+    async fn agent(&mut self, node: &str) {
+        let agent = FakeAgent::start(node, &self.trusted).await;
+        agents::make_pod(&self.cluster.admin, node, &agent.annotation()).await;
+        self.agents.push(agent);
+    }
+
+    async fn is_judged(&self, node: &str) -> bool {
+        agents::verdict(&self.cluster.admin, node, agents::NETWORK).await.is_some_and(|(status, _)| status == "True")
     }
 
     /// As OKE leaves it, if its kind is served.

@@ -1,0 +1,161 @@
+//! Agents that speak the real protocol on loopback, and their Pods.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
+use channel::{Fingerprint, Handler, Identity, Reply, Request, TrustedKeys, serve};
+use health::report::Verdict;
+use health::rules::Severity;
+use health::summary::Check;
+use health::{Area, Summary};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition, Pod};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+pub(crate) const NAMESPACE: &str = "oke-node-manager";
+pub(crate) const NETWORK: &str = "oke.oraclecloud.com/NetworkReady";
+pub(crate) const HOST: &str = "oke.oraclecloud.com/HostHealthy";
+
+/// One listener: the agent of one node, or of many that answer the same.
+pub(crate) struct FakeAgent {
+    port: u16,
+    key: Fingerprint,
+    state: Arc<AgentState>,
+    task: AbortHandle,
+}
+
+/// What it answers.
+#[derive(Default)]
+struct AgentState {
+    summary: Mutex<Summary>,
+    answers: AtomicU64,
+    frozen: watch::Sender<bool>,
+}
+
+/// The keys that agents trust, as their kubelets mount them.
+#[derive(Clone, Default)]
+pub(crate) struct TrustedControllers(Arc<Mutex<BTreeSet<Fingerprint>>>);
+
+impl Handler for AgentState {
+    async fn handle(&self, request: Request) -> Reply {
+        let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
+        let summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match request.path.as_str() {
+            "/v1/summary" => {
+                self.answers.fetch_add(1, Ordering::Relaxed);
+                Reply { etag: Some(summary.etag()), ..Reply::ok(serde_json::to_vec(&summary).unwrap()) }
+            }
+            "/v1/node" => Reply::ok(json!({ "node": summary.node, "checks": summary.checks }).to_string()),
+            _ => Reply::text(404, "not found\n"),
+        }
+    }
+}
+
+impl TrustedControllers {
+    /// Follows the ConfigMap while it is in use.
+    pub(crate) fn follow(client: Client) -> Self {
+        let all = Self::default();
+        let keys = Arc::downgrade(&all.0);
+        tokio::spawn(async move {
+            let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
+            while let Some(keys) = keys.upgrade() {
+                if let Ok(Some(map)) = maps.get_opt(CONTROLLER_KEYS).await {
+                    let data = map.data.unwrap_or_default();
+                    *keys.lock().unwrap() = data.values().filter_map(|key| key.parse().ok()).collect();
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        all
+    }
+}
+
+impl FakeAgent {
+    pub(crate) async fn start(node: &str, trusted: &TrustedControllers) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let identity = Identity::generate().unwrap();
+        let state = Arc::new(AgentState::default());
+        state.summary.lock().unwrap().node = node.to_owned();
+        let (key, keys, handler) = (identity.fingerprint(), trusted.0.clone(), state.clone());
+        let trusted: TrustedKeys = Arc::new(move || keys.lock().unwrap().clone());
+        let task = tokio::spawn(async move { serve(listener, &identity, trusted, handler).await }).abort_handle();
+        Self { port, key, state, task }
+    }
+
+    /// Critical problems, by name and area.
+    pub(crate) fn has(&self, problems: &[(&str, Area)]) {
+        let check = |(name, area): &(&str, Area)| Check {
+            name: (*name).to_owned(),
+            area: *area,
+            verdict: Verdict::Problem,
+            severity: Severity::Critical,
+            message: format!("{name} is bad."),
+            since_unix_millis: 1,
+        };
+        self.state.summary.lock().unwrap().checks = problems.iter().map(check).collect();
+    }
+
+    /// How often it sent its summary, or that it is unchanged.
+    pub(crate) fn answers(&self) -> u64 {
+        self.state.answers.load(Ordering::Relaxed)
+    }
+
+    /// It answers no more: requests hang, as behind a broken network.
+    pub(crate) fn freeze(&self) {
+        self.state.frozen.send_replace(true);
+    }
+
+    /// It answers again.
+    pub(crate) fn thaw(&self) {
+        self.state.frozen.send_replace(false);
+    }
+
+    /// It answers no more: connections are refused.
+    pub(crate) fn stop(&self) {
+        self.task.abort();
+    }
+
+    pub(crate) fn annotation(&self) -> String {
+        json!({ "port": self.port, "key": self.key }).to_string()
+    }
+}
+
+impl Drop for FakeAgent {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An agent's Pod on a node, as DaemonSet controller, kubelet and agent would leave it.
+pub(crate) async fn make_pod(client: &Client, node: &str, annotation: &str) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let pod = json!({
+        "metadata": { "name": format!("oke-node-agent-{node}"), "labels": { "app.kubernetes.io/name": "oke-node-agent" },
+            "annotations": { AGENT_CHANNEL_ANNOTATION: annotation } },
+        "spec": { "nodeName": node, "serviceAccountName": "oke-node-agent", "automountServiceAccountToken": false,
+            "containers": [{ "name": "agent", "image": "agent" }] },
+    });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let address = json!({ "status": { "podIP": "127.0.0.1", "podIPs": [{ "ip": "127.0.0.1" }] } });
+    let name = format!("oke-node-agent-{node}");
+    pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(address)).await.unwrap();
+}
+
+/// A condition of a Node.
+pub(crate) async fn condition(client: &Client, node: &str, kind: &str) -> Option<NodeCondition> {
+    let node = Api::<Node>::all(client.clone()).get_opt(node).await.unwrap()?;
+    node.status?.conditions?.into_iter().find(|condition| condition.type_ == kind)
+}
+
+/// Its status and reason.
+pub(crate) async fn verdict(client: &Client, node: &str, kind: &str) -> Option<(String, String)> {
+    condition(client, node, kind).await.map(|found| (found.status, found.reason.unwrap_or_default()))
+}

@@ -1,0 +1,152 @@
+//! Conditions of Nodes follow what agents answer, and are written on transition only; the view shows the fleet.
+
+use health::fleet::{NodeDetails, NodeState};
+use health::{Area, Fleet};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::ListParams;
+use kube_harness::ServiceAccount;
+use sandbox::OciSettings;
+
+use crate::agents::{self, FakeAgent, HOST, NAMESPACE, NETWORK, TrustedControllers, condition, verdict};
+use crate::process::Controller;
+use crate::scene::{Scene, wait_for};
+
+const WRITES: &str = r#"oke_node_controller_kubernetes_writes_total{kind="condition",result="ok"}"#;
+const UNCHANGED: &str = r#"oke_node_controller_agent_requests_total{result="unchanged"}"#;
+
+/// Nodes whose agents are asked every ten seconds.
+async fn scene(nodes: u32) -> (Scene, TrustedControllers) {
+    let mut scene = Scene::with(nodes, 2, OciSettings::default()).await;
+    scene.environment.insert("AGENT_POLL_SECONDS".to_owned(), "10".to_owned());
+    // Only what these tests are about is written.
+    scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
+    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
+    let trusted = TrustedControllers::follow(scene.client.clone());
+    (scene, trusted)
+}
+
+async fn agent(scene: &Scene, node: &str, trusted: &TrustedControllers) -> FakeAgent {
+    let agent = FakeAgent::start(node, trusted).await;
+    agents::make_pod(&scene.client, node, &agent.annotation()).await;
+    agent
+}
+
+async fn wait_for_verdict(scene: &Scene, node: &str, kind: &str, status: &str, reason: &str) {
+    let wanted = Some((status.to_owned(), reason.to_owned()));
+    let what = format!("{kind} of {node} is {status} ({reason})");
+    wait_for(&what, async || verdict(&scene.client, node, kind).await == wanted).await;
+}
+
+async fn versions(scene: &Scene) -> Vec<Option<String>> {
+    let nodes = Api::<Node>::all(scene.client.clone()).list(&ListParams::default()).await.unwrap();
+    nodes.into_iter().map(|node| node.metadata.resource_version).collect()
+}
+
+fn fleet(controller: &Controller) -> Fleet {
+    let (status, body) = controller.view("/fleet").unwrap();
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// Each agent answered twice more than now.
+async fn wait_for_polls(agents: &[&FakeAgent]) {
+    let before: Vec<u64> = agents.iter().map(|agent| agent.answers()).collect();
+    wait_for("each agent answered twice", async || {
+        agents.iter().zip(&before).all(|(agent, before)| agent.answers() >= before + 2)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_are_written_on_transition_only() {
+    let (scene, trusted) = scene(2).await;
+    let agents = [agent(&scene, "node-0", &trusted).await, agent(&scene, "node-1", &trusted).await];
+    let mut one = scene.controller("one");
+    for node in ["node-0", "node-1"] {
+        for kind in [NETWORK, HOST] {
+            wait_for_verdict(&scene, node, kind, "True", "NoCriticalProblem").await;
+        }
+    }
+    let two = scene.controller("two");
+    wait_for("the second stands by", async || two.view("/fleet").is_some()).await;
+    wait_for("it knows the leader", async || two.view("/fleet").unwrap().1 == "not the leader; the leader is one\n")
+        .await;
+    assert_eq!(two.view("/fleet").unwrap().0, 503);
+
+    // Nothing changes, and nothing is written.
+    let (before, written) = (versions(&scene).await, one.metric(WRITES));
+    wait_for_polls(&[&agents[0], &agents[1]]).await;
+    assert_eq!((versions(&scene).await, one.metric(WRITES)), (before, written));
+    assert!(one.metric(UNCHANGED).unwrap() >= 2.0);
+    let shown = fleet(&one);
+    let states: Vec<_> = shown.nodes.iter().map(|node| (node.name.as_str(), node.state)).collect();
+    assert_eq!((shown.leader.as_str(), states), ("one", vec![("node-0", NodeState::Healthy), ("node-1", NodeState::Healthy)]));
+    assert_eq!(shown.nodes[0].instance, Some(scene.instance(0)));
+
+    agents[0].has(&[("conntrack_use", Area::Network)]);
+    wait_for_verdict(&scene, "node-0", NETWORK, "False", "conntrack_use").await;
+    let failed = condition(&scene.client, "node-0", NETWORK).await.unwrap();
+    assert_eq!(failed.message.as_deref(), Some("conntrack_use is bad."));
+    assert_eq!(one.metric(WRITES), written.map(|writes| writes + 1.0));
+    let problems = r#"oke_node_controller_fleet_problems{signal="conntrack_use",severity="critical"}"#;
+    assert_eq!(one.metric(problems), Some(1.0));
+    let (_, body) = one.view("/fleet/node-0").unwrap();
+    let NodeDetails { node, details, error } = serde_json::from_str(&body).unwrap();
+    assert_eq!((node.state, details.unwrap()["node"].as_str(), error), (NodeState::Critical, Some("node-0"), None));
+    assert_eq!(one.view("/fleet/nowhere").unwrap().0, 404);
+
+    // The next leader knows nothing, and finds everything as it must be.
+    let before = versions(&scene).await;
+    assert!(one.terminate().success());
+    wait_for("the second leads", async || two.leads()).await;
+    wait_for("it knows all", async || {
+        two.view("/fleet").unwrap().0 == 200 && fleet(&two).nodes.iter().all(|node| node.summary.is_some())
+    })
+    .await;
+    wait_for_polls(&[&agents[0], &agents[1]]).await;
+    assert_eq!((versions(&scene).await, two.metric(WRITES)), (before, None));
+    agents[0].has(&[]);
+    wait_for_verdict(&scene, "node-0", NETWORK, "True", "NoCriticalProblem").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_agent_and_wrong_key_are_unknown_and_many_are_not_written() {
+    let (scene, trusted) = scene(5).await;
+    let mut agents = Vec::new();
+    for number in 0..4 {
+        agents.push(agent(&scene, &format!("node-{number}"), &trusted).await);
+    }
+    // Its Pod names the key of another agent.
+    let impostor = FakeAgent::start("node-4", &trusted).await;
+    let port: serde_json::Value = serde_json::from_str(&impostor.annotation()).unwrap();
+    let mut claimed: serde_json::Value = serde_json::from_str(&agents[0].annotation()).unwrap();
+    claimed["port"] = port["port"].clone();
+    agents::make_pod(&scene.client, "node-4", &claimed.to_string()).await;
+    let one = scene.controller("one");
+    for number in 0..4 {
+        wait_for_verdict(&scene, &format!("node-{number}"), NETWORK, "True", "NoCriticalProblem").await;
+    }
+    wait_for_verdict(&scene, "node-4", HOST, "Unknown", "AgentSilent").await;
+    let refused = fleet(&one).nodes.remove(4);
+    assert!(refused.error.as_deref().is_some_and(|error| error.contains("agree on TLS")), "{refused:?}");
+    assert_eq!((refused.summary, impostor.answers()), (None, 0));
+    let body = one.view("/fleet/node-4").unwrap().1;
+    let NodeDetails { details, error, .. } = serde_json::from_str(&body).unwrap();
+    assert!(details.is_none() && error.is_some_and(|error| error.contains("agree on TLS")), "{body}");
+
+    agents[3].stop();
+    wait_for_verdict(&scene, "node-3", NETWORK, "Unknown", "AgentSilent").await;
+    assert_eq!(one.metric("oke_node_controller_fleet_unknown_held "), Some(0.0));
+
+    // The other three at once: more than a tenth, and more than two.
+    let before = versions(&scene).await;
+    agents.iter().for_each(FakeAgent::stop);
+    wait_for("the alert", async || one.metric("oke_node_controller_fleet_unknown_held ") == Some(1.0)).await;
+    wait_for("all are shown as unknown", async || {
+        fleet(&one).nodes.iter().all(|node| node.state == NodeState::Unknown)
+    })
+    .await;
+    assert_eq!(versions(&scene).await, before);
+    assert_eq!(one.log().matches(r#""event":"fleet.unreachable""#).count(), 1);
+}
