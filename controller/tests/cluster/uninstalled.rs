@@ -13,6 +13,7 @@ use sandbox::OciSettings;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
+use crate::agents::{HOST, NETWORK};
 use crate::kube_controllers::{is_ready, play};
 use crate::scene::{Scene, manifest, wait_for};
 
@@ -116,6 +117,10 @@ async fn the_commands_of_the_page_remove_everything() {
     scene.kubernetes.apply_object(profile).await.unwrap();
     scene.want("own", 0, json!({})).await;
     wait_for("three VNICs", async || scene.vnics().len() == 3).await;
+    let good = |kind: &str| json!({ "type": kind, "status": "True", "reason": "NoCriticalProblem", "message": "" });
+    let conditions = json!({ "status": { "conditions": [NETWORK, HOST, "Ready"].map(good) } }).to_string();
+    let patch = format!("kubectl patch node node-0 --subresource=status --type=strategic -p '{conditions}'");
+    assert!(scene.sh(&patch).await.0);
     wait_for("two replicas", async || scene.replicas().await.len() == 2).await;
 
     let (succeeded, text) = scene.sh("kubectl kustomize manifests/uninstall-drop-ins").await;
@@ -133,6 +138,9 @@ async fn the_commands_of_the_page_remove_everything() {
             // As its kubelet does.
             controller.terminate();
             wait_for("no replica", async || scene.replicas().await.is_empty()).await;
+        } else if command.contains("NetworkReady") {
+            let (_, left) = scene.sh("kubectl get nodes -o jsonpath='{.items[*].status.conditions[*].type}'").await;
+            assert_eq!(left.trim(), "Ready");
         } else if command == DRAIN {
             let (_, left) = scene.sh("kubectl get pods --all-namespaces -o name").await;
             let only_agents = left.lines().all(|pod| pod.starts_with("pod/oke-node-agent-"));

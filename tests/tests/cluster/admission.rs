@@ -1,6 +1,7 @@
 //! manifests/base/admission.yaml on a real API server: who may ask for VNICs by a Node's annotation, and what an agent cannot
 //! write whatever it was granted, tried with the tokens and certificates of those it keeps out.
 
+mod controller;
 mod events;
 
 use std::sync::atomic::{AtomicU32, Ordering};
