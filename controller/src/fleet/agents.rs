@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use api::AGENT_CHANNEL_ANNOTATION;
-use channel::{Fingerprint, Peer};
+use channel::{Announcement, Peer};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{ApiResource, Object};
@@ -35,13 +35,6 @@ pub struct PodSpec {
 pub struct PodStatus {
     #[serde(rename = "podIP")]
     pod_ip: Option<String>,
-}
-
-/// What an agent's annotation says.
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct Channel {
-    port: u16,
-    key: Fingerprint,
 }
 
 /// An agent's Pod.
@@ -87,12 +80,12 @@ impl AgentPod {
         let annotations = metadata.annotations.unwrap_or_default();
         let address = object.status.unwrap_or_default().pod_ip;
         let address = address.and_then(|text| text.parse::<IpAddr>().ok());
-        let channel = annotations.get(AGENT_CHANNEL_ANNOTATION).map(|text| serde_json::from_str::<Channel>(text));
+        let channel = annotations.get(AGENT_CHANNEL_ANNOTATION).map(|text| serde_json::from_str::<Announcement>(text));
         let peer = match (address, channel) {
             (_, Some(Err(_))) => Err(NoPeer::InvalidKey),
             (None, _) => Err(NoPeer::NoAddress),
             (_, None) => Err(NoPeer::NoKey),
-            (Some(address), Some(Ok(Channel { port, key }))) => {
+            (Some(address), Some(Ok(Announcement { port, key }))) => {
                 Ok(Peer { address: SocketAddr::new(address, port), key })
             }
         };
@@ -168,6 +161,7 @@ pub async fn follow_agents(
 
 #[cfg(test)]
 mod tests {
+    use channel::Fingerprint;
     use serde_json::{Value, json};
 
     use super::*;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
-use channel::{Fingerprint, Handler, Identity, Reply, Request, TrustedKeys, serve};
+use channel::{Announcement, Fingerprint, Handler, Identity, Reply, Request, TrustedKeys, serve};
 use health::report::Verdict;
 use health::rules::Severity;
 use health::summary::Check;
@@ -124,7 +124,7 @@ impl FakeAgent {
     }
 
     pub(crate) fn annotation(&self) -> String {
-        json!({ "port": self.port, "key": self.key }).to_string()
+        serde_json::to_string(&Announcement { port: self.port, key: self.key }).unwrap()
     }
 }
 

@@ -118,7 +118,8 @@ async fn the_commands_of_the_page_remove_everything() {
     scene.want("own", 0, json!({})).await;
     wait_for("three VNICs", async || scene.vnics().len() == 3).await;
     let good = |kind: &str| json!({ "type": kind, "status": "True", "reason": "NoCriticalProblem", "message": "" });
-    let conditions = json!({ "status": { "conditions": [NETWORK, HOST, "Ready"].map(good) } }).to_string();
+    let conditions = [NETWORK, HOST, "Ready"].map(good);
+    let conditions = json!({ "status": { "conditions": conditions } });
     let patch = format!("kubectl patch node node-0 --subresource=status --type=strategic -p '{conditions}'");
     assert!(scene.sh(&patch).await.0);
     wait_for("two replicas", async || scene.replicas().await.len() == 2).await;

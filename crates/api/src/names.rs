@@ -21,12 +21,6 @@ pub const PROFILE_FINALIZER: &str = "oke.oraclecloud.com/profile";
 /// On a VnicAttachment: the VnicProfile that it was made from. Its value is the profile's name, hence the names' length.
 pub const PROFILE_LABEL: &str = "oke.oraclecloud.com/profile";
 
-/// On an agent's Pod: the port of its channel and the fingerprint of its key, as JSON.
-pub const AGENT_CHANNEL_ANNOTATION: &str = "oke.oraclecloud.com/agent-channel";
-
-/// The ConfigMap with the fingerprints of the controllers' keys, by the name of the controller's Pod.
-pub const CONTROLLER_KEYS: &str = "oke-node-controller-keys";
-
 /// The one field manager of the controller's writes. Users' own objects contain it twice.
 pub const FIELD_MANAGER: &str = "oke-node-controller";
 

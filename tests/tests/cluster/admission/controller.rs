@@ -62,10 +62,11 @@ async fn merge(client: &Client, node: &str, all: &[Value]) -> kube::Result<Node>
 async fn usual_node(server: &ApiServer, name: &str) {
     make_node(server, name, json!({ "a": "b" })).await;
     let image = |image| json!({ "names": [format!("iad.ocir.io/of-usual-length/image@sha256:{image:064x}")], "sizeBytes": image });
+    let conditions = ["Ready", "MemoryPressure", "KernelDeadlock"].map(|kind| condition(kind, "True"));
     let status = json!({ "status": {
         "capacity": { "cpu": "4" }, "addresses": [{ "type": "InternalIP", "address": "10.0.0.7" }],
         "images": (0..50).map(image).collect::<Vec<_>>(), "volumesInUse": ["a"],
-        "conditions": ["Ready", "MemoryPressure", "KernelDeadlock"].map(|kind| condition(kind, "True")),
+        "conditions": conditions,
     } });
     patch_status(&admin(server), name, &status).await.unwrap();
 }
@@ -79,7 +80,8 @@ async fn controller_writes_our_conditions_and_nothing_else_of_nodes() {
         patch_node(&controller, "judged-1", &json!({ "metadata": { "labels": { "a": "b" } } })).await.err()
     })
     .await;
-    let ours = ["NetworkReady", "HostHealthy", "AcceleratorsHealthy"].map(|kind| format!("oke.oraclecloud.com/{kind}"));
+    let ours = ["NetworkReady", "HostHealthy", "AcceleratorsHealthy"];
+    let ours = ours.map(|kind| format!("oke.oraclecloud.com/{kind}"));
     for status in ["True", "False", "Unknown"] {
         let all: Vec<_> = ours.iter().map(|kind| condition(kind, status)).collect();
         merge(&controller, "judged-1", &all).await.unwrap();
