@@ -102,6 +102,8 @@ bench: setup build ## Compare the pod path with the reference plugins
 
 # A minimal OCI, and a real API server with 10,000 nodes and a profile for them (SCALE=n for fewer).
 scale: setup ## Check the controller with 20,000 VnicAttachments and the watches of 10,000 agents: memory, writes at rest
+# A minimal OCI, and a real API server with 10,000 nodes, first with a profile for them, then with agents (SCALE=n for fewer).
+scale: setup ## Check the controller with 20,000 VnicAttachments, and with 10,000 agents: memory, watches, sweep, writes at rest
 	$(STATIC_BUILD) --bin oke-node-controller
 	CONTROLLER=$(abspath $(RELEASE))/oke-node-controller cargo test --package oke-node-controller --test cluster -- \
 	    --ignored --nocapture scale

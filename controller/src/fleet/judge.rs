@@ -100,9 +100,9 @@ pub fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> 
         judgement.writes.retain(|write| !write.conditions.iter().any(is_unknown));
     }
     // A problem must not wait behind the first conditions of thousands of nodes.
-    judgement.writes.sort_by_key(|write| {
-        write.conditions.iter().map(|new| urgency(new.condition.status)).min().unwrap_or(u8::MAX)
-    });
+    judgement
+        .writes
+        .sort_by_key(|write| write.conditions.iter().map(|new| urgency(new.condition.status)).min().unwrap_or(u8::MAX));
     judgement
 }
 
@@ -113,9 +113,9 @@ fn is_turning_unknown(node: &NodeFacts<'_>) -> bool {
         AgentFacts::Pending { is_failing } | AgentFacts::Answered { is_failing, .. } => is_failing,
         AgentFacts::Silent { .. } => true,
     };
-    let is_unknown_already = Area::ALL.into_iter().all(|area| {
-        node.conditions.iter().any(|has| has.area == area && has.status == ConditionStatus::Unknown)
-    });
+    let is_unknown_already = Area::ALL
+        .into_iter()
+        .all(|area| node.conditions.iter().any(|has| has.area == area && has.status == ConditionStatus::Unknown));
     is_failing && !is_unknown_already
 }
 

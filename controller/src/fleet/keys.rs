@@ -73,7 +73,10 @@ impl KeyEntry {
     async fn clean(&self) -> anyhow::Result<()> {
         let keys = self.write(&BTreeSet::new()).await?;
         let ours = ListParams::default().labels(LABEL);
-        let pods = timeout(DEADLINE, self.pods.list_metadata(&ours)).await.context("no answer in time").and_then(|pods| Ok(pods?));
+        let pods = timeout(DEADLINE, self.pods.list_metadata(&ours))
+            .await
+            .context("no answer in time")
+            .and_then(|pods| Ok(pods?));
         let pods = pods.context("list the controller's Pods")?.into_iter().map(|pod| pod.name_any()).collect();
         let gone = orphaned(&keys, &pods, &self.pod);
         if !gone.is_empty() {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use backoff::Backoff;
 use channel::Peer;
-use health::fleet::{FleetNode, NodeState};
 use health::Summary;
+use health::fleet::{FleetNode, NodeState};
 use tokio::time::Instant;
 
 use crate::fleet::agents::NoPeer;
@@ -197,8 +197,7 @@ impl Roster {
         if self.sweep.left.is_empty() {
             let asked = self.agents.iter().filter(|(_, record)| record.peer.is_ok());
             let left = asked.map(|(node, _)| node.clone()).collect();
-            self.sweep =
-                Sweep { began: now, left, last: Some(now.saturating_duration_since(self.sweep.began)) };
+            self.sweep = Sweep { began: now, left, last: Some(now.saturating_duration_since(self.sweep.began)) };
         }
     }
 

@@ -71,7 +71,11 @@ impl ConditionWriter {
                 Ok(()) => failures = 0,
                 Err(error) => {
                     if failures == 0 {
-                        tracing::warn!(event = "condition.unwritten", error = chain(error.as_ref()), "retried with backoff");
+                        tracing::warn!(
+                            event = "condition.unwritten",
+                            error = chain(error.as_ref()),
+                            "retried with backoff"
+                        );
                     }
                     failures += 1;
                 }

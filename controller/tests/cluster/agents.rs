@@ -16,7 +16,6 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 pub(crate) const NAMESPACE: &str = "oke-node-manager";
@@ -26,9 +25,12 @@ pub(crate) const HOST: &str = "oke.oraclecloud.com/HostHealthy";
 /// One listener: the agent of one node, or of many that answer the same.
 pub(crate) struct FakeAgent {
     port: u16,
-    key: Fingerprint,
+    /// Open as long as the agent exists.
+    listener: std::net::TcpListener,
+    identity: Identity,
+    trusted: TrustedControllers,
     state: Arc<AgentState>,
-    task: AbortHandle,
+    task: Option<AbortHandle>,
 }
 
 /// What it answers.
@@ -36,7 +38,6 @@ pub(crate) struct FakeAgent {
 struct AgentState {
     summary: Mutex<Summary>,
     answers: AtomicU64,
-    frozen: watch::Sender<bool>,
 }
 
 /// The keys that agents trust, as their kubelets mount them.
@@ -45,7 +46,6 @@ pub(crate) struct TrustedControllers(Arc<Mutex<BTreeSet<Fingerprint>>>);
 
 impl Handler for AgentState {
     async fn handle(&self, request: Request) -> Reply {
-        let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
         let summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match request.path.as_str() {
             "/v1/summary" => {
@@ -79,15 +79,31 @@ impl TrustedControllers {
 
 impl FakeAgent {
     pub(crate) async fn start(node: &str, trusted: &TrustedControllers) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap().into_std().unwrap();
         let port = listener.local_addr().unwrap().port();
         let identity = Identity::generate().unwrap();
         let state = Arc::new(AgentState::default());
         state.summary.lock().unwrap().node = node.to_owned();
-        let (key, keys, handler) = (identity.fingerprint(), trusted.0.clone(), state.clone());
+        let mut agent = Self { port, listener, identity, trusted: trusted.clone(), state, task: None };
+        agent.thaw();
+        agent
+    }
+
+    /// It accepts connections.
+    pub(crate) fn thaw(&mut self) {
+        self.freeze();
+        let listener = TcpListener::from_std(self.listener.try_clone().unwrap()).unwrap();
+        let (identity, handler, keys) = (self.identity.clone(), self.state.clone(), self.trusted.0.clone());
         let trusted: TrustedKeys = Arc::new(move || keys.lock().unwrap().clone());
-        let task = tokio::spawn(async move { serve(listener, &identity, trusted, handler).await }).abort_handle();
-        Self { port, key, state, task }
+        let task = tokio::spawn(async move { serve(listener, &identity, trusted, handler).await });
+        self.task = Some(task.abort_handle());
+    }
+
+    /// Connections hang, as behind a broken network.
+    pub(crate) fn freeze(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
     }
 
     /// Critical problems, by name and area.
@@ -108,29 +124,14 @@ impl FakeAgent {
         self.state.answers.load(Ordering::Relaxed)
     }
 
-    /// It answers no more: requests hang, as behind a broken network.
-    pub(crate) fn freeze(&self) {
-        self.state.frozen.send_replace(true);
-    }
-
-    /// It answers again.
-    pub(crate) fn thaw(&self) {
-        self.state.frozen.send_replace(false);
-    }
-
-    /// It answers no more: connections are refused.
-    pub(crate) fn stop(&self) {
-        self.task.abort();
-    }
-
     pub(crate) fn annotation(&self) -> String {
-        serde_json::to_string(&Announcement { port: self.port, key: self.key }).unwrap()
+        serde_json::to_string(&Announcement { port: self.port, key: self.identity.fingerprint() }).unwrap()
     }
 }
 
 impl Drop for FakeAgent {
     fn drop(&mut self) {
-        self.task.abort();
+        self.freeze();
     }
 }
 

@@ -81,7 +81,10 @@ async fn conditions_are_written_on_transition_only() {
     assert!(one.metric(UNCHANGED).unwrap() >= 2.0);
     let shown = fleet(&one);
     let states: Vec<_> = shown.nodes.iter().map(|node| (node.name.as_str(), node.state)).collect();
-    assert_eq!((shown.leader.as_str(), states), ("one", vec![("node-0", NodeState::Healthy), ("node-1", NodeState::Healthy)]));
+    assert_eq!(
+        (shown.leader.as_str(), states),
+        ("one", vec![("node-0", NodeState::Healthy), ("node-1", NodeState::Healthy)])
+    );
     assert_eq!(shown.nodes[0].instance, Some(scene.instance(0)));
 
     agents[0].has(&[("conntrack_use", Area::Network)]);
@@ -135,13 +138,13 @@ async fn silent_agent_and_wrong_key_are_unknown_and_many_are_not_written() {
     let NodeDetails { details, error, .. } = serde_json::from_str(&body).unwrap();
     assert!(details.is_none() && error.is_some_and(|error| error.contains("agree on TLS")), "{body}");
 
-    agents[3].stop();
+    agents[3].freeze();
     wait_for_verdict(&scene, "node-3", NETWORK, "Unknown", "AgentSilent").await;
     assert_eq!(one.metric("oke_node_controller_fleet_unknown_held "), Some(0.0));
 
     // The other three at once: more than a tenth, and more than two.
     let before = versions(&scene).await;
-    agents.iter().for_each(FakeAgent::stop);
+    agents.iter_mut().for_each(FakeAgent::freeze);
     wait_for("the alert", async || one.metric("oke_node_controller_fleet_unknown_held ") == Some(1.0)).await;
     wait_for("all are shown as unknown", async || {
         fleet(&one).nodes.iter().all(|node| node.state == NodeState::Unknown)

@@ -119,11 +119,8 @@ fn many_silent_nodes_at_once_write_nothing_unknown() {
 
 #[test]
 fn two_silent_nodes_are_written_in_a_small_cluster() {
-    let silent = ["a", "b", "c"].map(|name| NodeFacts {
-        name,
-        conditions: &[],
-        agent: AgentFacts::Silent { has_agent: true },
-    });
+    let silent =
+        ["a", "b", "c"].map(|name| NodeFacts { name, conditions: &[], agent: AgentFacts::Silent { has_agent: true } });
     assert_eq!(judge(silent[..2].iter().copied(), time(1)).writes.len(), 2);
     assert_eq!(judge(silent.iter().copied(), time(1)).held, Some(3));
 }
