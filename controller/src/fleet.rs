@@ -19,6 +19,7 @@ pub mod judge;
 pub mod keys;
 pub mod roster;
 pub mod run;
+pub mod schedule;
 pub mod shared;
 pub mod sweep;
 #[cfg(test)]

@@ -23,7 +23,6 @@ use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_prof
 use crate::fleet;
 use crate::fleet::census::FleetCensus;
 use crate::fleet::run::{FleetMember, FleetTasks};
-use crate::fleet::shared::SharedRoster;
 use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::report::metrics::Snapshot;
 use crate::report::status_server::{Role, StatusServer};
@@ -85,17 +84,10 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     };
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, surroundings));
-    let roster = Arc::new(SharedRoster::new(settings.agent_poll));
-    let fleet = FleetTasks {
-        member,
-        client: patient.clone(),
-        store: store.clone(),
-        watches: status_server.watches.clone(),
-        roster: roster.clone(),
-        metrics: metrics.clone(),
-    };
+    let fleet = FleetTasks::new(member, patient.clone(), store.clone(), &status_server, settings.agent_poll);
     metrics.ask({
         let (work, store, watches) = (work.clone(), store.clone(), status_server.watches.clone());
+        let roster = fleet.roster();
         move || Snapshot {
             depth: work.depth(),
             census: store.attachments().census(),

@@ -40,7 +40,7 @@ pub struct NewCondition {
 }
 
 impl NodeCondition {
-    /// One of ours; conditions of other programs are not kept.
+    /// A condition of our types; those of other programs are not kept.
     #[must_use]
     pub fn read(stored: StoredCondition) -> Option<Self> {
         let area = Area::ALL.into_iter().find(|area| area.condition() == stored.kind)?;

@@ -82,7 +82,7 @@ pub fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> 
     let (mut all, mut turning) = (0, 0);
     let mut is_any_unknown = false;
     for node in nodes {
-        // A node where no agent runs, such as a virtual node, is not ours to judge.
+        // A node where no agent runs, such as a virtual node, is not judged.
         if node.agent == (AgentFacts::Silent { has_agent: false }) && node.conditions.is_empty() {
             continue;
         }

@@ -1,14 +1,9 @@
-//! What the leader knows of each node's agent, and when it asks it next. Pure: time and chance are parameters.
-//!
-//! Each agent has its own moment in the interval, by a hash of the node's name. Retries have places of their own, so that
-//! nodes that do not answer never delay those that do.
+//! What the leader knows of each node's agent. Pure: time and chance are parameters.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backoff::Backoff;
 use channel::Peer;
 use health::Summary;
 use health::fleet::{FleetNode, NodeState};
@@ -17,24 +12,12 @@ use tokio::time::Instant;
 use crate::fleet::agents::NoPeer;
 use crate::fleet::answer::Answer;
 use crate::fleet::judge::AgentFacts;
+use crate::fleet::schedule::{Due, Lane, Schedule};
 
-/// The time in which agents that appear together are asked first.
-const FIRST: Duration = Duration::from_secs(30);
-/// The first backoff.
-const RETRY: Duration = Duration::from_secs(5);
 /// The least time after which an agent that does not answer is silent: that of three attempts.
 const LEAST_BOUND: Duration = Duration::from_secs(30);
 /// The longest kept error, in characters.
 const ERROR_MAX: usize = 300;
-
-/// Which requests an agent waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
-    /// The regular ones.
-    Regular,
-    /// Those after a failure.
-    Retry,
-}
 
 /// A request to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +33,11 @@ pub struct Poll {
 /// All agents, by node.
 #[derive(Debug)]
 pub struct Roster {
-    interval: Duration,
     began: Instant,
+    schedule: Schedule,
+    /// Whether something happened that may change a judgement.
+    has_news: bool,
     agents: HashMap<Arc<str>, AgentRecord>,
-    regular: BTreeSet<(Instant, Arc<str>)>,
-    retries: BTreeSet<(Instant, Arc<str>)>,
     sweep: Sweep,
 }
 
@@ -64,7 +47,7 @@ struct AgentRecord {
     peer: Result<Peer, NoPeer>,
     known_since: Instant,
     /// Its next request; none while one is in flight.
-    due: Option<(Lane, Instant)>,
+    due: Option<Due>,
     is_asked: bool,
     answered: Option<Instant>,
     failures: u32,
@@ -86,11 +69,10 @@ impl Roster {
     #[must_use]
     pub fn new(interval: Duration, now: Instant) -> Self {
         Self {
-            interval,
             began: now,
+            schedule: Schedule::new(interval, now),
+            has_news: false,
             agents: HashMap::new(),
-            regular: BTreeSet::new(),
-            retries: BTreeSet::new(),
             sweep: Sweep { began: now, left: HashSet::new(), last: None },
         }
     }
@@ -98,7 +80,7 @@ impl Roster {
     /// How long after its last answer an agent is silent: one interval and a quarter, with the default 5 minutes.
     #[must_use]
     pub fn bound(&self) -> Duration {
-        (self.interval * 5 / 4).max(LEAST_BOUND)
+        (self.schedule.interval() * 5 / 4).max(LEAST_BOUND)
     }
 
     /// Since when this leader asks.
@@ -121,9 +103,10 @@ impl Roster {
         }
         known.peer = peer;
         known.failures = 0;
+        self.has_news = true;
         match peer {
             Err(_) => {
-                self.schedule(node, None);
+                self.set_due(node, None);
                 self.sweep.left.remove(node);
             }
             Ok(_) => {
@@ -133,8 +116,8 @@ impl Roster {
                 }
                 // An answer that is in flight schedules the next request itself.
                 if !known.is_asked {
-                    let first = now + FIRST.min(self.interval).mul_f64(fraction(node));
-                    self.schedule(node, Some((Lane::Regular, first)));
+                    let first = self.schedule.first(now);
+                    self.set_due(node, Some(first));
                 }
             }
         }
@@ -153,11 +136,11 @@ impl Roster {
 
     /// The next request of a lane that is due.
     pub fn take(&mut self, lane: Lane, now: Instant) -> Option<Poll> {
-        let (due, node) = self.lane(lane).first().cloned()?;
+        let (due, node) = self.schedule.next(lane).cloned()?;
         if due > now {
             return None;
         }
-        self.schedule(&node, None);
+        self.set_due(&node, None);
         let record = self.agents.get_mut(&node)?;
         record.is_asked = true;
         Some(Poll { peer: record.peer.ok()?, etag: record.etag.clone().filter(|_| record.summary.is_some()), node })
@@ -166,16 +149,14 @@ impl Roster {
     /// When the next request of a lane is due.
     #[must_use]
     pub fn next_due(&self, lane: Lane) -> Option<Instant> {
-        let lane = if lane == Lane::Regular { &self.regular } else { &self.retries };
-        lane.first().map(|(due, _)| *due)
+        self.schedule.next(lane).map(|(due, _)| *due)
     }
 
     /// The result of a request: an answer, or why there is none. `chance` is in 0.0–1.0, for the jitter.
     pub fn answered(&mut self, node: &Arc<str>, result: Result<Answer, String>, now: Instant, chance: f64) {
-        let slot = self.slot(node, now);
-        let retry = Backoff { first: RETRY.min(self.interval), cap: self.interval };
         let Some(record) = self.agents.get_mut(node) else { return };
         record.is_asked = false;
+        self.has_news |= record.failures > 0 || result != Ok(Answer::Unchanged);
         let due = match result {
             Ok(answer) => {
                 record.answered = Some(now);
@@ -183,22 +164,27 @@ impl Roster {
                 if let Answer::Changed(summary, etag) = answer {
                     (record.summary, record.etag) = (Some(Arc::new(summary)), etag);
                 }
-                (Lane::Regular, slot)
+                self.schedule.regular(node, now)
             }
             Err(error) => {
                 record.failures = record.failures.saturating_add(1);
                 record.error = Some(error.chars().take(ERROR_MAX).collect());
-                (Lane::Retry, now + retry.delay(record.failures, chance))
+                self.schedule.retry(record.failures, now, chance)
             }
         };
         let due = record.peer.is_ok().then_some(due);
-        self.schedule(node, due);
+        self.set_due(node, due);
         self.sweep.left.remove(node);
         if self.sweep.left.is_empty() {
             let asked = self.agents.iter().filter(|(_, record)| record.peer.is_ok());
             let left = asked.map(|(node, _)| node.clone()).collect();
             self.sweep = Sweep { began: now, left, last: Some(now.saturating_duration_since(self.sweep.began)) };
         }
+    }
+
+    /// Whether something happened since the last call that may change a judgement. Time alone may change one, too.
+    pub const fn take_news(&mut self) -> bool {
+        std::mem::replace(&mut self.has_news, false)
     }
 
     /// What is judged.
@@ -256,30 +242,10 @@ impl Roster {
         now.saturating_duration_since(since) > self.bound()
     }
 
-    /// The first moment of a node's own after `now`.
-    fn slot(&self, node: &str, now: Instant) -> Instant {
-        let first = self.began + self.interval.mul_f64(fraction(node));
-        let passed = now.saturating_duration_since(first).as_nanos() / self.interval.as_nanos().max(1);
-        let rounds = if now < first { 0 } else { u32::try_from(passed).unwrap_or(u32::MAX - 1) + 1 };
-        first + self.interval * rounds
-    }
-
-    fn schedule(&mut self, node: &Arc<str>, due: Option<(Lane, Instant)>) {
+    fn set_due(&mut self, node: &Arc<str>, due: Option<Due>) {
         let Some(record) = self.agents.get_mut(node) else { return };
         let before = std::mem::replace(&mut record.due, due);
-        if let Some((lane, at)) = before {
-            self.lane(lane).remove(&(at, node.clone()));
-        }
-        if let Some((lane, at)) = due {
-            self.lane(lane).insert((at, node.clone()));
-        }
-    }
-
-    const fn lane(&mut self, lane: Lane) -> &mut BTreeSet<(Instant, Arc<str>)> {
-        match lane {
-            Lane::Regular => &mut self.regular,
-            Lane::Retry => &mut self.retries,
-        }
+        self.schedule.replace(node, before, due);
     }
 }
 
@@ -297,11 +263,4 @@ impl AgentRecord {
             summary: None,
         }
     }
-}
-
-/// A node's place in the interval, in 0.0–1.0.
-fn fraction(node: &str) -> f64 {
-    let mut hasher = DefaultHasher::new();
-    node.hash(&mut hasher);
-    f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }

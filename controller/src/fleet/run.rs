@@ -1,6 +1,7 @@
 //! The leader's tasks for the fleet.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use channel::{Client as ChannelClient, Identity};
 use kube::Client;
@@ -15,6 +16,7 @@ use crate::fleet::sweep::Sweeper;
 use crate::fleet::view::{FleetView, LeaderView};
 use crate::fleet::writer::ConditionWriter;
 use crate::report::metrics::Metrics;
+use crate::report::status_server::StatusServer;
 
 /// What a replica has before it is the leader.
 #[derive(Clone)]
@@ -33,18 +35,33 @@ pub struct FleetMember {
 /// What the tasks share.
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct FleetTasks {
-    /// This replica.
-    pub member: FleetMember,
-    /// The API server, through a client that retries.
-    pub client: Client,
-    /// The Nodes.
-    pub store: Arc<Store>,
-    /// The state of the watches.
-    pub watches: Arc<Watches>,
-    /// The agents.
-    pub roster: Arc<SharedRoster>,
-    /// Counts results.
-    pub metrics: Arc<Metrics>,
+    member: FleetMember,
+    client: Client,
+    store: Arc<Store>,
+    watches: Arc<Watches>,
+    roster: Arc<SharedRoster>,
+    metrics: Arc<Metrics>,
+}
+
+impl FleetTasks {
+    /// Of a leader that begins now, with a client that retries. Each agent is asked once in `interval`.
+    #[must_use]
+    pub fn new(
+        member: FleetMember,
+        client: Client,
+        store: Arc<Store>,
+        status_server: &StatusServer,
+        interval: Duration,
+    ) -> Self {
+        let (watches, metrics) = (status_server.watches.clone(), status_server.metrics.clone());
+        Self { member, client, store, watches, roster: Arc::new(SharedRoster::new(interval)), metrics }
+    }
+
+    /// What is known of the agents.
+    #[must_use]
+    pub fn roster(&self) -> Arc<SharedRoster> {
+        self.roster.clone()
+    }
 }
 
 /// Asks, judges, writes and shows; never returns. `nodes` becomes true when all Nodes are known.

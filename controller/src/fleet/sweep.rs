@@ -9,7 +9,8 @@ use resident::logging::chain;
 use tokio::time::{Instant, sleep_until};
 
 use crate::fleet::answer::{Answer, AskError, ask};
-use crate::fleet::roster::{Lane, Poll};
+use crate::fleet::roster::Poll;
+use crate::fleet::schedule::Lane;
 use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;
 

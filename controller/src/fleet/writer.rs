@@ -1,5 +1,5 @@
-//! Writes conditions of Nodes as judged: at most five Nodes per second, and each Node at most once until the watch
-//! delivered the write.
+//! Writes conditions of Nodes as judged: at most five Nodes per second, and each Node at most once in 15 s, because the watch
+//! may deliver an older state after a write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use crate::fleet::judge::{ConditionWrite, Judgement, NodeFacts, judge};
 use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;
 
-/// Between two judgements.
+/// Between two checks for news, and between two judgements without news.
+const TICK: Duration = Duration::from_secs(1);
 const ROUND: Duration = Duration::from_secs(5);
 /// Between two writes.
 const PACE: Duration = Duration::from_millis(200);
@@ -32,7 +33,7 @@ const BATCH: usize = 25;
 const DEADLINE: Duration = Duration::from_secs(20);
 /// After failures.
 const RETRY: Backoff = Backoff { first: ROUND, cap: Duration::from_mins(2) };
-/// The watch may deliver a change from before a write after its answer.
+/// Between two writes of one Node.
 const SETTLING: Duration = Duration::from_secs(15);
 
 /// What it needs.
@@ -43,7 +44,7 @@ pub struct ConditionWriter {
     store: Arc<Store>,
     metrics: Arc<Metrics>,
     chance: fn() -> f64,
-    written: HashMap<String, Instant>,
+    attempted: HashMap<String, Instant>,
     is_holding: bool,
 }
 
@@ -57,44 +58,50 @@ impl ConditionWriter {
             store,
             metrics,
             chance: backoff::chance,
-            written: HashMap::new(),
+            attempted: HashMap::new(),
             is_holding: false,
         }
     }
 
     /// Judges and writes; never returns. All Nodes and agents must be known.
     pub async fn run(mut self) {
-        let mut failures = 0;
+        let (mut failures, mut judged) = (0, Instant::now());
         loop {
-            sleep(if failures == 0 { ROUND } else { RETRY.delay(failures, (self.chance)()) }).await;
+            sleep(if failures == 0 { TICK } else { RETRY.delay(failures, (self.chance)()) }).await;
+            if !self.roster.lock().take_news() && judged.elapsed() < ROUND {
+                continue;
+            }
             match self.round().await {
                 Ok(()) => failures = 0,
                 Err(error) => {
                     if failures == 0 {
-                        tracing::warn!(
-                            event = "condition.unwritten",
-                            error = chain(error.as_ref()),
-                            "retried with backoff"
-                        );
+                        let error = chain(error.as_ref());
+                        tracing::warn!(event = "condition.unwritten", error, "retried with backoff");
                     }
                     failures += 1;
                 }
             }
+            judged = Instant::now();
         }
     }
 
+    /// Judges and writes until nothing is left to write.
     async fn round(&mut self) -> anyhow::Result<()> {
-        let Judgement { writes, held } = self.judge();
-        self.report(held);
-        self.written.retain(|_, at| at.elapsed() < SETTLING);
-        let writes: Vec<_> = writes.into_iter().filter(|write| !self.written.contains_key(&write.node)).collect();
-        for write in writes.into_iter().take(BATCH) {
-            let result = self.write(&write).await;
-            self.metrics.wrote("condition", result.is_ok());
-            result?;
-            sleep(PACE).await;
+        loop {
+            let Judgement { mut writes, held } = self.judge();
+            self.report(held);
+            self.attempted.retain(|_, at| at.elapsed() < SETTLING);
+            writes.retain(|write| !self.attempted.contains_key(&write.node));
+            if writes.is_empty() {
+                return Ok(());
+            }
+            for write in writes.iter().take(BATCH) {
+                let result = self.write(write).await;
+                self.metrics.wrote("condition", result.is_ok());
+                result?;
+                sleep(PACE).await;
+            }
         }
-        Ok(())
     }
 
     fn judge(&self) -> Judgement {
@@ -129,6 +136,8 @@ impl ConditionWriter {
 
     async fn write(&mut self, write: &ConditionWrite) -> anyhow::Result<()> {
         let ConditionWrite { node, conditions } = write;
+        // A Node that cannot be written must not delay the others.
+        self.attempted.insert(node.clone(), Instant::now());
         let patch = Patch::Strategic(patch(conditions, Timestamp::now()));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let answer = timeout(DEADLINE, self.api.patch_status(node, &params, &patch)).await;
@@ -136,7 +145,6 @@ impl ConditionWriter {
         match answer.with_context(|| format!("{}: no answer within {DEADLINE:?}", operation()))? {
             Ok(object) => {
                 self.store.nodes_mut().set_conditions(node, NodeView::of(object).conditions);
-                self.written.insert(node.clone(), Instant::now());
                 for new in conditions {
                     let (kind, status) = (new.condition.area.condition(), new.condition.status.as_str());
                     tracing::info!(event = "condition.written", node, kind, status, reason = new.condition.reason);

@@ -12,7 +12,8 @@ use crate::fleet::agents::NoPeer;
 use crate::fleet::answer::Answer;
 use crate::fleet::census::FleetCensus;
 use crate::fleet::judge::AgentFacts;
-use crate::fleet::roster::{Lane, Roster};
+use crate::fleet::roster::Roster;
+use crate::fleet::schedule::Lane;
 
 const INTERVAL: Duration = Duration::from_secs(240);
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,110 @@
+//! When the next request to each agent is due. Pure.
+//!
+//! Each agent has its own moment in the interval, by a hash of the node's name. Retries have places of their own, so that
+//! nodes that do not answer never delay those that do.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backoff::Backoff;
+use tokio::time::Instant;
+
+/// Between the first requests to agents that appear together: ten thousand are asked within 30 s.
+const FIRST: Duration = Duration::from_millis(3);
+/// The first backoff.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Which requests an agent waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// The regular ones.
+    Regular,
+    /// Those after a failure.
+    Retry,
+}
+
+/// When a request is due.
+pub type Due = (Lane, Instant);
+
+/// The requests that are due, in order.
+#[derive(Debug)]
+pub struct Schedule {
+    interval: Duration,
+    began: Instant,
+    /// When the next agent that appears is asked.
+    first: Instant,
+    regular: BTreeSet<(Instant, Arc<str>)>,
+    retries: BTreeSet<(Instant, Arc<str>)>,
+}
+
+impl Schedule {
+    /// Of a leader that begins now and asks each agent once in `interval`.
+    #[must_use]
+    pub const fn new(interval: Duration, now: Instant) -> Self {
+        Self { interval, began: now, first: now, regular: BTreeSet::new(), retries: BTreeSet::new() }
+    }
+
+    /// The time in which each agent is asked once.
+    #[must_use]
+    pub const fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// The first request to an agent that appears.
+    pub fn first(&mut self, now: Instant) -> Due {
+        let due = now.max(self.first);
+        self.first = due + FIRST;
+        (Lane::Regular, due)
+    }
+
+    /// The request after an answer: at the first moment of the node's own after `now`.
+    #[must_use]
+    pub fn regular(&self, node: &str, now: Instant) -> Due {
+        let first = self.began + self.interval.mul_f64(fraction(node));
+        let passed = now.saturating_duration_since(first).as_nanos() / self.interval.as_nanos().max(1);
+        let rounds = if now < first { 0 } else { u32::try_from(passed).unwrap_or(u32::MAX - 1) + 1 };
+        (Lane::Regular, first + self.interval * rounds)
+    }
+
+    /// The request after so many failures. `chance` is in 0.0–1.0, for the jitter.
+    #[must_use]
+    pub fn retry(&self, failures: u32, now: Instant, chance: f64) -> Due {
+        let backoff = Backoff { first: RETRY.min(self.interval), cap: self.interval };
+        (Lane::Retry, now + backoff.delay(failures, chance))
+    }
+
+    /// Replaces when a node is asked.
+    pub fn replace(&mut self, node: &Arc<str>, before: Option<Due>, due: Option<Due>) {
+        if let Some((lane, at)) = before {
+            self.lane(lane).remove(&(at, node.clone()));
+        }
+        if let Some((lane, at)) = due {
+            self.lane(lane).insert((at, node.clone()));
+        }
+    }
+
+    /// The next request of a lane.
+    #[must_use]
+    pub fn next(&self, lane: Lane) -> Option<&(Instant, Arc<str>)> {
+        match lane {
+            Lane::Regular => self.regular.first(),
+            Lane::Retry => self.retries.first(),
+        }
+    }
+
+    const fn lane(&mut self, lane: Lane) -> &mut BTreeSet<(Instant, Arc<str>)> {
+        match lane {
+            Lane::Regular => &mut self.regular,
+            Lane::Retry => &mut self.retries,
+        }
+    }
+}
+
+/// A node's place in the interval, in 0.0–1.0.
+fn fraction(node: &str) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    node.hash(&mut hasher);
+    f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
