@@ -100,8 +100,6 @@ bench: setup build ## Compare the pod path with the reference plugins
 	@install -D --target-directory=$(BIN)/as-plugin $(BUILT)/$(PLUGIN_TARGET)/release/bare-floor
 	$(BENCH)
 
-# A minimal OCI, and a real API server with 10,000 nodes and a profile for them (SCALE=n for fewer).
-scale: setup ## Check the controller with 20,000 VnicAttachments and the watches of 10,000 agents: memory, writes at rest
 # A minimal OCI, and a real API server with 10,000 nodes, first with a profile for them, then with agents (SCALE=n for fewer).
 scale: setup ## Check the controller with 20,000 VnicAttachments, and with 10,000 agents: memory, watches, sweep, writes at rest
 	$(STATIC_BUILD) --bin oke-node-controller

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
-use channel::{Announcement, Fingerprint, Handler, Identity, Reply, Request, TrustedKeys, serve};
+use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, TrustedKeys, serve};
 use health::report::Verdict;
 use health::rules::Severity;
 use health::summary::Check;
@@ -21,6 +21,9 @@ use tokio::task::AbortHandle;
 pub(crate) const NAMESPACE: &str = "oke-node-manager";
 pub(crate) const NETWORK: &str = "oke.oraclecloud.com/NetworkReady";
 pub(crate) const HOST: &str = "oke.oraclecloud.com/HostHealthy";
+
+/// One listener may be many agents.
+const LIMITS: Limits = Limits { per_source: 100_000, in_all: 100_000, open: 10_000 };
 
 /// One listener: the agent of one node, or of many that answer the same.
 pub(crate) struct FakeAgent {
@@ -95,7 +98,7 @@ impl FakeAgent {
         let listener = TcpListener::from_std(self.listener.try_clone().unwrap()).unwrap();
         let (identity, handler, keys) = (self.identity.clone(), self.state.clone(), self.trusted.0.clone());
         let trusted: TrustedKeys = Arc::new(move || keys.lock().unwrap().clone());
-        let task = tokio::spawn(async move { serve(listener, &identity, trusted, handler).await });
+        let task = tokio::spawn(async move { serve(listener, &identity, trusted, handler, LIMITS).await });
         self.task = Some(task.abort_handle());
     }
 
@@ -110,6 +113,7 @@ impl FakeAgent {
     pub(crate) fn has(&self, problems: &[(&str, Area)]) {
         let check = |(name, area): &(&str, Area)| Check {
             name: (*name).to_owned(),
+            subject: None,
             area: *area,
             verdict: Verdict::Problem,
             severity: Severity::Critical,

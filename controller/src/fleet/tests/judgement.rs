@@ -17,7 +17,8 @@ fn time(second: i64) -> Timestamp {
 
 fn check(name: &str, area: Area, severity: Severity, since: u64) -> Check {
     let message = format!("{name} is bad.");
-    Check { name: name.to_owned(), area, verdict: Verdict::Problem, severity, message, since_unix_millis: since }
+    let (name, verdict) = (name.to_owned(), Verdict::Problem);
+    Check { name, subject: None, area, verdict, severity, message, since_unix_millis: since }
 }
 
 fn summary(checks: Vec<Check>) -> Summary {
