@@ -77,6 +77,17 @@ pub struct AttachmentWorker<C, O> {
     listings: Listings,
 }
 
+/// The last round of a reconcile.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    pub(super) planned: Plan,
+    pub(super) outcome: Outcome,
+    /// Objects that had changed since they were read, before the first round.
+    pub(super) stale: BTreeSet<String>,
+    /// Whether OCI's answers are missing as they were in the reconcile before.
+    pub(super) is_silent_again: bool,
+}
+
 /// A worker's dependencies.
 #[derive(Clone, Debug)]
 pub struct WorkerContext {
@@ -119,58 +130,21 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     }
 
     async fn look(&self, instance: &Ocid, memory: &mut InstanceMemory) -> Next {
-        let pace = self.pace;
         let mut objects = self.store.attachments().of(instance);
-        let mut planned = Plan::default();
-        let mut outcome = Outcome::default();
-        let was_stale = memory.stale.clone();
-        for _ in 0..ROUNDS {
-            if objects.is_empty() {
-                break;
-            }
-            let (mut observed, asked) = match self.read(instance, &objects, memory).await {
-                Ok(read) => read,
-                Err(error) => {
-                    self.tell_unreadable(&objects, &error, memory).await;
-                    return Next::Failed;
-                }
-            };
-            if observed.machine == Machine::NotSeen {
-                self.seek(&objects, memory).await;
-            }
-            planned = self.plan(&objects, &observed, memory, asked);
-            if planned.asks_pod_network {
-                observed.pod_network = Some(self.ask_pod_network(instance, memory).await);
-                planned = self.plan(&objects, &observed, memory, asked);
-            }
-            outcome = self.apply(&planned, &mut objects, memory).await;
-            objects.retain(|object| !outcome.gone.contains(&object.name_any()));
-            // A refused request does not block the next one.
-            let passes_on = planned.queued && outcome.refused.as_ref().is_some_and(|refused| refused.passes_on);
-            if !outcome.leads_on() && !passes_on {
-                break;
-            }
+        let mut rounds = Rounds { stale: memory.stale.clone(), ..Rounds::default() };
+        if let Err(error) = self.repeat(instance, &mut objects, memory, &mut rounds).await {
+            self.tell_unreadable(&objects, &error, memory).await;
+            return Next::Failed;
         }
-        let is_silent_again = memory.is_unanswered_again(&planned);
-        let held = memory.held(planned.held, &self.pauses_of_held());
-        let mut failed = !outcome.failed.is_empty();
+        rounds.is_silent_again = memory.is_unanswered_again(&rounds.planned);
+        let held = memory.held(rounds.planned.held, &self.pauses_of_held());
+        let mut failed = !rounds.outcome.failed.is_empty();
         for object in &objects {
-            let Some(verdict) = planned.verdicts.get(&object.name_any()) else { continue };
-            let verdict = match outcome.failed.get(&object.name_any()) {
-                Some(Failure::Cloud(said)) if !self.is_worth_telling(object, said, memory) => continue,
-                Some(Failure::Cloud(said)) => {
-                    event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
-                }
-                // A whole reconcile did not help.
-                Some(Failure::Old(Some(said))) if was_stale.contains(&object.name_any()) => {
-                    event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
-                }
-                Some(Failure::Kubernetes | Failure::Old(_)) => continue,
-                None if self.is_left_unanswered(object, verdict, is_silent_again, memory) => continue,
-                None => reporting::in_line(object, verdict.clone(), &planned, &outcome),
-            };
-            failed |= !self.tell(object, &verdict, memory).await;
+            if let Some(verdict) = self.to_tell(object, &rounds, memory) {
+                failed |= !self.tell(object, &verdict, memory).await;
+            }
         }
+        let Rounds { planned, outcome, .. } = rounds;
         if failed {
             Next::Failed
         } else if objects.is_empty() {
@@ -185,8 +159,42 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             Next::Settled(self.between_looks())
         } else {
             // A person has to act, and the result should not be noticed hours later, however many instances there are.
-            Next::Stuck(pace.resync)
+            Next::Stuck(self.pace.resync)
         }
+    }
+
+    /// Reads, plans and applies, again while that helps.
+    async fn repeat(
+        &self,
+        instance: &Ocid,
+        objects: &mut Vec<Arc<VnicAttachment>>,
+        memory: &mut InstanceMemory,
+        rounds: &mut Rounds,
+    ) -> Result<(), ReadError> {
+        for _ in 0..ROUNDS {
+            if objects.is_empty() {
+                break;
+            }
+            let (mut observed, asked) = self.read(instance, objects, memory).await?;
+            if observed.machine == Machine::NotSeen {
+                self.seek(objects, memory).await;
+            }
+            let mut planned = self.plan(objects, &observed, memory, asked);
+            if planned.asks_pod_network {
+                observed.pod_network = Some(self.ask_pod_network(instance, memory).await);
+                planned = self.plan(objects, &observed, memory, asked);
+            }
+            let outcome = self.apply(&planned, objects, memory).await;
+            objects.retain(|object| !outcome.gone.contains(&object.name_any()));
+            // A refused request does not block the next one.
+            let passes_on = planned.queued && outcome.refused.as_ref().is_some_and(|refused| refused.passes_on);
+            let is_last = !outcome.leads_on() && !passes_on;
+            (rounds.planned, rounds.outcome) = (planned, outcome);
+            if is_last {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The state, and when it was requested.
