@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use imds::{Imds, Policy};
 use resident::args::Output;
-use resident::reload::Live;
+use resident::reload::RunningConfiguration;
 use resident::{logging, reload, server};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -81,7 +81,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         return Ok(print(&text, exit));
     }
     if command == Command::Run {
-        return match Live::start(keys, layers) {
+        return match RunningConfiguration::start(keys, layers) {
             Ok((settings, live)) => stay(Arc::new(settings), live).map(|()| Exit::Fine),
             Err(problems) => {
                 problems.iter().for_each(|problem| eprintln!("oke-node-agent: {problem}"));
@@ -123,7 +123,7 @@ enum End {
     Reconfigured,
 }
 
-fn stay(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<()> {
+fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<()> {
     logging::start(settings.log_level);
     for directory in [&settings.state_dir, &settings.data_dir] {
         directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
@@ -150,7 +150,7 @@ fn stay(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<()> {
 }
 
 /// Works until it is told to end, or its configuration file changes.
-async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<End> {
+async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<End> {
     let (board_of_notices, notices) = Notices::channel();
     let notices_of = |task| Notices::of(task, &board_of_notices);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;

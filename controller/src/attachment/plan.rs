@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::attachment::mark::{Mark, Uid};
 use crate::attachment::observe::forgotten::Clock;
-use crate::attachment::observe::observed::{Observed, Owner, Seen};
+use crate::attachment::observe::observed::{Observed, ObservedAttachment, Owner};
 use crate::attachment::plan::step::{Action, Step};
 use crate::attachment::report::attachment_status::AttachmentStatus;
 use crate::attachment::state::retry_state::RetryState;
@@ -41,7 +41,7 @@ pub const TOKEN_LIFE: Duration = Duration::from_hours(12);
 
 /// The requests, and what is remembered of earlier reconciles.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct PlanInput<'a> {
     /// The objects of the instance.
     pub objects: &'a [Arc<VnicAttachment>],
     /// The mark of our VNICs.
@@ -91,7 +91,7 @@ pub struct Plan {
 /// What the steps and the status of one object depend on, and what they add to.
 struct Turn<'a> {
     case: &'a Case<'a>,
-    wanted: &'a Wanted<'a>,
+    wanted: &'a PlanInput<'a>,
     observed: &'a Observed,
     slot: &'a mut Slot,
     plan: &'a mut Plan,
@@ -99,7 +99,7 @@ struct Turn<'a> {
 
 /// Plans.
 #[must_use]
-pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
+pub fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
     let mut plan = Plan { unclaimed: unclaimed(wanted, observed), ..Plan::default() };
     let mut cases: Vec<Case<'_>> = wanted.objects.iter().map(|object| Case::of(wanted, observed, object)).collect();
     // The oldest first: the first requester keeps its place.
@@ -134,11 +134,11 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
     plan
 }
 
-fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {
+fn unclaimed(wanted: &PlanInput<'_>, observed: &Observed) -> Vec<Uid> {
     let mut claims: BTreeSet<Uid> = wanted.objects.iter().filter_map(|object| object.uid()).collect();
     // The uids of unreadable objects are unknown, and a VNIC's object name is unknown until the VNIC is visible.
     let may_be_unreadable =
-        |seen: &Seen| match seen.vnic.as_ref().map(|vnic| vnic.vnic.value.freeform_tags.get(NAME_TAG)) {
+        |seen: &ObservedAttachment| match seen.vnic.as_ref().map(|vnic| vnic.vnic.value.freeform_tags.get(NAME_TAG)) {
             Some(name) => name.is_some_and(|name| wanted.unreadable.contains(name)),
             None => !wanted.unreadable.is_empty(),
         };

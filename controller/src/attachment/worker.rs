@@ -29,7 +29,7 @@ use crate::attachment::observe::observed::{Machine, Observed, ReadError};
 use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::observe::read::{Question, leaving, read, told_addresses, told_vnics};
 use crate::attachment::plan::step::{Action, VnicVersion};
-use crate::attachment::plan::{Plan, Wanted, plan};
+use crate::attachment::plan::{Plan, PlanInput, plan};
 use crate::attachment::report::event_diff;
 use crate::attachment::state::instance_memory::{InstanceMemory, News};
 use crate::attachment::state::retry_state::ReadTimes;
@@ -37,7 +37,7 @@ use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::report::metrics::Metrics;
 use crate::settings::Pace;
-use crate::work::{DelayLimits, Next, Pause, Retries, Worker};
+use crate::work::{DelayLimits, NextReconcile, Pause, Retries, Worker};
 
 /// How often read, plan and apply are repeated in one reconcile: for finalizer and attach; for change and addresses; and once
 /// to verify.
@@ -72,7 +72,7 @@ pub struct AttachmentWorker<C, O> {
     /// Compartments of instances.
     pub(super) compartments: Mutex<BTreeSet<Ocid>>,
     /// How many of our VNICs are on instances without objects.
-    pub(super) strays: AtomicUsize,
+    pub(super) orphaned: AtomicUsize,
     /// Lists that are requested when an instance is answered 404.
     listings: Listings,
 }
@@ -110,7 +110,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: WorkerContext) -> Self {
         let WorkerContext { store, mark, events, metrics, pace, budget } = surroundings;
-        let (cache, memories, waiting, compartments, strays, listings) = Default::default();
+        let (cache, memories, waiting, compartments, orphaned, listings) = Default::default();
         Self {
             cloud,
             objects,
@@ -124,17 +124,17 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             memories,
             waiting,
             compartments,
-            strays,
+            orphaned,
             listings,
         }
     }
 
-    async fn look(&self, instance: &Ocid, memory: &mut InstanceMemory) -> Next {
+    async fn look(&self, instance: &Ocid, memory: &mut InstanceMemory) -> NextReconcile {
         let mut objects = self.store.attachments().of(instance);
         let mut rounds = Rounds { stale: memory.stale.clone(), ..Rounds::default() };
         if let Err(error) = self.repeat(instance, &mut objects, memory, &mut rounds).await {
             self.tell_unreadable(&objects, &error, memory).await;
-            return Next::Failed;
+            return NextReconcile::Failed;
         }
         rounds.is_silent_again = memory.is_unanswered_again(&rounds.planned);
         let held = memory.held(rounds.planned.held, &self.pauses_of_held());
@@ -146,20 +146,20 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         }
         let Rounds { planned, outcome, .. } = rounds;
         if failed {
-            Next::Failed
+            NextReconcile::Failed
         } else if objects.is_empty() {
-            Next::Gone
+            NextReconcile::Gone
         } else if planned.waits || outcome.waits() || outcome.leads_on() {
-            Next::Soon(self.between_polls(instance))
+            NextReconcile::Soon(self.between_polls(instance))
         } else if planned.unseen {
-            Next::Failed
+            NextReconcile::Failed
         } else if let Some(pause) = planned.rests.into_iter().chain(held).reduce(Pause::and) {
-            Next::BackOff(pause)
+            NextReconcile::BackOff(pause)
         } else if planned.is_in_order() {
-            Next::Settled(self.between_looks())
+            NextReconcile::Settled(self.between_looks())
         } else {
             // A person has to act, and the result should not be noticed hours later, however many instances there are.
-            Next::Stuck(self.pace.resync)
+            NextReconcile::Stuck(self.pace.resync)
         }
     }
 
@@ -249,7 +249,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         let clock = Clock { now: Timestamp::now(), resync: pace.resync };
         let (retry_states, pauses) = (&memory.objects, self.pauses());
         let wanted =
-            Wanted { objects, mark, unreadable: &unreadable, retry_states, read_at: asked, pauses, proof, clock };
+            PlanInput { objects, mark, unreadable: &unreadable, retry_states, read_at: asked, pauses, proof, clock };
         let planned = plan(&wanted, observed);
         if planned.unclaimed.len() > memory.unclaimed {
             let uids = planned.unclaimed.join(", ");
@@ -332,12 +332,12 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         memories.get_mut(instance).map(|memory| memory.lend()).unwrap_or_default()
     }
 
-    fn remember(&self, instance: &Ocid, memory: InstanceMemory, next: Next) {
-        if !matches!(next, Next::Soon(_)) {
+    fn remember(&self, instance: &Ocid, memory: InstanceMemory, next: NextReconcile) {
+        if !matches!(next, NextReconcile::Soon(_)) {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(instance);
         }
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        if next == Next::Gone {
+        if next == NextReconcile::Gone {
             memories.remove(instance);
         } else {
             **memories.entry(instance.clone()).or_default() = memory;
@@ -347,7 +347,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
 
     pub(super) fn count_unclaimed(&self, memories: &HashMap<Ocid, Box<InstanceMemory>>) {
         let seen: usize = memories.values().map(|memory| memory.unclaimed).sum();
-        self.metrics.unclaimed(seen + self.strays.load(Ordering::Relaxed));
+        self.metrics.unclaimed(seen + self.orphaned.load(Ordering::Relaxed));
     }
 }
 
@@ -360,16 +360,18 @@ impl<C: Cloud + CloudView + 'static, O: Objects + PodNetworks> Worker<Ocid> for 
         self.longest_pauses()
     }
 
-    async fn work(&self, instance: Ocid) -> Next {
+    async fn work(&self, instance: Ocid) -> NextReconcile {
         let began = Instant::now();
         let mut memory = self.memory(&instance);
         let next = self.look(&instance, &mut memory).await;
         self.remember(&instance, memory, next);
         let took: Duration = began.elapsed();
         let result = match next {
-            Next::Settled(_) | Next::Stuck(_) | Next::BackOff(_) | Next::Gone => "settled",
-            Next::Soon(_) => "waiting",
-            Next::Failed => "failed",
+            NextReconcile::Settled(_) | NextReconcile::Stuck(_) | NextReconcile::BackOff(_) | NextReconcile::Gone => {
+                "settled"
+            }
+            NextReconcile::Soon(_) => "waiting",
+            NextReconcile::Failed => "failed",
         };
         self.metrics.passed(result, took);
         next

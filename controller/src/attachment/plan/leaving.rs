@@ -4,9 +4,9 @@ use api::AttachmentReason as Reason;
 use api::OnDelete;
 use oci::{AttachmentState, InstanceState, UpdateVnic};
 
-use super::{Case, Plan, Turn, Wanted, pod_network};
+use super::{Case, Plan, PlanInput, Turn, pod_network};
 use crate::attachment::mark::Mark;
-use crate::attachment::observe::observed::{Machine, Seen};
+use crate::attachment::observe::observed::{Machine, ObservedAttachment};
 use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::{event_diff, node_report};
@@ -89,7 +89,12 @@ impl Turn<'_> {
     }
 
     /// Releases or detaches one.
-    fn leave_one(&mut self, seen: &Seen, state: InstanceState, rest: Option<&RemainingBackoff>) -> StatusReason {
+    fn leave_one(
+        &mut self,
+        seen: &ObservedAttachment,
+        state: InstanceState,
+        rest: Option<&RemainingBackoff>,
+    ) -> StatusReason {
         let case = self.case;
         let orphan = is_orphan(case);
         match (seen.state(), &seen.vnic) {
@@ -122,7 +127,7 @@ impl Turn<'_> {
         }
     }
 
-    fn detach(&mut self, seen: &Seen, state: InstanceState) -> StatusReason {
+    fn detach(&mut self, seen: &ObservedAttachment, state: InstanceState) -> StatusReason {
         let (case, slot, plan) = (self.case, &mut *self.slot, &mut *self.plan);
         if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
             return StatusReason::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
@@ -153,7 +158,7 @@ fn is_orphan(case: &Case<'_>) -> bool {
 
 /// None is listed. That is proof if the detached VNIC itself is listed as DETACHED. Otherwise an earlier process may have
 /// requested another one a moment ago, which is not listed yet.
-fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> AttachmentStatus {
+fn absent(case: &Case<'_>, wanted: &PlanInput<'_>, plan: &mut Plan) -> AttachmentStatus {
     let is_early = case.absent_for() < wanted.proof;
     if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {
         plan.waits |= is_early;

@@ -10,7 +10,7 @@ use vcn::Family;
 
 use super::{Case, Plan, Turn, attach_request};
 use crate::attachment::mark::Mark;
-use crate::attachment::observe::observed::{Listed, SeenVnic};
+use crate::attachment::observe::observed::{Listed, ObservedVnic};
 use crate::attachment::plan::step::{Action, NewAddress, VnicVersion};
 use crate::attachment::refusal::is_no_answer;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
@@ -29,7 +29,7 @@ const NOT_RELEASED: &str = "OCI accepted the release of addresses and did not ap
 
 /// The addresses of a VNIC in one family.
 struct FamilyAddresses<'a> {
-    vnic: &'a SeenVnic,
+    vnic: &'a ObservedVnic,
     family: Family,
     /// How many the spec says.
     count: u8,
@@ -40,7 +40,7 @@ struct FamilyAddresses<'a> {
 }
 
 impl Turn<'_> {
-    pub(super) fn present(&mut self, vnic: &SeenVnic) -> AttachmentStatus {
+    pub(super) fn present(&mut self, vnic: &ObservedVnic) -> AttachmentStatus {
         let case = self.case;
         let mut ready = None;
         if let Some(change) = change(case, &vnic.vnic.value, self.wanted.mark) {
@@ -162,7 +162,7 @@ impl Turn<'_> {
 }
 
 impl<'a> FamilyAddresses<'a> {
-    fn of(case: &Case<'_>, vnic: &'a SeenVnic, all: &'a [IpObject], family: Family) -> Self {
+    fn of(case: &Case<'_>, vnic: &'a ObservedVnic, all: &'a [IpObject], family: Family) -> Self {
         let template = &case.object.spec.vnic;
         let count = match family {
             Family::Ipv4 => template.ipv4_count,
@@ -247,7 +247,7 @@ fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpO
 }
 
 /// The VNIC's own IPv6 address, which OCI does not mark: the one that no list entry is for.
-fn own_ipv6(case: &Case<'_>, own: &SeenVnic) -> Option<IpAddr> {
+fn own_ipv6(case: &Case<'_>, own: &ObservedVnic) -> Option<IpAddr> {
     let told = event_diff::last(case.object.status.as_ref()).facts.own_addresses;
     let beside = match &own.ipv6 {
         Listed::Known(all) => Some(ours(case, all, Family::Ipv6)),
@@ -270,7 +270,7 @@ fn block(subnet: &Subnet, requested: Option<IpAddr>, own: Option<IpAddr>) -> Opt
     block.filter(|_| blocks.len() > 1).copied()
 }
 
-fn facts(case: &Case<'_>, own: &SeenVnic) -> Facts {
+fn facts(case: &Case<'_>, own: &ObservedVnic) -> Facts {
     let vnic = &own.vnic.value;
     let shared = |all: &[IpObject]| {
         let mut addresses: Vec<IpAddr> = ours(case, all, Family::Ipv4).iter().map(|own| own.ip_address).collect();

@@ -4,9 +4,9 @@ use api::AttachmentReason as Reason;
 use api::ConditionType;
 use oci::{AttachmentState, InstanceState, Subnet};
 
-use super::{Case, Plan, Turn, Wanted, attach_request, pod_network, word};
+use super::{Case, Plan, PlanInput, Turn, attach_request, pod_network, word};
 use crate::attachment::observe::forgotten::{self, EvidenceGap};
-use crate::attachment::observe::observed::{Machine, Seen, SeenVnic};
+use crate::attachment::observe::observed::{Machine, ObservedAttachment, ObservedVnic};
 use crate::attachment::plan::step::Action;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
@@ -37,9 +37,9 @@ impl Turn<'_> {
     }
 
     /// A VNIC is listed.
-    fn with_vnic(&mut self, live: &Seen, state: InstanceState) -> AttachmentStatus {
+    fn with_vnic(&mut self, live: &ObservedAttachment, state: InstanceState) -> AttachmentStatus {
         let case = self.case;
-        let is_going = live.vnic.as_ref().is_some_and(SeenVnic::is_going);
+        let is_going = live.vnic.as_ref().is_some_and(ObservedVnic::is_going);
         self.plan.waits |= is_going;
         match (live.state(), &live.vnic) {
             (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, self.plan),
@@ -181,7 +181,7 @@ fn gone() -> AttachmentStatus {
 }
 
 /// OCI answers 404 for the instance. The status keeps the VNIC, because it is also read.
-pub(super) fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> AttachmentStatus {
+pub(super) fn not_seen(case: &Case<'_>, wanted: &PlanInput<'_>) -> AttachmentStatus {
     if case.stays_gone() {
         return case.as_told();
     }
@@ -196,7 +196,7 @@ pub(super) fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> AttachmentStatus
 
 /// The controller detaches nothing that should stay. The status keeps the VNIC until it is gone, because another one is
 /// requested only with proof.
-fn being_detached(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
+fn being_detached(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatus {
     let attached = if case.is_told_of(live) || case.is_told_of_detachment() {
         StatusReason::new(
             Reason::DetachedOutOfBand,
@@ -215,7 +215,7 @@ fn being_detached(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
 }
 
 /// The VNIC is still PROVISIONING: make no calls, and do not newly report Attached.
-fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> AttachmentStatus {
+fn being_made(case: &Case<'_>, live: &ObservedAttachment, plan: &mut Plan) -> AttachmentStatus {
     plan.waits = true;
     // A VNIC is named from its creation on; one that was reported as attached is being changed, not created.
     if !(case.is_told_of(live) && case.is_told(Reason::Attached)) {
@@ -232,7 +232,7 @@ fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> AttachmentStatus
     }
 }
 
-fn attaching(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
+fn attaching(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatus {
     let attached = if live.state() == AttachmentState::Attached && live.vnic.is_none() {
         StatusReason::new(
             Reason::Attaching,
