@@ -53,7 +53,7 @@ use crate::sources::poller::ClusterSources;
 use crate::triggers::reconcile_loop::ReconcileLoop;
 use shared::Shared;
 
-/// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
+/// How long work in progress may take when the agent gets SIGTERM. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
@@ -90,7 +90,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             }
         };
     }
-    // An agent goes on with its last good configuration, so whoever asks it must not be stopped by the new one.
+    // An agent goes on with its last good configuration, so its subcommands must not be stopped by the new one.
     let settings = Arc::new(
         layers.read(&keys).settings_anyway(&keys).context("no settings, not even those of an empty configuration")?,
     );
@@ -115,9 +115,9 @@ fn print(text: &str, exit: Exit) -> Exit {
 
 /// Why the agent ends.
 enum End {
-    /// It was told to; everything of ours stays on the node.
+    /// By a signal; all our objects stay on the node.
     Stopped,
-    /// It was told to, and its DaemonSet was deleted.
+    /// By a signal, and its DaemonSet was deleted.
     Uninstalled,
     /// Its configuration file changed.
     Reconfigured,
@@ -149,7 +149,7 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
     Ok(())
 }
 
-/// Works until it is told to end, or its configuration file changes.
+/// Works until a signal ends it, or its configuration file changes.
 async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<End> {
     let (board_of_notices, notices) = Notices::channel();
     let notices_of = |task| Notices::of(task, &board_of_notices);
@@ -182,7 +182,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     });
     // Cancel-safe: whatever wins ends the agent.
     let end = tokio::select! {
-        // Whoever sits at a terminal has `uninstall`.
+        // A person at a terminal has `uninstall`.
         _ = int.recv() => End::Stopped,
         _ = term.recv() => if departure::is_for_good(&settings).await { End::Uninstalled } else { End::Stopped },
         () = reload => End::Reconfigured,
