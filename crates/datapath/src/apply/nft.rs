@@ -43,7 +43,7 @@ pub(super) fn tables(rules: &[NftRule]) -> [Table; 2] {
             // Around -100, where destinations are translated: kube-proxy's (nftables) own chains are at -110 and -100.
             chain("way-in", Hook::Prerouting, ChainKind::Filter, (-110, Stage::WayIn)),
             chain("way-back", Hook::Prerouting, ChainKind::Filter, (-90, Stage::WayBack)),
-            // Not on the way out, where what IPVS translates passes too, whose translation cannot be told.
+            // Not on the way out, where what IPVS translates passes too, whose translation is not visible.
             chain("forward", Hook::Forward, ChainKind::Filter, (0, Stage::Forward)),
             // The usual places: 0 is where filters sit, 100 where sources are translated. Not where packets are forwarded, for
             // what IPVS translates is not: it comes in, and goes out.
@@ -115,7 +115,7 @@ fn matches(kind: &NftRuleKind) -> Vec<Expression> {
         }
         NftRuleKind::DropMetadataV6 => vec![from_pods, metadata(Family::Ipv6)],
         // What goes to a pod here, which is almost all that comes in, costs one look-up: the first rule answers it. What is for
-        // this host is not looked at further; it may be a NodePort of which others' rules make another node's pod.
+        // this host is accepted here; it may be a NodePort that rules of other programs translate to another node's pod.
         NftRuleKind::DropReturned { link } => vec![
             by(link),
             Expression::RouteToDestinationNot(pods()),
