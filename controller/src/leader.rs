@@ -107,6 +107,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         }
         status_server.set_role(Role::Working);
         tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
+        // Cancel-safe: whichever ends first ends the process.
         tokio::select! {
             () = work::run(work.clone(), worker, settings.workers, chance) => bail!("the workers ended"),
             () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
@@ -117,6 +118,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         let due = watched.due(&instance, chance());
         work.look_at(instance, due);
     };
+    // Cancel-safe: whichever ends first ends the process.
     tokio::select! {
         () = follow_attachments(patient.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
         () = follow_nodes(patient.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),

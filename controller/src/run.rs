@@ -18,7 +18,7 @@ use clap::FromArgMatches as _;
 use kube::Client;
 use oci::Oci;
 use resident::config::explain;
-use resident::reload::Live;
+use resident::reload::RunningConfiguration;
 use resident::{command_line, logging, reload, server};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -76,7 +76,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(if right { Exit::Fine } else { Exit::Usage });
     }
-    match Live::<Settings>::start(keys, layers) {
+    match RunningConfiguration::<Settings>::start(keys, layers) {
         Ok((settings, live)) => match command {
             Command::Plan(asked) => in_runtime(plan_command::run(settings, asked)).map(|()| Exit::Fine),
             _ => match in_runtime(controller(settings, live))? {
@@ -128,7 +128,7 @@ enum ExitCause {
 }
 
 /// Works until it is stopped; `None` when its configuration file changed.
-async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<Option<Exit>> {
+async fn controller(settings: Settings, live: RunningConfiguration<Settings>) -> anyhow::Result<Option<Exit>> {
     logging::start(settings.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -170,6 +170,7 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
             settings: settings.clone(),
             member: member.clone(),
         };
+        // Cancel-safe: whichever ends first ends the process; another replica continues from what OCI and the API server have.
         tokio::select! {
             lost = lease.keep() => ExitCause::Lost(lost.context("the Lease is lost")),
             ended = leader::run(leader) => ExitCause::Broken(match ended {
@@ -185,6 +186,7 @@ async fn controller(settings: Settings, live: Live<Settings>) -> anyhow::Result<
             tracing::warn!(event = "config.invalid", message);
         }
     });
+    // Cancel-safe: whichever ends first ends the process.
     let ended = tokio::select! {
         _ = term.recv() => None,
         _ = int.recv() => None,

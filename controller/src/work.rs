@@ -22,7 +22,7 @@ const REVIEW: Duration = Duration::from_secs(30);
 
 /// When to reconcile a key again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextReconcile {
     /// In sync: at the next regular reconcile.
     Settled(Duration),
     /// Something is in progress: poll after this time.
@@ -49,7 +49,7 @@ pub struct Pause {
 
 /// When a key is to be reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum Schedule {
     /// Now, even if it is backing off: something changed.
     Now,
     /// Now, behind requests of users, even if it is backing off.
@@ -90,7 +90,7 @@ pub trait Worker<K>: Send + Sync + 'static {
     }
 
     /// Reconciles a key.
-    fn work(&self, key: K) -> impl Future<Output = Next> + Send;
+    fn work(&self, key: K) -> impl Future<Output = NextReconcile> + Send;
 }
 
 /// A queue that tasks share. Clones are the same queue.
@@ -129,17 +129,17 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Default for Work<K> {
 impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
     /// Queues a key for an immediate reconcile.
     pub fn now(&self, key: K) {
-        self.look_at(key, When::Now);
+        self.look_at(key, Schedule::Now);
     }
 
     /// Queues a key.
-    pub fn look_at(&self, key: K, when: When) {
+    pub fn look_at(&self, key: K, when: Schedule) {
         let now = Instant::now();
         let (lane, due) = match when {
-            When::Now => (Lane::Wanted, now),
-            When::Rollout => (Lane::Rollout, now),
-            When::InTurn => (Lane::Again, now),
-            When::After(pause) => (Lane::Regular, now + pause),
+            Schedule::Now => (Lane::Requested, now),
+            Schedule::Rollout => (Lane::Rollout, now),
+            Schedule::InTurn => (Lane::Again, now),
+            Schedule::After(pause) => (Lane::Regular, now + pause),
         };
         self.queue().add(key, lane, due);
         self.0.news.notify_one();
@@ -163,7 +163,7 @@ where
     K: Clone + Debug + Eq + Hash + Ord + Send + 'static,
     W: Worker<K>,
 {
-    let mut tasks: JoinSet<(K, Next)> = JoinSet::new();
+    let mut tasks: JoinSet<(K, NextReconcile)> = JoinSet::new();
     work.queue().set_retries(worker.retries());
     let mut review = Instant::now() + REVIEW;
     loop {
@@ -183,13 +183,15 @@ where
                     ended => {
                         let error = ended.and_then(Result::err).map(|error| error.to_string());
                         tracing::error!(event = "work.panicked", ?key, error);
-                        Next::Failed
+                        NextReconcile::Failed
                     }
                 };
                 (key, next)
             });
         }
         let due = work.queue().next_due().filter(|_| tasks.len() < workers);
+        // Cancel-safe: a notification that is not waited for stays, the timers are set again from stored times, and `join_next`
+        // loses no result.
         tokio::select! {
             () = work.0.news.notified() => {}
             () = sleep_until(review) => {

@@ -123,7 +123,7 @@ pub enum HostNetworking {
     Configure,
     /// It reports what differs, and changes nothing.
     Report,
-    /// It neither looks nor changes anything.
+    /// It neither observes nor changes anything.
     Off,
 }
 

@@ -70,6 +70,7 @@ pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(None)),
             received => received.map(|record| Some(Some(record))),
         });
+        // Cancel-safe: a record is read only in the poll that returns it; and a timer.
         tokio::select! {
             received = received => match received? {
                 Some(record) => {

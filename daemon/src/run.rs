@@ -7,6 +7,8 @@
 //!                              └─▶ metrics, follow_up (announcements, connections)
 //! ```
 
+mod shared;
+
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
@@ -16,12 +18,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use imds::{Imds, Policy};
-use ipam::BootId;
 use resident::args::Output;
-use resident::reload::Live;
+use resident::reload::RunningConfiguration;
 use resident::{logging, reload, server};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::args;
 use crate::args::{BundleOutput, Command};
@@ -32,8 +33,6 @@ use crate::cli::exit::Exit;
 use crate::cli::show;
 use crate::cni_records;
 use crate::cni_records::follow_up;
-use crate::cni_records::follow_up::FollowUps;
-use crate::cni_records::{Intake, RecentRuns};
 use crate::controller_channel;
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
@@ -41,13 +40,8 @@ use crate::reconcile::Reconciler;
 use crate::reconcile::kernel_limits;
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
-use crate::report::metrics::Metrics;
-use crate::report::node_events::Recorder;
 use crate::report::notices::Notices;
 use crate::report::port;
-use crate::report::signals;
-use crate::report::status_server::Board;
-use crate::report::vnic_reports::VnicReporter;
 use crate::settings::{AGENT_LOCK, Settings};
 use crate::sources::attachments::{AttachmentSource, AttachmentWatcher};
 use crate::sources::backoff::chance;
@@ -56,9 +50,10 @@ use crate::sources::npn::{NpnSource, NpnWatcher};
 use crate::sources::oke_cni;
 use crate::sources::poller;
 use crate::sources::poller::ClusterSources;
-use crate::triggers::reconcile_loop::{Channels, Outputs, ReconcileLoop};
+use crate::triggers::reconcile_loop::ReconcileLoop;
+use shared::Shared;
 
-/// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
+/// How long work in progress may take when the agent gets SIGTERM. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
@@ -74,7 +69,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Ok(invocation) => invocation,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
-            // As in `tell`.
+            // As in `print`.
             let _ = error.print();
             return Ok(exit);
         }
@@ -82,10 +77,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let Invocation { command, layers } = invocation;
     let keys = args::keys();
     if let Command::Config(asked) = command {
-        return tell(show::configuration(&layers, &asked)?);
+        let (text, exit) = show::configuration(&layers, &asked)?;
+        return Ok(print(&text, exit));
     }
     if command == Command::Run {
-        return match Live::start(keys, layers) {
+        return match RunningConfiguration::start(keys, layers) {
             Ok((settings, live)) => stay(Arc::new(settings), live).map(|()| Exit::Fine),
             Err(problems) => {
                 problems.iter().for_each(|problem| eprintln!("oke-node-agent: {problem}"));
@@ -94,11 +90,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             }
         };
     }
-    // An agent goes on with its last good configuration, so whoever asks it must not be stopped by the new one.
+    // An agent goes on with its last good configuration, so its subcommands must not be stopped by the new one.
     let settings = Arc::new(
         layers.read(&keys).settings_anyway(&keys).context("no settings, not even those of an empty configuration")?,
     );
-    tell(match command {
+    let (text, exit) = match command {
         Command::Status(Output { output }) => show::status(&settings, output)?,
         Command::WhyNotReady(Output { output }) => show::why_not_ready(&settings, output)?,
         Command::Pools(Output { output }) => show::pools(&settings, output)?,
@@ -107,26 +103,27 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Command::Plan(Output { output }) => show::plan(&settings, output)?,
         Command::Bundle(BundleOutput { output }) => return bundle::write(&settings, &layers, output.as_deref()),
         Command::Run | Command::Config(_) => return Ok(Exit::Fine),
-    })
+    };
+    Ok(print(&text, exit))
 }
 
-fn tell((text, exit): (String, Exit)) -> anyhow::Result<Exit> {
+fn print(text: &str, exit: Exit) -> Exit {
     // `… | head` closes the pipe, which is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(exit)
+    exit
 }
 
 /// Why the agent ends.
 enum End {
-    /// It was told to; everything of ours stays on the node.
+    /// By a signal; all our objects stay on the node.
     Stopped,
-    /// It was told to, and its DaemonSet was deleted.
+    /// By a signal, and its DaemonSet was deleted.
     Uninstalled,
     /// Its configuration file changed.
     Reconfigured,
 }
 
-fn stay(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<()> {
+fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<()> {
     logging::start(settings.log_level);
     for directory in [&settings.state_dir, &settings.data_dir] {
         directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
@@ -152,87 +149,30 @@ fn stay(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Works until it is told to end, or its configuration file changes.
-async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<End> {
+/// Works until a signal ends it, or its configuration file changes.
+async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<End> {
     let (board_of_notices, notices) = Notices::channel();
     let notices_of = |task| Notices::of(task, &board_of_notices);
-    let gate = RepairGate::default();
-    let recent = Arc::new(RecentRuns::default());
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    let boot = BootId::current().context("reading the boot id")?;
-    let metrics = Arc::new(Metrics::default());
-    let (worlds_in, worlds) = watch::channel(NodeFacts::default());
-    let (passes_in, passes) = watch::channel(None);
+    let (facts_in, facts) = watch::channel(NodeFacts::default());
+    let (reports_in, reports) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
-    let [plugged, published, recorded] = std::array::from_fn(|_| Arc::new(Notify::new()));
-    let sources = signals::Sources {
-        settings: settings.clone(),
-        boot: boot.clone(),
-        metrics: metrics.clone(),
-        facts: worlds.clone(),
-        reports: passes.clone(),
-    };
-    let signals = signals::start(sources).context("starting the thread of health signals")?;
-    let signal_reports = signals.clone();
-    let board = Arc::new(Board {
-        signals,
-        state_dir: settings.state_dir.clone(),
-        boot: boot.clone(),
-        started: Instant::now(),
-        sysctl_root: settings.sysctl_root.clone(),
-        resync: settings.resync,
-        recent: recent.clone(),
-        metrics: metrics.clone(),
-        facts: worlds.clone(),
-        reports: passes.clone(),
-        previews: previews_in,
-    });
+    let (oke_cni_in, oke_cni) = watch::channel(None);
+    let shared = Shared::new(settings.clone(), facts, reports)?;
+    let (signals, gate) = (shared.signals()?, RepairGate::default());
+    let board = shared.board(signals.clone(), previews_in);
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = cni_records::listen(&settings.state_dir)?;
     let metadata = Imds::new(&settings.metadata_url, Policy::default()).context("setting up the metadata client")?;
-    let (npn, npn_watcher) = NpnSource::watched(&settings, published.clone());
-    let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, published.clone());
+    let (links_changed, npn_changed) = (shared.links_changed.clone(), shared.npn_changed.clone());
+    let (npn, npn_watcher) = NpnSource::watched(&settings, npn_changed.clone());
+    let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, npn_changed.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
-    let duties = Arc::new(FollowUps::default());
-    let channels = Channels {
-        settings: settings.clone(),
-        notices,
-        facts: worlds,
-        previews,
-        plugin_ran: recorded.clone(),
-        links_changed: plugged.clone(),
-        npn_changed: published.clone(),
-    };
-    let outputs = Outputs { metrics: metrics.clone(), follow_ups: duties.clone(), reports: passes_in };
-    let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent, recorded));
-    let recorder = Recorder {
-        settings: settings.clone(),
-        reports: passes.clone(),
-        metrics: metrics.clone(),
-        in_cluster: resident::api_server::in_cluster(),
-        chance,
-    };
-    let vnic_reporter = VnicReporter {
-        state_dir: settings.state_dir.clone(),
-        facts: worlds_in.subscribe(),
-        reports: passes.clone(),
-        boot: boot.clone(),
-        metrics: metrics.clone(),
-    };
-    let worker = follow_up::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
-    let (oke_cni_in, oke_cni) = watch::channel(None);
-    let outlets =
-        poller::Channels { facts: worlds_in, links_changed: plugged, npn_changed: published.clone(), oke_cni };
-
-    tracing::info!(
-        event = "agent.started",
-        version = env!("CARGO_PKG_VERSION"),
-        listen = %settings.listen,
-        state_dir = %settings.state_dir.display(),
-        native_pod_network = %npn,
-    );
+    let (channels, outputs) = (shared.channels(notices, previews), shared.outputs(reports_in));
+    let outlets = poller::Channels { facts: facts_in, links_changed, npn_changed: npn_changed.clone(), oke_cni };
+    log_start(&settings, &npn);
     let cluster = ClusterSources { npn, attachments };
     let file = live.file().display().to_string();
     let configuration_notices = notices_of("configuration");
@@ -242,22 +182,22 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     });
     // Cancel-safe: whatever wins ends the agent.
     let end = tokio::select! {
-        // Whoever sits at a terminal has `uninstall`.
+        // A person at a terminal has `uninstall`.
         _ = int.recv() => End::Stopped,
         _ = term.recv() => if departure::is_for_good(&settings).await { End::Uninstalled } else { End::Stopped },
         () = reload => End::Reconfigured,
-        () = recorder.run() => bail!("the task that tells events ended"),
+        () = shared.recorder().run() => bail!("the task that tells events ended"),
         () = forever(npn_watcher.map(NpnWatcher::run)) => bail!("the watch of the NativePodNetwork ended"),
         () = forever(attachment_watcher.map(AttachmentWatcher::run)) => bail!("the watch of VnicAttachments ended"),
-        () = vnic_reporter.run() => bail!("the task that reports VNICs ended"),
-        () = oke_cni::run(oke_cni_in, published) => bail!("the watch of OKE's own CNI ended"),
-        () = poller::run(metadata, cluster, &settings, metrics, outlets) => bail!("the sources' task ended"),
+        () = shared.vnic_reporter().run() => bail!("the task that reports VNICs ended"),
+        () = oke_cni::run(oke_cni_in, npn_changed) => bail!("the watch of OKE's own CNI ended"),
+        () = poller::run(metadata, cluster, &settings, shared.metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = ReconcileLoop::run(reconciler, channels, outputs) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
-        ended = cni_records::run(records, intake) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
-        ended = follow_up::run(duties, worker) => ended.context("looking after addresses").map(|()| End::Stopped)?,
+        ended = cni_records::run(records, shared.intake()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
+        ended = follow_up::run(shared.follow_ups.clone(), shared.worker()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, board.clone(), chance, notices_of("port")) => bail!("the port's server ended"),
         () = controller_channel::run(settings.clone(), board.clone(), gate.clone(), notices_of("channel")) => bail!("the channel's server ended"),
-        () = kernel_limits::run(settings.sysctl_root.clone(), signal_reports, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
+        () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
         () = server::serve_metrics(settings.metrics_listen, board.clone()) => bail!("the metrics' server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     };
@@ -265,6 +205,16 @@ async fn agent(settings: Arc<Settings>, live: Live<Settings>) -> anyhow::Result<
     tracing::info!(event = "agent.stopping");
     let _ = std::fs::remove_file(path);
     Ok(end)
+}
+
+fn log_start(settings: &Settings, npn: &NpnSource) {
+    tracing::info!(
+        event = "agent.started",
+        version = env!("CARGO_PKG_VERSION"),
+        listen = %settings.listen,
+        state_dir = %settings.state_dir.display(),
+        native_pod_network = %npn,
+    );
 }
 
 /// A watch of the API server, if it is watched.

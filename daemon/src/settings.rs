@@ -39,7 +39,7 @@ pub struct Settings {
     pub node_ip: Option<IpAddr>,
     /// Rules of health signals that override the shipped ones.
     pub health_rules: PathBuf,
-    /// Whether conditions are told as events of Kubernetes.
+    /// Whether conditions are reported as Events of Kubernetes.
     pub kubernetes_events: bool,
     /// Whether the node is uninstalled when the agent's DaemonSet was deleted.
     pub uninstall_when_deleted: bool,

@@ -79,6 +79,7 @@ impl Services {
                     Ok(sockets) => {
                         let _ = opened.send(Ok(()));
                         runtime.block_on(async {
+                            // Cancel-safe: whichever ends first ends the services.
                             tokio::select! {
                                 () = sockets.serve(inventory) => {}
                                 _ = stopped => {}

@@ -29,7 +29,7 @@ use crate::attachment::observe::observed::{Machine, Observed, ReadError};
 use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::observe::read::{Question, leaving, read, told_addresses, told_vnics};
 use crate::attachment::plan::step::{Action, VnicVersion};
-use crate::attachment::plan::{Plan, Wanted, plan};
+use crate::attachment::plan::{Plan, PlanInput, plan};
 use crate::attachment::report::event_diff;
 use crate::attachment::state::instance_memory::{InstanceMemory, News};
 use crate::attachment::state::retry_state::ReadTimes;
@@ -37,7 +37,7 @@ use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::report::metrics::Metrics;
 use crate::settings::Pace;
-use crate::work::{DelayLimits, Next, Pause, Retries, Worker};
+use crate::work::{DelayLimits, NextReconcile, Pause, Retries, Worker};
 
 /// How often read, plan and apply are repeated in one reconcile: for finalizer and attach; for change and addresses; and once
 /// to verify.
@@ -72,9 +72,20 @@ pub struct AttachmentWorker<C, O> {
     /// Compartments of instances.
     pub(super) compartments: Mutex<BTreeSet<Ocid>>,
     /// How many of our VNICs are on instances without objects.
-    pub(super) strays: AtomicUsize,
+    pub(super) orphaned: AtomicUsize,
     /// Lists that are requested when an instance is answered 404.
     listings: Listings,
+}
+
+/// The last round of a reconcile.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    pub(super) planned: Plan,
+    pub(super) outcome: Outcome,
+    /// Objects that had changed since they were read, before the first round.
+    pub(super) stale: BTreeSet<String>,
+    /// Whether OCI's answers are missing as they were in the reconcile before.
+    pub(super) is_silent_again: bool,
 }
 
 /// A worker's dependencies.
@@ -99,7 +110,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: WorkerContext) -> Self {
         let WorkerContext { store, mark, events, metrics, pace, budget } = surroundings;
-        let (cache, memories, waiting, compartments, strays, listings) = Default::default();
+        let (cache, memories, waiting, compartments, orphaned, listings) = Default::default();
         Self {
             cloud,
             objects,
@@ -113,80 +124,77 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             memories,
             waiting,
             compartments,
-            strays,
+            orphaned,
             listings,
         }
     }
 
-    async fn look(&self, instance: &Ocid, memory: &mut InstanceMemory) -> Next {
-        let pace = self.pace;
+    async fn look(&self, instance: &Ocid, memory: &mut InstanceMemory) -> NextReconcile {
         let mut objects = self.store.attachments().of(instance);
-        let mut planned = Plan::default();
-        let mut outcome = Outcome::default();
-        let was_stale = memory.stale.clone();
+        let mut rounds = Rounds { stale: memory.stale.clone(), ..Rounds::default() };
+        if let Err(error) = self.repeat(instance, &mut objects, memory, &mut rounds).await {
+            self.tell_unreadable(&objects, &error, memory).await;
+            return NextReconcile::Failed;
+        }
+        rounds.is_silent_again = memory.is_unanswered_again(&rounds.planned);
+        let held = memory.held(rounds.planned.held, &self.pauses_of_held());
+        let mut failed = !rounds.outcome.failed.is_empty();
+        for object in &objects {
+            if let Some(verdict) = self.to_tell(object, &rounds, memory) {
+                failed |= !self.tell(object, &verdict, memory).await;
+            }
+        }
+        let Rounds { planned, outcome, .. } = rounds;
+        if failed {
+            NextReconcile::Failed
+        } else if objects.is_empty() {
+            NextReconcile::Gone
+        } else if planned.waits || outcome.waits() || outcome.leads_on() {
+            NextReconcile::Soon(self.between_polls(instance))
+        } else if planned.unseen {
+            NextReconcile::Failed
+        } else if let Some(pause) = planned.rests.into_iter().chain(held).reduce(Pause::and) {
+            NextReconcile::BackOff(pause)
+        } else if planned.is_in_order() {
+            NextReconcile::Settled(self.between_looks())
+        } else {
+            // A person has to act, and the result should not be noticed hours later, however many instances there are.
+            NextReconcile::Stuck(self.pace.resync)
+        }
+    }
+
+    /// Reads, plans and applies, again while that helps.
+    async fn repeat(
+        &self,
+        instance: &Ocid,
+        objects: &mut Vec<Arc<VnicAttachment>>,
+        memory: &mut InstanceMemory,
+        rounds: &mut Rounds,
+    ) -> Result<(), ReadError> {
         for _ in 0..ROUNDS {
             if objects.is_empty() {
                 break;
             }
-            let (mut observed, asked) = match self.read(instance, &objects, memory).await {
-                Ok(read) => read,
-                Err(error) => {
-                    self.tell_unreadable(&objects, &error, memory).await;
-                    return Next::Failed;
-                }
-            };
+            let (mut observed, asked) = self.read(instance, objects, memory).await?;
             if observed.machine == Machine::NotSeen {
-                self.seek(&objects, memory).await;
+                self.seek(objects, memory).await;
             }
-            planned = self.plan(&objects, &observed, memory, asked);
+            let mut planned = self.plan(objects, &observed, memory, asked);
             if planned.asks_pod_network {
                 observed.pod_network = Some(self.ask_pod_network(instance, memory).await);
-                planned = self.plan(&objects, &observed, memory, asked);
+                planned = self.plan(objects, &observed, memory, asked);
             }
-            outcome = self.apply(&planned, &mut objects, memory).await;
+            let outcome = self.apply(&planned, objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
             // A refused request does not block the next one.
             let passes_on = planned.queued && outcome.refused.as_ref().is_some_and(|refused| refused.passes_on);
-            if !outcome.leads_on() && !passes_on {
+            let is_last = !outcome.leads_on() && !passes_on;
+            (rounds.planned, rounds.outcome) = (planned, outcome);
+            if is_last {
                 break;
             }
         }
-        let is_silent_again = memory.is_unanswered_again(&planned);
-        let held = memory.held(planned.held, &self.pauses_of_held());
-        let mut failed = !outcome.failed.is_empty();
-        for object in &objects {
-            let Some(verdict) = planned.verdicts.get(&object.name_any()) else { continue };
-            let verdict = match outcome.failed.get(&object.name_any()) {
-                Some(Failure::Cloud(said)) if !self.is_worth_telling(object, said, memory) => continue,
-                Some(Failure::Cloud(said)) => {
-                    event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
-                }
-                // A whole reconcile did not help.
-                Some(Failure::Old(Some(said))) if was_stale.contains(&object.name_any()) => {
-                    event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
-                }
-                Some(Failure::Kubernetes | Failure::Old(_)) => continue,
-                None if self.is_left_unanswered(object, verdict, is_silent_again, memory) => continue,
-                None => reporting::in_line(object, verdict.clone(), &planned, &outcome),
-            };
-            failed |= !self.tell(object, &verdict, memory).await;
-        }
-        if failed {
-            Next::Failed
-        } else if objects.is_empty() {
-            Next::Gone
-        } else if planned.waits || outcome.waits() || outcome.leads_on() {
-            Next::Soon(self.between_polls(instance))
-        } else if planned.unseen {
-            Next::Failed
-        } else if let Some(pause) = planned.rests.into_iter().chain(held).reduce(Pause::and) {
-            Next::BackOff(pause)
-        } else if planned.is_in_order() {
-            Next::Settled(self.between_looks())
-        } else {
-            // A person has to act, and the result should not be noticed hours later, however many instances there are.
-            Next::Stuck(pace.resync)
-        }
+        Ok(())
     }
 
     /// The state, and when it was requested.
@@ -241,7 +249,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         let clock = Clock { now: Timestamp::now(), resync: pace.resync };
         let (retry_states, pauses) = (&memory.objects, self.pauses());
         let wanted =
-            Wanted { objects, mark, unreadable: &unreadable, retry_states, read_at: asked, pauses, proof, clock };
+            PlanInput { objects, mark, unreadable: &unreadable, retry_states, read_at: asked, pauses, proof, clock };
         let planned = plan(&wanted, observed);
         if planned.unclaimed.len() > memory.unclaimed {
             let uids = planned.unclaimed.join(", ");
@@ -324,12 +332,12 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         memories.get_mut(instance).map(|memory| memory.lend()).unwrap_or_default()
     }
 
-    fn remember(&self, instance: &Ocid, memory: InstanceMemory, next: Next) {
-        if !matches!(next, Next::Soon(_)) {
+    fn remember(&self, instance: &Ocid, memory: InstanceMemory, next: NextReconcile) {
+        if !matches!(next, NextReconcile::Soon(_)) {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(instance);
         }
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        if next == Next::Gone {
+        if next == NextReconcile::Gone {
             memories.remove(instance);
         } else {
             **memories.entry(instance.clone()).or_default() = memory;
@@ -339,7 +347,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
 
     pub(super) fn count_unclaimed(&self, memories: &HashMap<Ocid, Box<InstanceMemory>>) {
         let seen: usize = memories.values().map(|memory| memory.unclaimed).sum();
-        self.metrics.unclaimed(seen + self.strays.load(Ordering::Relaxed));
+        self.metrics.unclaimed(seen + self.orphaned.load(Ordering::Relaxed));
     }
 }
 
@@ -352,16 +360,18 @@ impl<C: Cloud + CloudView + 'static, O: Objects + PodNetworks> Worker<Ocid> for 
         self.longest_pauses()
     }
 
-    async fn work(&self, instance: Ocid) -> Next {
+    async fn work(&self, instance: Ocid) -> NextReconcile {
         let began = Instant::now();
         let mut memory = self.memory(&instance);
         let next = self.look(&instance, &mut memory).await;
         self.remember(&instance, memory, next);
         let took: Duration = began.elapsed();
         let result = match next {
-            Next::Settled(_) | Next::Stuck(_) | Next::BackOff(_) | Next::Gone => "settled",
-            Next::Soon(_) => "waiting",
-            Next::Failed => "failed",
+            NextReconcile::Settled(_) | NextReconcile::Stuck(_) | NextReconcile::BackOff(_) | NextReconcile::Gone => {
+                "settled"
+            }
+            NextReconcile::Soon(_) => "waiting",
+            NextReconcile::Failed => "failed",
         };
         self.metrics.passed(result, took);
         next

@@ -21,7 +21,7 @@ use crate::attachment::observe::forgotten::Clock;
 use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::observe::read::{Question, leaving, read, told_addresses, told_vnics};
 use crate::attachment::plan::step::Action;
-use crate::attachment::plan::{Wanted, plan};
+use crate::attachment::plan::{PlanInput, plan};
 
 /// Instances that are read at once.
 const AT_ONCE: usize = 8;
@@ -114,7 +114,7 @@ impl<C: CloudView, N: PodNetworks> InstanceReader<'_, C, N> {
         // The controller remembers earlier attempts; this process knows only what is visible now.
         let (unreadable, retry_states) = (BTreeSet::new(), HashMap::new());
         let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
-        let wanted = Wanted {
+        let wanted = PlanInput {
             objects,
             mark,
             unreadable: &unreadable,

@@ -59,6 +59,7 @@ impl Profiles {
             let next;
             (next, memory) = self.pass(memory).await;
             sleep(PACE).await;
+            // Cancel-safe: a notification that is not waited for stays; and a timer.
             tokio::select! {
                 () = self.store.changed().notified() => {}
                 () = sleep_until(next) => {}

@@ -1,10 +1,10 @@
 //! The queue as data: what is due when, what is being reconciled. Knows no clock.
 //!
 //! ```text
-//!   Wanted  ─────────────────────────────────────────────▶ ╮ three of these,
-//!   Rollout ─────────────────────▶ ╮ three of these,        ├─▶ given out
-//!   Regular ──────────────▶ ╮      ├─▶ then one of those ─▶ ╯ then one of those
-//!   Again   ─▶ one by one ─▶ ┴───▶ ╯
+//!   Requested ───────────────────────────────────────────▶ ╮ three of these,
+//!   Rollout   ────────────────────▶ ╮ three of these,        ├─▶ given out
+//!   Regular   ─────────────▶ ╮      ├─▶ then one of those ─▶ ╯ then one of those
+//!   Again     ▶ one by one ─▶ ┴───▶ ╯
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{DelayLimits, Next, Pause, Retries};
+use super::{DelayLimits, NextReconcile, Pause, Retries};
 
 /// At most so many keys of a lane are taken in a row while others behind it are due, so that the others make progress.
 const IN_A_ROW: u32 = 3;
@@ -45,7 +45,7 @@ pub struct Queue<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// A user waits: the object is new, changed or being deleted, or something is in progress.
-    Wanted,
+    Requested,
     /// The same for a profile's object: single requests do not wait behind thousands.
     Rollout,
     /// A regular reconcile, or an early retry.
@@ -94,7 +94,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
 
     /// Brings regular reconciles and polls that were delayed further than needed nearer, in their order.
     pub fn quicken(&mut self, longest: DelayLimits, now: Instant) {
-        for (lane, longest) in [(Lane::Regular, longest.regular), (Lane::Wanted, longest.soon)] {
+        for (lane, longest) in [(Lane::Regular, longest.regular), (Lane::Requested, longest.soon)] {
             self.quicken_lane(lane, longest, now);
         }
     }
@@ -135,16 +135,16 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// A due key; it counts as being reconciled from now on. Wanted keys come first, except for one of the others now and
+    /// A due key; it counts as being reconciled from now on. Requested keys come first, except for one of the others now and
     /// then; within a lane, the longest due.
     pub fn take(&mut self, now: Instant) -> Option<K> {
         let due = |lane| Some((self.next_in(lane)?, lane)).filter(|(due, _)| *due <= now);
         let other = [due(Lane::Regular), due(Lane::Again)].into_iter().flatten().min();
         let [wanted, rollouts] = self.in_a_row;
-        let behind = in_turn((due(Lane::Rollout), rollouts), other);
-        let (_, lane) = in_turn((due(Lane::Wanted), wanted), behind)?;
+        let behind = in_turn(due(Lane::Rollout), rollouts, other);
+        let (_, lane) = in_turn(due(Lane::Requested), wanted, behind)?;
         self.in_a_row = match lane {
-            Lane::Wanted => [wanted.saturating_add(1), rollouts],
+            Lane::Requested => [wanted.saturating_add(1), rollouts],
             Lane::Rollout => [0, rollouts.saturating_add(1)],
             Lane::Regular | Lane::Again => [0, 0],
         };
@@ -156,7 +156,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
             entry.working = true;
             match lane {
                 // Something is new, so earlier failures do not count.
-                Lane::Wanted | Lane::Rollout => (entry.failures, entry.in_turn) = (0, false),
+                Lane::Requested | Lane::Rollout => (entry.failures, entry.in_turn) = (0, false),
                 Lane::Again => entry.in_turn = true,
                 Lane::Regular => {}
             }
@@ -181,27 +181,27 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 
     /// A key was reconciled. What was requested meanwhile is done at once; `chance` (0.0–1.0) spreads the delays.
-    pub fn done(&mut self, key: &K, next: Next, now: Instant, chance: f64) {
+    pub fn done(&mut self, key: &K, next: NextReconcile, now: Instant, chance: f64) {
         let Some(entry) = self.keys.get_mut(key) else { return };
         entry.working = false;
         let asked = mem::take(&mut entry.due);
-        entry.failures = if next == Next::Failed { entry.failures.saturating_add(1) } else { 0 };
+        entry.failures = if next == NextReconcile::Failed { entry.failures.saturating_add(1) } else { 0 };
         // A key that backs off without failure starts another sequence.
-        entry.in_turn &= next == Next::Failed;
+        entry.in_turn &= next == NextReconcile::Failed;
         let in_turn = entry.in_turn;
         let after = |number| if in_turn || number > OWN_PACE { Lane::Again } else { Lane::Regular };
         // Between nine tenths and all of it, so that keys that were read together do not stay together.
         let spread = |pause: Duration| pause.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0);
         let own = match next {
-            Next::Settled(pause) => Some((Lane::Regular, spread(pause))),
-            Next::Soon(pause) => Some((Lane::Wanted, pause)),
-            Next::Failed => Some((after(entry.failures), self.retries.pauses.delay(entry.failures, chance))),
-            Next::Stuck(pause) => Some((Lane::Again, spread(pause))),
+            NextReconcile::Settled(pause) => Some((Lane::Regular, spread(pause))),
+            NextReconcile::Soon(pause) => Some((Lane::Requested, pause)),
+            NextReconcile::Failed => Some((after(entry.failures), self.retries.pauses.delay(entry.failures, chance))),
+            NextReconcile::Stuck(pause) => Some((Lane::Again, spread(pause))),
             // Before its end nothing would be requested.
-            Next::BackOff(Pause { left, number }) => {
+            NextReconcile::BackOff(Pause { left, number }) => {
                 Some((after(number), left.mul_f64(1.0 + chance.clamp(0.0, 1.0) / 10.0)))
             }
-            Next::Gone => None,
+            NextReconcile::Gone => None,
         };
         if asked.is_empty() && own.is_none() {
             self.keys.remove(key);
@@ -230,7 +230,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
 }
 
 /// The first lane, except for one of those behind it after so many in a row.
-fn in_turn<T>((first, in_a_row): (Option<T>, u32), behind: Option<T>) -> Option<T> {
+fn in_turn<T>(first: Option<T>, in_a_row: u32, behind: Option<T>) -> Option<T> {
     if in_a_row >= IN_A_ROW { behind.or(first) } else { first.or(behind) }
 }
 
@@ -251,14 +251,14 @@ mod tests {
         }
         queue.add("a", lane, now);
         assert_eq!(queue.take(now), Some("a"));
-        queue.done(&"a", Next::BackOff(Pause { left: Duration::from_secs(15), number }), now, 0.0);
+        queue.done(&"a", NextReconcile::BackOff(Pause { left: Duration::from_secs(15), number }), now, 0.0);
         queue.next_due().unwrap() - now
     }
 
     #[test]
     fn who_begins_to_rest_does_so_at_its_own_pace_and_after_a_while_in_turn() {
         let (own, turn) = (Duration::from_secs(15), Duration::from_hours(1));
-        for lane in [Lane::Wanted, Lane::Rollout, Lane::Regular, Lane::Again] {
+        for lane in [Lane::Requested, Lane::Rollout, Lane::Regular, Lane::Again] {
             assert_eq!([1, OWN_PACE, OWN_PACE + 1, 100].map(|number| due_after(number, lane)), [own, own, turn, turn]);
         }
     }

@@ -15,56 +15,56 @@ fn queue() -> (Queue<&'static str>, Instant) {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_taken_once_until_it_is_done() {
     let (mut queue, now) = queue();
-    queue.add("a", Lane::Wanted, now);
-    queue.add("a", Lane::Wanted, now);
+    queue.add("a", Lane::Requested, now);
+    queue.add("a", Lane::Requested, now);
     assert_eq!((queue.take(now), queue.take(now)), (Some("a"), None));
-    queue.add("a", Lane::Wanted, now);
+    queue.add("a", Lane::Requested, now);
     assert_eq!(queue.take(now), None, "a worker has it");
-    queue.done(&"a", Next::Settled(SECOND * 300), now, 1.0);
+    queue.done(&"a", NextReconcile::Settled(SECOND * 300), now, 1.0);
     assert_eq!(queue.take(now), Some("a"), "it was requested meanwhile");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_longest_due_key_comes_first() {
     let (mut queue, now) = queue();
-    queue.add("later", Lane::Wanted, now + SECOND);
-    queue.add("b", Lane::Wanted, now);
-    queue.add("a", Lane::Wanted, now - SECOND);
+    queue.add("later", Lane::Requested, now + SECOND);
+    queue.add("b", Lane::Requested, now);
+    queue.add("a", Lane::Requested, now - SECOND);
     assert_eq!([queue.take(now), queue.take(now), queue.take(now)], [Some("a"), Some("b"), None]);
     assert_eq!(queue.next_due(), Some(now + SECOND));
-    queue.add("later", Lane::Wanted, now);
+    queue.add("later", Lane::Requested, now);
     assert_eq!(queue.take(now), Some("later"), "requested earlier");
 }
 
 #[tokio::test(start_paused = true)]
 async fn backoff_grows_to_its_cap_and_a_change_ends_it() {
     let (mut queue, mut now) = queue();
-    queue.add("a", Lane::Wanted, now);
+    queue.add("a", Lane::Requested, now);
     let mut pauses = Vec::new();
     for _ in 0..9 {
         queue.take(now).unwrap();
-        queue.done(&"a", Next::Failed, now, 1.0);
+        queue.done(&"a", NextReconcile::Failed, now, 1.0);
         let due = queue.next_due().unwrap();
         pauses.push((due - now).as_secs());
         now = due;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     queue.take(now).unwrap();
-    queue.done(&"a", Next::Failed, now, 1.0);
-    queue.add("a", Lane::Wanted, now);
+    queue.done(&"a", NextReconcile::Failed, now, 1.0);
+    queue.add("a", Lane::Requested, now);
     assert_eq!(queue.take(now), Some("a"));
-    queue.done(&"a", Next::Soon(SECOND), now, 1.0);
+    queue.done(&"a", NextReconcile::Soon(SECOND), now, 1.0);
     queue.take(now + SECOND).unwrap();
-    queue.done(&"a", Next::Failed, now, 1.0);
+    queue.done(&"a", NextReconcile::Failed, now, 1.0);
     assert_eq!(queue.next_due(), Some(now + SECOND), "a success forgets the failures");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_key_leaves_nothing() {
     let (mut queue, now) = queue();
-    queue.add("a", Lane::Wanted, now);
+    queue.add("a", Lane::Requested, now);
     queue.take(now).unwrap();
-    queue.done(&"a", Next::Gone, now, 1.0);
+    queue.done(&"a", NextReconcile::Gone, now, 1.0);
     assert_eq!((queue.next_due(), queue.depth(now)), (None, Depth::default()));
 }
 
@@ -72,9 +72,9 @@ async fn a_deleted_key_leaves_nothing() {
 async fn regular_reconciles_are_spread() {
     let (mut queue, now) = queue();
     for (key, chance) in [("a", 0.0), ("b", 0.5)] {
-        queue.add(key, Lane::Wanted, now);
+        queue.add(key, Lane::Requested, now);
         queue.take(now).unwrap();
-        queue.done(&key, Next::Settled(SECOND * 300), now, chance);
+        queue.done(&key, NextReconcile::Settled(SECOND * 300), now, chance);
     }
     assert_eq!(queue.take(now + SECOND * 270), Some("a"));
     assert_eq!((queue.take(now + SECOND * 284), queue.take(now + SECOND * 285)), (None, Some("b")));
@@ -106,7 +106,7 @@ impl Crowd {
         let pauses = Backoff { first: SECOND, cap: SECOND * 120 };
         let queue = Queue::new(Retries { pauses, apart: LOOK * 3 });
         let mut crowd = Self { queue, now: Instant::now(), looks: Vec::new() };
-        (0..REFUSED).for_each(|key| crowd.queue.add(key, Lane::Wanted, crowd.now));
+        (0..REFUSED).for_each(|key| crowd.queue.add(key, Lane::Requested, crowd.now));
         (REFUSED..REGULAR).for_each(|key| crowd.queue.add(key, Lane::Regular, crowd.now));
         crowd
     }
@@ -117,13 +117,13 @@ impl Crowd {
         self.now += LOOK;
         if let Some(key) = key {
             let next = match key {
-                _ if key < REFUSED => Next::Failed,
-                _ if key < REGULAR => Next::Settled(SECOND * 7000),
-                _ if key < POLLED && self.looks_at(key) < 3 => Next::Failed,
-                _ if key < ENDLESS && self.looks_at(key) > 0 => Next::Gone,
-                _ if key >= ROLLOUT && self.looks_at(key) > 0 => Next::Settled(SECOND * 7000),
-                _ if key >= ROLLOUT => Next::Soon(SECOND * 15),
-                _ => Next::Soon(SECOND * 3),
+                _ if key < REFUSED => NextReconcile::Failed,
+                _ if key < REGULAR => NextReconcile::Settled(SECOND * 7000),
+                _ if key < POLLED && self.looks_at(key) < 3 => NextReconcile::Failed,
+                _ if key < ENDLESS && self.looks_at(key) > 0 => NextReconcile::Gone,
+                _ if key >= ROLLOUT && self.looks_at(key) > 0 => NextReconcile::Settled(SECOND * 7000),
+                _ if key >= ROLLOUT => NextReconcile::Soon(SECOND * 15),
+                _ => NextReconcile::Soon(SECOND * 3),
             };
             self.looks.push(key);
             self.queue.done(&key, next, self.now, f64::from(self.looks.len() as u32 % 100) / 100.0);
@@ -160,18 +160,18 @@ async fn new_deleted_and_polled_keys_do_not_wait_for_failing_ones() {
     crowd.run(SECOND * 3600);
     assert_eq!(crowd.queue.depth(crowd.now).failing, REFUSED as usize);
     for key in POLLED..POLLED + 20 {
-        crowd.queue.add(key, Lane::Wanted, crowd.now);
+        crowd.queue.add(key, Lane::Requested, crowd.now);
         let waited = [crowd.wait_for(key), crowd.wait_for(key)];
         assert!(waited[0] <= SECOND / 2 && waited[1] <= SECOND * 4, "{key}: {waited:?}");
     }
     // Keys whose failures pass do not wait for those whose failures stay.
     for key in PASSING..PASSING + 20 {
-        crowd.queue.add(key, Lane::Wanted, crowd.now);
+        crowd.queue.add(key, Lane::Requested, crowd.now);
         let waited: Duration = (0..4).map(|_| crowd.wait_for(key)).sum();
         assert!(waited <= SECOND * 9, "{key}: {waited:?}");
     }
     // A failing key that a user changed or deleted.
-    crowd.queue.add(7, Lane::Wanted, crowd.now);
+    crowd.queue.add(7, Lane::Requested, crowd.now);
     assert!(crowd.wait_for(7) <= SECOND / 2);
 }
 
@@ -180,7 +180,7 @@ async fn failing_and_regular_keys_get_their_share() {
     let mut crowd = Crowd::new();
     crowd.run(SECOND * 3600);
     // The wanted keys never run out.
-    (0..100).for_each(|number| crowd.queue.add(ENDLESS + number, Lane::Wanted, crowd.now));
+    (0..100).for_each(|number| crowd.queue.add(ENDLESS + number, Lane::Requested, crowd.now));
     crowd.looks.clear();
     crowd.run(SECOND * 7200);
     let looks = |fits: &dyn Fn(u32) -> bool| crowd.looks.iter().filter(|key| fits(**key)).count();
@@ -205,7 +205,7 @@ async fn a_single_request_does_not_wait_for_a_rollout() {
     let began = crowd.now;
     for key in POLLED..POLLED + 60 {
         crowd.run(SECOND * 10);
-        crowd.queue.add(key, Lane::Wanted, crowd.now);
+        crowd.queue.add(key, Lane::Requested, crowd.now);
         let waited = crowd.wait_for(key);
         // As many polls of the rollout come first as fell due during one reconcile.
         assert!(waited <= SECOND, "{key}: {waited:?}");
@@ -226,39 +226,39 @@ async fn retries_are_queued_and_changes_do_not_wait_for_them() {
     ["a", "b", "c"].iter().for_each(|key| queue.add(*key, Lane::Again, now));
     assert_eq!((queue.take(now), queue.take(now)), (Some("a"), None));
     assert_eq!((queue.next_due(), queue.depth(now).due), (Some(now + SECOND * 10), 2));
-    queue.add("c", Lane::Wanted, now);
+    queue.add("c", Lane::Requested, now);
     assert_eq!(queue.take(now), Some("c"));
-    queue.done(&"c", Next::Stuck(SECOND * 300), now, 1.0);
-    queue.done(&"a", Next::Failed, now, 1.0);
+    queue.done(&"c", NextReconcile::Stuck(SECOND * 300), now, 1.0);
+    queue.done(&"a", NextReconcile::Failed, now, 1.0);
     assert_eq!(queue.depth(now), Depth { due: 1, later: 2, failing: 1, ..Depth::default() });
     let taken = [10, 20, 30, 300].map(|seconds| queue.take(now + SECOND * seconds));
     assert_eq!(taken, [Some("b"), Some("a"), None, Some("c")]);
-    queue.done(&"c", Next::BackOff(Pause { left: SECOND * 100, number: 9 }), now + SECOND * 300, 0.0);
+    queue.done(&"c", NextReconcile::BackOff(Pause { left: SECOND * 100, number: 9 }), now + SECOND * 300, 0.0);
     assert_eq!([399, 400].map(|second| queue.take(now + SECOND * second)), [None, Some("c")], "all of its backoff");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_key_joins_the_retry_lane_after_a_minute() {
     let (mut queue, mut now) = (Queue::new(Retries { apart: SECOND * 1000, ..RETRIES }), Instant::now());
-    queue.add("a", Lane::Wanted, now);
+    queue.add("a", Lane::Requested, now);
     queue.add("other", Lane::Again, now);
     assert_eq!(queue.take(now), Some("a"));
-    queue.done(&"a", Next::Failed, now, 1.0);
+    queue.done(&"a", NextReconcile::Failed, now, 1.0);
     assert_eq!(queue.take(now), Some("other"));
-    queue.done(&"other", Next::Gone, now, 1.0);
+    queue.done(&"other", NextReconcile::Gone, now, 1.0);
     let begun = now;
     let mut tried = Vec::new();
     for _ in 0..8 {
         now = queue.next_due().unwrap();
         tried.push((now - begun).as_secs());
         assert_eq!(queue.take(now), Some("a"));
-        queue.done(&"a", Next::Failed, now, 1.0);
+        queue.done(&"a", NextReconcile::Failed, now, 1.0);
     }
     assert_eq!(tried, [1, 3, 7, 15, 31, 63, 1000, 2000]);
     // It changed.
-    queue.add("a", Lane::Wanted, now);
+    queue.add("a", Lane::Requested, now);
     assert_eq!(queue.take(now), Some("a"));
-    queue.done(&"a", Next::Failed, now, 1.0);
+    queue.done(&"a", NextReconcile::Failed, now, 1.0);
     assert_eq!(queue.next_due(), Some(now + SECOND));
 }
 
@@ -274,14 +274,14 @@ impl Worker<u32> for CountingWorker {
         RETRIES
     }
 
-    async fn work(&self, key: u32) -> Next {
+    async fn work(&self, key: u32) -> NextReconcile {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         tokio::time::sleep(SECOND).await;
         self.now.fetch_sub(1, Ordering::SeqCst);
         self.all.fetch_add(1, Ordering::SeqCst);
         assert!(key != 13, "a panic fails only its key");
-        Next::Gone
+        NextReconcile::Gone
     }
 }
 
@@ -322,9 +322,9 @@ impl Worker<u32> for FailingWorker {
         Retries { pauses: Backoff { first: SECOND, cap: *self.longest.lock().unwrap() }, ..RETRIES }
     }
 
-    async fn work(&self, _: u32) -> Next {
+    async fn work(&self, _: u32) -> NextReconcile {
         self.at.lock().unwrap().push(Instant::now());
-        Next::Failed
+        NextReconcile::Failed
     }
 }
 
@@ -346,12 +346,13 @@ async fn a_new_longest_backoff_applies_from_the_next_failure() {
 #[tokio::test(start_paused = true)]
 async fn delayed_keys_come_sooner_when_the_budget_grows() {
     let (mut queue, now) = queue();
-    let all =
-        [("near", 150), ("a", 1000), ("c", 4000), ("b", 8000)].map(|(key, away)| (key, Next::Settled(SECOND * away)));
-    for (key, next) in
-        all.into_iter().chain([("poll", Next::Soon(SECOND * 1000)), ("stuck", Next::Stuck(SECOND * 1000))])
+    let all = [("near", 150), ("a", 1000), ("c", 4000), ("b", 8000)]
+        .map(|(key, away)| (key, NextReconcile::Settled(SECOND * away)));
+    for (key, next) in all
+        .into_iter()
+        .chain([("poll", NextReconcile::Soon(SECOND * 1000)), ("stuck", NextReconcile::Stuck(SECOND * 1000))])
     {
-        queue.add(key, Lane::Wanted, now);
+        queue.add(key, Lane::Requested, now);
         queue.take(now).unwrap();
         queue.done(&key, next, now, 1.0);
     }
@@ -380,9 +381,9 @@ impl Worker<u32> for DelayingWorker {
         DelayLimits { regular: *self.needed.lock().unwrap(), soon: SECOND }
     }
 
-    async fn work(&self, _: u32) -> Next {
+    async fn work(&self, _: u32) -> NextReconcile {
         self.at.lock().unwrap().push(Instant::now());
-        Next::Settled(SECOND * 8000)
+        NextReconcile::Settled(SECOND * 8000)
     }
 }
 

@@ -75,7 +75,7 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
     }
 }
 
-/// The new one first: it comes behind the old one, and a deletion takes the first that looks like it, which may be all but
+/// The new one first: it comes behind the old one, and a deletion takes the first one that matches, which may be all but
 /// the prefixes that count. A kernel that takes both for the same is asked for it when the old one is gone.
 fn replace_rule(place: Place, from: &RuleSpec, to: &RuleSpec, places: &mut Places) -> Result<()> {
     let Some(socket) = places.socket(place) else { return Ok(()) };
@@ -118,7 +118,7 @@ fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     let Places { host, pod, .. } = places;
     new.netns = pod.as_ref().filter(|_| place == Place::Pod).map(|pod| pod.netns.as_fd());
     host.add_link(&new)?;
-    // The kernel takes no alias at birth. Whoever is killed before this finds it by its tag and MAC.
+    // The kernel takes no alias at birth. After a kill before this, it is found by its tag and MAC.
     match link.alias.clone() {
         Some(alias) => change(place, &link.name, &[LinkChange::Alias(alias)], places),
         None => Ok(()),
@@ -143,7 +143,7 @@ fn add_pair(link: &LinkSpec, peer: &VethPeer, places: &mut Places) -> Result<()>
     socket.add_link(&inside)
 }
 
-/// A kernel without IPv6 has no such setting, and heeds nobody.
+/// A kernel without IPv6 has no such setting, and uses no advertisement.
 fn heed_no_router(place: Place, link: &IfName, places: &Places) -> Result<()> {
     let (key, value) = SysctlSpec::no_router(link);
     match places.sysctl(place, |sysctls| sysctls.overwrite(&key, value)) {
@@ -171,7 +171,7 @@ fn change(place: Place, link: &IfName, changes: &[LinkChange<'_>], places: &mut 
 
 fn delete_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     match link.kind {
-        // It goes with the host end, and a device is not ours to remove.
+        // It goes with the host end, and a device is never removed.
         LinkKind::VethPeer | LinkKind::Device => Ok(()),
         LinkKind::Moved { ref from } => moved::to_host(link, from, places),
         LinkKind::Veth(_) | LinkKind::Vlan { .. } => {

@@ -27,14 +27,14 @@ pub enum Error {
         /// Steps that could not be taken back either.
         left_over: Vec<Failure>,
     },
-    /// The link name that our hash gives belongs to somebody else.
+    /// The link name that our hash gives belongs to another program.
     #[error("link {name} exists and is not this attachment's (its alias is {}, not {wanted:?})", found.as_deref().unwrap_or("missing"))]
     Collision {
         /// The link.
         name: vcn::IfName,
         /// Its alias.
         found: Option<String>,
-        /// What ours would say.
+        /// The alias of our link.
         wanted: String,
     },
 }

@@ -32,7 +32,7 @@ pub struct HostNetwork {
     pub primary: IfName,
     /// The secondary VNICs.
     pub vnics: Vec<HostVnic>,
-    /// What the host does for pods; nothing where the pod network is somebody else's.
+    /// What the host does for pods; nothing if the pod network is another's.
     pub pods: Option<PodServices>,
 }
 
@@ -41,7 +41,7 @@ pub struct HostNetwork {
 pub struct PodServices {
     /// Whether they may ask the metadata service on port 80 (it hands out the instance's credentials).
     pub may_use_metadata: bool,
-    /// Whether they may send from addresses that are not theirs.
+    /// Whether they may send from addresses of other pods.
     #[serde(default)]
     pub may_spoof: bool,
     /// Whether the kernel forwards IPv6 for them.
@@ -90,7 +90,7 @@ pub struct HostRoute {
 
 impl HostVnic {
     /// Whether its link must have the VNIC's Ethernet address: a virtual machine's VNIC is its link, and under another address nothing
-    /// of it would pass the fabric; a VLAN link is ours. A bare metal port may have its own.
+    /// of it would pass the fabric; we make a VLAN link. A bare metal port may have its own.
     #[must_use]
     pub const fn link_has_mac(&self) -> bool {
         matches!(self.placement, Placement::Vlan { .. }) || self.vnic.nic_index.is_none()
@@ -141,8 +141,8 @@ fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
     settings
 }
 
-/// What is for a pod of this node goes to it, wherever it comes from. Only routes to single addresses count, as all of ours
-/// are: a default route that somebody else has in that table is not to become the whole host's.
+/// What is for a pod of this node goes to it, wherever it comes from. Only routes to single addresses count, as all our
+/// routes are: a default route of another program in that table is not to become the whole host's.
 #[must_use]
 pub fn to_pods(family: Family) -> Object {
     let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
@@ -155,7 +155,7 @@ pub(crate) fn to_metadata(family: Family) -> Object {
 }
 
 /// The address that the kernel asks the VNIC's router from, for what a pod sends: a link-local one of that link; the VNIC's own
-/// address does for nobody but the host. A link has one by nature, but whoever manages links may have switched that off
+/// address does for no host but this one. A link has one by nature, but the manager of links may have switched that off
 /// (`addr_gen_mode`: NetworkManager does so on each that it raises without a profile). Any of anybody's does.
 fn asks_from(vnic: &HostVnic) -> Option<Object> {
     let link = vnic.placement.link().clone();
@@ -223,8 +223,8 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
     objects.push(raised(name, device.then_some(vnic.vnic.mac), vnic.mtu));
     // Loose: what arrives for a pod was asked from wherever the pod's own table leads.
     objects.push(sysctl(&["net", "ipv4", "conf", name.as_str(), "rp_filter"], "2"));
-    // The kernel answers for a proxied address only after a random time of up to 0.8 s, in case somebody else does.
-    // Nobody else can; without this, that is how late the first packet to a new pod arrives.
+    // The kernel answers for a proxied address only after a random time of up to 0.8 s, in case another host does.
+    // No other host can; without this, that is how late the first packet to a new pod arrives.
     objects.push(sysctl(&["net", "ipv4", "neigh", name.as_str(), "proxy_delay"], "0"));
     if ipv6 {
         objects.push(sysctl(&["net", "ipv6", "neigh", name.as_str(), "proxy_delay"], "0"));

@@ -110,7 +110,7 @@ pub struct RouteSpec {
     pub table: TableId,
 }
 
-/// A policy rule with our protocol number; its action is always a look-up.
+/// A policy rule with our protocol number; its action is always a lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleSpec {
     /// Its priority.
@@ -246,7 +246,7 @@ impl LinkSpec {
 }
 
 impl SysctlSpec {
-    /// Router advertisements that are off stay off: somebody else (NetworkManager, a person) has taken the job. What we
+    /// Router advertisements that are off stay off: another program (NetworkManager) or a person does that. What we
     /// want of `accept_ra` is only that forwarding does not end what is on.
     fn satisfied_by(&self, have: &Self) -> bool {
         let off = self.key.last().is_some_and(|name| name == "accept_ra") && have.value == "0";

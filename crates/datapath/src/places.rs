@@ -110,7 +110,7 @@ impl Places {
         }
     }
 
-    /// Settings of a place. /proc/sys/net shows the namespace of whoever opens it, hence the visit to the pod.
+    /// Settings of a place. /proc/sys/net shows the namespace of the thread that opens it, hence the visit to the pod.
     pub(crate) fn sysctl<T: Send>(
         &self,
         place: Place,

@@ -34,7 +34,7 @@ pub enum Change {
 }
 
 /// The steps from `observed` to `desired`. On success of all of them the namespaces hold every desired object, and of
-/// the observed ones only those that are desired. `observed` must list only what is ours: whatever it names and
+/// the observed ones only those that are desired. `observed` must list only our objects: whatever it names and
 /// `desired` does not is deleted, last made first, before anything is added (a stale route would be in the way).
 /// Kernel settings and hardware devices cannot be deleted and are left.
 #[must_use]
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn a_link_that_is_up_stays_up_whatever_else_of_it_changes() {
-        let (wanted, found) = (vlan(false, Some("ours")), vlan(true, None));
+        let (wanted, found) = (vlan(false, Some("alias")), vlan(true, None));
         let steps = plan(&[(Place::Host, wanted)], &[(Place::Host, found.clone())]);
-        let change = Change::Replace { from: found, to: vlan(true, Some("ours")) };
+        let change = Change::Replace { from: found, to: vlan(true, Some("alias")) };
         assert_eq!(steps, [Step { place: Place::Host, change }]);
     }
 }

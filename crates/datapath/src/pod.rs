@@ -121,12 +121,12 @@ pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
             }),
         ),
     ];
-    // Where the kernel knows IPv6, and nobody has told it to forward, whoever advertises himself on a link is a router: without
+    // Where the kernel knows IPv6, and it does not forward, any advertisement on a link makes a router: without
     // this, any pod could have all that the host sends over IPv6, with whatever addresses it came.
     objects.push((Place::Host, Object::Sysctl(SysctlSpec::heeds_no_router(&ends.host))));
     if addresses.iter().any(|a| a.address.is_ipv6()) {
         // A fresh namespace may have IPv6 off by default (container engines do that), and so may a hardened host. What a pod
-        // sends to itself goes by its loopback link.
+        // sends to itself uses its loopback link.
         for (place, link) in
             [(Place::Host, ends.host.as_str()), (Place::Pod, LOOPBACK), (Place::Pod, ends.pod.as_str())]
         {
@@ -142,7 +142,7 @@ pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
     objects
 }
 
-/// The kernel keeps 254 bytes; a longer identity is told by its hash alone, and then by nobody who does not know it.
+/// The kernel keeps 254 bytes; a longer identity is stored as its hash, and recognized only by who knows it.
 fn alias(identity: &str, hash: u64) -> String {
     let alias = format!("{LINK_ALIAS_PREFIX}{identity}");
     if alias.len() <= 254 { alias } else { format!("{LINK_ALIAS_PREFIX}#{hash:016x}") }

@@ -72,7 +72,7 @@ impl Observed {
         let gateways = addresses.into_iter().filter(|address| address.address == LINK_LOCAL_GATEWAY);
         found.gateways = gateways.filter_map(|address| names.get(&address.index).cloned()).collect();
         let proxies = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() });
-        // One that somebody else made may go with him.
+        // One that another program made may go with it.
         let ours = |it: &netlink::Neighbour| it.protocol == Some(PROTOCOL);
         let proxies = proxies.map_err(during("proxy neighbours"))?.into_iter().filter(ours);
         found.proxies = proxies.filter_map(|it| Some((names.get(&it.index)?.clone(), it.address))).collect();
@@ -99,7 +99,7 @@ impl Observed {
     pub fn repairs(&self, network: &PodNetwork, mtu: Option<Mtu>, places: &Places) -> Option<Vec<Step>> {
         let ends = &network.ends;
         let link = self.links.get(&ends.host)?;
-        // Without alias: its ADD said whose it is, so somebody took that away; the address still tells.
+        // Without alias: ADD set it, so another program removed it; the address still identifies the pod.
         let unnamed = link.alias.is_none() && link.mac == Some(ends.host_mac);
         if link.alias.as_ref() != Some(&ends.alias) && !unnamed {
             return None;

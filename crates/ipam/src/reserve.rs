@@ -59,6 +59,23 @@ pub struct Reservation {
     pub unforgotten: Vec<IpAddr>,
 }
 
+impl Reservation {
+    /// Of an attachment that has addresses already.
+    fn again(existing: &mut Allocation, netns: Option<NetnsRecord>, now: BootTime) -> Self {
+        // The namespace may be a new one under the same key; the addresses stay.
+        existing.netns = netns;
+        let is_tentative = existing.tentative_until.is_some();
+        if is_tentative {
+            // This ADD has its whole time before it again.
+            existing.tentative_until = Some(now.after(TENTATIVE_LIFETIME));
+            existing.since = now;
+        }
+        // The ADD before this one may have been killed before it flushed.
+        let unforgotten = if is_tentative { existing.held() } else { Vec::new() };
+        Self { allocation: existing.clone(), existing: true, rested: None, unforgotten }
+    }
+}
+
 impl Allocations {
     /// Reserves one address of every family that pods get, all on one VNIC, for an attachment.
     ///
@@ -86,21 +103,17 @@ impl Allocations {
         self.trim(pools, now);
         self.release_unrecorded(&name_of(&request.key), now);
         if let Some(existing) = self.allocations.iter_mut().find(|held| held.key == request.key) {
-            // The namespace may be a new one under the same key; the addresses stay.
-            existing.netns = request.netns;
-            if existing.tentative_until.is_some() {
-                // This ADD has its whole time before it again.
-                existing.tentative_until = Some(now.after(TENTATIVE_LIFETIME));
-                existing.since = now;
-            }
-            let allocation = existing.clone();
-            let unforgotten = match allocation.tentative_until {
-                // The ADD before this one may have been killed before it flushed.
-                Some(_) => allocation.addresses.iter().map(|assigned| assigned.address).collect(),
-                None => Vec::new(),
-            };
-            return Ok(Reservation { allocation, existing: true, rested: None, unforgotten });
+            return Ok(Reservation::again(existing, request.netns, now));
         }
+        let choice = self.choose(pools, avoided, now)?;
+        let rested = choice.cooling(self.anew, now);
+        let allocation = choice.allocation(request, now);
+        let unforgotten = self.take(&allocation);
+        Ok(Reservation { allocation, existing: false, rested, unforgotten })
+    }
+
+    /// The addresses for a new attachment.
+    fn choose<'a>(&self, pools: &'a Pools, avoided: &[IfName], now: BootTime) -> Result<Choice<'a>, Error> {
         let families = pools.families();
         let in_use: HashSet<IpAddr> = self.in_use().collect();
         let freed: HashMap<IpAddr, BootTime> = self.freed.iter().map(|freed| (freed.address, freed.at)).collect();
@@ -112,41 +125,32 @@ impl Allocations {
                 let cooling = choice.cooling(self.anew, now);
                 (cooling.is_some(), Reverse(cooling), choice.load, choice.newest())
             });
-        let Some(choice) = choice else {
+        choice.ok_or_else(|| {
             let offered = pools.offered();
             let missing: Vec<Family> = families.iter().copied().filter(|family| !offered.contains(family)).collect();
             if !offered.is_empty() && !missing.is_empty() {
-                return Err(Error::FamilyMissing { families: missing, reason: pools.reason.clone() });
+                return Error::FamilyMissing { families: missing, reason: pools.reason.clone() };
             }
-            return Err(Error::Exhausted(Shortage {
+            Error::Exhausted(Shortage {
                 vnics: pools.for_pods().count(),
                 lacking: lacking(pools, &families, &in_use),
                 in_use: families.iter().map(|family| (*family, held(&in_use, *family))).collect(),
                 reason: pools.reason.clone(),
-            }));
-        };
-        let vnic_mtu = choice.vnic.mtu;
-        let allocation = Allocation {
-            key: request.key,
-            addresses: choice.assigned(),
-            tentative_until: Some(now.after(TENTATIVE_LIFETIME)),
-            since: now,
-            pod: request.pod,
-            host_link: request.host_link,
-            netns: request.netns,
-            mtu: Some(request.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
-            attached: None,
-            exclusive: None,
-        };
-        let taken = |freed: &mut Freed| choice.addresses.iter().any(|(address, _)| *address == freed.address);
-        let used: Vec<Freed> = self.freed.extract_if(.., taken).collect();
+            })
+        })
+    }
+
+    /// Lists a new allocation. Returns its addresses whose last holder's connections the kernel may still know.
+    fn take(&mut self, allocation: &Allocation) -> Vec<IpAddr> {
+        let addresses = allocation.held();
+        let used: Vec<Freed> = self.freed.extract_if(.., |freed| addresses.contains(&freed.address)).collect();
         let clean = |address: &IpAddr| match used.iter().find(|freed| freed.address == *address) {
             Some(freed) => freed.forgotten,
             None => self.anew.is_none(),
         };
-        let unforgotten = allocation.held().into_iter().filter(|address| !clean(address)).collect();
+        let unforgotten = addresses.into_iter().filter(|address| !clean(address)).collect();
         self.allocations.push(allocation.clone());
-        Ok(Reservation { allocation, existing: false, rested: choice.cooling(self.anew, now), unforgotten })
+        unforgotten
     }
 
     /// Records what an attachment has by the kernel's account, where its record was lost. What is on record already, by
@@ -308,6 +312,22 @@ impl<'a> Choice<'a> {
     /// When the last of its addresses was freed.
     fn newest(&self) -> Option<BootTime> {
         self.addresses.iter().filter_map(|&(_, at)| at).max()
+    }
+
+    fn allocation(&self, request: Request, now: BootTime) -> Allocation {
+        let vnic_mtu = self.vnic.mtu;
+        Allocation {
+            key: request.key,
+            addresses: self.assigned(),
+            tentative_until: Some(now.after(TENTATIVE_LIFETIME)),
+            since: now,
+            pod: request.pod,
+            host_link: request.host_link,
+            netns: request.netns,
+            mtu: Some(request.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
+            attached: None,
+            exclusive: None,
+        }
     }
 
     fn assigned(&self) -> Vec<Assigned> {

@@ -24,7 +24,7 @@ const ROUNDS: u64 = 150;
 const NAMES: [&str; 3] = ["x", "y", "z"];
 const NOW: BootTime = BootTime(1_000);
 
-/// Adds and deletes for ever, until it is killed.
+/// Adds and deletes until it is killed.
 #[expect(unsafe_code, reason = "fork: another process, so that SIGKILL stops it at whatever it does")]
 fn writer(dir: &Path, pools: &Pools) -> Pid {
     let store = Store::new(dir, boot());
@@ -81,7 +81,7 @@ fn kill_9_at_any_moment_then_del_leaves_the_record_as_before() {
         let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(files.len(), 1, "round {round}: {files:?}");
         assert!(!dir.path().join("allocations.json.new").exists(), "round {round}");
-        // Nobody else holds anything: all others of the eight addresses can be had.
+        // No other pod holds anything: all others of the eight addresses can be had.
         let given = (0..7).map(|id| reserve(&store, &pools, &format!("all{id}")).map(drop));
         given.collect::<Result<(), _>>().unwrap();
         store

@@ -1,4 +1,4 @@
-//! Connection tracking: forgetting an address's connections before somebody else gets the address.
+//! Connection tracking: forgetting an address's connections before another pod gets the address.
 
 use std::collections::HashSet;
 use std::fs;
@@ -30,7 +30,7 @@ const NLA_F_NESTED: u16 = 1 << 15;
 
 const HEADER_LEN: usize = 4;
 
-/// Whether the kernel tracks no connection in the namespace of whoever asks, by its settings below `sysctl_root`. Going
+/// Whether the kernel tracks no connection in the namespace of the caller, by its settings below `sysctl_root`. Going
 /// through an empty table costs as much as through a full one; where there is no number, nothing is tracked.
 #[must_use]
 pub fn is_idle(sysctl_root: &Path) -> bool {

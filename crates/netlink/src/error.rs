@@ -150,7 +150,7 @@ impl Error {
         matches!(self.errno(), Some(Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT))
     }
 
-    /// The path exists but is no network namespace (any more): a runtime's file whose mount is gone looks like this.
+    /// The path exists but is no network namespace (any more): a runtime's file whose mount is gone gives this error.
     #[must_use]
     pub const fn is_not_a_namespace(&self) -> bool {
         matches!(self.cause, Cause::NotANamespace)

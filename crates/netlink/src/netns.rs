@@ -110,7 +110,7 @@ impl Netns {
         Self::open(Path::new(CURRENT))
     }
 
-    /// Makes a new namespace that nobody else knows. Its loopback link is down.
+    /// Makes a new namespace that no other program knows. Its loopback link is down.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN.
@@ -147,7 +147,7 @@ impl Netns {
     /// # Errors
     /// When the namespace cannot be entered, and the work's own.
     pub fn visit<T: Send>(&self, home: &Home, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        // Whoever may enter the namespace may still not be allowed to come back (a user namespace in the host's network);
+        // A thread that may enter the namespace may still not be allowed to come back (a user namespace in the host's network);
         // entering one's own shows it beforehand.
         if setns(home, CloneFlags::CLONE_NEWNET).is_err() {
             return self.run(work)?;
@@ -175,13 +175,13 @@ impl Netns {
         bind().map_err(|cause| cause.during("bind network namespace to", path.display()))
     }
 
-    /// Takes back `bind_to`: unmounts and removes the file. The namespace lives on while anybody holds it.
+    /// Takes back `bind_to`: unmounts and removes the file. The namespace lives on while a process holds it.
     ///
     /// # Errors
     /// `is_not_found()` when there is no such file.
     pub fn unbind(path: &Path) -> Result<()> {
         let unbind = || -> Result<(), Cause> {
-            // EINVAL: it is a plain file, its mount went with somebody's mount namespace.
+            // EINVAL: it is a plain file, its mount went with another mount namespace.
             match umount2(path, MntFlags::MNT_DETACH) {
                 Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
                 Err(errno) => return Err(errno.into()),

@@ -39,7 +39,7 @@ pub trait Configured: Sized {
 }
 
 /// Why values make no settings.
-pub type Wrong = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What was said outside of the file, once and for all: a process's flags and environment do not change.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ pub struct Layers {
 
 /// What was said of a key, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct GivenValue {
     /// As it was said.
     pub value: String,
     /// The strongest place that said it.
@@ -64,7 +64,7 @@ pub struct Said {
 }
 
 /// The keys of which something was said.
-pub type Values = BTreeMap<String, Said>;
+pub type Values = BTreeMap<String, GivenValue>;
 
 /// The configuration as far as it is right, and what is wrong with the rest.
 #[derive(Debug)]
@@ -98,7 +98,8 @@ impl Layers {
         }
         let said = keys.in_environment(&self.environment, &mut read.problems);
         read.take(keys, said);
-        let typed = |(key, value): (&String, &String)| (key.clone(), Said { value: value.clone(), place: Place::Flag });
+        let typed =
+            |(key, value): (&String, &String)| (key.clone(), GivenValue { value: value.clone(), place: Place::Flag });
         read.take(keys, self.flags.iter().map(typed).collect());
         read
     }
@@ -143,7 +144,7 @@ impl Read {
     }
 
     /// Adds a stronger layer: what of it is right. An empty value says nothing, as manifests leave it.
-    fn take(&mut self, keys: &Keys, said: Vec<(String, Said)>) {
+    fn take(&mut self, keys: &Keys, said: Vec<(String, GivenValue)>) {
         for (name, said) in said {
             match keys.find(&name) {
                 None => {
@@ -165,8 +166,8 @@ impl Read {
 ///
 /// # Errors
 /// When a value is not valid.
-pub fn settings<S: Configured>(keys: &Keys, values: &Values) -> Result<S, Wrong> {
-    let known = |(name, said): (&String, &Said)| Some(keys.find(name)?.argument(&said.value));
+pub fn settings<S: Configured>(keys: &Keys, values: &Values) -> Result<S, BoxError> {
+    let known = |(name, said): (&String, &GivenValue)| Some(keys.find(name)?.argument(&said.value));
     let arguments: Vec<OsString> = values.iter().filter_map(known).collect();
     let command = S::Options::augment_args(clap::Command::new("settings")).no_binary_name(true).mut_args(keys::bare);
     let options = command.try_get_matches_from(arguments).and_then(|matches| S::Options::from_arg_matches(&matches));

@@ -37,7 +37,7 @@ const GONE: &str =
 
 /// The configuration that a program started with, and where it comes from.
 #[derive(Debug)]
-pub struct Live<S> {
+pub struct RunningConfiguration<S> {
     keys: Keys,
     layers: Layers,
     values: Values,
@@ -47,7 +47,7 @@ pub struct Live<S> {
 
 /// What the file says now.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum FileState {
     /// The values that the program runs with.
     Same,
     /// Other values: the names of their keys.
@@ -56,7 +56,7 @@ enum Found {
     Invalid(String),
 }
 
-impl<S: Configured> Live<S> {
+impl<S: Configured> RunningConfiguration<S> {
     /// Reads the configuration that a program starts with.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl<S: Configured> Live<S> {
         self.follow(jitter, report, Watch::open).await;
     }
 
-    fn read(&mut self) -> Found {
+    fn read(&mut self) -> FileState {
         let Read { values, mut problems, has_file } = self.layers.read(&self.keys);
         if self.had_file && !has_file && !self.layers.file_is_named {
             // A ConfigMap that was deleted by mistake, or a file that is being moved: without this, defaults would silently replace
@@ -92,9 +92,9 @@ impl<S: Configured> Live<S> {
             self.keys.iter().filter(|key| differ(key, &self.values, &values)).map(Key::name).collect();
         let changed = changed.into_iter().collect::<Vec<_>>().join(", ");
         match (Read { values, problems, has_file }).settings::<S>(&self.keys) {
-            Ok(_) if changed.is_empty() => Found::Same,
-            Ok(_) => Found::Changed(changed),
-            Err(problems) => Found::Invalid(message(&problems)),
+            Ok(_) if changed.is_empty() => FileState::Same,
+            Ok(_) => FileState::Changed(changed),
+            Err(problems) => FileState::Invalid(message(&problems)),
         }
     }
 
@@ -106,7 +106,7 @@ impl<S: Configured> Live<S> {
     ) {
         let directory = self.layers.file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
         let (mut watch, mut is_logged) = (None, false);
-        let (mut last, mut due) = (Found::Same, None);
+        let (mut last, mut due) = (FileState::Same, None);
         loop {
             if watch.is_none() {
                 match open() {
@@ -126,8 +126,8 @@ impl<S: Configured> Live<S> {
             }
             let (found, now) = (self.read(), Instant::now());
             if found != last {
-                report(if let Found::Invalid(message) = &found { Some(message) } else { None });
-                if let Found::Changed(changed) = &found {
+                report(if let FileState::Invalid(message) = &found { Some(message) } else { None });
+                if let FileState::Changed(changed) = &found {
                     tracing::info!(
                         event = "config.accepted",
                         changed,
@@ -136,7 +136,7 @@ impl<S: Configured> Live<S> {
                     );
                 }
             }
-            due = matches!(found, Found::Changed(_)).then(|| due.unwrap_or(now + jitter));
+            due = matches!(found, FileState::Changed(_)).then(|| due.unwrap_or(now + jitter));
             last = found;
             if due.is_some_and(|due| due <= now) {
                 return;
@@ -245,11 +245,11 @@ mod tests {
     struct Scene(tempfile::TempDir);
 
     impl Scene {
-        fn new(text: Option<&str>) -> (Self, Live<Word>) {
+        fn new(text: Option<&str>) -> (Self, RunningConfiguration<Word>) {
             let scene = Self(tempfile::tempdir().unwrap());
             scene.write(text);
             let layers = Layers { file: scene.0.path().join("program.conf"), ..Layers::default() };
-            let (_, live) = Live::start(Keys::of::<Options>(), layers).unwrap();
+            let (_, live) = RunningConfiguration::start(Keys::of::<Options>(), layers).unwrap();
             (scene, live)
         }
 
@@ -262,8 +262,8 @@ mod tests {
         }
     }
 
-    fn changed(key: &str) -> Found {
-        Found::Changed(key.to_owned())
+    fn changed(key: &str) -> FileState {
+        FileState::Changed(key.to_owned())
     }
 
     #[test]
@@ -272,26 +272,28 @@ mod tests {
         let mut read = |text| {
             scene.write(text);
             match live.read() {
-                Found::Invalid(message) => Found::Invalid(message.rsplit(": ").next().unwrap_or_default().to_owned()),
+                FileState::Invalid(message) => {
+                    FileState::Invalid(message.rsplit(": ").next().unwrap_or_default().to_owned())
+                }
                 found => found,
             }
         };
-        assert_eq!(read(Some("# a comment\nWORD = one\n")), Found::Same);
+        assert_eq!(read(Some("# a comment\nWORD = one\n")), FileState::Same);
         assert_eq!(read(Some("WORD=two\n")), changed("WORD"));
         assert_eq!(read(Some("")), changed("WORD"), "its default");
-        assert_eq!(read(None), Found::Invalid(GONE.to_owned()));
-        assert!(matches!(read(Some("WORT=two\n")), Found::Invalid(message) if message.contains("WORT is no key")));
-        assert_eq!(read(Some("WORD=one\n")), Found::Same);
+        assert_eq!(read(None), FileState::Invalid(GONE.to_owned()));
+        assert!(matches!(read(Some("WORT=two\n")), FileState::Invalid(message) if message.contains("WORT is no key")));
+        assert_eq!(read(Some("WORD=one\n")), FileState::Same);
     }
 
     #[test]
     fn missing_file_is_valid_until_one_existed() {
         let (scene, mut live) = Scene::new(None);
-        assert_eq!(live.read(), Found::Same);
+        assert_eq!(live.read(), FileState::Same);
         scene.write(Some(""));
-        assert_eq!(live.read(), Found::Same);
+        assert_eq!(live.read(), FileState::Same);
         scene.write(None);
-        assert!(matches!(live.read(), Found::Invalid(message) if message.ends_with(GONE)));
+        assert!(matches!(live.read(), FileState::Invalid(message) if message.ends_with(GONE)));
     }
 
     #[test]
@@ -300,7 +302,7 @@ mod tests {
         let text =
             "{\"key\": \"no line of ours\"}\n".repeat(500) + &"A".repeat(100_000) + "=1\n" + &"B=1\n".repeat(100_000);
         scene.write(Some(&text));
-        let Found::Invalid(message) = live.read() else { panic!("it is invalid") };
+        let FileState::Invalid(message) = live.read() else { panic!("it is invalid") };
         assert!(message.ends_with("and 981 more") && message.len() < 8192, "{} bytes", message.len());
     }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   plugin ─ Phases ─▶ VerbRecord ─▶ Sink ──datagram──▶ Listener (agent: metrics, health, slow pods)
-//!                                      └─nobody there──▶ verbs.log, verbs.log.1 ──take_log──▶ agent, once it is there
+//!                                      └─no agent──────▶ verbs.log, verbs.log.1 ──take_log──▶ agent, once it is there
 //! ```
 //!
-//! The plugin's side is synchronous and small, waits for nobody and fails no verb: a record that can go nowhere is lost.
+//! The plugin's side is synchronous and small, never waits and fails no verb: a record that can go nowhere is lost.
 
 mod listener;
 mod log;

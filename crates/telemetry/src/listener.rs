@@ -64,7 +64,7 @@ impl Listener {
     /// The next record, without waiting. An `io::Result` because that is what reactors want of a descriptor.
     ///
     /// # Errors
-    /// `WouldBlock` when there is none; `InvalidData` when somebody sent something else, and there may be more.
+    /// `WouldBlock` when there is none; `InvalidData` when a program sent something else, and there may be more.
     pub fn recv(&self) -> io::Result<VerbRecord> {
         // One byte more than allowed: the kernel cuts what is longer, and the rest must not pass for a record.
         let mut buffer = [0; LINE_LIMIT + 1];

@@ -19,11 +19,11 @@ const OLDER_FILE: &str = "verbs.log.1";
 /// A generation on its way to the agent.
 const TAKEN_FILE: &str = "verbs.log.taken";
 
-/// How often a writer looks again after the file was moved under it, by another writer or by the agent.
+/// How often a writer retries after the file was moved under it, by another writer or by the agent.
 const ATTEMPTS: u32 = 8;
 
-/// Appends a line. Writers do not wait for each other, nor for the agent: they share the file's lock, and whoever moves the
-/// file needs it alone. A line is one write in append mode. A writer that finds the file full and in use by others writes
+/// Appends a line. Writers do not wait for each other, nor for the agent: they share the file's lock, and the one that moves
+/// the file needs it alone. A line is one write in append mode. A writer that finds the file full and in use by others writes
 /// to it all the same, so it may exceed the limit by one line per writer.
 pub(crate) fn append(dir: &Path, line: &str, limit: u64) -> io::Result<()> {
     let path = dir.join(FILE);
@@ -43,7 +43,7 @@ pub(crate) fn append(dir: &Path, line: &str, limit: u64) -> io::Result<()> {
         }
         let full = found.len() > 0 && found.len() + line.len() as u64 > limit;
         if full && attempt < ATTEMPTS / 2 {
-            // Somebody else may have moved it between our open and our lock.
+            // Another writer may have moved it between our open and our lock.
             if file.try_lock().is_ok() && same_file(&path, &found) {
                 match fs::rename(&path, dir.join(OLDER_FILE)) {
                     // The agent took it just now.
@@ -55,7 +55,7 @@ pub(crate) fn append(dir: &Path, line: &str, limit: u64) -> io::Result<()> {
         }
         return write(file, line);
     }
-    // Whoever has it locked was stopped in the midst of moving it: then it is only moved with the line.
+    // The writer that has it locked was stopped while it moved the file: then the line is moved, too.
     write(open(&path)?, line)
 }
 
@@ -116,7 +116,7 @@ fn take(path: &Path, each: &mut impl FnMut(VerbRecord)) -> io::Result<usize> {
             Err(_) => damaged += 1,
         }
     }
-    // While it is locked: whoever gets the lock next sees that it is gone.
+    // While it is locked: the next holder of the lock sees that it is gone.
     fs::remove_file(path)?;
     Ok(damaged)
 }
@@ -131,7 +131,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(safe_flags()).open(path)
 }
 
-/// No link somebody planted is followed, and no pipe somebody planted is waited for.
+/// No planted link is followed, and no planted pipe is waited for.
 fn safe_flags() -> i32 {
     libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC
 }

@@ -35,10 +35,10 @@ pub struct VerbRecord {
     pub container_id: String,
     /// The interface in the container.
     pub ifname: String,
-    /// The pod's namespace, if the runtime told.
+    /// The pod's namespace, if the runtime passed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_namespace: Option<String>,
-    /// The pod's name, if the runtime told.
+    /// The pod's name, if the runtime passed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_name: Option<String>,
     /// The addresses given or freed.
@@ -83,11 +83,11 @@ impl VerbRecord {
     }
 
     /// Makes the run a span of the caller's trace. Both identifiers as W3C trace context has them (32 and 16 lower-case
-    /// hexadecimal digits, not all zero), checked by whoever read them.
+    /// hexadecimal digits, not all zero), checked by the reader.
     pub fn continue_trace(&mut self, trace_id: &str, parent_span_id: &str) {
         self.trace_id = Some(trace_id.to_owned());
         self.parent_span_id = Some(parent_span_id.to_owned());
-        // The standard library seeds each state anew. All zeros would mean "no span".
+        // The standard library seeds each state differently. All zeros would mean "no span".
         let random = RandomState::new().hash_one((std::process::id(), self.unix_millis, trace_id)).max(1);
         self.span_id = Some(format!("{random:016x}"));
     }
@@ -239,7 +239,7 @@ mod tests {
         let kept = (0..32).map(address).collect();
         assert_eq!(read, VerbRecord { addresses: kept, addresses_left_out: 208, ..record() });
         assert!(!record().to_line().contains("addressesLeftOut"), "as long as there is nothing to say");
-        // As somebody may have said who is not to be believed.
+        // As an untrusted sender may write.
         let more = VerbRecord { addresses_left_out: usize::MAX, ..long };
         assert_eq!(VerbRecord::from_line(more.to_line().as_bytes()).unwrap().addresses_left_out, usize::MAX);
     }

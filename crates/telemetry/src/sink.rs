@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::log::{self, LOG_LIMIT};
 use crate::{VerbRecord, listener};
 
-/// The way to whoever reads records.
+/// The way to the reader of records.
 #[derive(Clone, Debug)]
 pub struct Sink {
     dir: PathBuf,
@@ -18,9 +18,9 @@ pub struct Sink {
 pub enum Delivery {
     /// To the agent.
     Agent,
-    /// To the file: nobody listens, or does not keep up.
+    /// To the file: no agent listens, or it does not keep up.
     Log,
-    /// Nowhere: the state directory is missing, full or not ours.
+    /// Nowhere: the state directory is missing, full or of another owner.
     Lost,
 }
 
@@ -42,7 +42,7 @@ impl Sink {
         if self.hand_over(record) { Delivery::Agent } else { self.keep(record) }
     }
 
-    /// Hands the record to the agent, if that listens and keeps up. Whoever gets no for an answer does himself what the
+    /// Hands the record to the agent, if that listens and keeps up. If it does not, the caller does itself what the
     /// agent would have done with it, and then [`Sink::keep`]s it.
     #[must_use]
     pub fn hand_over(&self, record: &VerbRecord) -> bool {

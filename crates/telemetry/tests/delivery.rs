@@ -93,7 +93,7 @@ fn a_missing_or_unwritable_directory_costs_the_record_and_nothing_else() {
     let dir = dir();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    // Root may write anywhere; nobody may make files in /proc.
+    // Root may write anywhere; /proc takes no files.
     for bad in [dir.path().join("missing"), file, "/proc".into(), dir.path().join("x".repeat(200))] {
         assert_eq!(Sink::new(&bad).send(&record("a")), Delivery::Lost, "{}", bad.display());
         assert!(Listener::bind(&bad).is_err(), "{}", bad.display());

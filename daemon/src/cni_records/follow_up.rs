@@ -118,6 +118,7 @@ impl FollowUps {
 pub async fn run(follow_ups: Arc<FollowUps>, mut worker: Worker) -> io::Result<()> {
     let mut plan = Plan { check: Some(Instant::now()), ..Plan::default() };
     loop {
+        // Cancel-safe: a notification that is not waited for stays, with the addresses; and a timer.
         tokio::select! {
             () = follow_ups.added.notified() => plan.add(follow_ups.take(), Instant::now()),
             () = sleep_until(plan.next().unwrap_or_else(Instant::now)), if plan.next().is_some() => {}

@@ -52,13 +52,13 @@ pub struct Policy<'a> {
     pub pods_may_use_metadata: bool,
     /// Whether pods may send from addresses of others.
     pub pods_may_spoof: bool,
-    /// Whether the pod network of this node is ours. If not, the host does nothing for pods, and the VNICs of the
+    /// Whether our pod network is the one of this node. If not, the host does nothing for pods, and the VNICs of the
     /// NativePodNetwork belong to its owner.
     pub ours: bool,
-    /// If it is not ours: whether OKE's own CNI may own it. That attaches VNICs first and names them in the NativePodNetwork
+    /// If it is another: whether OKE's own CNI may own it. That attaches VNICs first and names them in the NativePodNetwork
     /// when it has finished; until then an unnamed VNIC may be one of them.
     pub oke: bool,
-    /// If it is not ours: whether running pods may use what this agent configured for them.
+    /// If it is another: whether running pods may use what this agent configured for them.
     pub lived: bool,
 }
 

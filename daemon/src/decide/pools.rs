@@ -27,13 +27,22 @@ pub struct ConfiguredVnics<'a> {
     pub ipv6: bool,
 }
 
+/// When the file is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// The boot.
+    pub boot: &'a BootId,
+    /// The time since it.
+    pub now: BootTime,
+}
+
 /// The pools, given the host and the present file; without what is offered to pods that request a VNIC by name.
 #[must_use]
 pub fn next(
     facts: &NodeFacts,
     hosted: ConfiguredVnics<'_>,
     current: Option<&Pools>,
-    (boot, now): (&BootId, BootTime),
+    moment: Moment<'_>,
     troubles: &[Condition],
 ) -> (Pools, Vec<Condition>) {
     let mut conditions = Vec::new();
@@ -47,7 +56,7 @@ pub fn next(
         let about_pods = |condition: &&Condition| npn.vnics.iter().any(|vnic| concerns(condition, vnic));
         why.extend(troubles.iter().chain(&conditions).filter(about_pods).map(ToString::to_string));
     }
-    let mut pools = Pools::new(boot.clone(), vnics, (!why.is_empty()).then(|| why.join("; ")));
+    let mut pools = Pools::new(moment.boot.clone(), vnics, (!why.is_empty()).then(|| why.join("; ")));
     if let Some(current) = current {
         pools.extra.clone_from(&current.extra);
     }
@@ -55,7 +64,7 @@ pub fn next(
         Some(npn) => Some(families(npn, hosted.ipv6)),
         None => current.and_then(|pools| pools.pod_families.clone()),
     };
-    (pools.following(current, now), conditions)
+    (pools.following(current, moment.now), conditions)
 }
 
 /// The families of which OKE created addresses for pods: a VNIC that fails for a moment must not cause IPv4-only pods where all

@@ -1,5 +1,5 @@
-//! The end of the agent, when it is told to end: whether another of us comes, or everything of ours is to be taken off the
-//! node. `installer::on_delete` asks the API server, once, and decides; here what was decided is done and told.
+//! The end of the agent by a signal: whether another agent comes, or all our files and objects are to be removed from the
+//! node. `installer::on_delete` asks the API server, once, and decides; here the decision is carried out and logged.
 
 use installer::Uninstall;
 use installer::on_delete::{ask, daemon_set_of};
@@ -7,7 +7,7 @@ use resident::api_server;
 
 use crate::settings::Settings;
 
-/// Whether the node is to be uninstalled. Not where nobody can be asked, or it was switched off.
+/// Whether the node is to be uninstalled. Not if the API server does not answer, or it was switched off.
 pub async fn is_for_good(settings: &Settings) -> bool {
     let daemon_set = settings.pod_name.as_deref().and_then(daemon_set_of);
     let Some(name) = daemon_set.filter(|_| settings.uninstall_when_deleted && api_server::in_cluster()) else {
@@ -23,7 +23,7 @@ pub async fn is_for_good(settings: &Settings) -> bool {
     uninstall
 }
 
-/// Takes everything of ours off the node, as the command does, never forced. To be called when nothing of the agent works
+/// Removes our files and objects from the node, as the command does, never forced. To be called when nothing of the agent works
 /// any more and its lock is free: `ended` says whether that is sure.
 pub fn uninstall(settings: &Settings, ended: bool) {
     if !ended {

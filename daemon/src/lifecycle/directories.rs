@@ -1,7 +1,7 @@
 //! The directories that the agent works in, as they were when it started. In a container each is a mount of one of the
-//! host's, and stays with that one when somebody removes it or moves it away and makes another: what is written is then seen
-//! by nobody, and only a container that is started anew sees the other. So it is with the lock and the sockets that the agent
-//! made in one of them: without those nobody can ask it, and another would take it for ended.
+//! host's, and stays with that one when a program removes it or moves it away and makes another: what is written is then not
+//! seen on the host, and only a restarted container sees the other. So it is with the lock and the sockets that the agent
+//! made in one of them: without those it cannot be asked, and another agent would take it for ended.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -51,7 +51,7 @@ impl Directories {
     }
 
     /// One that was removed or moved away, or that another has taken the place of. One that was moved is not looked for at
-    /// every event of the kernel's: reading all mounts takes as long as all the rest of such a look.
+    /// every event of the kernel's: reading all mounts takes as long as all the rest of the check.
     #[must_use]
     pub fn lost(&self, cause: Cause) -> Option<&Path> {
         let gone = self.begun.iter().find(|begun| identity(&begun.path) != Some(begun.identity));
@@ -74,7 +74,7 @@ impl Directories {
 /// Any but "it is there".
 pub fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
-        // Fresh from the kubelet, which makes a volume's directory for everybody to look into.
+        // Fresh from the kubelet, which makes a volume's directory readable for all users.
         return match fs::read_dir(path)?.next() {
             None => fs::set_permissions(path, Permissions::from_mode(0o700)),
             Some(_) => Ok(()),
@@ -83,7 +83,7 @@ pub fn make(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Which directory this is; `None` where there is none, or it is a removed one that somebody keeps open.
+/// Which directory this is; `None` where there is none, or it is a removed one that a program keeps open.
 fn identity(directory: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(directory).ok().filter(|found| found.nlink() > 0)?;
     Some((found.dev(), found.ino()))

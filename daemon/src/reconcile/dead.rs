@@ -65,7 +65,7 @@ impl DeadPods {
         let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Ok(()) };
         // The ADD of a lease that ran out has had longer than the least time.
         let is_overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
-        // On another pod network the extra interfaces alone are ours: that network may have assigned the other addresses.
+        // On another pod network only extra interfaces are from our plugins: that network may have assigned the other addresses.
         let all = held.allocations.into_iter().filter(|it| context.is_ours() || it.attached.is_some());
         let settled: Vec<Allocation> = all.filter(|it| it.tentative_until.is_none() || is_overdue(it)).collect();
         if settled.is_empty() {

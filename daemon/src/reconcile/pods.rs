@@ -88,7 +88,7 @@ impl RunningPods {
         // Damaged records are set aside and restored by the stage of dead pods, or by the next plugin that needs them.
         let (held, damaged) = self.store.read_sound().map_err(|error| unreadable(&error))?;
         report.conditions.extend(damaged.as_ref().map(unreadable));
-        // On another pod network the extra interfaces alone are ours: that network may have assigned the other addresses.
+        // On another pod network only extra interfaces are from our plugins: that network may have assigned the other addresses.
         let is_ours = |it: &&Allocation| context.is_ours() || it.attached.is_some();
         let finished = held.allocations.iter().filter(|it| it.tentative_until.is_none());
         let running: Vec<&Allocation> = finished.filter(is_ours).collect();

@@ -51,8 +51,8 @@ impl Stage for PoolsStage {
         let pools = if is_alone {
             offers::alone(offers, current.as_ref(), &self.boot, now)
         } else {
-            let boot = (&self.boot, now);
-            let (mut pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), boot, &known);
+            let moment = pools::Moment { boot: &self.boot, now };
+            let (mut pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), moment, &known);
             report.conditions.extend(conditions);
             pools.vnics.extend(offers);
             Some(pools)

@@ -83,7 +83,7 @@ impl VnicReporter {
                 continue;
             }
             let is_used_by_name = self.attachments().iter().any(|it| it.spec.vnic.purpose == api::Purpose::Attach);
-            // Cancel-safe: each branch only wakes.
+            // Cancel-safe: a timer, and flags that `borrow_and_update` clears.
             tokio::select! {
                 () = sleep(LOOK), if is_used_by_name => {}
                 () = changed(&mut self.reports) => {}

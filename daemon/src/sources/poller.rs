@@ -42,7 +42,7 @@ const FACTS_AWAITED: Duration = Duration::from_secs(2);
 /// How long the first facts wait for whether OKE's own CNI is in the cluster.
 const OKE_CNI_AWAITED: Duration = Duration::from_secs(1);
 
-/// The same on a node without a cached copy: until the question has ended. Nothing of ours is there yet, and OKE's pod takes
+/// The same on a node without a cached copy: until the question has ended. No object of the agent is there yet, and OKE's pod takes
 /// most of a minute to leave anything on a new node that would show it.
 const FIRST_ON_A_NODE: Duration = oke_cni::ANSWER.saturating_add(Duration::from_secs(1));
 

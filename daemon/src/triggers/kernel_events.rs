@@ -1,4 +1,4 @@
-//! Which kernel events cause a reconcile: those about what the agent configures. Pods' links, routes and rules come and go by the
+//! Which kernel events cause a reconcile: those about what the agent configures. Pods' links, routes and rules change by the
 //! hundred and are the plugins'; of them only removals are hints that a pod drifted.
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Orphaned objects of ours are removed, foreign ones stay, and no pod loses anything.
+//! Our orphaned objects are removed, foreign ones stay, and no pod loses anything.
 
 use netlink::{LinkChange, Neighbour, Rule};
 use vcn::{Family, PROTOCOL, RulePriorities, TableId};

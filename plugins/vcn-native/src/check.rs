@@ -1,8 +1,8 @@
 //! CHECK: the plan from what is observed to what is desired must be empty; a plan that is not is the answer.
 //!
 //! Desired is what ADD made, as far as the chain's last result still says so (a later plugin may have changed the pod's
-//! Ethernet address or its routes), and what that rests on: the VNIC's link and table, the rule that leads to pods, the
-//! host's settings. Where all of it is there the kernel is asked, in the end, whether packets go by it.
+//! Ethernet address or its routes), and what that depends on: the VNIC's link and table, the rule that leads to pods, the
+//! host's settings. If all of it is there, the kernel is asked last whether packets take that way.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn vanished(allocation: &Allocation, pools: &Pools) -> impl Iterator<Item = Stri
         .map(|held| format!("{} is on VNIC {}, which is not among this node's any more", held.address, held.vnic_id))
 }
 
-/// What others wrote on the host end that keeps the pod's traffic from it. It is theirs, so a repeated ADD leaves it.
+/// What others wrote on the host end that keeps the pod's traffic from it. It belongs to other programs, so a repeated ADD leaves it.
 fn misleading(
     network: &PodNetwork,
     desired: &[(Place, Object)],

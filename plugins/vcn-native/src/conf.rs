@@ -1,5 +1,5 @@
 //! The plugin's own part of the configuration. Everything has a default: the conflist needs to name only the type. No path is
-//! read from it: whoever may write a configuration would choose which files a program of root's reads and writes.
+//! read from it: the author of a configuration would choose which files a program of root's reads and writes.
 
 use serde::{Deserialize, Deserializer};
 use vcn::Mtu;

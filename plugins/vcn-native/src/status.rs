@@ -1,5 +1,5 @@
 //! STATUS: whether an ADD could work. One file is read; nothing can hang. A full pool is healthy (the runtime would
-//! declare the node not ready and evict its pods), and so is an agent that is down: the pod path needs nobody. A node of
+//! declare the node not ready and evict its pods), and so is an agent that is down: the pod path needs no agent. A node of
 //! which no VNIC serves pods is not: no ADD can work there, however many pods end.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a configuration may ask of other plugins and not of this one: addresses or a MAC of somebody's choice, another
+//! What a configuration may ask of other plugins and not of this one: chosen addresses or a chosen MAC, another
 //! plugin for the addresses. (`args.cni.mac` may be meant for a chained `tuning` and goes to every plugin.) To pass over it
 //! in silence would give the pod something else than was asked for.
 

@@ -76,13 +76,13 @@ impl OrphanedVnics {
             // Objects of a later version exist, but their uids are unknown.
             matches!(self.known.get(attachment), Some(VnicStatus::Ours(name)) if !objects.unreadable().contains(name))
         };
-        let strays: BTreeMap<&Uid, &Ocid> =
+        let orphaned: BTreeMap<&Uid, &Ocid> =
             suspects.iter().filter(is_stray).map(|(_, named)| (&named.uid, &named.instance)).collect();
-        for (uid, instance) in strays.iter().filter(|(uid, _)| !self.told.contains(**uid)) {
+        for (uid, instance) in orphaned.iter().filter(|(uid, _)| !self.told.contains(**uid)) {
             tracing::warn!(event = "vnics.unclaimed", uids = uid, %instance, "a VNIC with our tags has no VnicAttachment");
         }
-        self.told = strays.keys().map(|uid| (*uid).clone()).collect();
-        Ok(strays.len())
+        self.told = orphaned.keys().map(|uid| (*uid).clone()).collect();
+        Ok(orphaned.len())
     }
 
     /// Those to read in this scan.

@@ -17,7 +17,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     /// Lists whole compartments, as often as instances should be reconciled, and reports orphaned VNICs; never returns. Calls
     /// `missed` with each instance that lost a VNIC.
     pub async fn scan_compartments(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {
-        let (mut before, mut strays, mut trouble) =
+        let (mut before, mut orphaned, mut trouble) =
             (CompartmentScan::default(), OrphanedVnics::default(), FailedLists::default());
         loop {
             let resync = self.pace.resync;
@@ -30,12 +30,12 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             // Whatever the interval is now: the next reconcile may have been delayed while the budget was smaller.
             let missing = swept.missing(self.store.attachments().believed(), &before);
             missing.into_iter().for_each(&missed);
-            match strays
+            match orphaned
                 .count(&self.cloud, &self.mark, &self.store, ConsecutiveScans { before: &before, now: &swept })
                 .await
             {
                 Ok(count) => {
-                    self.strays.store(count, Ordering::Relaxed);
+                    self.orphaned.store(count, Ordering::Relaxed);
                     self.count_unclaimed(&self.memories.lock().unwrap_or_else(PoisonError::into_inner));
                 }
                 Err(error) => tracing::warn!(event = "orphaned_vnics.unknown", error = chain(&error)),

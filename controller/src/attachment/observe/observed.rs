@@ -20,7 +20,7 @@ pub struct Observed {
     /// Its compartment, if visible.
     pub compartment: Option<Ocid>,
     /// Its attachments, including DETACHED ones that OCI still lists.
-    pub attachments: Vec<Seen>,
+    pub attachments: Vec<ObservedAttachment>,
     /// Reported VNICs that exist, but whose attachments are not listed.
     pub unlisted: BTreeSet<Ocid>,
     /// The requested subnets, if visible.
@@ -47,13 +47,13 @@ pub enum Machine {
 
 /// An attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedAttachment {
     /// As OCI lists it.
     pub attachment: VnicAttachment,
     /// Its object.
     pub owner: Owner,
     /// Its VNIC, if it has our marks and is attached.
-    pub vnic: Option<SeenVnic>,
+    pub vnic: Option<ObservedVnic>,
 }
 
 /// Which object a VNIC attachment belongs to.
@@ -67,7 +67,7 @@ pub enum Owner {
 
 /// A VNIC with our marks, as OCI lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenVnic {
+pub struct ObservedVnic {
     /// The VNIC, and its version.
     pub vnic: Tagged<Vnic>,
     /// Its IPv4 addresses.
@@ -138,7 +138,7 @@ impl ReadError {
     }
 }
 
-impl Seen {
+impl ObservedAttachment {
     /// Whether it belongs to this object.
     #[must_use]
     pub fn is_for(&self, uid: &str) -> bool {
@@ -157,7 +157,7 @@ impl Seen {
     }
 }
 
-impl SeenVnic {
+impl ObservedVnic {
     /// Its addresses of a family.
     #[must_use]
     pub const fn addresses(&self, family: Family) -> &Listed {

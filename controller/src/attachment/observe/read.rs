@@ -9,7 +9,7 @@ use oci::{AttachmentState, CloudView, Error, Instance, InstanceState, Kind, Vnic
 use vcn::{Family, Ocid};
 
 use super::cache::Cache;
-use super::observed::{Listed, Machine, Observed, Owner, ReadError, Seen, SeenVnic};
+use super::observed::{Listed, Machine, Observed, ObservedAttachment, ObservedVnic, Owner, ReadError};
 use crate::attachment::mark::{Mark, Uid};
 use crate::attachment::refusal::{self, visible};
 
@@ -80,7 +80,7 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
         attachments.push(look(cloud, question, attachment).await?);
     }
     let Instance { lifecycle_state: state, shape, compartment_id, .. } = instance;
-    if has_primary(state) && !attachments.iter().any(Seen::may_be_primary) {
+    if has_primary(state) && !attachments.iter().any(ObservedAttachment::may_be_primary) {
         return Err(ReadError::NotWhole(attachments.iter().filter(|seen| seen.state().counts()).count()));
     }
     let mut unlisted = question.told.clone();
@@ -118,7 +118,11 @@ async fn follow_detaches<C: CloudView>(
     Ok(())
 }
 
-async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicAttachment) -> Result<Seen, Error> {
+async fn look<C: CloudView>(
+    cloud: &C,
+    question: Question<'_>,
+    attachment: VnicAttachment,
+) -> Result<ObservedAttachment, Error> {
     let named = Mark::named(attachment.display_name.as_deref());
     let present = named.as_ref().filter(|uid| question.present.contains(*uid));
     let foreign = present.is_none() && question.foreign.contains(&attachment.id);
@@ -133,13 +137,13 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
     };
     let Some(vnic) = vnic else {
         let owner = named.filter(|_| !foreign).map_or(Owner::Foreign, Owner::Ours);
-        return Ok(Seen { attachment, owner, vnic: None });
+        return Ok(ObservedAttachment { attachment, owner, vnic: None });
     };
     let tags = &vnic.value.freeform_tags;
     // Its tags are missing, or name a former cluster name: the plan restores them.
     let present = present.filter(|_| !Mark::is_released(tags)).cloned();
     let owner = question.mark.owner(tags).or(present).filter(|_| !vnic.value.is_primary);
-    let Some(uid) = owner else { return Ok(Seen { attachment, owner: Owner::Foreign, vnic: None }) };
+    let Some(uid) = owner else { return Ok(ObservedAttachment { attachment, owner: Owner::Foreign, vnic: None }) };
     let (mut ipv4, mut ipv6) = (Listed::Unasked, Listed::Unasked);
     let stays = question.present.contains(&uid) && !question.leaving.contains(&uid);
     if stays && matches!(vnic.value.lifecycle_state, VnicState::Available | VnicState::Unknown) {
@@ -152,7 +156,7 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
             false => Listed::Known(Vec::new()),
         };
     }
-    Ok(Seen { attachment, owner: Owner::Ours(uid), vnic: Some(SeenVnic { vnic, ipv4, ipv6 }) })
+    Ok(ObservedAttachment { attachment, owner: Owner::Ours(uid), vnic: Some(ObservedVnic { vnic, ipv4, ipv6 }) })
 }
 
 async fn list<C: CloudView>(cloud: &C, vnic: &Ocid, family: Family) -> Result<Listed, Error> {

@@ -10,10 +10,10 @@ use oci::AttachmentState;
 use tokio::time::Instant;
 use vcn::Ocid;
 
-use super::{TOKEN_LIFE, Wanted};
+use super::{PlanInput, TOKEN_LIFE};
 use crate::attachment::mark::Uid;
 use crate::attachment::observe::forgotten::{Clock, EvidenceGap, EvidenceSummary};
-use crate::attachment::observe::observed::{Observed, Seen};
+use crate::attachment::observe::observed::{Observed, ObservedAttachment};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::event_diff;
 use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
@@ -25,7 +25,7 @@ pub(super) struct Case<'a> {
     pub(super) object: &'a VnicAttachment,
     pub(super) name: String,
     pub(super) uid: Uid,
-    pub(super) seen: Vec<&'a Seen>,
+    pub(super) seen: Vec<&'a ObservedAttachment>,
     /// Whether the reported VNIC exists although no list has it.
     pub(super) is_unlisted: bool,
     pub(super) state: RetryState,
@@ -34,7 +34,7 @@ pub(super) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn of(wanted: &Wanted<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
+    pub(super) fn of(wanted: &PlanInput<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
         let uid = object.uid().unwrap_or_default();
         let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
         Self {
@@ -100,7 +100,7 @@ impl<'a> Case<'a> {
     }
 
     /// The attachment that is, will be or was the object's; of two, the one in its status.
-    pub(super) fn live(&self) -> Option<&'a Seen> {
+    pub(super) fn live(&self) -> Option<&'a ObservedAttachment> {
         let live = || self.seen.iter().copied().filter(|seen| seen.state() != AttachmentState::Detached);
         let counts = || live().filter(|seen| seen.state().counts());
         let named =
@@ -128,13 +128,13 @@ impl<'a> Case<'a> {
     }
 
     /// Whether its status reports this one.
-    pub(super) fn is_told_of(&self, seen: &Seen) -> bool {
+    pub(super) fn is_told_of(&self, seen: &ObservedAttachment) -> bool {
         self.was_attached() && self.told_vnic() == seen.attachment.vnic_id.as_ref()
     }
 
     /// What is known of an invisible VNIC: the reported one, or its OCID. It stays in the status while it is listed, so that
     /// its later absence is noticed.
-    pub(super) fn facts_of(&self, seen: &Seen) -> Facts {
+    pub(super) fn facts_of(&self, seen: &ObservedAttachment) -> Facts {
         if self.is_told_of(seen) {
             return event_diff::last(self.object.status.as_ref()).facts;
         }

@@ -4,13 +4,13 @@ use api::AttachmentReason as Reason;
 use api::OnDelete;
 use oci::{AttachmentState, InstanceState, UpdateVnic};
 
-use super::{Case, Plan, Slot, Wanted, pod_network};
+use super::{Case, Plan, PlanInput, Turn, pod_network};
 use crate::attachment::mark::Mark;
-use crate::attachment::observe::observed::{Machine, Observed, Seen};
+use crate::attachment::observe::observed::{Machine, ObservedAttachment};
 use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::{event_diff, node_report};
-use crate::attachment::state::failed_attempts::FailedAttempt;
+use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
 use crate::work::Pause;
 
 /// A VNIC that keeps our tags counts as orphaned.
@@ -19,128 +19,146 @@ const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC to orphan, so
 /// The same with an invisible instance: the message before it names the cause.
 const OR_LET_IT_GO: &str = "; or remove the finalizer: our tags stay";
 
-pub(super) fn plan(
-    case: &Case<'_>,
-    wanted: &Wanted<'_>,
-    observed: &Observed,
-    slot: &mut Slot,
-    plan: &mut Plan,
-) -> AttachmentStatus {
-    let orphan = case.object.spec.vnic.on_delete == OnDelete::Orphan;
-    let state = match &observed.machine {
-        // A VNIC goes with its instance.
-        Machine::NotSeen if case.stays_gone() => return let_go(case, plan),
-        Machine::NotSeen => {
-            let mut verdict = super::not_seen(case, wanted);
-            if orphan && verdict.attached.reason == Reason::NotAuthorizedOrNotFound {
-                verdict.attached.message.push_str(OR_LET_IT_GO);
+impl Turn<'_> {
+    pub(super) fn leave(&mut self) -> AttachmentStatus {
+        let (case, plan) = (self.case, &mut *self.plan);
+        let state = match &self.observed.machine {
+            // A VNIC goes with its instance.
+            Machine::NotSeen if case.stays_gone() => return let_go(case, plan),
+            Machine::NotSeen => {
+                let mut verdict = super::staying::not_seen(case, self.wanted);
+                if is_orphan(case) && verdict.attached.reason == Reason::NotAuthorizedOrNotFound {
+                    verdict.attached.message.push_str(OR_LET_IT_GO);
+                }
+                // That is written first; the next reconcile removes the finalizer.
+                plan.waits = verdict.attached.reason == Reason::NodeGone;
+                return verdict;
             }
-            // That is written first; the next reconcile removes the finalizer.
-            plan.waits = verdict.attached.reason == Reason::NodeGone;
-            return verdict;
+            machine if machine.is_terminated() => return let_go(case, plan),
+            Machine::There { state, .. } => *state,
+        };
+        let is_listed = case.seen.iter().any(|seen| seen.state() != AttachmentState::Detached);
+        if !is_listed && state == InstanceState::Terminating {
+            // Lists of such an instance may be empty. It will be TERMINATED in a moment, which is proof.
+            plan.waits = true;
+            return AttachmentStatus::without_vnic(
+                Reason::Detaching,
+                "the instance is being terminated, and the VNIC with it",
+            );
         }
-        machine if machine.is_terminated() => return let_go(case, plan),
-        Machine::There { state, .. } => *state,
-    };
-    let mut live = case.seen.iter().filter(|seen| seen.state() != AttachmentState::Detached).peekable();
-    if live.peek().is_none() && state == InstanceState::Terminating {
-        // Lists of such an instance may be empty. It will be TERMINATED in a moment, which is proof.
-        plan.waits = true;
-        return AttachmentStatus::without_vnic(
-            Reason::Detaching,
-            "the instance is being terminated, and the VNIC with it",
-        );
+        if !is_listed {
+            return absent(case, self.wanted, plan);
+        }
+        self.leave_listed(state)
     }
-    if live.peek().is_none() {
-        return absent(case, wanted, plan);
+
+    /// Some are listed: usually one.
+    fn leave_listed(&mut self, state: InstanceState) -> AttachmentStatus {
+        let case = self.case;
+        let rest = case.rest_of(&[FailedAttempt::Detach]).filter(|_| !is_orphan(case));
+        let (mut verdict, mut left) = (None, true);
+        for seen in case.seen.iter().filter(|seen| seen.state() != AttachmentState::Detached) {
+            let said = self.leave_one(seen, state, rest.as_ref());
+            let is_left = is_orphan(case) && seen.vnic.is_some();
+            let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
+            let is_held = matches!(
+                said.reason,
+                Reason::InUse | Reason::UsedByPods | Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered
+            );
+            self.plan.waits |= !is_left && !rests && !is_held;
+            left &= is_left;
+            verdict.get_or_insert(said);
+        }
+        if left {
+            self.plan.push(case, Action::RemoveFinalizer);
+        }
+        let attached = match verdict {
+            // Until it is gone: otherwise it would be written and reverted with each attempt.
+            Some(said)
+                if said.reason == Reason::Detaching && case.is_told(Reason::DetachFailed) && !is_orphan(case) =>
+            {
+                FailedAttempt::Detach.said()
+            }
+            Some(said) => said,
+            None => StatusReason::new(Reason::Detaching, ""),
+        };
+        // The status keeps the VNIC, so that a later process recognizes it when it is listed as DETACHED.
+        let vnic_id = case.live().and_then(|seen| seen.attachment.vnic_id.clone());
+        let pod_addresses = event_diff::last(case.object.status.as_ref()).facts.pod_addresses;
+        AttachmentStatus { attached, ready: None, facts: Facts { vnic_id, pod_addresses, ..Facts::default() } }
     }
-    let vnic_id = case.live().and_then(|seen| seen.attachment.vnic_id.clone());
-    let mut verdict = None;
-    let mut left = true;
-    let rest = case.rest_of(&[FailedAttempt::Detach]).filter(|_| !orphan);
-    for seen in live {
-        let said = match (seen.state(), &seen.vnic) {
+
+    /// Releases or detaches one.
+    fn leave_one(
+        &mut self,
+        seen: &ObservedAttachment,
+        state: InstanceState,
+        rest: Option<&RemainingBackoff>,
+    ) -> StatusReason {
+        let case = self.case;
+        let orphan = is_orphan(case);
+        match (seen.state(), &seen.vnic) {
             (AttachmentState::Attached, Some(vnic)) if orphan => {
                 let tags = Mark::released(&vnic.vnic.value.freeform_tags, &case.uid);
                 let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
                 let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
-                plan.push(case, Action::Disown(version, Box::new(change)));
+                self.plan.push(case, Action::Disown(version, Box::new(change)));
                 StatusReason::new(Reason::Detaching, "the VNIC stays on the instance, tagged as released")
             }
             // It stays in any case. A failure to remove its tags may pass: a policy is added, or OCI's view catches up.
             (AttachmentState::Attached, None) if orphan => {
                 StatusReason::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT)
             }
-            (AttachmentState::Attached, _) => match (rest, node_report::in_use(case.object, wanted.clock.now)) {
-                (_, Some(said)) => {
-                    if let Some(left) = node_report::answers_within(case.object, wanted.clock.now) {
-                        plan.rest(Pause { left, number: 1 });
+            (AttachmentState::Attached, _) => {
+                let now = self.wanted.clock.now;
+                if let Some(said) = node_report::in_use(case.object, now) {
+                    if let Some(left) = node_report::answers_within(case.object, now) {
+                        self.plan.rest(Pause { left, number: 1 });
                     }
-                    said
+                    return said;
                 }
-                (Some(rest), None) => {
-                    plan.rest(rest.pause);
-                    rest.after.said()
-                }
-                (None, None) => detach(case, (seen, state), observed, (&mut *slot, &mut *plan)),
-            },
+                let Some(rest) = rest else { return self.detach(seen, state) };
+                self.plan.rest(rest.pause);
+                rest.after.said()
+            }
             (AttachmentState::Detaching, _) => StatusReason::new(Reason::Detaching, "the VNIC is being detached"),
             _ if orphan => StatusReason::new(Reason::Detaching, "the VNIC is released as soon as it is attached"),
             _ => StatusReason::new(Reason::Detaching, "the VNIC is detached as soon as it is attached"),
-        };
-        let is_left = orphan && seen.vnic.is_some();
-        let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
-        let is_held = matches!(
-            said.reason,
-            Reason::InUse | Reason::UsedByPods | Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered
-        );
-        plan.waits |= !is_left && !rests && !is_held;
-        left &= is_left;
-        verdict.get_or_insert(said);
-    }
-    if left {
-        plan.push(case, Action::RemoveFinalizer);
-    }
-    let attached = match verdict {
-        // Until it is gone: otherwise it would be written and reverted with each attempt.
-        Some(said) if said.reason == Reason::Detaching && case.is_told(Reason::DetachFailed) && !orphan => {
-            FailedAttempt::Detach.said()
         }
-        Some(said) => said,
-        None => StatusReason::new(Reason::Detaching, ""),
-    };
-    // The status keeps the VNIC, so that a later process recognizes it when it is listed as DETACHED.
-    let pod_addresses = event_diff::last(case.object.status.as_ref()).facts.pod_addresses;
-    AttachmentStatus { attached, ready: None, facts: Facts { vnic_id, pod_addresses, ..Facts::default() } }
+    }
+
+    fn detach(&mut self, seen: &ObservedAttachment, state: InstanceState) -> StatusReason {
+        let (case, slot, plan) = (self.case, &mut *self.slot, &mut *self.plan);
+        if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
+            return StatusReason::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
+        }
+        match slot.busy(case, plan) {
+            Some(said) => said,
+            // The list does not show it yet.
+            None if case.state.backlog.detaches() == Some(&seen.attachment.id) => {
+                slot.take_unlisted("detached");
+                StatusReason::new(Reason::Detaching, "the VNIC is being detached")
+            }
+            None => {
+                let vnic = seen.attachment.vnic_id.as_ref();
+                pod_network::before_detach(self.observed, vnic, plan).unwrap_or_else(|| {
+                    slot.take("detached");
+                    plan.push(case, Action::Detach(seen.attachment.id.clone()));
+                    StatusReason::new(Reason::Detaching, "the VNIC is being detached")
+                })
+            }
+        }
+    }
 }
 
-fn detach(
-    case: &Case<'_>,
-    (seen, state): (&Seen, InstanceState),
-    observed: &Observed,
-    (slot, plan): (&mut Slot, &mut Plan),
-) -> StatusReason {
-    if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
-        return StatusReason::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
-    }
-    match slot.busy(case, plan) {
-        Some(said) => said,
-        // The list does not show it yet.
-        None if case.state.backlog.detaches() == Some(&seen.attachment.id) => {
-            slot.take_unlisted("detached");
-            StatusReason::new(Reason::Detaching, "the VNIC is being detached")
-        }
-        None => pod_network::before_detach(observed, seen.attachment.vnic_id.as_ref(), plan).unwrap_or_else(|| {
-            slot.take("detached");
-            plan.push(case, Action::Detach(seen.attachment.id.clone()));
-            StatusReason::new(Reason::Detaching, "the VNIC is being detached")
-        }),
-    }
+/// Whether its VNIC is to stay on the instance.
+fn is_orphan(case: &Case<'_>) -> bool {
+    case.object.spec.vnic.on_delete == OnDelete::Orphan
 }
 
 /// None is listed. That is proof if the detached VNIC itself is listed as DETACHED. Otherwise an earlier process may have
 /// requested another one a moment ago, which is not listed yet.
-fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> AttachmentStatus {
+fn absent(case: &Case<'_>, wanted: &PlanInput<'_>, plan: &mut Plan) -> AttachmentStatus {
     let is_early = case.absent_for() < wanted.proof;
     if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {
         plan.waits |= is_early;

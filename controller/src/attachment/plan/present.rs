@@ -8,9 +8,9 @@ use ipnetwork::IpNetwork;
 use oci::{FreeformTags, IpObject, Subnet, UpdateVnic, Vnic};
 use vcn::Family;
 
-use super::{Case, Plan, Wanted, attach_request};
+use super::{Case, Plan, Turn, attach_request};
 use crate::attachment::mark::Mark;
-use crate::attachment::observe::observed::{Listed, SeenVnic};
+use crate::attachment::observe::observed::{Listed, ObservedVnic};
 use crate::attachment::plan::step::{Action, NewAddress, VnicVersion};
 use crate::attachment::refusal::is_no_answer;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
@@ -27,43 +27,166 @@ const SHARED_ADDRESSES: usize = 32;
 const NOT_CHANGED: &str = "OCI accepted the change and did not apply it; retried with backoff";
 const NOT_RELEASED: &str = "OCI accepted the release of addresses and did not apply it; retried with backoff";
 
-pub(super) fn plan(
-    case: &Case<'_>,
-    (vnic, subnet): (&SeenVnic, Option<&Subnet>),
-    wanted: &Wanted<'_>,
-    plan: &mut Plan,
-) -> AttachmentStatus {
-    let mut ready = None;
-    if let Some(change) = change(case, &vnic.vnic.value, wanted.mark) {
-        let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
-        ready = Some(match case.pending(&version.id) {
-            Some(pause) => {
-                plan.rest(pause);
-                StatusReason::new(Reason::ChangePending, NOT_CHANGED)
+/// The addresses of a VNIC in one family.
+struct FamilyAddresses<'a> {
+    vnic: &'a ObservedVnic,
+    family: Family,
+    /// How many the spec says.
+    count: u8,
+    /// Those that the spec names.
+    requested: Vec<IpAddr>,
+    /// Those that count, in OCI's order.
+    ours: Vec<&'a IpObject>,
+}
+
+impl Turn<'_> {
+    pub(super) fn present(&mut self, vnic: &ObservedVnic) -> AttachmentStatus {
+        let case = self.case;
+        let mut ready = None;
+        if let Some(change) = change(case, &vnic.vnic.value, self.wanted.mark) {
+            let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
+            ready = Some(match case.pending(&version.id) {
+                Some(pause) => {
+                    self.plan.rest(pause);
+                    StatusReason::new(Reason::ChangePending, NOT_CHANGED)
+                }
+                None => {
+                    self.plan.push(case, Action::Update(version, Box::new(change)));
+                    StatusReason::new(Reason::ChangePending, "the VNIC is being changed to match the spec")
+                }
+            });
+        } else {
+            self.plan.as_asked.insert(case.name.clone());
+        }
+        for family in Family::ALL {
+            let said = match vnic.addresses(family) {
+                Listed::Known(all) => self.addresses(&FamilyAddresses::of(case, vnic, all, family)),
+                Listed::Refused(said) => unlisted(case, said, self.plan),
+                Listed::Unasked => None,
+            };
+            if let Some(said) = said {
+                ready.get_or_insert(said);
             }
-            None => {
-                plan.push(case, Action::Update(version, Box::new(change)));
-                StatusReason::new(Reason::ChangePending, "the VNIC is being changed to match the spec")
-            }
-        });
-    } else {
-        plan.as_asked.insert(case.name.clone());
-    }
-    let template = &case.object.spec.vnic;
-    for (family, count) in [(Family::Ipv4, template.ipv4_count), (Family::Ipv6, template.ipv6_count)] {
-        let said = match vnic.addresses(family) {
-            Listed::Known(all) => addresses(case, (vnic, all, subnet), (family, count), wanted, plan),
-            Listed::Refused(said) => unlisted(case, said, plan),
-            Listed::Unasked => None,
-        };
-        if let Some(said) = said {
-            ready.get_or_insert(said);
+        }
+        AttachmentStatus {
+            attached: StatusReason::new(Reason::Attached, "the VNIC is on the instance"),
+            ready: Some(ready.unwrap_or_else(|| StatusReason::new(Reason::Ready, "the VNIC matches the spec"))),
+            facts: facts(case, vnic),
         }
     }
-    AttachmentStatus {
-        attached: StatusReason::new(Reason::Attached, "the VNIC is on the instance"),
-        ready: Some(ready.unwrap_or_else(|| StatusReason::new(Reason::Ready, "the VNIC matches the spec"))),
-        facts: facts(case, vnic),
+
+    /// Adds missing addresses of a family, and releases superfluous ones. Foreign addresses are not counted and stay.
+    fn addresses(&mut self, of: &FamilyAddresses<'_>) -> Option<StatusReason> {
+        let mut released = of.surplus();
+        // Which of them pods have is not known here: all wait until none has any.
+        let in_use = node_report::in_use(self.case.object, self.wanted.clock.now).filter(|_| !released.is_empty());
+        if in_use.is_some() {
+            released.clear();
+        }
+        let rests = self.release(of.family, &released);
+        let created = self.create(of);
+        let (count, family) = (of.count, of.family);
+        let message = if created > 0 {
+            format!("the VNIC does not have its {count} {family} addresses yet")
+        } else if in_use.is_some() {
+            return in_use;
+        } else if rests {
+            NOT_RELEASED.to_owned()
+        } else if !released.is_empty() {
+            format!("the VNIC still has more than its {count} {family} addresses")
+        } else {
+            return None;
+        };
+        Some(StatusReason::new(Reason::AddressesPending, message))
+    }
+
+    /// Releases addresses. Returns whether a release that OCI accepted without effect is waited for.
+    fn release(&mut self, family: Family, released: &[&IpObject]) -> bool {
+        let mut rests = false;
+        for own in released {
+            let (id, address) = (own.id.clone(), own.ip_address);
+            match self.case.pending(&id) {
+                Some(pause) => {
+                    rests = true;
+                    self.plan.rest(pause);
+                }
+                None => self.plan.push(self.case, Action::DeleteAddress { family, id, address }),
+            }
+        }
+        rests
+    }
+
+    /// Requests the missing addresses. Returns how many are missing.
+    fn create(&mut self, of: &FamilyAddresses<'_>) -> usize {
+        let case = self.case;
+        let missing = of.missing();
+        for address in &missing {
+            let request = self.new_address(of, &address.to_string(), Some(*address));
+            self.plan.push(case, Action::CreateAddress(request, Some(*address)));
+        }
+        let lacking = usize::from(of.count).saturating_sub(missing.len() + of.ours.len());
+        if lacking > 0 && case.state.is_coming(of.family) {
+            // They appear one by one. A request meanwhile would have another token and give too many; a new process cannot know
+            // that, and releases them later.
+            self.plan.waits = true;
+        } else if lacking >= SEVERAL && !case.state.is_bulk_failed() {
+            for (number, first) in (0..lacking).step_by(MOST_AT_ONCE).enumerate() {
+                let count = (lacking - first).min(MOST_AT_ONCE);
+                let new = self.new_address(of, &format!("several/{number}"), None);
+                self.plan.push(case, Action::CreateAddresses(new, u32::try_from(count).unwrap_or(u32::MAX)));
+            }
+        } else {
+            for number in 0..lacking {
+                let new = self.new_address(of, &number.to_string(), None);
+                self.plan.push(case, Action::CreateAddress(new, None));
+            }
+        }
+        missing.len() + lacking
+    }
+
+    /// The request for an address: the same while spec and state are the same, in every process.
+    fn new_address(&self, of: &FamilyAddresses<'_>, what: &str, requested: Option<IpAddr>) -> NewAddress {
+        let (case, mark) = (self.case, self.wanted.mark);
+        let mut known: Vec<&str> = of.ours.iter().map(|own| own.id.as_str()).collect();
+        known.sort_unstable();
+        let generation = case.object.metadata.generation.unwrap_or_default();
+        let basis = format!("{generation}/{}/{}", case.state.spent_address_tokens, known.join(","));
+        let subnet = self.subnet().filter(|_| of.family == Family::Ipv6);
+        let block = subnet.and_then(|subnet| block(subnet, requested, own_ipv6(case, of.vnic)));
+        // A token belongs to one body: the subnet may have got another block since.
+        let what = block.map_or_else(|| what.to_owned(), |block| format!("{what}/{block}"));
+        let id = &of.vnic.vnic.value.id;
+        let token = mark.token("address", &case.uid, &[id.as_str(), &of.family.to_string(), &basis, &what]);
+        NewAddress { vnic: id.clone(), family: of.family, block, tags: attach_request::tags(case, mark), token }
+    }
+}
+
+impl<'a> FamilyAddresses<'a> {
+    fn of(case: &Case<'_>, vnic: &'a ObservedVnic, all: &'a [IpObject], family: Family) -> Self {
+        let template = &case.object.spec.vnic;
+        let count = match family {
+            Family::Ipv4 => template.ipv4_count,
+            Family::Ipv6 => template.ipv6_count,
+        };
+        let requested = case.object.spec.requested_addresses.iter().copied();
+        let requested = requested.filter(|address| Family::of(*address) == family).collect();
+        Self { vnic, family, count, requested, ours: ours(case, all, family) }
+    }
+
+    fn missing(&self) -> Vec<IpAddr> {
+        let is_there = |address: &IpAddr| self.ours.iter().any(|own| own.ip_address == *address);
+        self.requested.iter().copied().filter(|address| !is_there(address)).collect()
+    }
+
+    /// Those to release. None is released for a missing requested one: that may be in use elsewhere, and pods of another address
+    /// would lose their network without effect. Once it is assigned, there is one too many.
+    fn surplus(&self) -> Vec<&'a IpObject> {
+        let spare = self.ours.iter().copied().filter(|own| !self.requested.contains(&own.ip_address));
+        // Always the same ones, so that a new plan continues the last one.
+        let mut released: Vec<&IpObject> = spare.collect();
+        released.sort_by_key(|own| std::cmp::Reverse(own.ip_address));
+        released.truncate(self.ours.len().saturating_sub(usize::from(self.count)));
+        released
     }
 }
 
@@ -112,94 +235,6 @@ fn unlisted(case: &Case<'_>, said: &StatusReason, plan: &mut Plan) -> Option<Sta
     Some(said.clone())
 }
 
-/// Adds missing addresses of a family, and releases superfluous ones. Foreign addresses are not counted and stay.
-fn addresses(
-    case: &Case<'_>,
-    (vnic, all, subnet): (&SeenVnic, &[IpObject], Option<&Subnet>),
-    (family, count): (Family, u8),
-    wanted: &Wanted<'_>,
-    plan: &mut Plan,
-) -> Option<StatusReason> {
-    let requested: Vec<IpAddr> = case.object.spec.requested_addresses.clone();
-    let requested: Vec<IpAddr> = requested.into_iter().filter(|address| Family::of(*address) == family).collect();
-    let ours = ours(case, all, family);
-    let missing: Vec<IpAddr> =
-        requested.iter().copied().filter(|address| !ours.iter().any(|own| own.ip_address == *address)).collect();
-    // None is released for a missing requested one: that may be in use elsewhere, and pods of another address would lose
-    // their network without effect. Once it is assigned, there is one too many.
-    let spare = ours.iter().filter(|own| !requested.contains(&own.ip_address));
-    let surplus = ours.len().saturating_sub(usize::from(count));
-    // Always the same ones, so that a new plan continues the last one.
-    let mut released: Vec<&&IpObject> = spare.collect();
-    released.sort_by_key(|own| std::cmp::Reverse(own.ip_address));
-    released.truncate(surplus);
-    let mut rests = false;
-    // Which of them pods have is not known here: all wait until none has any.
-    let in_use = node_report::in_use(case.object, wanted.clock.now).filter(|_| !released.is_empty());
-    if in_use.is_some() {
-        released.clear();
-    }
-    for own in &released {
-        let (id, address) = (own.id.clone(), own.ip_address);
-        match case.pending(&id) {
-            Some(pause) => {
-                rests = true;
-                plan.rest(pause);
-            }
-            None => plan.push(case, Action::DeleteAddress { family, id, address }),
-        }
-    }
-    // The same request while spec and state are the same, in every process.
-    let mut known: Vec<&str> = ours.iter().map(|own| own.id.as_str()).collect();
-    known.sort_unstable();
-    let basis = format!(
-        "{}/{}/{}",
-        case.object.metadata.generation.unwrap_or_default(),
-        case.state.spent_address_tokens,
-        known.join(",")
-    );
-    let id = &vnic.vnic.value.id;
-    let own = own_ipv6(case, vnic);
-    let new = |what: &str, requested: Option<IpAddr>| {
-        let block = subnet.filter(|_| family == Family::Ipv6).and_then(|subnet| block(subnet, requested, own));
-        // A token belongs to one body: the subnet may have got another block since.
-        let what = block.map_or_else(|| what.to_owned(), |block| format!("{what}/{block}"));
-        let token = wanted.mark.token("address", &case.uid, &[id.as_str(), &family.to_string(), &basis, &what]);
-        NewAddress { vnic: id.clone(), family, block, tags: attach_request::tags(case, wanted.mark), token }
-    };
-    for address in &missing {
-        plan.push(case, Action::CreateAddress(new(&address.to_string(), Some(*address)), Some(*address)));
-    }
-    let lacking = usize::from(count).saturating_sub(missing.len() + ours.len());
-    if lacking > 0 && case.state.is_coming(family) {
-        // They appear one by one. A request meanwhile would have another token and give too many; a new process cannot know
-        // that, and releases them later.
-        plan.waits = true;
-    } else if lacking >= SEVERAL && !case.state.is_bulk_failed() {
-        for (number, first) in (0..lacking).step_by(MOST_AT_ONCE).enumerate() {
-            let count = (lacking - first).min(MOST_AT_ONCE);
-            let new = new(&format!("several/{number}"), None);
-            plan.push(case, Action::CreateAddresses(new, u32::try_from(count).unwrap_or(u32::MAX)));
-        }
-    } else {
-        for number in 0..lacking {
-            plan.push(case, Action::CreateAddress(new(&number.to_string(), None), None));
-        }
-    }
-    let message = if missing.len() + lacking > 0 {
-        format!("the VNIC does not have its {count} {family} addresses yet")
-    } else if in_use.is_some() {
-        return in_use;
-    } else if rests {
-        NOT_RELEASED.to_owned()
-    } else if !released.is_empty() {
-        format!("the VNIC still has more than its {count} {family} addresses")
-    } else {
-        return None;
-    };
-    Some(StatusReason::new(Reason::AddressesPending, message))
-}
-
 /// The addresses that count: those with our tag, and the requested ones.
 fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpObject> {
     let counts = |own: &&IpObject| {
@@ -212,7 +247,7 @@ fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpO
 }
 
 /// The VNIC's own IPv6 address, which OCI does not mark: the one that no list entry is for.
-fn own_ipv6(case: &Case<'_>, own: &SeenVnic) -> Option<IpAddr> {
+fn own_ipv6(case: &Case<'_>, own: &ObservedVnic) -> Option<IpAddr> {
     let told = event_diff::last(case.object.status.as_ref()).facts.own_addresses;
     let beside = match &own.ipv6 {
         Listed::Known(all) => Some(ours(case, all, Family::Ipv6)),
@@ -235,7 +270,7 @@ fn block(subnet: &Subnet, requested: Option<IpAddr>, own: Option<IpAddr>) -> Opt
     block.filter(|_| blocks.len() > 1).copied()
 }
 
-fn facts(case: &Case<'_>, own: &SeenVnic) -> Facts {
+fn facts(case: &Case<'_>, own: &ObservedVnic) -> Facts {
     let vnic = &own.vnic.value;
     let shared = |all: &[IpObject]| {
         let mut addresses: Vec<IpAddr> = ours(case, all, Family::Ipv4).iter().map(|own| own.ip_address).collect();

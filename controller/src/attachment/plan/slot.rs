@@ -4,7 +4,7 @@ use api::AttachmentReason as Reason;
 use oci::AttachmentState;
 
 use super::{Case, Plan};
-use crate::attachment::observe::observed::{Observed, Seen};
+use crate::attachment::observe::observed::{Observed, ObservedAttachment};
 use crate::attachment::report::attachment_status::StatusReason;
 
 /// The one attach or detach that an instance takes at a time.
@@ -17,7 +17,7 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn of(observed: &Observed) -> Self {
-        let mut states = observed.attachments.iter().map(Seen::state);
+        let mut states = observed.attachments.iter().map(ObservedAttachment::state);
         let taken_by = states.find_map(|state| match state {
             AttachmentState::Attaching => Some("attached"),
             AttachmentState::Detaching => Some("detached"),

@@ -16,7 +16,7 @@ use oci::AttachmentState;
 use tokio::time::Instant;
 use vcn::Ocid;
 
-use crate::attachment::observe::observed::Seen;
+use crate::attachment::observe::observed::ObservedAttachment;
 use crate::attachment::report::attachment_status::StatusReason;
 use crate::attachment::state::retry_state::ReadTimes;
 use crate::work::Pause;
@@ -128,7 +128,7 @@ impl FailedAttempts {
     pub(in crate::attachment) fn note(
         &mut self,
         object: &VnicAttachment,
-        own: &[&Seen],
+        own: &[&ObservedAttachment],
         is_up: bool,
         times: ReadTimes,
     ) -> Option<FailedAttempt> {
@@ -142,20 +142,27 @@ impl FailedAttempts {
     }
 
     /// Whether a new record was listed the last time.
-    pub(in crate::attachment) fn has_new_record(&self, own: &[&Seen]) -> bool {
+    pub(in crate::attachment) fn has_new_record(&self, own: &[&ObservedAttachment]) -> bool {
         self.fresh(own).next().is_some()
     }
 
     /// Its records that no earlier list had; empty for the first list.
-    fn fresh<'s>(&self, own: &[&'s Seen]) -> impl Iterator<Item = &'s Seen> {
-        let is_new = |seen: &&Seen| self.over.as_ref().is_some_and(|known| !known.contains_key(&seen.attachment.id));
+    fn fresh<'s>(&self, own: &[&'s ObservedAttachment]) -> impl Iterator<Item = &'s ObservedAttachment> {
+        let is_new = |seen: &&ObservedAttachment| {
+            self.over.as_ref().is_some_and(|known| !known.contains_key(&seen.attachment.id))
+        };
         records(own).filter(is_new)
     }
 
     /// The new records, and how many count.
-    fn note_records(&mut self, object: &VnicAttachment, own: &[&Seen], now: Instant) -> Option<(FailedAttempt, u32)> {
+    fn note_records(
+        &mut self,
+        object: &VnicAttachment,
+        own: &[&ObservedAttachment],
+        now: Instant,
+    ) -> Option<(FailedAttempt, u32)> {
         let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
-        let was_there = |seen: &Seen| {
+        let was_there = |seen: &ObservedAttachment| {
             self.attached.as_ref() == Some(&seen.attachment.id)
                 || (told.is_some() && told == seen.attachment.vnic_id.as_ref())
         };
@@ -169,7 +176,7 @@ impl FailedAttempts {
         for (id, is_loss) in fresh {
             noted.entry(id.clone()).and_modify(|over| over.is_loss = is_loss);
         }
-        let is_loss = |seen: &&Seen| noted.get(&seen.attachment.id).is_some_and(|over| over.is_loss);
+        let is_loss = |seen: &&ObservedAttachment| noted.get(&seen.attachment.id).is_some_and(|over| over.is_loss);
         let (all, losses) = (count(records(own)), count(records(own).filter(is_loss)));
         if let Some(live) = own.iter().find(|seen| seen.state() != AttachmentState::Detached) {
             if live.state() == AttachmentState::Attached {
@@ -184,7 +191,7 @@ impl FailedAttempts {
     }
 
     /// A list may be stale: the absence of a detach counts after the time of a proof.
-    fn note_detach(&mut self, own: &[&Seen], times: ReadTimes) -> Option<(FailedAttempt, u32)> {
+    fn note_detach(&mut self, own: &[&ObservedAttachment], times: ReadTimes) -> Option<(FailedAttempt, u32)> {
         let detach = self.detach.as_mut()?;
         let listed = own.iter().find(|seen| seen.attachment.id == detach.attachment).map(|seen| seen.state());
         match listed {
@@ -224,7 +231,7 @@ impl FailedAttempts {
 }
 
 /// The object's attachments in state DETACHED.
-fn records<'s>(own: &[&'s Seen]) -> impl Iterator<Item = &'s Seen> {
+fn records<'s>(own: &[&'s ObservedAttachment]) -> impl Iterator<Item = &'s ObservedAttachment> {
     own.iter().copied().filter(|seen| seen.state() == AttachmentState::Detached)
 }
 

@@ -14,7 +14,7 @@ use vcn::Ocid;
 
 use crate::attachment::apply::Outcome;
 use crate::attachment::mark::Uid;
-use crate::attachment::observe::observed::{Observed, Owner, Seen};
+use crate::attachment::observe::observed::{Observed, ObservedAttachment, Owner};
 use crate::attachment::plan::Plan;
 use crate::attachment::plan::step::{Action, Step};
 use crate::attachment::refusal::is_no_answer;
@@ -80,13 +80,14 @@ impl InstanceMemory {
         self.objects.retain(|uid, _| uids.contains(uid));
         let listed: HashSet<&Ocid> = observed.attachments.iter().map(|seen| &seen.attachment.id).collect();
         self.foreign.retain(|id| listed.contains(id));
-        let is_foreign = |seen: &&Seen| seen.owner == Owner::Foreign && seen.state() == AttachmentState::Attached;
+        let is_foreign =
+            |seen: &&ObservedAttachment| seen.owner == Owner::Foreign && seen.state() == AttachmentState::Attached;
         let foreign = observed.attachments.iter().filter(is_foreign);
         self.foreign.extend(foreign.map(|seen| seen.attachment.id.clone()));
         let mut news = News::default();
         for object in all {
             let uid = object.uid().unwrap_or_default();
-            let own: Vec<&Seen> = observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect();
+            let own: Vec<&ObservedAttachment> = observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect();
             let (took, setback) = self.of(&uid).note(object, &own, &observed.machine, times);
             news.took.extend(took);
             let Some(setback) = setback else { continue };

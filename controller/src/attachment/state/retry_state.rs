@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use vcn::{Family, Ocid};
 
 use crate::attachment::observe::forgotten::{EvidenceGap, EvidenceSummary};
-use crate::attachment::observe::observed::{Listed, Machine, Seen, SeenVnic};
+use crate::attachment::observe::observed::{Listed, Machine, ObservedAttachment, ObservedVnic};
 use crate::attachment::report::attachment_status::StatusReason;
 use crate::attachment::state::failed_attempts::{Attempts, FailedAttempt, FailedAttempts};
 use crate::work::Pause;
@@ -128,7 +128,7 @@ impl RetryState {
     pub(in crate::attachment) fn note(
         &mut self,
         object: &VnicAttachment,
-        own: &[&Seen],
+        own: &[&ObservedAttachment],
         machine: &Machine,
         times: ReadTimes,
     ) -> (Option<Duration>, Option<FailedAttempt>) {
@@ -154,15 +154,15 @@ impl RetryState {
             self.absent_since.get_or_insert(now);
             self.unlisted_since.get_or_insert(now);
         }
-        let is_unseen = |seen: &&Seen| {
-            seen.state() == AttachmentState::Attached && seen.vnic.as_ref().is_none_or(SeenVnic::is_unlisted)
+        let is_unseen = |seen: &&ObservedAttachment| {
+            seen.state() == AttachmentState::Attached && seen.vnic.as_ref().is_none_or(ObservedVnic::is_unlisted)
         };
         self.unseen_looks = if own.iter().any(is_unseen) { self.unseen_looks.saturating_add(1) } else { 0 };
         let vnic = own.iter().find_map(|seen| seen.vnic.as_ref());
         (vnic.and_then(|vnic| self.note_vnic(vnic, now)), setback)
     }
 
-    fn note_vnic(&mut self, vnic: &SeenVnic, now: Instant) -> Option<Duration> {
+    fn note_vnic(&mut self, vnic: &ObservedVnic, now: Instant) -> Option<Duration> {
         self.pending.retain(|of, _| *of == vnic.vnic.value.id || vnic.may_hold(of));
         for (family, (before, looks)) in &mut self.bulks {
             let Listed::Known(all) = vnic.addresses(*family) else { continue };

@@ -7,7 +7,7 @@ use oci::{CloudView, CreateAddress, RetryToken};
 use vcn::Family;
 
 use super::scene::{Scene, pods};
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 async fn beside(scene: &Scene, family: Family) -> Vec<IpAddr> {
     let vnic = scene.vnic().await.id;
@@ -90,7 +90,7 @@ async fn a_vnic_that_is_being_modified_counts_as_busy() {
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
     let refusal = (409, "Conflict", "The VNIC is currently being modified, try again later");
     scene.cloud.refuse_next("CreateAddress", refusal, false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!(scene.told("a"), ["True Attached", "False InstanceBusy"]);
     scene.settle().await;
     assert_eq!(
@@ -162,7 +162,7 @@ async fn an_unfinished_reconcile_continues_soon() {
     for _ in 0..2 {
         scene.cloud.fail_next("CreateAddress", (409, "InvalidatedRetryToken"), false);
     }
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!((scene.count("CreateAddress"), scene.count("DeleteAddress")), (4, 1));
     assert_eq!(scene.message("a"), "the VNIC still has more than its 1 IPv4 addresses");
     scene.settle().await;
@@ -313,7 +313,7 @@ async fn refused_bulk_requests_fall_back_to_single_ones() {
         scene.settle().await;
         scene.change("a", |object| object.spec.vnic.ipv4_count = 70);
         scene.cloud.fail_next("BulkCreateAddresses", refusal, false);
-        assert_eq!(scene.look().await, Next::Failed);
+        assert_eq!(scene.look().await, NextReconcile::Failed);
         assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (0, 1));
         scene.look().await;
         assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.told("a")[1].as_str()), (70, "True Ready"));

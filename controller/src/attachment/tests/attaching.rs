@@ -7,13 +7,13 @@ use oci::{InstanceState, ShapeConfig, VnicState};
 
 use super::scene::{CLUSTER, Scene, pods};
 use crate::attachment::sample::instance;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 #[tokio::test(start_paused = true)]
 async fn a_requested_vnic_is_attached_and_reported() {
     let scene = Scene::with(2);
     scene.wants("storage");
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!(scene.told("storage"), ["False Attaching", "False Attaching"]);
     scene.settle().await;
     assert_eq!(scene.told("storage"), ["True Attached", "True Ready"]);
@@ -214,7 +214,7 @@ async fn no_request_while_a_foreign_detach_is_in_progress() {
     scene.settle().await;
     oci::Cloud::detach_vnic(&scene.cloud, &scene.live()[0].id, None).await.unwrap();
     scene.wants("b");
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!((scene.count("AttachVnic"), scene.told("b")[0].as_str()), (1, "False InstanceBusy"));
     scene.settle().await;
     assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
@@ -232,7 +232,7 @@ async fn a_vnic_is_ready_only_when_it_is_available() {
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Provisioning);
     let asked = scene.calls();
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert_eq!(scene.told("a"), ["False Attaching", "False Attaching"]);
         assert_eq!((scene.status("a").vnic_id.as_ref(), scene.count("ListAddresses")), (Some(&vnic), 0));
         assert_eq!(scene.calls(), asked);
@@ -244,14 +244,14 @@ async fn a_vnic_is_ready_only_when_it_is_available() {
     // A VNIC that was ready stays so, without extra requests.
     let written = scene.statuses();
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Provisioning);
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!(scene.statuses(), written);
     // As while it is changed: it exists, and keeps its addresses.
     let told = scene.status("a");
     scene.change("a", |object| object.spec.vnic.display_name = Some("other".to_owned()));
     let asked = scene.calls();
     for _ in 0..2 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert_eq!(scene.told("a"), ["True Attached", "False ChangePending"]);
         let now = scene.status("a");
         assert_eq!((now.vnic_id, now.own_addresses), (told.vnic_id.clone(), told.own_addresses.clone()));
@@ -264,7 +264,7 @@ async fn a_vnic_is_ready_only_when_it_is_available() {
     // It is reported as going before its attachment is.
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Terminating);
     let asked = scene.calls();
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!((scene.told("a")[0].as_str(), scene.calls()), ("False DetachedOutOfBand", asked));
     scene.cloud.detach_behind(&scene.live()[0].id);
     scene.settle().await;

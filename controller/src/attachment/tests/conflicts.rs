@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::objects::Refusals;
 use super::scene::Scene;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 /// A scene in which the next calls of an operation are refused.
 async fn scene_of(operation: &'static str, refusal: (u16, &str), times: usize) -> Scene {
@@ -36,7 +36,7 @@ async fn a_lasting_conflict_is_reported() {
             let (scene, case) = (scene_of(operation, refusal, 100).await, format!("{operation} {refusal:?}"));
             let (written, asked) = (scene.statuses(), scene.count(operation));
             for _ in 0..2 {
-                assert_eq!(scene.look().await, Next::Failed, "{case}");
+                assert_eq!(scene.look().await, NextReconcile::Failed, "{case}");
                 tokio::time::sleep(Duration::from_mins(1)).await;
             }
             let told = match refusal.1 {
@@ -51,7 +51,7 @@ async fn a_lasting_conflict_is_reported() {
             let generation = scene.store.attachments().get("a").unwrap().metadata.generation;
             assert_eq!(scene.status("a").observed_generation, generation, "{case}");
             for _ in 0..8 {
-                assert_eq!(scene.look().await, Next::Failed, "{case}");
+                assert_eq!(scene.look().await, NextReconcile::Failed, "{case}");
                 tokio::time::sleep(Duration::from_mins(1)).await;
             }
             assert_eq!(scene.statuses(), written + 1, "{case}");
@@ -67,7 +67,7 @@ async fn a_changed_object_is_waited_for() {
     let scene = Scene::with(4);
     scene.wants("a");
     *scene.objects.refuse.lock().unwrap() = Some(Refusals { after: 0, times: 10, code: 409 });
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!((scene.count("GetInstance"), scene.calls()), (1, Vec::new()));
     *scene.objects.refuse.lock().unwrap() = None;
     scene.settle().await;
@@ -136,7 +136,7 @@ async fn a_busy_instance_gets_one_request_per_reconcile() {
         (0..6).for_each(|_| scene.cloud.fail_next(operation, (409, code), false));
         let asked = scene.count(operation);
         for look in 1..=6 {
-            assert_eq!(scene.look().await, Next::Failed, "{operation} {code}");
+            assert_eq!(scene.look().await, NextReconcile::Failed, "{operation} {code}");
             assert_eq!(scene.count(operation) - asked, look, "{operation} {code}");
             tokio::time::sleep(Duration::from_mins(1)).await;
         }

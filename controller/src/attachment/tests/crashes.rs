@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::objects::Refusals;
 use super::scene::Scene;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 /// The work at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +94,11 @@ async fn killed(story: Story, at: KillPoint, done: bool) -> bool {
                     scene.delete("a");
                 }
             }
-            Ok(Next::Settled(_) | Next::Stuck(_) | Next::Gone) => {
+            Ok(NextReconcile::Settled(_) | NextReconcile::Stuck(_) | NextReconcile::Gone) => {
                 ended = true;
                 break;
             }
-            Ok(Next::Soon(_) | Next::BackOff(_) | Next::Failed) => {}
+            Ok(NextReconcile::Soon(_) | NextReconcile::BackOff(_) | NextReconcile::Failed) => {}
         }
         sleep(Duration::from_secs(3)).await;
         scene.cloud.settle();
@@ -125,8 +125,8 @@ async fn refused(story: Story, write: usize, code: u16, times: usize, restarts: 
         let before = left(&scene);
         let next = scene.look().await;
         assert!(scene.live().len() <= 1, "{when}: {:?}", scene.calls());
-        ended =
-            matches!(next, Next::Settled(_) | Next::Stuck(_) | Next::Gone) && (story != Story::Forsake || look >= 3);
+        ended = matches!(next, NextReconcile::Settled(_) | NextReconcile::Stuck(_) | NextReconcile::Gone)
+            && (story != Story::Forsake || look >= 3);
         if ended {
             break;
         }

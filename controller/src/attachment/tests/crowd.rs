@@ -18,7 +18,7 @@ use crate::attachment::report::event_diff::is_settled;
 use crate::attachment::sample::{attachment, instance};
 use crate::attachment::worker::AttachmentWorker;
 use crate::cluster::store::Store;
-use crate::work::{self, Next, Retries, Work, Worker};
+use crate::work::{self, NextReconcile, Retries, Work, Worker};
 
 /// Calls per reconcile of a refused object; the budget is two per second.
 const LOOK: Duration = Duration::from_millis(1500);
@@ -32,7 +32,7 @@ impl Worker<vcn::Ocid> for SlowWorker {
         self.0.retries()
     }
 
-    async fn work(&self, key: vcn::Ocid) -> Next {
+    async fn work(&self, key: vcn::Ocid) -> NextReconcile {
         sleep(LOOK).await;
         self.0.work(key).await
     }
@@ -143,18 +143,18 @@ async fn polls_are_slower_while_many_wait() {
     for number in others.clone() {
         scene.add_instance(number, &compartment());
         scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
-        assert!(matches!(scene.worker.work(instance(number)).await, Next::Soon(_)));
+        assert!(matches!(scene.worker.work(instance(number)).await, NextReconcile::Soon(_)));
     }
     scene.wants("a");
     // 41 of them, 3 calls each, in half of 20 calls a second.
-    assert_eq!(scene.look().await, Next::Soon(Duration::from_millis(12_300)));
+    assert_eq!(scene.look().await, NextReconcile::Soon(Duration::from_millis(12_300)));
     scene.cloud.settle();
     for number in others {
-        assert!(matches!(scene.worker.work(instance(number)).await, Next::Settled(_)));
+        assert!(matches!(scene.worker.work(instance(number)).await, NextReconcile::Settled(_)));
     }
     scene.settle().await;
     scene.wants("b");
-    assert_eq!(scene.look().await, Next::Soon(Duration::from_secs(3)));
+    assert_eq!(scene.look().await, NextReconcile::Soon(Duration::from_secs(3)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +165,7 @@ async fn intervals_follow_the_rate_that_oci_accepts() {
     }
     scene.wants("a");
     let pauses = async || {
-        let Next::Soon(poll) = scene.look().await else { panic!("it is being attached") };
+        let NextReconcile::Soon(poll) = scene.look().await else { panic!("it is being attached") };
         [poll, scene.worker.retries().apart, scene.worker.between_looks()].map(|pause| pause.as_millis())
     };
     assert_eq!(pauses().await, [3_000, 450, 1_500_500], "20 a second");

@@ -4,7 +4,7 @@ use oci::{AttachmentState, InstanceState};
 
 use super::scene::Scene;
 use crate::attachment::sample::instance;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 /// Another program detaches the VNIC, which takes some time.
 async fn detach(scene: &Scene) -> vcn::Ocid {
@@ -27,7 +27,7 @@ async fn a_foreign_detach_is_reported_once_and_repaired() {
     let before = scene.vnic().await.id;
     detach(&scene).await;
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert_eq!(scene.told("a"), ["False DetachedOutOfBand", "False DetachedOutOfBand"]);
         assert_eq!((scene.status("a").vnic_id, scene.count("AttachVnic")), (Some(before.clone()), 1));
         scene.restart();
@@ -51,7 +51,7 @@ async fn a_detaching_vnic_is_attached_again_only_with_proof() {
     scene.restart();
     scene.cloud.hide(&id, 2);
     for _ in 0..2 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert_eq!((scene.told("a")[0].as_str(), scene.count("AttachVnic")), ("False DetachedOutOfBand", 1));
     }
     scene.settle().await;
@@ -66,7 +66,7 @@ async fn vnics_of_a_stopping_instance_blame_no_program() {
     let written = scene.statuses();
     detach(&scene).await;
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Stopping);
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!((scene.told("a")[1].as_str(), scene.statuses()), ("True Ready", written));
     scene.cloud.terminate(&instance(1));
     scene.look().await;
@@ -103,7 +103,7 @@ async fn one_incomplete_list_attaches_no_second_vnic() {
     scene.restart();
     scene.cloud.hide(&scene.live()[0].id, 2);
     for _ in 0..2 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert_eq!(scene.count("AttachVnic"), 1);
     }
     scene.settle().await;

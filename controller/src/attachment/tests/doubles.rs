@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::scene::Scene;
 use crate::attachment::plan::TOKEN_LIFE;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 /// So old that OCI may have forgotten its requests.
 fn make_old(scene: &Scene, name: &str) {
@@ -34,7 +34,7 @@ async fn an_invisible_vnic_is_not_attached_twice() {
         }
         scene.restart_as("a-day-later");
         scene.cloud.hide(&id, 1);
-        assert!(matches!(scene.look().await, Next::Soon(_)), "one list proves nothing");
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)), "one list proves nothing");
         scene.settle().await;
         assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "not seen {unseen} times");
         assert_eq!((scene.told("a")[1].as_str(), scene.status("a").vnic_id), ("True Ready", told));
@@ -54,7 +54,7 @@ async fn an_old_object_needs_proof_before_an_attach() {
         scene.change("a", |object| object.status = None);
         scene.restart_as("a-day-later");
         scene.cloud.hide(&id, 1);
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert_eq!(scene.told("a")[0], format!("False {}", api::Reason::as_str(AttachmentReason::Attaching)));
         scene.settle().await;
         assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
@@ -68,13 +68,13 @@ async fn an_old_object_waits_for_that_proof_once() {
     scene.wants("a");
     make_old(&scene, "a");
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert_eq!(scene.count("AttachVnic"), 0);
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
     for attempt in 1..5 {
         scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
-        assert_eq!(scene.look().await, Next::Failed);
+        assert_eq!(scene.look().await, NextReconcile::Failed);
         assert_eq!((scene.count("AttachVnic"), scene.told("a")[0].as_str()), (attempt, "False LimitReached"));
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
@@ -95,11 +95,11 @@ async fn a_failed_list_between_two_lists_resets_the_proof() {
         }
         scene.restart_as("a-day-later");
         scene.cloud.hide(&id, 2);
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         tokio::time::sleep(Duration::from_mins(1)).await;
         scene.cloud.fail_next("ListVnicAttachments", (503, "ServiceUnavailable"), false);
-        assert_eq!(scene.look().await, Next::Failed);
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!(scene.look().await, NextReconcile::Failed);
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         scene.settle().await;
         assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "reported: {is_told}");
     }
@@ -132,7 +132,7 @@ async fn a_visible_vnic_exists_although_lists_lack_it() {
     scene.cloud.hide(&scene.live()[0].id, 20);
     for look in 0..20 {
         let next = scene.look().await;
-        assert_eq!(matches!(next, Next::Soon(_)), look < 3, "then it is polled no more: {next:?}");
+        assert_eq!(matches!(next, NextReconcile::Soon(_)), look < 3, "then it is polled no more: {next:?}");
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
     assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written), "nothing is said of it either");

@@ -5,24 +5,24 @@ use super::scene::Scene;
 use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::sample::{attachment, instance};
 use crate::cluster::store::NodeView;
-use crate::work::When;
+use crate::work::Schedule;
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_in_sync_waits_for_its_regular_reconcile() {
     let scene = Scene::with(4);
     scene.wants("a");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     scene.settle().await;
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::After(scene.worker.between_looks()));
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::After(scene.worker.between_looks()));
     scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     scene.settle().await;
     scene.store.nodes_mut().apply(NodeView {
         name: "by-another-name".to_owned(),
         instance: Some(instance(1)),
         ..NodeView::default()
     });
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
 }
 
 #[tokio::test(start_paused = true)]
@@ -31,17 +31,17 @@ async fn a_refused_object_is_queued_at_the_start() {
     let full = scene.full_subnet();
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.subnet_id = full);
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     scene.look().await;
     assert_eq!(scene.told("a")[1], "False SubnetFull");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::InTurn);
     scene.wants("b");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "another object is new");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now, "another object is new");
     scene.store.attachments_mut().delete("b");
     scene.change("a", |object| object.spec.vnic.subnet_id = crate::attachment::sample::subnet());
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     scene.look().await;
-    assert_eq!((scene.told("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)), ("False Attaching", When::Now));
+    assert_eq!((scene.told("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)), ("False Attaching", Schedule::Now));
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +52,7 @@ async fn a_pending_reason_survives_an_outage() {
     scene.look().await;
     assert_eq!(scene.told("a")[1], "False PodNetworkPending");
     scene.restart();
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     for _ in 0..3 {
         scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
         scene.look().await;
@@ -61,7 +61,7 @@ async fn a_pending_reason_survives_an_outage() {
     scene.objects.pod_network.lock().unwrap().0 = PodNetwork::Unread(why("403"));
     scene.look().await;
     assert_eq!(scene.told("a")[1], "Unknown PodNetworkUnknown");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn, "a person has to act");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::InTurn, "a person has to act");
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,19 +77,19 @@ async fn a_single_request_is_not_part_of_a_rollout() {
         object
     };
     scene.store.attachments_mut().apply(stamped("one"));
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Rollout);
     scene.wants("mine");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "a user's own object next to it");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now, "a user's own object next to it");
     scene.settle().await;
     scene.store.attachments_mut().apply(stamped("two"));
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout, "that object is in sync");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Rollout, "that object is in sync");
     scene.delete("mine");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     scene.look().await;
     scene.settle().await;
     scene.store.attachments_mut().apply(stamped("three"));
     let node = scene.store.nodes().of(&instance(1)).cloned().unwrap();
     let vnics = Some("pool".to_owned());
     scene.store.nodes_mut().apply(NodeView { vnics, ..NodeView::clone(&node) });
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "an annotation names it for this Node");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now, "an annotation names it for this Node");
 }

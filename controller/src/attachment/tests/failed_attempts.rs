@@ -8,7 +8,7 @@ use oci::{AttachmentState, FreeformTags, VnicAttachment as Listed};
 use tokio::time::{Instant, advance};
 
 use super::scene::{Scene, pods};
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -24,12 +24,12 @@ async fn go_on(scene: &Scene, most: Duration, mut happens: impl FnMut(&Scene)) -
     looks
 }
 
-fn pause(next: Next) -> Duration {
+fn pause(next: NextReconcile) -> Duration {
     match next {
-        Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) => pause,
-        Next::BackOff(pause) => pause.left,
-        Next::Failed => Duration::from_secs(60),
-        Next::Gone => HOUR,
+        NextReconcile::Soon(pause) | NextReconcile::Settled(pause) | NextReconcile::Stuck(pause) => pause,
+        NextReconcile::BackOff(pause) => pause.left,
+        NextReconcile::Failed => Duration::from_secs(60),
+        NextReconcile::Gone => HOUR,
     }
 }
 
@@ -94,20 +94,20 @@ async fn a_changed_spec_ends_the_backoff() {
     .await;
     // A poll, and a backoff of 1, 2, 4, 8 s.
     assert_eq!(at, [0, 4, 9, 16, 27]);
-    assert!(matches!(scene.look().await, Next::BackOff(_)));
+    assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
     let asked = scene.count("AttachVnic");
     scene.change("a", |object| object.spec.vnic.freeform_tags = FreeformTags::from([("x".into(), "y".into())]));
     scene.look().await;
     assert_eq!(scene.count("AttachVnic"), asked + 1, "it requests something else");
     gives_up(&scene, "a");
     scene.look().await;
-    assert!(matches!(scene.look().await, Next::BackOff(_)));
+    assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
     scene.restart();
     scene.look().await;
     assert_eq!(scene.count("AttachVnic"), asked + 2, "a new process tries at once");
     gives_up(&scene, "a");
     assert!(
-        matches!(scene.look().await, Next::BackOff(pause) if pause.left > Duration::from_mins(1)),
+        matches!(scene.look().await, NextReconcile::BackOff(pause) if pause.left > Duration::from_mins(1)),
         "it counts records"
     );
     assert_eq!(reason(&scene, "a"), "False AttachFailed");
@@ -163,7 +163,7 @@ async fn a_detach_is_followed_despite_a_stale_list() {
     scene.cloud.freeze_in_lists(&scene.live()[0].id);
     scene.delete("a");
     for _ in 0..6 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert_eq!(scene.told("a")[0], "False Detaching");
         advance(Duration::from_secs(3)).await;
     }
@@ -283,7 +283,7 @@ async fn records_absent_from_a_list_count_once() {
         scene.wants("a");
         go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
         assert_eq!(of(&scene, "a").len(), 5);
-        let Next::BackOff(rest) = scene.look().await else { panic!("it backs off") };
+        let NextReconcile::BackOff(rest) = scene.look().await else { panic!("it backs off") };
         assert_eq!(rest.number, 5, "at its own pace still");
         let undone = r#"undone_total{kind="attach"} 5"#;
         assert!(counted(&scene, undone));
@@ -294,7 +294,7 @@ async fn records_absent_from_a_list_count_once() {
         for _ in 0..4 {
             scene.look().await;
         }
-        assert_eq!(scene.look().await, Next::BackOff(rest), "{lacks:?}: it does not start again");
+        assert_eq!(scene.look().await, NextReconcile::BackOff(rest), "{lacks:?}: it does not start again");
         assert!(counted(&scene, undone), "{lacks:?}");
         assert_eq!(reason(&scene, "a"), "False AttachFailed", "{lacks:?}");
     }
@@ -305,7 +305,7 @@ async fn older_records_are_known_after_a_404() {
     let mut scene = Scene::with(4);
     scene.wants("a");
     go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
-    assert!(matches!(scene.look().await, Next::BackOff(_)), "the last failure is seen");
+    assert!(matches!(scene.look().await, NextReconcile::BackOff(_)), "the last failure is seen");
     let asked = scene.count("AttachVnic");
     scene.restart();
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::scene::Scene;
 use crate::attachment::sample::attachment;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_attach_is_reported_and_retried() {
@@ -23,7 +23,7 @@ async fn a_refused_attach_is_reported_and_retried() {
         let scene = Scene::with(4);
         scene.wants("a");
         scene.cloud.fail_next("AttachVnic", (status, code), false);
-        assert_eq!(scene.look().await, Next::Failed, "{code}");
+        assert_eq!(scene.look().await, NextReconcile::Failed, "{code}");
         assert_eq!(scene.told("a"), [told, told], "{code}");
         let message = scene.message("a");
         assert!(message.starts_with(&format!("AttachVnic: {status} {code}: ")), "{message}");
@@ -38,7 +38,7 @@ async fn throttling_is_reported_and_retried() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.cloud.fail_next("AttachVnic", (429, "TooManyRequests"), false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!(scene.told("a"), ["Unknown Throttled", "Unknown Throttled"]);
     assert!(scene.message("a").contains("oke_node_controller_oci_calls_total"), "{}", scene.message("a"));
     scene.settle().await;
@@ -71,7 +71,7 @@ async fn an_outage_does_not_replace_a_refusal() {
             let (operation, refusal) =
                 if round % 4 < 2 { ("AttachVnic", (400, "LimitExceeded")) } else { (operation, none) };
             scene.cloud.fail_next(operation, refusal, false);
-            assert_eq!(scene.look().await, Next::Failed, "{operation}");
+            assert_eq!(scene.look().await, NextReconcile::Failed, "{operation}");
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
         assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (1, "False LimitReached"), "{operation} {none:?}");
@@ -93,7 +93,7 @@ async fn a_failed_read_during_progress_is_reported_the_second_time() {
     // A poll without an answer, then one with.
     for _ in 0..5 {
         unread((429, "TooManyRequests"));
-        assert_eq!(scene.look().await, Next::Failed);
+        assert_eq!(scene.look().await, NextReconcile::Failed);
         scene.look().await;
     }
     assert_eq!((scene.statuses(), scene.told("a")[0].as_str()), (written, "False Attaching"));
@@ -121,7 +121,7 @@ async fn an_object_in_sync_stays_so_during_an_outage() {
     let written = scene.statuses();
     scene.wants("new");
     scene.cloud.fail_next("ListVnicAttachments", (503, "ServiceUnavailable"), false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!(scene.told("old"), ["True Attached", "True Ready"], "nothing contradicts it");
     assert_eq!(scene.told("new"), ["Unknown OciUnavailable", "Unknown OciUnavailable"]);
     assert_eq!(scene.statuses(), written + 1);
@@ -197,7 +197,7 @@ async fn a_foreign_detach_is_reported_before_the_failed_repair() {
     scene.settle().await;
     scene.cloud.detach_behind(&scene.live()[0].id);
     scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!(scene.told("a"), ["False DetachedOutOfBand", "False DetachedOutOfBand"]);
     assert!(scene.message("a").contains("refused: AttachVnic: 400 LimitExceeded"), "{}", scene.message("a"));
     for _ in 0..2 {
@@ -220,18 +220,18 @@ async fn drifted_objects_are_reconciled_soon() {
         scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
     }
     assert_eq!(scene.told("b")[0], "False ShapeCapacity");
-    assert_eq!(scene.look().await, Next::Stuck(Duration::from_mins(5)));
+    assert_eq!(scene.look().await, NextReconcile::Stuck(Duration::from_mins(5)));
     scene.delete("b");
     scene.look().await;
     scene.settle().await;
-    assert_eq!(scene.look().await, Next::Settled(scene.worker.between_looks()));
+    assert_eq!(scene.look().await, NextReconcile::Settled(scene.worker.between_looks()));
     assert!(scene.worker.between_looks() > Duration::from_mins(5));
     // An invisible resource may appear in a moment. A VNIC is reported at the second reconcile.
     scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
     scene.look().await;
     for (operation, told) in [("GetVnic", "False Attaching"), ("GetInstance", "Unknown NotAuthorizedOrNotFound")] {
         scene.cloud.fail_next(operation, (404, "NotAuthorizedOrNotFound"), false);
-        assert_eq!(scene.look().await, Next::Failed, "{operation}");
+        assert_eq!(scene.look().await, NextReconcile::Failed, "{operation}");
         assert_eq!(scene.told("a")[0], told, "{operation}");
     }
 }
@@ -254,7 +254,7 @@ async fn statuses_of_refused_objects_do_not_change() {
             (0..60).for_each(|_| scene.cloud.fail_next("AttachVnic", refusal, false));
             let case = format!("{refusal:?} after {first:?}");
             for _ in 0..6 {
-                assert_eq!(scene.look().await, Next::Failed, "{case}");
+                assert_eq!(scene.look().await, NextReconcile::Failed, "{case}");
                 tokio::time::sleep(Duration::from_mins(1)).await;
             }
             let (written, said) = (scene.statuses(), ["a", "b", "c"].map(|name| scene.message(name)));

@@ -10,7 +10,7 @@ use vcn::Ocid;
 
 use super::scene::{Scene, compartment, pods};
 use crate::attachment::sample::{attachment, instance, subnet};
-use crate::work::{Next, Worker};
+use crate::work::{NextReconcile, Worker};
 
 const RESYNC: Duration = Duration::from_mins(5);
 
@@ -213,7 +213,7 @@ async fn another_objects_vnic_in_the_subnet_is_the_witness() {
     scene.wants("a");
     scene.store.attachments_mut().apply(attachment("b", 59));
     scene.settle().await;
-    while !matches!(scene.worker.work(instance(59)).await, Next::Settled(_)) {
+    while !matches!(scene.worker.work(instance(59)).await, NextReconcile::Settled(_)) {
         scene.cloud.settle();
     }
     scene.restart();

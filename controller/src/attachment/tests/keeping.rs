@@ -7,7 +7,7 @@ use oci::{FreeformTags, InstanceState};
 
 use super::scene::Scene;
 use crate::attachment::sample::{attachment, instance};
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_or_changed_while_nothing_changes() {
@@ -16,7 +16,7 @@ async fn nothing_is_written_or_changed_while_nothing_changes() {
     scene.settle().await;
     let (written, called) = (scene.statuses(), scene.calls());
     for _ in 0..5 {
-        assert!(matches!(scene.look().await, Next::Settled(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Settled(_)));
         tokio::time::sleep(Duration::from_mins(5)).await;
     }
     assert_eq!((scene.statuses(), scene.calls()), (written, called));
@@ -48,7 +48,7 @@ async fn one_incomplete_list_changes_nothing() {
     scene.restart();
     let (written, id) = (scene.statuses(), scene.live()[0].id.clone());
     scene.cloud.hide(&id, 2);
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     scene.settle().await;
     assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written));
     // It is gone, and so is its record.
@@ -113,7 +113,7 @@ async fn a_refused_change_is_reported_and_the_vnic_stays() {
     scene.settle().await;
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
     scene.cloud.fail_next("UpdateVnic", (400, "InvalidParameter"), false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!(scene.told("a"), ["True Attached", "False InvalidSpec"]);
     scene.settle().await;
     assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "no error is final");
@@ -152,7 +152,7 @@ async fn a_terminating_instance_blames_no_program() {
     scene.cloud.terminate(&instance(1));
     scene.wants("late");
     for _ in 0..5 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         tokio::time::sleep(Duration::from_secs(10)).await;
         scene.restart();
     }
@@ -171,7 +171,7 @@ async fn a_detach_from_a_stopping_instance_is_repaired_later() {
     scene.settle().await;
     scene.cloud.detach_behind(&scene.live()[0].id);
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Stopping);
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "it may be terminating");
     scene.cloud.settle();
     scene.look().await;
@@ -205,7 +205,7 @@ async fn a_list_without_the_primary_vnic_is_ignored() {
     scene.wants("new");
     scene.cloud.hide_all(&instance(1), 10);
     for _ in 0..10 {
-        assert_eq!(scene.look().await, Next::Failed);
+        assert_eq!(scene.look().await, NextReconcile::Failed);
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
     assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
@@ -273,7 +273,7 @@ async fn a_terminated_instance_is_not_read_again() {
     scene.restart();
     let asked = scene.cloud.calls().len();
     for _ in 0..3 {
-        assert_eq!(scene.look().await, Next::Settled(scene.worker.between_looks()));
+        assert_eq!(scene.look().await, NextReconcile::Settled(scene.worker.between_looks()));
     }
     assert_eq!((scene.cloud.calls().len(), scene.told("a")[0].as_str()), (asked, "False NodeGone"));
     scene.delete("a");

@@ -7,7 +7,7 @@ use oci::InstanceState;
 
 use super::scene::Scene;
 use crate::attachment::sample::instance;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 #[tokio::test(start_paused = true)]
 async fn the_object_goes_after_its_vnic() {
@@ -15,7 +15,7 @@ async fn the_object_goes_after_its_vnic() {
     scene.wants("a");
     scene.settle().await;
     scene.delete("a");
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!(scene.told("a"), ["False Detaching", "False Detaching"]);
     assert!(scene.exists("a"));
     scene.look().await;
@@ -48,7 +48,7 @@ async fn nothing_is_detached_from_an_instance_that_is_neither_running_nor_stoppe
         scene.settle().await;
         scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = state);
         scene.delete("a");
-        assert!(matches!(scene.look().await, Next::Soon(_)), "{state:?}");
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)), "{state:?}");
         let told = if detached == 0 { "False InstanceBusy" } else { "False Detaching" };
         assert_eq!((scene.count("DetachVnic"), scene.told("a")[0].as_str()), (detached, told), "{state:?}");
         scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = Running);
@@ -65,7 +65,7 @@ async fn an_unlisted_vnic_must_be_missing_for_a_while() {
     scene.cloud.fail_next("AttachVnic", (500, "InternalServerError"), false);
     scene.look().await;
     scene.delete("a");
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert!(scene.exists("a"));
     scene.settle().await;
     assert!(!scene.exists("a"));
@@ -96,7 +96,7 @@ async fn an_orphan_keeps_its_object_until_its_tags_are_removed() {
     scene.settle().await;
     scene.delete("a");
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!((scene.exists("a"), scene.told("a")[0].as_str()), (true, "Unknown NotAuthorizedOrNotFound"));
     let said = "GetInstance is answered 404; the instance may still exist: a Node names it; or remove the finalizer: our tags stay";
     assert_eq!(scene.message("a"), said);
@@ -146,7 +146,7 @@ async fn an_outage_after_termination_blocks_nothing() {
     // A terminated instance is not read again; for a new object it is.
     scene.wants("late");
     scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
     scene.delete("a");
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
@@ -162,7 +162,7 @@ async fn a_list_without_the_primary_vnic_proves_nothing() {
     scene.delete("a");
     scene.cloud.hide_all(&instance(1), 10);
     for _ in 0..10 {
-        assert_eq!(scene.look().await, Next::Failed);
+        assert_eq!(scene.look().await, NextReconcile::Failed);
         assert!(scene.exists("a"));
         assert_eq!(scene.told("a")[1], "Unknown OciUnavailable");
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -180,7 +180,7 @@ async fn an_object_goes_with_its_terminated_instance() {
     scene.cloud.terminate(&instance(1));
     scene.delete("a");
     for _ in 0..5 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
     assert_eq!((scene.exists("a"), scene.told("a")[0].as_str()), (true, "False Detaching"));
@@ -195,7 +195,7 @@ async fn a_404_for_a_detach_is_no_proof() {
     scene.settle().await;
     scene.delete("a");
     scene.cloud.fail_next("DetachVnic", (404, "NotAuthorizedOrNotFound"), false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert!(scene.exists("a"));
     assert_eq!(scene.told("a")[0], "Unknown NotAuthorizedOrNotFound");
     scene.settle().await;
@@ -222,7 +222,7 @@ async fn an_invisible_orphan_is_not_detached() {
     scene.settle().await;
     scene.delete("a");
     scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     assert_eq!(scene.told("a")[0], "Unknown NotAuthorizedOrNotFound");
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
@@ -274,7 +274,7 @@ async fn lists_before_the_request_are_no_proof() {
     assert_eq!(scene.live().len(), 1);
     scene.delete("a");
     for _ in 0..2 {
-        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
         assert!(scene.exists("a"), "its VNIC is being attached");
     }
     scene.settle().await;
@@ -291,7 +291,7 @@ async fn a_visible_vnic_is_not_gone_although_lists_lack_it() {
     scene.cloud.hide(&scene.live()[0].id, 20);
     for look in 0..20 {
         let next = scene.look().await;
-        assert_eq!(matches!(next, Next::Soon(_)), look < 3, "then it is polled no more: {next:?}");
+        assert_eq!(matches!(next, NextReconcile::Soon(_)), look < 3, "then it is polled no more: {next:?}");
         assert!(scene.exists("a"));
         tokio::time::sleep(Duration::from_secs(3)).await;
     }

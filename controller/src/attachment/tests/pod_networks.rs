@@ -9,7 +9,7 @@ use super::scene::Scene;
 use crate::attachment::observe::pod_network::{PodNetwork, ReadFailure};
 use crate::attachment::sample::instance;
 use crate::profile::plan::state::State;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 /// The instance's, in this state, with these VNICs.
 pub(super) fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
@@ -56,7 +56,7 @@ async fn attaches_wait_for_oke_with_backoff() {
     let mut pauses = Vec::new();
     for _ in 0..5 {
         match scene.look().await {
-            Next::BackOff(pause) => pauses.push((pause.left.as_secs(), pause.number)),
+            NextReconcile::BackOff(pause) => pauses.push((pause.left.as_secs(), pause.number)),
             next => panic!("{next:?}"),
         }
     }
@@ -94,7 +94,7 @@ async fn the_pod_network_is_read_once_per_step() {
     scene.settle().await;
     assert_eq!((asked(&scene), scene.count("AttachVnic")), (1, 1));
     for _ in 0..5 {
-        assert!(matches!(scene.look().await, Next::Settled(_)));
+        assert!(matches!(scene.look().await, NextReconcile::Settled(_)));
         tokio::time::sleep(Duration::from_mins(5)).await;
     }
     assert_eq!(asked(&scene), 1);
@@ -122,7 +122,7 @@ async fn an_unknown_pod_network_is_reported_and_blocks_steps() {
     scene.wants("a");
     scene.delete("there");
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, Next::BackOff(_)));
+        assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
     }
     for name in ["a", "there"] {
         assert_eq!(scene.told(name), ["Unknown PodNetworkUnknown", "Unknown PodNetworkUnknown"]);
@@ -144,7 +144,7 @@ async fn a_first_missing_answer_is_not_reported() {
     let written = scene.statuses();
     for pod_network in [PodNetwork::Silent(why("429")), PodNetwork::Silent(why("429")), pending] {
         says(&scene, pod_network);
-        assert!(matches!(scene.look().await, Next::BackOff(_)));
+        assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
     }
     assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (written, "False PodNetworkPending"));
     scene.wants("b");
@@ -174,7 +174,7 @@ async fn a_detach_waits_for_an_answer() {
     says(&scene, PodNetwork::Silent(why("429")));
     scene.delete("a");
     for (more, told) in [(0, "True Ready"), (1, "Unknown PodNetworkUnanswered"), (1, "Unknown PodNetworkUnanswered")] {
-        assert!(matches!(scene.look().await, Next::BackOff(_)));
+        assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
         assert_eq!((scene.statuses() - before, scene.told("a")[1].as_str()), (more, told));
     }
     assert_eq!((scene.status("a").vnic_id, scene.count("DetachVnic")), (id, 0));
@@ -205,7 +205,7 @@ async fn a_pod_vnic_stays_until_pods_release_it() {
     let written = scene.statuses();
     scene.restart();
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, Next::BackOff(_)));
+        assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
     }
     assert_eq!((scene.statuses(), scene.status("a").vnic_id), (written, Some(id)));
     says(&scene, PodNetwork::Absent);

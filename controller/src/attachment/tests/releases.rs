@@ -8,7 +8,7 @@ use tokio::time::{Instant, advance};
 use vcn::Family;
 
 use super::scene::Scene;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 async fn with_addresses(count: u8) -> Scene {
     let scene = Scene::with(4);
@@ -32,13 +32,13 @@ async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> 
     while began.elapsed() < most {
         let before = scene.count(operation);
         let pause = match scene.look().await {
-            Next::Failed => {
+            NextReconcile::Failed => {
                 failed += 1;
                 Duration::from_secs(1 << failed.min(7))
             }
-            Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) => pause,
-            Next::BackOff(pause) => pause.left,
-            Next::Gone => most,
+            NextReconcile::Soon(pause) | NextReconcile::Settled(pause) | NextReconcile::Stuck(pause) => pause,
+            NextReconcile::BackOff(pause) => pause.left,
+            NextReconcile::Gone => most,
         };
         all.push(scene.count(operation) - before);
         advance(pause).await;
@@ -53,7 +53,7 @@ async fn a_refused_release_is_requested_once_per_reconcile() {
         scene.cloud.forbid(&own.id);
     }
     scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
-    assert_eq!(scene.look().await, Next::Failed, "so that the backoff grows");
+    assert_eq!(scene.look().await, NextReconcile::Failed, "so that the backoff grows");
     assert_eq!(scene.count("DeleteAddress"), 2, "once more after the list said that it is there");
     assert_eq!(scene.told("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
     let written = scene.statuses();
@@ -76,7 +76,7 @@ async fn an_address_released_elsewhere_blocks_no_other() {
     scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
     // The answer to the first is lost, and the request was carried out.
     scene.cloud.fail_next("DeleteAddress", (404, "NotAuthorizedOrNotFound"), true);
-    assert!(matches!(scene.look().await, Next::Settled(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Settled(_)));
     assert_eq!((beside(&scene).await.len(), scene.told("a")[1].as_str()), (0, "True Ready"));
     assert_eq!((scene.count("DeleteAddress"), scene.statuses()), (4, written + 1));
 }
@@ -91,7 +91,7 @@ async fn an_ignored_request_is_repeated_with_backoff() {
             "UpdateVnic" => object.spec.vnic.skip_source_dest_check = true,
             _ => object.spec.vnic.ipv4_count = 0,
         });
-        assert!(matches!(scene.look().await, Next::BackOff(_)), "{operation}");
+        assert!(matches!(scene.look().await, NextReconcile::BackOff(_)), "{operation}");
         assert_eq!((scene.count(operation), scene.told("a")[1].as_str()), (1, told));
         assert!(scene.message("a").contains("retried with backoff"), "{}", scene.message("a"));
         let written = scene.statuses();
@@ -116,7 +116,7 @@ async fn an_ignored_request_blocks_nothing_else() {
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
     scene.look().await;
     scene.cloud.delete_behind(beside(&scene).await[0].ip_address);
-    assert!(matches!(scene.look().await, Next::BackOff(_)));
+    assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
     assert_eq!(beside(&scene).await.len(), 1, "the address came back");
     // Other requests are sent at once.
     let asked = scene.count("UpdateVnic");

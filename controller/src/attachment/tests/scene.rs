@@ -21,7 +21,7 @@ use crate::cluster::events::Events;
 use crate::cluster::store::{NodeView, Store};
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
-use crate::work::{Next, Worker};
+use crate::work::{NextReconcile, Worker};
 
 pub(super) struct Scene {
     pub(super) cloud: FakeCloud,
@@ -145,7 +145,7 @@ impl Scene {
     }
 
     /// One reconcile.
-    pub(super) async fn look(&self) -> Next {
+    pub(super) async fn look(&self) -> NextReconcile {
         self.worker.work(instance(1)).await
     }
 
@@ -153,7 +153,7 @@ impl Scene {
     pub(super) async fn settle(&self) {
         for _ in 0..30 {
             let next = self.look().await;
-            if matches!(next, Next::Settled(_) | Next::Stuck(_) | Next::Gone) {
+            if matches!(next, NextReconcile::Settled(_) | NextReconcile::Stuck(_) | NextReconcile::Gone) {
                 return;
             }
             tokio::time::sleep(Duration::from_secs(3)).await;

@@ -7,7 +7,7 @@ use oci::{CloudView, CreateAddress, RetryToken};
 use vcn::Family;
 
 use super::scene::Scene;
-use crate::work::Next;
+use crate::work::NextReconcile;
 
 const NO_RIGHT: (u16, &str) = (404, "NotAuthorizedOrNotFound");
 const FOR_EVER: usize = 1000;
@@ -47,7 +47,7 @@ async fn attach_and_detach_work_without_listing_addresses() {
             "{operation}: what is not known is left as it is"
         );
         assert_eq!(scene.status("c").own_addresses, before, "{operation}");
-        assert_eq!(scene.look().await, Next::Failed, "{operation}: so that the backoff grows");
+        assert_eq!(scene.look().await, NextReconcile::Failed, "{operation}: so that the backoff grows");
     }
 }
 
@@ -70,12 +70,12 @@ async fn two_404_answers_are_reported_and_one_is_not() {
     scene.settle().await;
     let (written, asked) = (scene.statuses(), scene.calls().len());
     scene.cloud.fail_next("ListAddresses", NO_RIGHT, false);
-    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
     scene.settle().await;
     assert_eq!(scene.statuses(), written);
     (0..2).for_each(|_| scene.cloud.fail_next("ListAddresses", NO_RIGHT, false));
     scene.look().await;
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (written + 1, "Unknown NotAuthorizedOrNotFound"));
     scene.settle().await;
     assert_eq!((scene.told("a")[1].as_str(), scene.calls().len()), ("True Ready", asked));
@@ -124,7 +124,7 @@ async fn an_outage_ends_the_requests_of_a_reconcile() {
     scene.settle().await;
     let (written, listed) = (scene.statuses(), scene.count("ListAddresses"));
     scene.cloud.fail_next("ListAddresses", (503, "ServiceUnavailable"), false);
-    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.look().await, NextReconcile::Failed);
     assert_eq!((scene.statuses(), scene.count("ListAddresses")), (written, listed + 1));
     // An unreadable answer does not concern the VNIC either; others continue.
     refuse(&scene, "ListPrivateIps", (415, ""));
@@ -146,7 +146,7 @@ async fn an_unreadable_foreign_vnic_blocks_no_object() {
     // Its own VNIC exists all the same.
     refuse(&scene, "GetVnic", (415, ""));
     for _ in 0..5 {
-        assert_eq!(scene.look().await, Next::Failed);
+        assert_eq!(scene.look().await, NextReconcile::Failed);
         tokio::time::sleep(Duration::from_mins(1)).await;
     }
     assert_eq!((scene.told("a")[1].as_str(), scene.live().len(), scene.count("AttachVnic")), ("True Ready", 1, 1));

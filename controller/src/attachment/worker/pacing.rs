@@ -12,7 +12,7 @@ use vcn::Ocid;
 use super::AttachmentWorker;
 use crate::attachment::apply::objects::Objects;
 use crate::attachment::worker::pace;
-use crate::work::{DelayLimits, When};
+use crate::work::{DelayLimits, Schedule};
 
 /// The first backoff after a failure; it doubles up to RETRY_MOST_SECONDS.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -59,22 +59,22 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// reported), some time until the next regular reconcile. A request that was already refused is queued with the retries,
     /// and a profile's objects for many nodes come after single requests.
     #[must_use]
-    pub fn due(&self, instance: &Ocid, chance: f64) -> When {
+    pub fn due(&self, instance: &Ocid, chance: f64) -> Schedule {
         let (node, is_annotated) = match self.store.nodes().of(instance) {
             Some(node) => (Some(node.name.clone()), node.vnics.is_some()),
             None => (None, false),
         };
         let objects = self.store.attachments().of(instance);
         if objects.is_empty() {
-            When::Now
+            Schedule::Now
         } else if pace::can_wait(objects.iter().map(AsRef::as_ref), node.as_deref()) {
-            When::After(self.between_looks().mul_f64(chance.clamp(0.0, 1.0)))
+            Schedule::After(self.between_looks().mul_f64(chance.clamp(0.0, 1.0)))
         } else if pace::was_tried(objects.iter().map(AsRef::as_ref)) {
-            When::InTurn
+            Schedule::InTurn
         } else if pace::is_of_rollout(objects.iter().map(AsRef::as_ref), is_annotated) {
-            When::Rollout
+            Schedule::Rollout
         } else {
-            When::Now
+            Schedule::Now
         }
     }
 }

@@ -10,11 +10,12 @@ use oci::Cloud;
 use resident::logging::chain;
 use tokio::time::Instant;
 
-use super::AttachmentWorker;
+use super::{AttachmentWorker, Rounds};
 use crate::attachment::apply::objects::Objects;
-use crate::attachment::apply::{Outcome, Refusal};
+use crate::attachment::apply::{Failure, Outcome, Refusal};
 use crate::attachment::observe::forgotten::is_about;
 use crate::attachment::observe::observed::ReadError;
+use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::plan::Plan;
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
@@ -24,7 +25,7 @@ use crate::attachment::report::node_report;
 use crate::attachment::report::status::status;
 use crate::attachment::state::instance_memory::InstanceMemory;
 
-impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     /// Writes the status and the Event, if there is one. Returns whether that succeeded.
     pub(super) async fn tell(
         &self,
@@ -57,6 +58,30 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                 }
                 false
             }
+        }
+    }
+
+    /// The status of an object after a reconcile, if it is to be written.
+    pub(super) fn to_tell(
+        &self,
+        object: &VnicAttachment,
+        rounds: &Rounds,
+        memory: &InstanceMemory,
+    ) -> Option<AttachmentStatus> {
+        let Rounds { planned, outcome, stale, is_silent_again } = rounds;
+        let verdict = planned.verdicts.get(&object.name_any())?;
+        match outcome.failed.get(&object.name_any()) {
+            Some(Failure::Cloud(said)) if !self.is_worth_telling(object, said, memory) => None,
+            Some(Failure::Cloud(said)) => {
+                Some(event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone()))
+            }
+            // A whole reconcile did not help.
+            Some(Failure::Old(Some(said))) if stale.contains(&object.name_any()) => {
+                Some(event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone()))
+            }
+            Some(Failure::Kubernetes | Failure::Old(_)) => None,
+            None if self.is_left_unanswered(object, verdict, *is_silent_again, memory) => None,
+            None => Some(in_line(object, verdict.clone(), planned, outcome)),
         }
     }
 
@@ -120,12 +145,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 }
 
 /// The status of an object that waits for its first attempt: behind which one, and why that one failed, if it did.
-pub(super) fn in_line(
-    object: &VnicAttachment,
-    said: AttachmentStatus,
-    plan: &Plan,
-    outcome: &Outcome,
-) -> AttachmentStatus {
+fn in_line(object: &VnicAttachment, said: AttachmentStatus, plan: &Plan, outcome: &Outcome) -> AttachmentStatus {
     let Some(Refusal { object: first, said: why, .. }) = &outcome.refused else { return said };
     let is_in_line = plan.in_line.contains(&object.name_any());
     if !is_in_line || said.attached.reason != AttachmentReason::InstanceBusy {

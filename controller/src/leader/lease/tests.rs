@@ -14,11 +14,11 @@ use super::*;
 const ME: &str = "one";
 
 /// Answers to requests by method and number.
-type Play = dyn Fn(&str, usize) -> Option<(u16, Value)> + Send + Sync;
+type Responder = dyn Fn(&str, usize) -> Option<(u16, Value)> + Send + Sync;
 
 /// Works without a connection, because a paused clock advances while the kernel carries bytes.
 struct Server {
-    play: Arc<Play>,
+    play: Arc<Responder>,
     pause: Duration,
     asked: Arc<Mutex<Vec<String>>>,
     /// The attempted writes: version and holder.
@@ -27,12 +27,12 @@ struct Server {
 
 impl Server {
     /// `play` gets the method and the number of earlier requests; with `None` there is no answer.
-    fn start(play: Arc<Play>) -> Self {
+    fn start(play: Arc<Responder>) -> Self {
         Self::start_slow(play, Duration::ZERO)
     }
 
     /// Delays its answer to each write.
-    fn start_slow(play: Arc<Play>, pause: Duration) -> Self {
+    fn start_slow(play: Arc<Responder>, pause: Duration) -> Self {
         Self { play, pause, asked: Arc::default(), written: Arc::default() }
     }
 
@@ -65,7 +65,7 @@ impl Server {
 
 async fn answer(
     method: String,
-    (play, pause): (Arc<Play>, Duration),
+    (play, pause): (Arc<Responder>, Duration),
     asked: Arc<Mutex<Vec<String>>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let before = {

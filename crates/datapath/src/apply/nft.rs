@@ -43,7 +43,7 @@ pub(super) fn tables(rules: &[NftRule]) -> [Table; 2] {
             // Around -100, where destinations are translated: kube-proxy's (nftables) own chains are at -110 and -100.
             chain("way-in", Hook::Prerouting, ChainKind::Filter, (-110, Stage::WayIn)),
             chain("way-back", Hook::Prerouting, ChainKind::Filter, (-90, Stage::WayBack)),
-            // Not on the way out, where what IPVS translates passes too, whose translation cannot be told.
+            // Not on the way out, where what IPVS translates passes too, whose translation is not visible.
             chain("forward", Hook::Forward, ChainKind::Filter, (0, Stage::Forward)),
             // The usual places: 0 is where filters sit, 100 where sources are translated. Not where packets are forwarded, for
             // what IPVS translates is not: it comes in, and goes out.
@@ -77,10 +77,17 @@ impl Stage {
 }
 
 fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
+    let mut expressions = matches(kind);
+    expressions.extend(statements(kind));
+    expressions
+}
+
+/// Which packets.
+fn matches(kind: &NftRuleKind) -> Vec<Expression> {
     let pods = || LinkMatch::Prefix(HOST_LINK_PREFIX.to_owned());
     let from_pods = Expression::Iifname(pods());
     let by = |link: &IfName| Expression::Iifname(LinkMatch::Exact(link.clone()));
-    let metadata = |family| Expression::DestinationNet(IpNetwork::from(metadata_address(family)));
+    let leaves_by = |link: &IfName| Expression::Oifname(LinkMatch::Exact(link.clone()));
     match kind {
         // Every packet that asks, not the first of a connection alone: so connections older than this table are marked
         // too. Once it is, the destination is not looked up again.
@@ -89,111 +96,98 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
             Expression::CtDirection(Direction::Original),
             Expression::CtMarkNot(masked(*mark)),
             Expression::DestinationIsLocal,
-            Expression::SetCtMark(masked(*mark)),
         ],
         NftRuleKind::MarkPackets { mark, answers } => {
             let direction = answers.then_some(Expression::CtDirection(Direction::Reply));
-            let marks = [Expression::CtMark(masked(*mark)), Expression::SetMark(masked(*mark))];
-            direction.into_iter().chain(marks).collect()
+            direction.into_iter().chain([Expression::CtMark(masked(*mark))]).collect()
         }
-        NftRuleKind::AcceptMetadataPort { family, transport, port } => vec![
-            from_pods,
-            metadata(*family),
-            Expression::L4proto(match transport {
-                Transport::Tcp => Protocol::Tcp,
-                Transport::Udp => Protocol::Udp,
-            }),
-            Expression::DestinationPort(*port),
-            Expression::Accept,
-        ],
-        NftRuleKind::MasqueradeMetadata { family, link } => vec![
-            from_pods,
-            metadata(*family),
-            Expression::Oifname(LinkMatch::Exact(link.clone())),
-            Expression::Counter,
-            Expression::Masquerade,
-        ],
-        NftRuleKind::DropLinkLocal => {
-            vec![from_pods, Expression::DestinationNet(LINK_LOCAL), Expression::Counter, Expression::Drop]
+        NftRuleKind::AcceptMetadataPort { family, transport, port } => {
+            vec![from_pods, metadata(*family), protocol(*transport), Expression::DestinationPort(*port)]
         }
-        NftRuleKind::DropLoopback => {
-            vec![from_pods, Expression::DestinationNet(LOOPBACK), Expression::Counter, Expression::Drop]
-        }
-        NftRuleKind::LimitNeighbours { of } => {
-            let asks = match of {
-                NeighbourTraffic::Arp => vec![],
-                NeighbourTraffic::LinkLocal => vec![Expression::SourceNet(LINK_LOCAL_V6)],
-                NeighbourTraffic::Solicitations => vec![
-                    Expression::SourceNetNot(LINK_LOCAL_V6),
-                    Expression::L4proto(Protocol::Icmpv6),
-                    Expression::Icmpv6Type(NEIGHBOUR_SOLICITATION),
-                ],
-            };
-            let drop = [Expression::LinkExceeds(NEIGHBOUR_RATE), Expression::Counter, Expression::Drop];
-            [from_pods].into_iter().chain(asks).chain(drop).collect()
-        }
+        NftRuleKind::MasqueradeMetadata { family, link } => vec![from_pods, metadata(*family), leaves_by(link)],
+        NftRuleKind::DropLinkLocal => vec![from_pods, Expression::DestinationNet(LINK_LOCAL)],
+        NftRuleKind::DropLoopback => vec![from_pods, Expression::DestinationNet(LOOPBACK)],
+        NftRuleKind::LimitNeighbours { of } => [from_pods].into_iter().chain(neighbours(*of)).collect(),
         // What goes to a pod or comes from one, which is almost all, is past each of these after comparing the link it leaves by.
-        NftRuleKind::AcceptTranslated { primary } => vec![
-            Expression::Oifname(LinkMatch::Exact(primary.clone())),
-            Expression::DestinationTranslated,
-            Expression::Accept,
-        ],
-        NftRuleKind::DropUnused { link, primary, block } => vec![
-            Expression::Oifname(LinkMatch::Exact(primary.clone())),
-            by(link),
-            Expression::DestinationNet(*block),
-            Expression::Counter,
-            Expression::Drop,
-        ],
-        NftRuleKind::DropMetadataV6 => {
-            vec![from_pods, metadata(Family::Ipv6), Expression::Counter, Expression::Drop]
+        NftRuleKind::AcceptTranslated { primary } => vec![leaves_by(primary), Expression::DestinationTranslated],
+        NftRuleKind::DropUnused { link, primary, block } => {
+            vec![leaves_by(primary), by(link), Expression::DestinationNet(*block)]
         }
+        NftRuleKind::DropMetadataV6 => vec![from_pods, metadata(Family::Ipv6)],
         // What goes to a pod here, which is almost all that comes in, costs one look-up: the first rule answers it. What is for
-        // this host is not looked at further; it may be a NodePort of which others' rules make another node's pod.
+        // this host is accepted here; it may be a NodePort that rules of other programs translate to another node's pod.
         NftRuleKind::DropReturned { link } => vec![
             by(link),
             Expression::RouteToDestinationNot(pods()),
             Expression::DestinationIsAnothers,
             Expression::RouteToSource(pods()),
-            Expression::Counter,
-            Expression::Drop,
         ],
-        NftRuleKind::DropOwnReturned { link } => vec![
-            by(link),
-            Expression::OifnameNot(pods()),
-            Expression::DestinationAsSent,
-            Expression::SourceIsLocal,
-            Expression::Counter,
-            Expression::Drop,
-        ],
-        NftRuleKind::DropMetadataFrom { link, family } => {
-            let destination = match family {
-                Family::Ipv4 => Expression::DestinationNet(LINK_LOCAL),
-                Family::Ipv6 => metadata(*family),
-            };
-            vec![by(link), destination, Expression::Counter, Expression::Drop]
+        NftRuleKind::DropOwnReturned { link } => {
+            vec![by(link), Expression::OifnameNot(pods()), Expression::DestinationAsSent, Expression::SourceIsLocal]
         }
-        NftRuleKind::DropRouters { message } => vec![
-            from_pods,
-            Expression::L4proto(Protocol::Icmpv6),
-            Expression::Icmpv6Type(message.icmpv6_type()),
-            Expression::Counter,
-            Expression::Drop,
-        ],
+        NftRuleKind::DropMetadataFrom { link, family: Family::Ipv4 } => {
+            vec![by(link), Expression::DestinationNet(LINK_LOCAL)]
+        }
+        NftRuleKind::DropMetadataFrom { link, family: Family::Ipv6 } => vec![by(link), metadata(Family::Ipv6)],
+        NftRuleKind::DropRouters { message } => {
+            vec![from_pods, Expression::L4proto(Protocol::Icmpv6), Expression::Icmpv6Type(message.icmpv6_type())]
+        }
         NftRuleKind::DropForeignSource { family } => {
-            // Who has no address yet asks for one from these; they are not forwarded.
-            let none_yet = match family {
-                Family::Ipv4 => IpNetwork::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-                Family::Ipv6 => LINK_LOCAL_V6,
-            };
-            vec![
-                from_pods,
-                Expression::SourceNetNot(none_yet),
-                Expression::SourceIsElsewhere,
-                Expression::Counter,
-                Expression::Drop,
-            ]
+            vec![from_pods, Expression::SourceNetNot(none_yet(*family)), Expression::SourceIsElsewhere]
         }
+    }
+}
+
+/// What happens to them.
+fn statements(kind: &NftRuleKind) -> Vec<Expression> {
+    match kind {
+        NftRuleKind::RememberWayIn { mark, .. } => vec![Expression::SetCtMark(masked(*mark))],
+        NftRuleKind::MarkPackets { mark, .. } => vec![Expression::SetMark(masked(*mark))],
+        NftRuleKind::AcceptMetadataPort { .. } | NftRuleKind::AcceptTranslated { .. } => vec![Expression::Accept],
+        NftRuleKind::MasqueradeMetadata { .. } => vec![Expression::Counter, Expression::Masquerade],
+        NftRuleKind::LimitNeighbours { .. } => {
+            vec![Expression::LinkExceeds(NEIGHBOUR_RATE), Expression::Counter, Expression::Drop]
+        }
+        NftRuleKind::DropLinkLocal
+        | NftRuleKind::DropLoopback
+        | NftRuleKind::DropUnused { .. }
+        | NftRuleKind::DropMetadataV6
+        | NftRuleKind::DropReturned { .. }
+        | NftRuleKind::DropOwnReturned { .. }
+        | NftRuleKind::DropMetadataFrom { .. }
+        | NftRuleKind::DropRouters { .. }
+        | NftRuleKind::DropForeignSource { .. } => vec![Expression::Counter, Expression::Drop],
+    }
+}
+
+fn metadata(family: Family) -> Expression {
+    Expression::DestinationNet(IpNetwork::from(metadata_address(family)))
+}
+
+const fn protocol(transport: Transport) -> Expression {
+    Expression::L4proto(match transport {
+        Transport::Tcp => Protocol::Tcp,
+        Transport::Udp => Protocol::Udp,
+    })
+}
+
+fn neighbours(of: NeighbourTraffic) -> Vec<Expression> {
+    match of {
+        NeighbourTraffic::Arp => vec![],
+        NeighbourTraffic::LinkLocal => vec![Expression::SourceNet(LINK_LOCAL_V6)],
+        NeighbourTraffic::Solicitations => vec![
+            Expression::SourceNetNot(LINK_LOCAL_V6),
+            Expression::L4proto(Protocol::Icmpv6),
+            Expression::Icmpv6Type(NEIGHBOUR_SOLICITATION),
+        ],
+    }
+}
+
+/// The source of a pod without an address, which asks for one from it; such packets are not forwarded.
+fn none_yet(family: Family) -> IpNetwork {
+    match family {
+        Family::Ipv4 => IpNetwork::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        Family::Ipv6 => LINK_LOCAL_V6,
     }
 }
 

@@ -62,7 +62,7 @@ pub enum LinkError {
         /// The links and their addresses.
         seen: String,
     },
-    /// Bare metal: somebody else has a link of the name that the VNIC's would have.
+    /// Bare metal: another program has a link of the name that the VNIC's would have.
     #[error(
         "there is a link {link} that is not ours (its alias does not start with {LINK_ALIAS_PREFIX}); it is left alone \
          until somebody removes or renames it"
@@ -77,7 +77,7 @@ pub enum LinkError {
 /// metadata service's addresses match no link (bifurcated ports).
 ///
 /// # Errors
-/// When the link or port is not there; guessing would configure somebody else's.
+/// When the link or port is not there; guessing would configure another program's.
 pub fn place(
     vnic: &Vnic,
     vnics: &[Vnic],
@@ -90,7 +90,7 @@ pub fn place(
             let parent = port(nic_index, vnics, links, &port_override)?;
             // At most "nic255.4094": always a valid name.
             let link = IfName::new(format!("nic{nic_index}.{tag}")).unwrap_or_else(|_| parent.clone());
-            // The kernel takes no alias at birth: one of ours that has none yet was killed at that, or we were.
+            // The kernel takes no alias at birth: our link without one belongs to a run that was killed before it set the alias.
             let unnamed =
                 |other: &netlink::Link| other.alias.is_none() && other.vlan == Some(tag) && other.mac == Some(vnic.mac);
             let ours = |other: &netlink::Link| {
@@ -187,7 +187,7 @@ mod tests {
             link("nic0.5", 12, Some(5)),
             link("nic0.5", 11, Some(6)),
             link("nic0.5", 11, None),
-            netlink::Link { alias: Some("theirs".into()), ..link("nic0.5", 11, Some(5)) },
+            netlink::Link { alias: Some("other".into()), ..link("nic0.5", 11, Some(5)) },
         ] {
             assert_eq!(placed(foreign), Err(LinkError::NameTaken { link: "nic0.5".parse().unwrap() }));
         }

@@ -1,4 +1,4 @@
-//! What there is of the host's network, as far as it is ours or asked for.
+//! What there is of the host's network: our objects, and what is asked for.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use super::link_local;
 use crate::object::is_link_local;
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, SysctlSpec};
 
-/// Looks at the wanted links, addresses and settings, and at every VLAN link, address, route, rule and nft rule that is
-/// ours.
+/// Observes the wanted links, addresses and settings, and each VLAN link, address, route, rule and nft rule with our
+/// mark.
 /// Foreign addresses, routes and rules are not listed, so a plan never deletes them (promise P2).
 ///
 /// # Errors
@@ -25,7 +25,7 @@ pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Ob
         routes.extend(self::routes(family, &names, places)?);
     }
     let mut found = links(desired, &all, &names);
-    // Before the addresses they tell to be ours, so that a deletion, which goes backwards, ends with them.
+    // Before the addresses that they mark as our own, so that a deletion, which goes backwards, ends with them.
     found.extend(rules.iter().cloned());
     found.extend(addresses(desired, &rules, &all, places)?);
     found.extend(settings(desired, places));
@@ -51,7 +51,7 @@ fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>
     all.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
 }
 
-/// The wanted ones, and those of ours that are not (any more): a single address from which a rule of ours leads, and beside one the
+/// The wanted ones, and our others, which are not wanted (any more): a single address from which our rule leads, and next to one the
 /// link-local address that belongs to the MAC, where it was not to be checked for duplicates: the kernel makes none of that
 /// kind. Of link-local addresses any that a link has is the one that is wanted there.
 fn addresses(

@@ -1,4 +1,4 @@
-//! The rules of our nft tables. A rule is told from another by its text, which it carries in the kernel as its comment,
+//! The rules of our nft tables. A rule is recognized by its text, which it carries in the kernel as its comment,
 //! so `nft list table inet vcn-native` reads like this list; what is about ARP is in `table arp vcn-native`.
 
 use std::fmt;
@@ -73,7 +73,7 @@ pub enum NftRuleKind {
         /// What is limited.
         of: NeighbourTraffic,
     },
-    /// No pod is a router. A host whose kernel does not forward IPv6 (it has IPv4 pods alone, say) believes whoever says so on a
+    /// No pod is a router. A host whose kernel does not forward IPv6 (it has IPv4 pods alone, say) believes any router advertisement on a
     /// link, and link-local sources are anybody's.
     DropRouters {
         /// What it says.
@@ -100,12 +100,12 @@ pub enum NftRuleKind {
         /// A CIDR block of the VNIC's subnet.
         block: IpNetwork,
     },
-    /// What this host itself sent likewise. (IPv6: of IPv4 the kernel believes nobody who comes from its own address.)
+    /// What this host itself sent likewise. (IPv6 only: the kernel drops IPv4 packets from its own addresses.)
     DropOwnReturned {
         /// A VNIC's link.
         link: IfName,
     },
-    /// Who comes in by a VNIC is not to ask in the primary VNIC's name, whoever translates his destination to this one: the
+    /// A packet that comes in by a VNIC must not leave in the primary VNIC's name, whichever program translates its destination: the
     /// metadata service hands out the instance's credentials. Nor are the boot disks his.
     DropMetadataFrom {
         /// A VNIC's link.
@@ -172,7 +172,7 @@ pub enum Transport {
 }
 
 impl NftRule {
-    /// A rule of ours.
+    /// Our rule.
     #[must_use]
     pub fn new(kind: NftRuleKind) -> Self {
         Self { text: kind.to_string(), kind: Some(kind) }

@@ -56,7 +56,7 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
     let link = match host_end(&network.ends, &mut places.host) {
-        // Another link has the name, so ours is gone.
+        // Another link has the name, so our link is gone.
         Err(Error::Collision { .. }) => None,
         found => found?,
     };
@@ -110,7 +110,7 @@ pub(super) fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl FnOnce() ->
     }
 }
 
-/// The pod end with our objects on it. Another link of that name counts as absent: creating ours then fails.
+/// The pod end with our objects on it. Another link of that name counts as absent: creating our link then fails.
 fn pod_end(
     ends: &LinkEnds,
     host_index: u32,
@@ -171,7 +171,7 @@ fn gateways_on(
     Ok(proxies.into_iter().chain(gateways))
 }
 
-/// Our permanent neighbours and routes on a link, the routes in one table. Any neighbour for an address of `slots` counts as ours.
+/// Our permanent neighbours and routes on a link, the routes in one table. Any neighbour for an address of `slots` counts as our own.
 pub(super) fn carried(
     name: &IfName,
     index: u32,
@@ -200,7 +200,7 @@ pub(super) fn carried(
 }
 
 /// Permanent neighbours of other programs on the host end that have another Ethernet address than `mac` for the pod. They are
-/// reported and not removed. [`observe`] finds ours.
+/// reported and not removed. [`observe`] finds our objects.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
@@ -258,7 +258,7 @@ pub(super) fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>,
     Ok(found)
 }
 
-/// The source address of a pod's rule: one of ours without further conditions.
+/// The source address of a pod's rule, if it is our rule without further conditions.
 pub(crate) fn rule_of_a_pod(rule: &netlink::Rule) -> Option<(IpNetwork, RuleSpec)> {
     let ours = rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
     let narrower =

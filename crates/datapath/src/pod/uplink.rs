@@ -112,7 +112,7 @@ pub fn observe_needed(
             .host
             .rules(family)
             .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
-        // An agent of the release before makes one that heeds every route.
+        // An agent of the release before makes one that uses every route.
         let leads_to_pods = |rule: &netlink::Rule| {
             let everything = rule.from.is_none() && rule.to.is_none();
             everything
@@ -149,7 +149,7 @@ fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {
     };
     let mut value = read(&wanted.key)?;
     if wanted.key.last().is_some_and(|name| name == RP_FILTER) {
-        // The kernel uses the higher of this value and that of "all"; only 1 drops packets that come and go by different tables.
+        // The kernel uses the higher of this value and that of "all"; only 1 drops packets whose two directions use different tables.
         let of_all = read(&["net", "ipv4", "conf", "all", RP_FILTER].map(str::to_owned))?;
         let strict = value.as_str().max(of_all.as_str()) == "1";
         value = if strict { "1".into() } else { wanted.value };

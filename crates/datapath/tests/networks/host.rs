@@ -113,7 +113,7 @@ fn what_is_not_ours_stays() {
     });
 }
 
-/// Whoever made it, and wherever it is from; one that another has on the link is no reason for changes.
+/// With any creator and source; one that another has on the link is no reason for changes.
 #[test]
 fn a_link_local_address_is_wanted_where_the_vnics_link_has_none() {
     on_a_host(|places| {
@@ -131,7 +131,7 @@ fn a_link_local_address_is_wanted_where_the_vnics_link_has_none() {
         assert_eq!(texts(&todo(&network(), places)), [""; 0]);
         apply(&todo(&HostNetwork { vnics: vec![], ..network() }, places), places).unwrap();
         let there = |it: &Address| it.index == link && it.address == other.address;
-        assert!(socket.addresses(None).unwrap().iter().any(there), "it is not ours to take away");
+        assert!(socket.addresses(None).unwrap().iter().any(there), "another program made it");
         socket.delete_address(&other).unwrap();
         apply(&todo(&network(), places), places).unwrap();
         let gone = texts(&todo(&HostNetwork { vnics: vec![], ..network() }, places));

@@ -14,7 +14,7 @@ fn name(text: &str) -> IfName {
     IfName::new(text).unwrap()
 }
 
-/// Runs in a fresh namespace with a VNIC's link and the host's side of some dual-stack pods, whose own ends are beside it
+/// Runs in a fresh namespace with a VNIC's link and the host's side of some dual-stack pods, whose own ends are next to it
 /// for want of namespaces.
 fn on_a_host(count: u16, test: impl FnOnce(&mut Places, &[PodNetwork]) + Send) {
     let host = Netns::create().unwrap();
@@ -161,7 +161,7 @@ fn proxies_of_the_pods_address_and_of_its_gateway_come_back() {
     assert_eq!(said, [format!("neigh add proxy 169.254.1.1 dev {host}"), "neigh add proxy 10.0.4.0 dev ens5".into()]);
 }
 
-/// Whoever made it may take it away again, and would not be told from us.
+/// Its creator may remove it again, and could not be distinguished from us.
 #[test]
 fn a_proxy_that_somebody_else_put_in_the_place_of_ours_is_none_of_ours_until_it_is_marked() {
     let said = mended(|socket, pod| {
@@ -200,10 +200,10 @@ fn a_pod_without_link_or_whose_links_name_is_somebody_elses_is_left_alone() {
     on_a_host(3, |places, pods| {
         let mut socket = Socket::open().unwrap();
         socket.delete_link_named(&pods[0].ends.host).unwrap();
-        let other = LinkChange::Alias("vcn-native:somebody/else/eth0".into());
+        let other = LinkChange::Alias("vcn-native:another/pod/eth0".into());
         socket.change_link_named(&pods[1].ends.host, &[other, LinkChange::Down]).unwrap();
         assert_eq!(texts(&todo(pods, places)), [""; 0]);
-        // A pod that is not asked about is nobody's business either, nor is one whose VNIC went.
+        // A pod that is not asked about is left alone, and so is one whose VNIC went.
         socket.change_link_named(&pods[2].ends.host, &[LinkChange::Down]).unwrap();
         assert_eq!(texts(&todo(&pods[..2], places)), [""; 0]);
         socket.change_link_named(&pods[2].ends.host, &[LinkChange::Up]).unwrap();

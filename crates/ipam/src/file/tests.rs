@@ -46,19 +46,19 @@ fn write_follows_no_planted_link_and_waits_for_no_pipe() {
     let directory = tempfile::tempdir().unwrap();
     let (path, outside) = (directory.path().join("file.json"), directory.path().join("outside"));
     let new = beside(&path, "new");
-    fs::write(&outside, "theirs").unwrap();
+    fs::write(&outside, "other").unwrap();
     for place in [&new, &path] {
         for to in [outside.as_path(), &directory.path().join("nothing")] {
             link_to(place, to);
-            write_atomically(&path, b"ours").unwrap();
-            assert_eq!(fs::read(&path).unwrap(), b"ours");
+            write_atomically(&path, b"state").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"state");
             assert!(path.symlink_metadata().unwrap().is_file() && !new.exists());
-            assert!(fs::read(&outside).unwrap() == b"theirs" && !directory.path().join("nothing").exists());
+            assert!(fs::read(&outside).unwrap() == b"other" && !directory.path().join("nothing").exists());
         }
         fs::remove_file(&path).unwrap();
         mkfifo(place, Mode::S_IRWXU).unwrap();
-        write_atomically(&path, b"ours").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"ours");
+        write_atomically(&path, b"state").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"state");
     }
     // A lock's file, say.
     let locked = |path: &Path| open(path, OFlag::O_WRONLY | OFlag::O_CREAT).unwrap_err().to_string();

@@ -234,7 +234,7 @@ fn who_gets_an_address_that_was_used_is_told_to_flush_its_connections_until_some
     assert_eq!(held.reserve(&one, request("b"), START).unwrap().unforgotten, [address]);
     let freed = START.after(Duration::from_secs(1));
     held.release(&key("b"), freed);
-    assert!(!held.forget(address, START), "somebody had it since then");
+    assert!(!held.forget(address, START), "a pod had it since then");
     assert!(held.forget(address, freed));
     assert_eq!(held.reserve(&one, request("c"), freed).unwrap().unforgotten, Vec::<IpAddr>::new());
     assert!(!held.forget(address, freed), "it is held");
@@ -371,7 +371,7 @@ fn a_record_made_anew_lets_every_address_rest_that_it_does_not_know() {
     held.anew = Some(START);
     assert!(held.adopt(&three, request("a"), &[running], START));
     assert!(!held.adopt(&three, request("a"), &[running], START), "it is on record already");
-    assert!(!held.adopt(&three, request("b"), &[running], START), "somebody has it");
+    assert!(!held.adopt(&three, request("b"), &[running], START), "another pod has it");
     let elsewhere = "10.0.2.9".parse().unwrap();
     let free = "10.0.1.8".parse().unwrap();
     assert!(!held.adopt(&three, request("b"), &[free, elsewhere], START), "a part of it is in no pool");

@@ -55,7 +55,7 @@ fn a_damaged_file_is_an_error_that_names_it_until_it_is_set_aside() {
     assert_eq!(store.set_aside().unwrap(), None);
     assert!(store.read().unwrap().is_empty());
     let next = reserve(&store, &pools("10.9.1.0/26"), "a").unwrap();
-    assert_eq!(next.unforgotten.len(), 1, "nobody knows who had the address before");
+    assert_eq!(next.unforgotten.len(), 1, "it is unknown which pod had the address before");
     assert!(next.rested.is_some(), "nor for how long it has rested");
 }
 
@@ -103,13 +103,13 @@ fn a_record_cut_off_anywhere_is_refused_concerns_no_other_pod_and_is_set_aside()
         assert_eq!(fs::read(aside).unwrap(), &whole[..length]);
         assert_eq!(store.set_aside().unwrap(), None);
         let freed = || store.read().unwrap().freed;
-        assert!(freed().iter().all(|freed| freed.address != address), "a pod may live by it");
+        assert!(freed().iter().all(|freed| freed.address != address), "a pod may use it");
         store.reconcile_with_kernel(&[], Some(&pools), None, |_| true).unwrap();
         assert!(freed().iter().any(|freed| freed.address == address && !freed.forgotten), "no route leads to it");
     }
 }
 
-/// Whoever gets an address that a pod has must be found out: by an error here, or by the next look at all records.
+/// An address that is given to a second pod must be found: by an error here, or when all records are read next.
 #[test]
 fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
     let (dir, pools) = (tempfile::tempdir_in("/dev/shm").unwrap(), pools("10.9.1.0/28"));
@@ -125,7 +125,7 @@ fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             fs::write(path, &flipped).unwrap();
-            // An empty record is not believed: it is made anew before anything is handed out.
+            // An empty record is not believed: it is made again before an address is given.
             if store.read().is_ok_and(|held| held.is_empty()) {
                 store.update(|_| Ok::<_, Error>(())).unwrap();
             }
@@ -150,7 +150,7 @@ fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
     assert!(refused > 500 && unharmed > 500, "{refused} {unharmed}");
 }
 
-/// As when a folder of before was put back. Whoever holds the address by the index keeps it.
+/// As when an old folder was put back. The holder according to the index keeps the address.
 #[test]
 fn a_record_that_no_index_knows_of_an_address_that_another_holds_is_set_aside_and_takes_nothing() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/32"));
@@ -256,7 +256,7 @@ fn records_outlive_a_lost_index() {
     let store = worn(dir.path(), &pools);
     let before = store.read().unwrap().allocations;
     fs::remove_file(dir.path().join("allocations.json")).unwrap();
-    assert!(store.read().unwrap().is_empty(), "so that whoever reads it makes sure first");
+    assert!(store.read().unwrap().is_empty(), "so that a reader makes sure first");
     store.update(|_| Ok::<_, Error>(())).unwrap();
     let mut after = store.read().unwrap().allocations;
     after.sort_by(|a, b| a.key.cmp(&b.key));

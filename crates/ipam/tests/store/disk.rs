@@ -12,7 +12,7 @@ use crate::node::{boot, everything, pools, record, request, reserve};
 
 const PAGE: usize = 4096;
 
-/// Runs `body` with a file system of its own, in memory and of 256 KiB, that nobody else sees.
+/// Runs `body` with a file system of its own, in memory and of 256 KiB, that no other thread sees.
 fn on_a_small_disk(body: impl FnOnce(&Path) + Send) {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = None::<&str>;
@@ -97,7 +97,7 @@ fn a_pod_goes_without_a_word_in_the_index_where_its_address_stays_taken_and_only
         records.iter().for_each(|(path, record)| fs::write(path, record).unwrap());
     }
     fs::remove_file(&index).unwrap();
-    assert!(!store.let_go(&key, &had).unwrap(), "who finds none knows nothing of an address that rests");
+    assert!(!store.let_go(&key, &had).unwrap(), "without an index no address is known to cool down");
     assert_eq!(everything(&dir.path().join("allocations")), records);
     fs::write(&index, r#"{"version":2}"#).unwrap();
     assert!(matches!(store.let_go(&key, &had), Err(Error::TooNew { .. })));

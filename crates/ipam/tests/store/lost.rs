@@ -83,7 +83,7 @@ fn without_pools_or_a_name_a_routed_address_is_held_until_the_route_is_gone() {
     assert_eq!(all_free(&store, &pools), ["10.9.1.1"]);
 }
 
-/// DEL goes by the record: one that names a part of the addresses would leave the others' rules.
+/// DEL uses the record: if it named only some of the addresses, the rules of the rest would stay.
 #[test]
 fn an_attachment_of_which_an_address_is_in_no_pool_is_held_whole_without_a_record() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/31"));
@@ -117,7 +117,7 @@ fn a_record_that_an_old_index_lacks_is_taken_in_and_what_the_index_lacks_besides
     assert_eq!(held(&store).len(), 3);
     let next = reserve(&store, &pools, "d").unwrap();
     assert_eq!(next.allocation.addresses[0].address.to_string(), "10.9.1.3");
-    assert!(next.rested.is_some() && next.unforgotten.len() == 1, "somebody may have had it until now");
+    assert!(next.rested.is_some() && next.unforgotten.len() == 1, "a pod may have had it until now");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_pod_whose_del_came_between_the_look_and_the_change_is_not_taken_in_again() 
     let store = three_pods(dir.path(), &pools);
     let kernel = [routed("a", "10.9.1.0"), routed("b", "10.9.1.1"), routed("c", "10.9.1.2"), routed("x", "10.9.1.3")];
     let del = |name: &IfName| {
-        assert_eq!(*name, link("x"), "nobody else is unknown");
+        assert_eq!(*name, link("x"), "no other pod is unknown");
         let key = request("b").key;
         store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, BootTime(2)))).unwrap().is_some()
     };
@@ -149,7 +149,7 @@ fn a_pod_whose_del_came_between_the_look_and_the_change_is_not_taken_in_again() 
     assert_eq!(freed, ["10.9.1.1"]);
 }
 
-/// The links say that an address is somebody's, the records that it is somebody else's: both keep it.
+/// The links show that one pod has an address, the records that another has it: both keep it.
 #[test]
 fn an_address_on_record_is_not_given_to_whom_a_route_names() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
@@ -158,5 +158,5 @@ fn an_address_on_record_is_not_given_to_whom_a_route_names() {
     let kernel = [routed("x", "10.9.1.0"), routed("b", "10.9.1.1"), routed("b", "10.9.1.5"), routed("c", "10.9.1.2")];
     assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, |_| true).unwrap(), 0);
     assert_eq!(held(&store), before);
-    assert!(!all_free(&store, &pools).contains(&"10.9.1.5".into()), "an address beside the recorded one is held, too");
+    assert!(!all_free(&store, &pools).contains(&"10.9.1.5".into()), "an address next to the recorded one is held, too");
 }

@@ -1,4 +1,4 @@
-//! Writers one beside the other, of other boots and of other versions.
+//! Writers at the same time, of other boots and of other versions.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::node::{boot, everything, pools, record, request, reserve};
 
-/// Of whoever waits for another thread of a test: that may stand still for longer than plugins wait.
+/// Of a thread that waits for another thread of a test: that may stand still for longer than plugins wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
@@ -78,7 +78,7 @@ fn fields_of_a_newer_writer_survive_at_every_level() {
         text.replacen(place, &format!("{{\"later{number}\":7,{}", &place[1..]), 1)
     });
     fs::write(&tentative, text).unwrap();
-    // Written anew: the lease is longer now. And then committed, and others come and go.
+    // Written again: the lease is longer now. And then committed, while other pods come and go.
     store.update_for(&asked.key, |held| held.reserve(&pools, asked.clone(), BootTime(2))).unwrap();
     store.commit(&asked.key).unwrap();
     reserve(&store, &pools, "b").unwrap();

@@ -101,87 +101,50 @@ fn comment(text: &str) -> Result<Vec<u8>, Cause> {
 }
 
 fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
+    use Operator::{Equal, NotEqual};
     match expression {
-        Expression::Iifname(link) => link_name(load_meta(MetaKey::Iifname), Operator::Equal, link, to)?,
-        Expression::Oifname(link) => link_name(load_meta(MetaKey::Oifname), Operator::Equal, link, to)?,
-        Expression::IifnameNot(link) => link_name(load_meta(MetaKey::Iifname), Operator::NotEqual, link, to)?,
-        Expression::OifnameNot(link) => link_name(load_meta(MetaKey::Oifname), Operator::NotEqual, link, to)?,
-        Expression::L4proto(protocol) => {
-            to.push(load_meta(MetaKey::L4Proto));
-            to.push(compare(Operator::Equal, vec![protocol.number()]));
-        }
-        Expression::SourceNet(network) => address(*network, Side::Source, Operator::Equal, to),
-        Expression::DestinationNet(network) => address(*network, Side::Destination, Operator::Equal, to),
-        Expression::SourceNetNot(network) => address(*network, Side::Source, Operator::NotEqual, to),
-        Expression::DestinationNetNot(network) => address(*network, Side::Destination, Operator::NotEqual, to),
+        Expression::Iifname(link) => link_name(load_meta(MetaKey::Iifname), Equal, link, to)?,
+        Expression::Oifname(link) => link_name(load_meta(MetaKey::Oifname), Equal, link, to)?,
+        Expression::IifnameNot(link) => link_name(load_meta(MetaKey::Iifname), NotEqual, link, to)?,
+        Expression::OifnameNot(link) => link_name(load_meta(MetaKey::Oifname), NotEqual, link, to)?,
+        Expression::L4proto(protocol) => matched(load_meta(MetaKey::L4Proto), &[protocol.number()], to),
+        Expression::SourceNet(network) => address(*network, Side::Source, Equal, to),
+        Expression::DestinationNet(network) => address(*network, Side::Destination, Equal, to),
+        Expression::SourceNetNot(network) => address(*network, Side::Source, NotEqual, to),
+        Expression::DestinationNetNot(network) => address(*network, Side::Destination, NotEqual, to),
         Expression::DestinationPort(port) => {
-            to.push(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2));
-            to.push(compare(Operator::Equal, port.to_be_bytes().to_vec()));
+            matched(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2), &port.to_be_bytes(), to);
         }
-        Expression::Icmpv6Type(number) => {
-            to.push(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1));
-            to.push(compare(Operator::Equal, vec![*number]));
-        }
-        Expression::Mark(mark) => {
-            to.push(load_meta(MetaKey::Mark));
-            match_masked(*mark, Operator::Equal, to);
-        }
-        Expression::CtMark(mark) => {
-            to.push(load_ct(NFT_CT_MARK));
-            match_masked(*mark, Operator::Equal, to);
-        }
-        Expression::CtMarkNot(mark) => {
-            to.push(load_ct(NFT_CT_MARK));
-            match_masked(*mark, Operator::NotEqual, to);
-        }
-        Expression::CtState(states) => {
-            to.push(load_ct(NFT_CT_STATE));
-            to.push(mask(&states.0.to_ne_bytes(), &[0; 4]));
-            to.push(compare(Operator::NotEqual, vec![0; 4]));
-        }
+        Expression::Icmpv6Type(number) => matched(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1), &[*number], to),
+        Expression::Mark(mark) => match_masked(load_meta(MetaKey::Mark), *mark, Equal, to),
+        Expression::CtMark(mark) => match_masked(load_ct(NFT_CT_MARK), *mark, Equal, to),
+        Expression::CtMarkNot(mark) => match_masked(load_ct(NFT_CT_MARK), *mark, NotEqual, to),
+        Expression::CtState(states) => bits(NFT_CT_STATE, states.0, NotEqual, to),
         Expression::CtDirection(direction) => {
-            to.push(load_ct(NFT_CT_DIRECTION));
-            to.push(compare(Operator::Equal, vec![u8::from(*direction == Direction::Reply)]));
+            matched(load_ct(NFT_CT_DIRECTION), &[u8::from(*direction == Direction::Reply)], to);
         }
-        Expression::DestinationAsSent => {
-            to.push(load_ct(NFT_CT_STATUS));
-            to.push(mask(&IPS_DST_NAT.to_ne_bytes(), &[0; 4]));
-            to.push(compare(Operator::Equal, vec![0; 4]));
-        }
-        Expression::DestinationTranslated => {
-            to.push(load_ct(NFT_CT_STATUS));
-            to.push(mask(&IPS_DST_NAT.to_ne_bytes(), &[0; 4]));
-            to.push(compare(Operator::NotEqual, vec![0; 4]));
-        }
+        Expression::DestinationAsSent => bits(NFT_CT_STATUS, IPS_DST_NAT, Equal, to),
+        Expression::DestinationTranslated => bits(NFT_CT_STATUS, IPS_DST_NAT, NotEqual, to),
         Expression::DestinationIsLocal => address_type(NFTA_FIB_F_DADDR, libc::RTN_LOCAL, to),
         Expression::DestinationIsAnothers => address_type(NFTA_FIB_F_DADDR, libc::RTN_UNICAST, to),
         Expression::SourceIsLocal => address_type(NFTA_FIB_F_SADDR, libc::RTN_LOCAL, to),
+        // The index of no link.
         Expression::SourceIsElsewhere => {
-            to.push(fib(NFT_FIB_RESULT_OIF, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF));
-            // The index of no link.
-            to.push(compare(Operator::Equal, 0_u32.to_ne_bytes().to_vec()));
+            matched(fib(NFT_FIB_RESULT_OIF, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF), &0_u32.to_ne_bytes(), to);
         }
-        Expression::RouteToSource(link) => {
-            let load = fib(NFT_FIB_RESULT_OIFNAME, NFTA_FIB_F_SADDR);
-            link_name(load, Operator::Equal, link, to)?;
-        }
+        Expression::RouteToSource(link) => link_name(fib(NFT_FIB_RESULT_OIFNAME, NFTA_FIB_F_SADDR), Equal, link, to)?,
         Expression::RouteToDestinationNot(link) => {
-            let load = fib(NFT_FIB_RESULT_OIFNAME, NFTA_FIB_F_DADDR);
-            link_name(load, Operator::NotEqual, link, to)?;
+            link_name(fib(NFT_FIB_RESULT_OIFNAME, NFTA_FIB_F_DADDR), NotEqual, link, to)?;
         }
         Expression::SetMark(mark) => {
-            let load = load_meta(MetaKey::Mark);
-            set_masked(*mark, load, to);
+            set_masked(*mark, load_meta(MetaKey::Mark), to);
             to.push(Expressions::Meta(vec![Meta::Key(MetaKey::Mark), Meta::SourceRegister(REGISTER)]).into());
         }
         Expression::SetCtMark(mark) => {
             set_masked(*mark, load_ct(NFT_CT_MARK), to);
             to.push(raw("ct", &[(NFTA_CT_KEY, NFT_CT_MARK), (NFTA_CT_SREG, register())]));
         }
-        Expression::LinkExceeds(rate) => {
-            to.push(load_meta(MetaKey::Iif));
-            to.push(rate::exceeds(*rate));
-        }
+        Expression::LinkExceeds(rate) => to.extend([load_meta(MetaKey::Iif), rate::exceeds(*rate)]),
         Expression::Counter => to.push(raw("counter", &[])),
         Expression::Masquerade => to.push(raw("masq", &[])),
         Expression::Accept => to.push(verdict(Verdict::Other(NF_ACCEPT))),
@@ -189,6 +152,15 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
         Expression::Return => to.push(verdict(Verdict::Return)),
     }
     Ok(())
+}
+
+fn matched(load: Element, value: &[u8], to: &mut Elements) {
+    to.extend([load, compare(Operator::Equal, value.to_vec())]);
+}
+
+/// Compares some bits of a connection's state with none.
+fn bits(key: u32, bits: u32, operator: Operator, to: &mut Elements) {
+    to.extend([load_ct(key), mask(&bits.to_ne_bytes(), &[0; 4]), compare(operator, vec![0; 4])]);
 }
 
 /// The kernel compares as many bytes as it is given: a whole name with its padding, or a beginning.
@@ -241,7 +213,8 @@ fn address(network: IpNetwork, side: Side, operator: Operator, to: &mut Elements
     to.push(compare(operator, bytes));
 }
 
-fn match_masked(masked: Masked, operator: Operator, to: &mut Elements) {
+fn match_masked(load: Element, masked: Masked, operator: Operator, to: &mut Elements) {
+    to.push(load);
     if masked.mask() != u32::MAX {
         to.push(mask(&masked.mask().to_ne_bytes(), &[0; 4]));
     }

@@ -56,12 +56,12 @@ pub enum Expression {
     RouteToDestinationNot(LinkMatch),
     /// No route leads to its source by the link that it came in by. In prerouting chains.
     SourceIsElsewhere,
-    /// Sets the bits of its mark under the mask; others' bits stay.
+    /// Sets the bits of its mark under the mask; other bits stay.
     SetMark(Masked),
-    /// Sets the bits of its connection's mark under the mask; others' bits stay.
+    /// Sets the bits of its connection's mark under the mask; other bits stay.
     ///
     /// There is no "save mark" and no "restore mark": the kernels we support copy a mark between packet and connection
-    /// only as a whole, over others' bits. One rule per value does it: `CtMark(v)` then `SetMark(v)`.
+    /// only as a whole, over other programs' bits. One rule per value does it: `CtMark(v)` then `SetMark(v)`.
     SetCtMark(Masked),
     /// More packets that got this far in a rule came in by its link than the rate allows. The kernel counts per link; all rules of
     /// a table count together, and must have the same rate.

@@ -1,4 +1,4 @@
-//! What of a table is in the kernel: enough to see whether anybody touched it, and to report it.
+//! What of a table is in the kernel: enough to see whether it was changed, and to report it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -25,7 +25,7 @@ const NFTA_EXPR_NAME: u16 = 1;
 /// After the family, version and resource of every netfilter message.
 const HEADER_LEN: usize = 4;
 
-/// A table in the kernel. Equal to what was read before: nobody made it anew (that gives another handle), nor edited a
+/// A table in the kernel. Equal to what was read before: it was not made again (that gives another handle), and no program edited a
 /// chain or a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableState {
@@ -143,7 +143,7 @@ fn handle(value: &[u8]) -> Result<u64, Cause> {
     value.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)).ok_or(Cause::Malformed("short handle"))
 }
 
-/// User data is somebody's private notes: whatever it holds, it is never malformed.
+/// User data is another program's: whatever it holds, it is never malformed.
 pub(super) fn comment(mut data: &[u8]) -> Option<String> {
     loop {
         let (&[kind, length], rest) = data.split_first_chunk()?;

@@ -328,7 +328,7 @@ fn bytes(value: &[u8]) -> String {
     text
 }
 
-/// Nobody reads `0x656e7335`. One that is compared in part stands for all that begin so.
+/// `0x656e7335` is not readable. One that is compared in part stands for all that begin so.
 fn link_name(value: &[u8]) -> Result<String, Cause> {
     let name = attributes::within(value).next().unwrap_or(Err(Cause::Malformed("a comparison with nothing")))?.1;
     let all = if name.last() == Some(&0) { "" } else { "*" };

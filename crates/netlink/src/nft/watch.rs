@@ -1,4 +1,4 @@
-//! Being told that a table was touched. A hint to look, as [`crate::Monitor`] is for the rest of the network.
+//! Notices that a table was touched. A hint to read it, as [`crate::Monitor`] is for the rest of the network.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -21,7 +21,7 @@ const HEADER_LEN: usize = 4;
 /// Room for what a proxy that replaces thousands of its own rules makes the kernel say.
 const RECEIVE_QUEUE: i32 = 1024 * 1024;
 
-/// The most datagrams read at once, so that a storm cannot keep the caller for ever.
+/// The most datagrams read at once, so that a storm cannot keep the caller forever.
 const DRAIN_LIMIT: usize = 4096;
 
 /// A subscription to one table, in the network namespace where it was opened. Reading never blocks.
@@ -50,7 +50,7 @@ impl Watch {
         open().map_err(|cause| cause.during("subscribe to", "nft changes"))
     }
 
-    /// Whether the table was touched since the last call, as far as anybody knows: lost events may have been about it.
+    /// Whether the table was touched since the last call, as far as is known: lost events may have been about it.
     /// Wait by polling the descriptor.
     ///
     /// # Errors

@@ -24,13 +24,13 @@ pub struct Address {
     pub index: u32,
     /// The address and its prefix length.
     pub address: IpNetwork,
-    /// Where it is valid. IPv6 derives it from the address and ignores what it is told.
+    /// Where it is valid. IPv6 derives it from the address and ignores the given value.
     pub scope: Scope,
     /// No duplicate address detection (IPv6): usable at once.
     pub nodad: bool,
     /// No route for its prefix comes with it.
     pub noprefixroute: bool,
-    /// Read only: it has no lifetime, nobody (router, DHCP) gave it for a while.
+    /// Read only: it has no lifetime: no router or DHCP server gave it.
     pub permanent: bool,
     /// Read only: duplicate address detection has not finished, it cannot be used yet.
     pub tentative: bool,

@@ -1,4 +1,4 @@
-//! Being told of changes. A hint to look, not a journal: the kernel drops events when nobody reads them, and says so.
+//! Notices of changes. A hint to read, not a journal: the kernel drops events that are not read, and reports that.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
@@ -19,7 +19,7 @@ use crate::wire::transport::{messages, receive};
 /// `net.core.rmem_max`.
 const RECEIVE_QUEUE: i32 = 1024 * 1024;
 
-/// The most datagrams read by one `drain`, so that a storm of events cannot keep the caller for ever.
+/// The most datagrams read by one `drain`, so that a storm of events cannot keep the caller forever.
 const DRAIN_LIMIT: usize = 4096;
 
 /// A subscription, in the network namespace where it was opened. Reading never blocks.
@@ -29,7 +29,7 @@ pub struct Monitor {
     buffer: Vec<u8>,
 }
 
-/// What to be told of.
+/// The kinds of changes to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     /// Links.

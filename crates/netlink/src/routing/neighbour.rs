@@ -34,7 +34,7 @@ pub struct Neighbour {
     pub mac: Option<MacAddr>,
     /// A proxy entry: this host answers for the address on the link.
     pub proxy: bool,
-    /// It was set by somebody and never expires. A proxy entry reads as false.
+    /// A program set it, and it never expires. A proxy entry reads as false.
     pub permanent: bool,
     /// Who made it, where that was said.
     pub protocol: Option<u8>,
@@ -43,7 +43,7 @@ pub struct Neighbour {
 /// Whether a neighbour answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reachability {
-    /// It did, within the last seconds; or somebody said so.
+    /// It did, within the last seconds; or a program said so.
     Confirmed,
     /// It did not, however often it was asked.
     Failed,

@@ -59,7 +59,7 @@ pub struct Route {
     /// An MTU of its own.
     pub mtu: Option<Mtu>,
     /// Read only: it has something that this type does not hold (several next hops, an encapsulation, a TOS, a source
-    /// prefix), so it is none of ours and cannot be written back.
+    /// prefix), so it is not our route and cannot be written back.
     pub unmodelled: bool,
 }
 

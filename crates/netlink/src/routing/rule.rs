@@ -52,11 +52,11 @@ pub struct Rule {
     /// The table to look them up in; 0 of a rule that names none.
     pub table: TableId,
     /// A route of a prefix this long or shorter counts as not found, unless it refuses packets (blackhole, unreachable,
-    /// prohibit). Deleting pays no heed to it.
+    /// prohibit). Deleting ignores it.
     pub suppress: Option<u32>,
     /// Who made it.
     pub protocol: u8,
-    /// Read only: it has a selector or an action that this type does not hold, so it is none of ours and cannot be
+    /// Read only: it has a selector or an action that this type does not hold, so it is not our rule and cannot be
     /// written back.
     pub unmodelled: bool,
 }
@@ -104,7 +104,7 @@ impl Rule {
                 (FRA_FWMASK, value) => mask = attributes::u32_of(value)?,
                 (FRA_TABLE, value) => rule.table = TableId(attributes::u32_of(value)?),
                 (FRA_PROTOCOL, value) => rule.protocol = value.first().copied().unwrap_or(0),
-                // Told of every rule; all ones means "not used".
+                // Listed of every rule; all ones means "not used".
                 (FRA_SUPPRESS_IFGROUP, value) => rule.unmodelled |= attributes::u32_of(value)? != u32::MAX,
                 (FRA_SUPPRESS_PREFIXLEN, value) => {
                     rule.suppress = Some(attributes::u32_of(value)?).filter(|length| *length != u32::MAX);

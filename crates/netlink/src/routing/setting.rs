@@ -51,7 +51,7 @@ pub enum SettingKey {
 }
 
 impl Setting {
-    /// Nothing where the message tells all settings of a link: that link is new, and nobody wrote them.
+    /// Nothing where the message lists all settings of a link: that link is new, and no program wrote them.
     pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, Cause> {
         let family = match payload.first().map(|number| i32::from(*number)) {
             Some(libc::AF_INET) => Family::Ipv4,

@@ -27,14 +27,14 @@ pub const DEADLINE: Duration = Duration::from_secs(10);
 /// How often an interrupted list is read again before giving up.
 pub const DUMP_ATTEMPTS: u32 = 6;
 
-/// The first pause between two attempts; it doubles, with as much again at random so that listers do not run in step.
+/// The first backoff between two attempts; it doubles, with as much again at random so that listers do not run in step.
 const DUMP_PAUSE: Duration = Duration::from_millis(1);
 
 /// The kernel fills at most 32 KiB of a list at a time; a single answer (a link with many virtual functions) may be
 /// longer. Pages that are never written cost nothing, but to have them.
 const OBJECTS_ROOM: usize = 64 * 1024;
 
-/// Room for an acknowledgement beside the request that a refusal repeats, and for an event of a link.
+/// Room for an acknowledgement next to the request that a refusal repeats, and for an event of a link.
 const END_ROOM: usize = 4 * 1024;
 
 const HEADER_LEN: usize = 16;
@@ -43,14 +43,14 @@ const HEADER_LEN: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: netlink_sys::Socket,
-    /// Whether the kernel heeds the filters of lists.
+    /// Whether the kernel honors the filters of lists.
     strict: bool,
     sequence: u32,
     sent: Vec<u8>,
     received: Vec<u8>,
 }
 
-/// What a request asks: its message type, and flags beside `NLM_F_REQUEST`.
+/// What a request asks: its message type, and flags in addition to `NLM_F_REQUEST`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) message_type: u16,
@@ -146,7 +146,7 @@ impl Transport {
         Err(Cause::Interrupted(DUMP_ATTEMPTS))
     }
 
-    /// Asks for a list that is read piece by piece, because the whole may be too long for memory. Nobody reads it again when
+    /// Asks for a list that is read piece by piece, because the whole may be too long for memory. It is not read again when
     /// it changed meanwhile.
     pub(crate) fn begin_list(&mut self, request: Request, body: &impl Emitable) -> Result<(), Cause> {
         if !self.strict {
@@ -318,7 +318,7 @@ pub(crate) fn receive(socket: &netlink_sys::Socket, buffer: &mut Vec<u8>) -> Res
     }
 }
 
-/// The pause before an attempt: doubling, plus up to as much again.
+/// The backoff before an attempt: doubling, plus up to as much again.
 fn pause(attempt: u32) -> Duration {
     let base = DUMP_PAUSE * 2_u32.saturating_pow(attempt.min(8));
     let random = RandomState::new().hash_one(attempt) % u64::try_from(base.as_micros()).unwrap_or(1).max(1);

@@ -37,7 +37,7 @@ fn many_addresses_of_both_families_are_forgotten_together() {
     assert_eq!(delete(&gone), all(0));
     assert_eq!(delete(&[].into()), all(0));
     let others = ["10.0.1.9", "fd00::9"].map(ip).into();
-    assert_eq!(delete(&others), all(2), "the others' own stayed");
+    assert_eq!(delete(&others), all(2), "connections of other addresses stayed");
 }
 
 #[test]

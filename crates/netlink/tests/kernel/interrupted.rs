@@ -11,7 +11,7 @@ use vcn::IfName;
 /// Enough that the kernel needs several messages' worth of buffer for a list.
 const STABLE: u16 = 600;
 
-/// A list so long that somebody else has his turn while it is read, every time.
+/// A list so long that another thread runs while it is read, every time.
 const LONG: u16 = 10 * STABLE;
 
 fn stable(count: u16) -> BTreeSet<IpNetwork> {

@@ -53,7 +53,7 @@ fn a_veth_end_has_one_queue() {
     let queues = |netns: &Netns, link: &'static str| {
         netns
             .run(move || {
-                // A mount of sysfs shows the namespace of whoever mounts it.
+                // A mount of sysfs shows the namespace of the thread that mounts it.
                 nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
                 let private = nix::mount::MsFlags::MS_REC | nix::mount::MsFlags::MS_PRIVATE;
                 nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();

@@ -76,7 +76,7 @@ fn a_setting_is_told_of_when_it_is_written_and_not_when_a_link_is_born_with_it()
     write(&["net", "ipv4", "conf", "br0", "rp_filter"], "2");
     let setting = |family, of, key, value| Event::Setting(Setting { family, of, key, value });
     let (of, key) = (SettingOf::Link(10), SettingKey::ReversePath);
-    // All that was told until then, so also of the link's birth.
+    // All events until then, so also that of the link's creation.
     assert_eq!(monitor.drain().unwrap(), [setting(Family::Ipv4, of, key, 2)]);
     write(&["net", "ipv6", "conf", "br0", "proxy_ndp"], "1");
     let key = SettingKey::ProxyNeighbours;

@@ -63,7 +63,7 @@ fn proxy_entries_are_a_list_of_their_own() {
     }
 }
 
-/// As when a switch port flaps: whoever asks for a pod's address afterwards has to be answered.
+/// As when a switch port flaps: a later request for a pod's address has to be answered.
 #[test]
 fn proxy_entries_outlast_the_loss_of_a_links_carrier() {
     let (_netns, mut socket) = fresh();
@@ -129,7 +129,7 @@ fn a_neighbour_that_is_asked_for_is_confirmed_where_it_answers_and_failed_where_
     there.add_address(&Address::new(far_index, "10.0.0.2/24".parse().unwrap())).unwrap();
 
     let [here, nowhere] = ["10.0.0.2", "10.0.0.3"].map(ip);
-    assert_eq!(socket.reach(near, here).unwrap(), None, "nobody asked");
+    assert_eq!(socket.reach(near, here).unwrap(), None, "no packet was sent");
     for address in [here, nowhere] {
         socket.ask_neighbour(near, address).unwrap();
     }

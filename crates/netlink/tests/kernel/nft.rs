@@ -206,14 +206,14 @@ fn replacing_leaves_nothing_of_what_was_there() {
     socket.replace_tables(&[sample()]).unwrap();
     let before = socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap();
     assert_eq!(socket.table(TableFamily::Inet, "vcn-test").unwrap().as_ref(), Some(&before), "reading changes nothing");
-    nft(&netns, &["add", "chain", "inet", "vcn-test", "stray"]);
+    nft(&netns, &["add", "chain", "inet", "vcn-test", "unknown"]);
     nft(&netns, &["add", "rule", "inet", "vcn-test", "forward", "drop"]);
     assert_ne!(socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap(), before);
     socket.replace_tables(&[sample()]).unwrap();
     assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
     let after = socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap();
     assert_eq!(after.comments().collect::<Vec<_>>(), before.comments().collect::<Vec<_>>());
-    assert_ne!(after, before, "its handle tells that it was made anew");
+    assert_ne!(after, before, "its handle shows that it was made again");
 }
 
 #[test]
@@ -253,19 +253,14 @@ fn other_tables_are_left_alone_and_deleting_twice_is_fine() {
     let mut socket = Socket::open_in(&netns).unwrap();
     nft(&netns, &["add", "table", "inet", "others"]);
     nft(&netns, &["add", "chain", "inet", "others", "forward"]);
-    nft(&netns, &["add", "rule", "inet", "others", "forward", "accept", "comment", "theirs"]);
+    nft(&netns, &["add", "rule", "inet", "others", "forward", "accept", "comment", "other"]);
     socket.replace_tables(&[sample()]).unwrap();
     assert!(
-        socket
-            .table(TableFamily::Inet, "vcn-test")
-            .unwrap()
-            .unwrap()
-            .comments()
-            .all(|(_, comment)| comment != "theirs")
+        socket.table(TableFamily::Inet, "vcn-test").unwrap().unwrap().comments().all(|(_, comment)| comment != "other")
     );
     assert_eq!(
         socket.table(TableFamily::Inet, "others").unwrap().unwrap().comments().collect::<Vec<_>>(),
-        [("forward", "theirs")]
+        [("forward", "other")]
     );
     socket.delete_tables("vcn-test").unwrap();
     socket.delete_tables("vcn-test").unwrap();

@@ -156,7 +156,7 @@ fn the_kernel_says_where_a_packet_goes_that_comes_in_by_a_link() {
         let to = single.split('/').next().unwrap();
         let via = Route { gateway: ip(gateway), onlink: from == "10.9.0.1", ..route(default, 1001) };
         socket.add_route(&via).unwrap();
-        // No rule leads there for anybody else.
+        // No rule leads there for other sources.
         assert_eq!(way(&mut socket, (from, none)), Err(Some(Errno::ENETUNREACH)), "{from}");
         let mut rule = Rule::new(Family::of(from.parse().unwrap()), Priority(1536), TableId(1001), PROTOCOL);
         rule.from = Some(from.parse::<IpAddr>().unwrap().into());

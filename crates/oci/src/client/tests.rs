@@ -15,7 +15,7 @@ use crate::cloud::CloudView;
 use crate::error::Kind;
 
 /// An answer: additional headers, and the body.
-type Play = fn(request: &str) -> (String, String);
+type Responder = fn(request: &str) -> (String, String);
 
 /// A client of a server that answers 200, and the number of its requests.
 struct Stage {
@@ -25,7 +25,7 @@ struct Stage {
 }
 
 impl Stage {
-    async fn new(play: Play) -> Self {
+    async fn new(play: Responder) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (end, mut ended) = tokio::sync::oneshot::channel();

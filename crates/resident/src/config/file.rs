@@ -12,7 +12,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-use super::{Place, Problem, Said};
+use super::{GivenValue, Place, Problem};
 
 /// No configuration is this long, and a ConfigMap cannot be longer.
 const LONGEST: u64 = 1 << 20;
@@ -39,8 +39,8 @@ pub fn read(path: &Path) -> io::Result<String> {
 
 /// What a text says, key by key, and which of its lines say nothing that can be understood.
 #[must_use]
-pub fn parse(path: &Path, text: &str) -> (Vec<(String, Said)>, Vec<Problem>) {
-    let (mut said, mut problems) = (Vec::<(String, Said)>::new(), Vec::new());
+pub fn parse(path: &Path, text: &str) -> (Vec<(String, GivenValue)>, Vec<Problem>) {
+    let (mut said, mut problems) = (Vec::<(String, GivenValue)>::new(), Vec::new());
     for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let place = Place::File { path: path.to_owned(), line: number + 1 };
         let line = line.trim();
@@ -64,7 +64,7 @@ pub fn parse(path: &Path, text: &str) -> (Vec<(String, Said)>, Vec<Problem>) {
             let text = format!("is {value}: values are taken as they are, so leave the quotes out");
             problems.push(Problem::new(place, key, text));
         } else {
-            said.push((key.to_owned(), Said { value: value.to_owned(), place }));
+            said.push((key.to_owned(), GivenValue { value: value.to_owned(), place }));
         }
     }
     (said, problems)

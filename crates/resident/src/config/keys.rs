@@ -6,7 +6,7 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction};
 
-use super::{Place, Problem, Said};
+use super::{GivenValue, Place, Problem};
 
 /// Every key.
 #[derive(Clone, Debug)]
@@ -64,11 +64,15 @@ impl Keys {
 
     /// Reads an environment. Other programs have variables too, so only a name very close to a key counts as a misspelled
     /// key.
-    pub fn in_environment(&self, environment: &[(String, String)], wrong: &mut Vec<Problem>) -> Vec<(String, Said)> {
+    pub fn in_environment(
+        &self,
+        environment: &[(String, String)],
+        wrong: &mut Vec<Problem>,
+    ) -> Vec<(String, GivenValue)> {
         let mut said = Vec::new();
         for (name, value) in environment {
             if self.find(name).is_some() {
-                said.push((name.clone(), Said { value: value.clone(), place: Place::Environment }));
+                said.push((name.clone(), GivenValue { value: value.clone(), place: Place::Environment }));
             } else if let Some(key) = self.0.iter().find(|key| distance(name, &key.name) <= slip(name)) {
                 let problem = Problem::new(Place::Environment, name, "is no key").instead(Some(key.name.clone()));
                 wrong.push(problem);

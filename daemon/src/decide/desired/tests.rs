@@ -179,7 +179,7 @@ fn vnic_without_free_host_address_is_reported_by_family() {
     assert_eq!(reported(&[ip("20"), ip("30")], true, true), [], "there is another");
     let all = [ip("20"), ip("21"), ip("30")];
     assert_eq!(reported(&all, true, true), [about(&vnics[1], "IPv6", ip("20"))]);
-    assert_eq!(reported(&all, true, false), [about(&vnics[1], "IPv6", ip("20"))], "whoever owns the pod network");
+    assert_eq!(reported(&all, true, false), [about(&vnics[1], "IPv6", ip("20"))], "with any owner of the pod network");
     assert_eq!(reported(&all, false, true), [], "the kernel has none");
     assert_eq!(reported(&[ipv4], true, true), [about(&vnics[2], "IPv4", ipv4)]);
 }

@@ -5,7 +5,7 @@ use cni::Error;
 use ipam::Pools;
 use vcn::IfName;
 
-/// How often an ADD takes other addresses, because pods live by those it got that are on no record (all of them are taken in at
+/// How often an ADD takes other addresses, because pods use those it got that are on no record (all of them are taken in at
 /// once, so a second time is rare already), or because those have more connections than can be forgotten.
 const MOVES: usize = 3;
 

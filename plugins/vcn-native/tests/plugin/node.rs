@@ -334,7 +334,7 @@ fn pings(netns: &Netns, target: &str) -> bool {
         .unwrap()
 }
 
-/// A node's VNICs have been up for long when pods come; these have not, and IPv6 resolves nobody from a link whose own
+/// A node's VNICs have been up for long when pods come; these have not, and IPv6 resolves no neighbour from a link whose own
 /// address is still being checked for duplicates.
 fn no_detection(link: &IfName) {
     Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", link.as_str(), "accept_dad"], "0").unwrap();

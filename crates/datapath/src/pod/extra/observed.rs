@@ -13,7 +13,7 @@ use crate::{AddressSpec, Error, LinkKind, Object, Place, Places, RouteSpec, appl
 /// Kinds of links that may have their parent's Ethernet address.
 const UPON_ANOTHER: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "bridge", "bond", "team"];
 
-/// Looks at everything that belongs to an extra interface. Without a pod in `places`, at what of it is on the host.
+/// Observes everything that belongs to an extra interface. Without a pod in `places`, only what is on the host.
 ///
 /// # Errors
 /// As [`observe`].
@@ -26,7 +26,7 @@ pub fn observe_extra(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<
     Ok(found)
 }
 
-/// Looks at what of it is in the pod, of a veth at what does not go with its host end.
+/// Observes what of it is in the pod; of a veth, what does not go with its host end.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.

@@ -17,7 +17,7 @@ use crate::host::network::{network, todo};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const PORT: u16 = 9000;
-/// What others' rules translate.
+/// What rules of other programs translate.
 pub(crate) const NODE_PORT: u16 = 30080;
 
 /// Addresses of a family.
@@ -170,7 +170,7 @@ fn what_a_pod_sent_is_heard_by_the_host_a_pod_and_others_and_is_not_returned_aga
             });
         }
         assert_eq!(dropped(&host), before);
-        wait_for("what is for nobody is dropped", || {
+        wait_for("what is for no pod is dropped", || {
             send((free, PORT));
             dropped(&host) > before
         });

@@ -1,5 +1,5 @@
 //! Which way the kernel would send a packet: a question about one, which it answers as it would do with the packet, all policy
-//! rules and routes considered, whoever made them.
+//! rules and routes considered, by any program.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -54,7 +54,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 pub(crate) fn flood(netns: &Netns, from: &'static str, to: &'static str, connections: u16) {
     let send = || {
         let sender = UdpSocket::bind((from, 9)).unwrap();
-        // Nobody listens: the kernel's word that it is so fails the next call, and the packet after it goes out.
+        // No program listens: the kernel's answer fails the next call, and the packet after it goes out.
         let told = |port| (0..3).any(|_| sender.send_to(b"hello", (ip(to), port)).is_ok());
         assert!((1000..1000 + connections).all(told));
     };

@@ -184,11 +184,11 @@ async fn a_caller_gives_up_at_its_deadline_and_the_token_still_arrives() {
 }
 
 /// One that asks an address, which refuses or never answers.
-struct Far {
+struct FakeTokenSource {
     answers: bool,
 }
 
-impl TokenSource for Far {
+impl TokenSource for FakeTokenSource {
     async fn token(&self, _key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
         let asked = async || match self.answers {
             true => Err(Failure::NoConnection("connection refused".into())),
@@ -206,7 +206,7 @@ impl TokenSource for Far {
 async fn a_caller_that_gives_up_gets_the_address_and_its_failure() {
     let within = Duration::from_millis(300);
     for (answers, progress) in [(true, ": no connection: connection refused;"), (false, " has not answered yet;")] {
-        let session = Session::new(Far { answers });
+        let session = Session::new(FakeTokenSource { answers });
         let late = session.credentials(Instant::now() + within).await.unwrap_err().to_string();
         let wanted = format!("no token within 300ms: http://192.0.2.1/opc/v2/identity/cert.pem{progress} check that");
         assert!(late.starts_with(&wanted) && late.contains("docs/iam.md"), "{late}");

@@ -142,7 +142,7 @@ fn a_del_whose_child_dies_before_it_removes_the_link_removes_it_itself() {
     // Without its namespace the kernel would remove the link by itself, sooner or later.
     let pod = scene.old_pod("pod");
     let outcome = scene.run("DEL", &pod).with_a_child_killed_at("close_range");
-    assert!(outcome.hit, "nobody removed the link for it");
+    assert!(outcome.hit, "the link was not removed for it");
     assert_success(&outcome.output);
     scene.assert_as_before("DEL");
 }
@@ -249,7 +249,7 @@ fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
     });
 }
 
-/// A node whose two addresses are held by ADDs that were killed long ago; nobody has sent a DEL. And their pods: with a namespace
+/// A node whose two addresses are held by ADDs that were killed long ago, without a DEL. And their pods: with a namespace
 /// the kernel takes its links, when it has time.
 fn full_of_halves() -> (Node, [Pod; 2]) {
     let node = Node::new(Families::V4);

@@ -39,7 +39,7 @@ pub(crate) enum End {
 impl Scene {
     pub(crate) fn new() -> Self {
         let node = Node::new(Families::Dual);
-        // Enough for each case to get addresses that nobody has had.
+        // Enough for each case to get addresses that no pod has had.
         let mut vnics = node.pools().vnics;
         for (number, vnic) in vnics.iter_mut().enumerate() {
             let ranges = [3, 4, 5, 6].map(|bit| format!("10.0.{number}.{}/{}", 1 << bit, 32 - bit).parse().unwrap());
@@ -100,9 +100,9 @@ impl Scene {
         aged.unwrap();
     }
 
-    /// As if somebody had emptied the state directory but for the pools.
+    /// As if a person had emptied the state directory but for the pools.
     pub(crate) fn lose_record(&self) {
-        // An ADD that died before it came to it has not made it anew.
+        // An ADD that died before it came to it has not made it again.
         match fs::remove_file(self.node.state.path().join("allocations.json")) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             removed => removed.unwrap(),
@@ -114,7 +114,7 @@ impl Scene {
         &self.resident
     }
 
-    /// What rests now.
+    /// What cools down now.
     pub(crate) fn resting(&self) -> Resting {
         Resting { at: BootTime::now().unwrap(), freed: self.store().freed().unwrap() }
     }
@@ -165,7 +165,7 @@ impl Scene {
     }
 
     fn assert_none_differs(&self, now: &[String], case: &str) {
-        // Where the record was lost, it need not have been made anew.
+        // Where the record was lost, it need not have been made again.
         let gone: Vec<_> =
             self.before.iter().filter(|line| !now.contains(line) && !line.starts_with("file ")).collect();
         let left: Vec<_> = now.iter().filter(|line| !self.before.contains(line)).collect();
@@ -222,7 +222,7 @@ fn settle(node: &Node, link: &str) {
     assert!(within(PATIENCE, ready), "{link} has no address of its own");
 }
 
-/// All that a verb could change on a host, whoever it belongs to.
+/// All that a verb could change on a host, of any owner.
 fn everything(node: &Node) -> Vec<String> {
     let mut lines = node.snapshot();
     node.host

@@ -26,7 +26,7 @@ pub(crate) struct Run<'a> {
 pub(crate) struct Call {
     pub(crate) name: String,
     nth: usize,
-    /// Only calls about this path count. So the calls of the thread that visits the pod are told from the main thread's.
+    /// Only calls about this path count. So the calls of the thread that visits the pod are distinguished from the main thread's.
     below: Option<&'static str>,
     /// As strace shows it, cut short.
     pub(crate) line: String,
@@ -60,7 +60,7 @@ impl Run<'_> {
         self.by(Command::new(PLUGIN))
     }
 
-    /// Every call the program makes from its first line on; a dynamic loader's before that are no business of ours.
+    /// Every call the program makes from its first line on; a dynamic loader's before that do not count.
     pub(crate) fn calls(&self, below: Option<&'static str>) -> Vec<Call> {
         let log = tempfile::NamedTempFile::new().unwrap();
         let mut strace = strace(log.path(), below);

@@ -21,7 +21,7 @@ const ADVERTISEMENT: [u8; 48] = [
     0, 0, 0, 0x20, 0x01, 0x0d, 0xb8, 0x06, 0x66, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Sends an ICMPv6 message to all nodes on the pod's link as a neighbour would, and sees that the host has taken up what was sent.
+/// Sends an ICMPv6 message to all nodes on the pod's link as a neighbour would, and sees that the host uses what was sent.
 fn says(pod: &Pod, message: &[u8]) {
     let send = || {
         let mut own = Socket::open().unwrap();
@@ -87,7 +87,7 @@ fn a_pod_that_advertises_itself_as_a_router_gets_nothing_of_the_hosts_traffic() 
         (Families::V4, ipv4_only),
         // The host forwards, and new links do not: what a hardening drop-in does to a node that is at work.
         (Families::Dual, &[("net/ipv6/conf/default/forwarding", "0")]),
-        // What a host is told that is to have its default route by advertisements and to forward nevertheless.
+        // The settings of a host that is to have its default route by advertisements and to forward nevertheless.
         (Families::Dual, &[("net/ipv6/conf/default/accept_ra", "2")]),
     ] {
         let node = host(families, settings);
@@ -108,7 +108,7 @@ fn a_pod_that_advertises_itself_as_a_router_gets_nothing_of_the_hosts_traffic() 
     }
 }
 
-/// Where a plugin of an older version made the link, say, or somebody gave it another setting.
+/// Where a plugin of an older version made the link, say, or a person gave it another setting.
 #[test]
 fn the_agents_table_drops_what_only_routers_send_whatever_families_pods_have() {
     let node = host(Families::V4, &[("net/ipv6/conf/all/forwarding", "0"), ("net/ipv6/conf/default/forwarding", "0")]);

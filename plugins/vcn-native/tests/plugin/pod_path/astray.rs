@@ -3,7 +3,7 @@
 use crate::node::{Families, Node, Pod, assert_success, error_of, ip, name};
 use crate::pod_path::check::{broken, run};
 
-/// Others' routes and rules that come before ours, each in its own family and direction.
+/// Routes and rules of other programs that come before our own, each in its own family and direction.
 #[test]
 fn what_leads_a_pods_packets_astray_is_named_though_nothing_is_missing() {
     let to_pod = "what comes by ens5 for 10.0.0.8";

@@ -1,4 +1,4 @@
-//! The reference's plugins chained behind ours: portmap, bandwidth, tuning. What they add works, CHECK of the whole chain
+//! The reference plugins chained behind our plugin: portmap, bandwidth, tuning. What they add works, CHECK of the whole chain
 //! passes, and a DEL of all leaves nothing.
 
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ impl Chain<'_> {
         result
     }
 
-    /// portmap is not asked: 1.1.1 looks for the rules of one family among the other's, too, and never passes.
+    /// portmap is left out: 1.1.1 searches the rules of one family among the other's, too, and never passes.
     fn check(&self, result: &Value) {
         let asked = self.plugins.iter().filter(|plugin| plugin["type"] != "portmap");
         asked.for_each(|plugin| drop(self.call("CHECK", plugin, result)));

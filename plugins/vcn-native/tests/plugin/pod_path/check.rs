@@ -158,7 +158,7 @@ fn a_vnic_that_does_not_forward_ipv6_cuts_its_pods_off_and_what_check_names_mend
         &format!("echo 0 >/proc/sys/{setting}; [ $(cat /proc/sys/net/ipv6/conf/all/forwarding) = 1 ]"),
     );
     let from_subnet = || succeeds(&checked.node.routers[0], "ping -n -c 3 -i 0.3 -W 1 2001:db8::8");
-    assert!(!from_subnet(), "nobody answers for the pod");
+    assert!(!from_subnet(), "no link answers for the pod");
     assert!(checked.refusal().contains(&format!("sysctl {setting}=1 (was 0)")));
     run(&checked.node.host, &format!("echo 1 >/proc/sys/{setting}"));
     assert!(crate::node::reaches(&checked.node.routers[0], "2001:db8::8"));
@@ -175,7 +175,7 @@ fn a_strict_vnic_is_no_trouble_where_all_links_are_loose() {
     assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
 }
 
-/// Nobody answers from it while it is being checked for duplicates, which goes on for an hour here.
+/// It is not answered from while it is being checked for duplicates, which goes on for an hour here.
 #[test]
 fn an_address_of_the_pod_that_is_tentative_is_named() {
     let setting = "/proc/sys/net/ipv6/conf/eth0";

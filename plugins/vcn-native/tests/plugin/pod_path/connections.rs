@@ -39,7 +39,7 @@ fn node_with(addresses: &[&str]) -> Node {
     node
 }
 
-/// Packets to each of many ports of somebody who does not answer. So many at once are lost in part where the kernel has no
+/// Packets to each of many ports of a host that does not answer. So many at once are lost in part where the kernel has no
 /// time for them, so they are sent until nearly all are known.
 fn flood(node: &Node, pod: &Pod, from: &str) {
     assert!(pod.reaches("10.0.0.1"));
@@ -89,7 +89,7 @@ fn what_a_verb_has_no_time_to_forget_is_left_told_and_not_taken_for_forgotten() 
     assert!((1..before).contains(&left), "{left} of {before}");
     assert!(matches!(freed(&node).as_slice(), [Freed { forgotten: false, .. }]));
 
-    // The only address there is: each try forgets some more, and a pod without network helps nobody.
+    // The only address there is: each try forgets some more, and a pod without network is of no use.
     let (output, took, line) = slowly(&node, "ADD", &Pod::new("next"));
     assert_eq!(address(&json_of(&output)), "10.0.0.8/32");
     assert!(took < FOUR_TRIES, "{took:?}");
@@ -118,7 +118,7 @@ fn a_pod_gets_another_address_than_one_whose_connections_cannot_all_be_forgotten
         matches!(freed.as_slice(), [Freed { forgotten: false, address, .. }] if *address == ip("10.0.0.8")),
         "{freed:?}"
     );
-    // Whoever comes later goes on.
+    // A later run goes on.
     let all = node.host.run(|| conntrack::Socket::open().unwrap().delete_by_address(ip("10.0.0.8")).unwrap()).unwrap();
     assert!(all > 0 && tracked(&node, "10.0.0.8") == 0);
 }

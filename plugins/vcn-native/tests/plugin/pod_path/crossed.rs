@@ -1,4 +1,4 @@
-//! Verbs that cross each other, or come late, by a delay put into a system call of the real binary: whoever gets an address
+//! Verbs that cross each other, or come late, by a delay put into a system call of the real binary: a pod that gets an address
 //! is not harmed by what its last owner's verbs still do.
 
 use std::fs;
@@ -142,7 +142,7 @@ fn a_slow_add_keeps_its_address() -> bool {
     let node = Node::new(Families::V4);
     with_one_address(&node);
     let (slow, other) = (Pod::new("slow"), Pod::new("other"));
-    // With an empty record the first request would be the one that looks whether it was lost.
+    // With an empty record the first request would be the one that checks whether it was lost.
     node.add(&other);
     node.del(&other);
     // Long enough for what is done here meanwhile on a busy machine.
@@ -161,7 +161,7 @@ fn a_slow_add_keeps_its_address() -> bool {
     true
 }
 
-/// CHECK looks without lock: the record becomes a lasting one when CHECK has found none of that kind, and before it looks
+/// CHECK reads without lock: the record becomes a lasting one when CHECK has found none of that kind, and before it reads
 /// for a tentative one.
 #[test]
 fn a_check_that_comes_just_when_an_add_commits_finds_the_record() {

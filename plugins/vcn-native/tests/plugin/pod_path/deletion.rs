@@ -211,7 +211,7 @@ fn del_before_add_and_between_adds_changes_nothing_for_the_next() {
     assert_nothing_left(&node, &before, "the last");
 }
 
-/// The kernel frees a link some 15 ms after it is gone, and somebody waits for that, who must have nothing of ours open.
+/// The kernel frees a link some 15 ms after it is gone, and a program waits for that, which must have none of our files open.
 #[test]
 fn a_del_that_has_ended_holds_neither_its_streams_nor_its_lock() {
     let node = Node::new(Families::V4);

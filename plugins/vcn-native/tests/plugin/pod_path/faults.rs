@@ -54,7 +54,7 @@ fn what_an_add_left_whose_lease_ran_out_is_cleared_away_when_its_address_is_give
     let node = Node::new(Families::V4);
     with_one_address(&node);
     node.add(&Pod::new("killed"));
-    // As if it had been killed just before it committed, and nobody had ever sent a DEL.
+    // As if it had been killed just before it committed, and no DEL was ever sent.
     Store::new(node.state.path(), ipam::BootId::current().unwrap())
         .update(|held| {
             held.allocations[0].tentative_until = Some(BootTime(1));

@@ -76,7 +76,7 @@ const V6: Words = Words {
 };
 
 /// A client's first packet is turned to a pod that does not answer. The pod goes, another gets its address, and the client
-/// tries again by the same connection: it must reach the Service's present pod, not whoever has the address now.
+/// tries again by the same connection: it must reach the Service's present pod, not the pod that has the address now.
 fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &Words, when: ServiceChanges) {
     let node = Node::new(words.families);
     let mut vnics = node.pools().vnics;
@@ -89,7 +89,7 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &
     let [first, second] = words.pods;
     let address = |pod: &Pod| node.add(pod)["ips"][0]["address"].as_str().unwrap().parse::<IpNetwork>().unwrap().ip();
     assert_eq!((address(&old), address(&present)), (ip(first), ip(second)));
-    // Before the client's next try may come: whoever does not listen refuses.
+    // Before the client's next try may come: a host that does not listen refuses.
     let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind((words.any, 80)).unwrap()).unwrap();
     let at_present = listen(&present);
     shell(&old.netns, "ip link set eth0 down");
@@ -114,7 +114,7 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &
         let listeners = [(listen(&next), "next"), (at_present, "present")];
         let mut connection = connecting.join().unwrap().unwrap();
         listeners.iter().for_each(|(listener, _)| listener.set_nonblocking(true).unwrap());
-        // The client is told before the listener is.
+        // The client notices before the listener does.
         let answered = |(listener, name): &(TcpListener, &str)| {
             listener.accept().is_ok_and(|(mut accepted, _)| accepted.write_all(name.as_bytes()).is_ok())
         };

@@ -1,4 +1,4 @@
-//! Disks that are full: nobody comes, and everybody may go, whatever became of the index meanwhile.
+//! Disks that are full: no pod comes, and all pods may go, whatever became of the index meanwhile.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -115,9 +115,9 @@ fn a_pod_goes_that_makes_too_little_room_for_a_long_index_and_its_address_stays_
     assert_eq!((node.snapshot(), disk.records()), (before, 0));
     assert_eq!(fs::read_to_string(&index).unwrap(), long, "its address is not free");
     disk.empty();
-    // As the agent does at its next look, and an ADD that finds no address.
+    // As the agent does at its next reconcile, and an ADD that finds no address.
     let store = Store::new(&disk.place, BootId::current().unwrap());
-    assert!(store.sweep().unwrap(), "somebody holds addresses without a record");
+    assert!(store.sweep().unwrap(), "a pod holds addresses without a record");
     store.reconcile_with_kernel(&[], None, None, |_| true).unwrap();
     assert!(store.held().unwrap().is_empty());
     assert!(store.freed().unwrap().iter().any(|freed| freed.address.to_string() == "10.0.0.8"));

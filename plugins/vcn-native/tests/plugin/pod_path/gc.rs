@@ -91,7 +91,7 @@ fn what_is_ours_and_of_no_pod_goes_and_leads_nobody_astray() {
     ip(&node, "neighbour add proxy 10.0.0.79 dev ens5 protocol 157");
     assert_ne!(node.snapshot(), others);
     assert_success(&gc(&node, "cni.dev/valid-attachments", &json!([{"containerID": "alive", "ifname": "eth0"}])));
-    assert_eq!(node.snapshot(), others, "others' rules and proxies are theirs");
+    assert_eq!(node.snapshot(), others, "rules and proxies of other programs stay");
     assert_ne!(others, before);
     assert!(alive.reaches("10.0.0.1"));
 }
@@ -135,7 +135,7 @@ fn other_networks_the_young_and_a_network_that_says_no_are_spared() {
     assert!(other.reaches("10.0.0.1") && young.reaches("10.0.1.1"));
 }
 
-/// GC has its list, and waits for a verb that acts on one of the dead: that verb makes it anew.
+/// GC has its list, and waits for a verb that acts on one of the dead: that verb makes it again.
 #[test]
 fn what_is_added_anew_while_gc_waits_for_its_turn_lives() {
     let node = Node::new(Families::V4);
@@ -162,7 +162,7 @@ fn what_is_added_anew_while_gc_waits_for_its_turn_lives() {
     assert!(again.reaches("10.0.0.1"));
 }
 
-/// Whether somebody waits for a lock of this file, as the kernel lists them.
+/// Whether a process waits for a lock of this file, as the kernel lists them.
 fn waited_for(path: &Path) -> bool {
     let inode = fs::metadata(path).unwrap().ino();
     let locks = fs::read_to_string("/proc/locks").unwrap();

@@ -99,7 +99,7 @@ fn an_index_of_before_costs_no_pod_its_network() {
         if lost_too {
             lose_records(&node);
         }
-        assert_eq!(address(&node.add(&next)), "10.0.0.10/32", "the one that is nobody's");
+        assert_eq!(address(&node.add(&next)), "10.0.0.10/32", "the one that no pod has");
         assert!([&first, &running, &next].into_iter().all(goes_out));
         assert_eq!(node.allocations().allocations.len(), 3, "all are on record");
         assert_eq!(node.pod_rules(Family::Ipv4).len(), 3);
@@ -144,7 +144,7 @@ fn a_pod_whose_name_no_link_can_bear_keeps_its_address_too() {
     assert_eq!(address(&node.add(&Pod::new("more"))), "10.0.0.8/32");
 }
 
-/// Nothing is on record then but what the last DEL found out: the address rests, and its connections are forgotten.
+/// Nothing is on record then but what the last DEL found out: the address cools down, and its connections are forgotten.
 #[test]
 fn a_pod_that_goes_without_any_record_leaves_an_address_that_rests() {
     let node = node_with(&["10.0.0.8/30"]);
@@ -161,7 +161,7 @@ fn a_pod_that_goes_without_any_record_leaves_an_address_that_rests() {
     node.add(&next);
     let said = telemetry::read_log(node.state.path()).unwrap();
     let add = said.iter().rfind(|record| record.verb == "ADD").unwrap();
-    assert!(add.message.contains("had rested only"), "the others may have been somebody's: {}", add.message);
+    assert!(add.message.contains("had rested only"), "the others may have been a pod's: {}", add.message);
 }
 
 /// An index of before, which lacks the pod, or has it that its address has rested for long.
@@ -224,7 +224,7 @@ fn an_add_that_finds_no_address_but_anothers_leaves_that_pods_network_whole() {
     assert!(goes_out(&running));
 }
 
-/// The index is as it was when others had the addresses, and on a full node the ADD looks for what killed runs have left.
+/// The index is as it was when others had the addresses, and on a full node the ADD searches what killed runs have left.
 #[test]
 fn a_repeated_add_whose_record_was_lost_finds_its_running_pod_on_a_full_node_and_keeps_it() {
     let node = node_with(&["10.0.0.8/31"]);
@@ -245,7 +245,7 @@ fn a_repeated_add_whose_record_was_lost_finds_its_running_pod_on_a_full_node_and
     assert_eq!(address(&node.add(&Pod::new("next"))), "10.0.0.9/32", "what the killed run had");
 }
 
-/// What it held nobody knows then: so all addresses count as somebody's until now.
+/// What it held is unknown then: so all addresses count as used until now.
 #[test]
 fn a_damaged_record_without_an_index_keeps_no_pod_from_starting_and_frees_nothing_too_early() {
     for lives in [true, false] {

@@ -23,7 +23,7 @@ const PER_SECOND: u64 = 10;
 const BURST: u64 = 20;
 /// The pod's own, and what the kernel keeps of multicast addresses.
 const OTHERS: u64 = 32;
-/// Frames of each kind before the flood pauses: together more than ten times what the tables have room for, each second.
+/// Frames of each kind before the flood stops for a moment: together more than ten times what the tables have room for, each second.
 const AT_ONCE: u16 = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Frames of each kind that show what happens without the rules. Other tests share the tables, so they must not fill them.

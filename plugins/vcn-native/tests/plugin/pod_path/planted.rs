@@ -11,13 +11,13 @@ use nix::unistd::mkfifo;
 
 use crate::node::{Families, Node, PLUGIN, Pod, assert_success, error_of, json_of};
 
-/// No verb takes a second; a busy machine is slow. Who waits for a pipe waits for ever.
+/// No verb takes a second; a busy machine is slow. A wait for a pipe never ends.
 const AT_MOST: Duration = Duration::from_secs(60);
 
 /// Address space of a run, in bytes: a huge file does not fit.
 const MEMORY: u64 = 1 << 30;
 
-const OUTSIDE: &str = "somebody else's";
+const OUTSIDE: &str = "another program's";
 
 /// What is planted in a place.
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,7 @@ fn a_repeated_add_that_the_kernel_refuses_leaves_the_running_pod_as_it_was() {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
     node.add(&pod);
-    // What a repeated ADD would mend, and cannot: the proxy, whose link has gone by another name that nobody was told.
+    // What a repeated ADD would mend, and cannot: the proxy, whose link was renamed without notice.
     on_host(&node, "ip neigh del proxy 10.0.0.8 dev ens5; ip link set ens5 name storage0");
     let whole = node.snapshot();
     for _ in 0..2 {
@@ -53,7 +53,7 @@ fn rename_back(node: &Node) {
     on_host(node, "ip link set storage0 name ens5");
 }
 
-/// A virtual address, a neighbour and a route of a chained plugin's or of the pod's own, and what somebody put on the host end.
+/// A virtual address, a neighbour and a route of a chained plugin's or of the pod's own, and what another program put on the host end.
 const OTHERS_IN_POD: [&str; 6] = [
     "ip addr add 10.9.9.9/32 dev eth0",
     "ip addr add 2001:db8:99::9/128 dev eth0 nodad",
@@ -93,7 +93,7 @@ fn what_others_put_on_a_pods_links_is_nothing_to_a_repeated_add_or_to_check() {
         let answer = node.add(&pod);
         let [link, mac] = [(0, "name"), (1, "mac")].map(|(at, key)| answer["interfaces"][at][key].as_str().unwrap());
         conf["prevResult"] = answer.clone();
-        // A pod of IPv4 alone may have its host end's fe80::1 from somebody else.
+        // A pod of IPv4 alone may have its host end's fe80::1 from another program.
         let of_v4 = (families == Families::V4).then_some("ip addr add fe80::1/128 dev VETH nodad");
         for line in OTHERS_ON_HOST.into_iter().chain(of_v4) {
             on_host(&node, &line.replace("VETH", link).replace("MAC", mac).replace("ADDRESS", "10.0.0.8"));

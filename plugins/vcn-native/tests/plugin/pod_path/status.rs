@@ -33,7 +33,7 @@ fn timed(node: &Node, code: u64) -> Duration {
     let (begun, waited) = (Instant::now(), kept_waiting("thread-self"));
     let mut child = node.spawn(Command::new(PLUGIN), &[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"));
     let id = Pid::from_raw(child.id().try_into().unwrap());
-    // What has ended is there until somebody has asked how.
+    // An ended process is there until its status is read.
     let ended = || waitid(Id::Pid(id), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG).unwrap();
     let came = within(PATIENCE, || ended() != WaitStatus::StillAlive);
     let took = begun.elapsed();
@@ -66,7 +66,7 @@ fn status_waits_for_no_lock_and_no_other_verb() {
     assert!(add.wait().unwrap().success());
 }
 
-/// Somebody listens at both of the agent's sockets, and hangs: of one the queue is full, the other takes nobody in any more.
+/// A program listens at both of the agent's sockets, and hangs: of one the queue is full, the other accepts no connection.
 #[test]
 fn status_waits_for_no_agent_that_listens_and_never_answers() {
     let node = Node::new(Families::Dual);
@@ -88,7 +88,7 @@ fn status_waits_for_no_agent_that_listens_and_never_answers() {
     fs::remove_file(node.state.path().join("pools.json")).unwrap();
     assert_quick(&node, 50);
     let told = telemetry::read_log(node.state.path()).unwrap();
-    assert_eq!(told.iter().filter(|it| (it.verb.as_str(), it.code) == ("STATUS", 50)).count(), 50, "each is told of");
+    assert_eq!(told.iter().filter(|it| (it.verb.as_str(), it.code) == ("STATUS", 50)).count(), 50, "each is reported");
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Machine {
         self.host.run(|| command.spawn().unwrap()).unwrap()
     }
 
-    /// Makes the call and looks at the answer.
+    /// Makes the call and reads the answer.
     pub(crate) fn answer(&self, call: &Call) -> Answer {
         let command = self.command(call, env!("CARGO_BIN_EXE_vcn-native"));
         Answer::of(&fed(self.spawn(command), &call.stdin))
@@ -185,7 +185,7 @@ pub(crate) fn fed(mut child: Child, stdin: &[u8]) -> Output {
     })
 }
 
-/// Waits for the end, but not for ever.
+/// Waits for the end, up to a limit.
 pub(crate) fn ended(mut child: Child) -> Output {
     let until = Instant::now() + PATIENCE;
     let read = |stream: Option<Box<dyn Read + Send>>| {

@@ -64,7 +64,7 @@ fn every_code_is_answered_in_its_situation_and_says_what_to_do() {
     for (code, scenario, next) in SCENARIOS.iter().filter(|(code, ..)| *code != ErrorCode::INTERNAL) {
         let answer = scenario();
         assert_eq!(answer.code(), u64::from(code.0), "{answer:?}");
-        // Behind all else, so that it is not cut off by whoever shows it on a line.
+        // Behind all else, so that it is not cut off by a program that shows it on one line.
         let end = answer.message().rsplit_once([':', ';']).map(|(_, end)| end);
         assert!(end.is_some_and(|end| end.contains(next)), "what to do, {next}: {}", answer.message());
         // What it tells people to run, its entry explains.
@@ -76,7 +76,7 @@ fn every_code_is_answered_in_its_situation_and_says_what_to_do() {
 }
 
 /// The plugin has no way to panic that we know of, or we would close it. So the test of 100 is the protocol crate's own,
-/// with a plugin that panics when it is told to.
+/// with a plugin that panics on request.
 #[test]
 fn the_code_of_a_panic_is_tested_where_there_is_one() {
     let tests = source("crates/cni/tests/conformance/process.rs");
@@ -258,7 +258,7 @@ fn dummy(node: &Node, link: &str) {
     node.host.run(|| veth(link)).unwrap();
 }
 
-/// Somebody else's link of that name, in the namespace of the calling thread.
+/// Another program's link of that name, in the namespace of the calling thread.
 fn veth(link: &str) {
     let peer = Peer { name: name("other"), mac: None, mtu: None, netns: None };
     Socket::open().unwrap().add_link(&NewLink::new(name(link), LinkKind::Veth(peer))).unwrap();
@@ -268,7 +268,7 @@ fn veth(link: &str) {
 fn unprivileged(node: &Node, verb: &str) -> Answer {
     let pod = Pod::new("a");
     let (conf, netns) = (node.state.path().join("conf"), node.state.path().join("netns"));
-    // Another process's descriptors are not for everybody to see.
+    // Another process's descriptors are not visible to all users.
     pod.netns.bind_to(&netns).unwrap();
     fs::write(&conf, node.conf("1.0.0").to_string()).unwrap();
     let script = format!(

@@ -15,7 +15,7 @@ fn a_previous_result_of_any_content_is_no_reason_to_fail() {
         json!({"ips": [{"address": "10.0.0.9/99", "interface": -1}, {"version": "5", "interface": 1e300}]}),
         json!({"ip4": {"ip": "10.0.0.9/32"}, "cniVersion": "0.2.0"}),
         json!({"routes": [{"dst": "x"}, {"dst": "::/0", "gw": "", "mtu": -1, "table": "main"}]}),
-        json!({"code": 11, "msg": "an error that somebody kept"}),
+        json!({"code": 11, "msg": "an error that a runtime kept"}),
         json!({"x": "y".repeat(100_000)}),
     ];
     for version in ["0.3.1", "0.4.0", "1.0.0", "1.1.0"] {

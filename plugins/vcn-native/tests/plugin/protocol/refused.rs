@@ -1,4 +1,4 @@
-//! A call that is refused before the plugin looks at anything is a line for the agent's log, too: that is where operators are
+//! A call that is refused before the plugin reads anything is a line for the agent's log, too: that is where operators are
 //! sent to look for the code.
 
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use telemetry::VerbRecord;
 
 use crate::protocol::call::{Call, Machine};
 
-/// What an operator looks for.
+/// What an operator searches.
 fn words(record: &VerbRecord) -> (&str, u32, &str, &str, &str, Option<&str>) {
     let VerbRecord { verb, code, network, container_id, ifname, pod_name, .. } = record;
     (verb, *code, network, container_id, ifname, pod_name.as_deref())

@@ -139,7 +139,7 @@ fn an_add_whose_answer_is_lost_fails_and_del_takes_it_back() {
     );
     let output = node.host.run(|| std::process::Command::new("sh").args(["-c", &script]).output().unwrap()).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(node.allocations().allocations.len(), 1, "the pod is attached; only nobody knows");
+    assert_eq!(node.allocations().allocations.len(), 1, "the pod is attached, and the runtime does not know");
     node.del(&pod);
     assert_eq!(node.snapshot(), before);
 }

@@ -1,4 +1,4 @@
-//! Other people's things: each as near to ours as it can be without being ours.
+//! Objects of other programs: each as similar to our own as it can be without our mark.
 
 use std::process::Command;
 
@@ -6,14 +6,14 @@ use crate::node::Node;
 
 /// Commands as an operator would type them. The first pods get 10.0.0.8 and 2001:db8::8 on ens5, whose table is 1001.
 const THINGS: &str = r"
-# Links: a bridge with a port, names like those of ours, one even in our form.
+# Links: a bridge with a port, names like our links', one even in our form.
 link add br0 type bridge
 link add vc-port type veth peer name vc-peer
 link add vcn0 type veth peer name vcn1
 link add vcn0123456789ab type veth peer name vcnx
 link add vxlan7 type vxlan id 7 dstport 4789 dev vcn0
 link set vc-port master br0
-link set vcn0 alias somebody/else
+link set vcn0 alias another/pod
 link set vcn0123456789ab mtu 1400 address 02:00:00:00:aa:aa txqueuelen 77
 link set br0 up
 link set vc-port up
@@ -48,7 +48,7 @@ route add 10.83.0.0/16 nexthop dev vcn0 weight 1 nexthop dev br0 weight 2
 -6 route add 2001:db8:7::/64 dev vcn0 table 999 proto static
 -6 route add 2001:db8::8/128 dev vcn0 table 998 proto 99
 -6 route add unreachable 2001:db8:8::/48 table 1001
-# Rules: at our priorities and beside them, one like a pod's but for its protocol.
+# Rules: at our priorities and next to them, one like a pod's but for its protocol.
 rule add pref 511 from all iif vcn0 lookup 998
 rule add pref 512 from all fwmark 0x7/0xff lookup 998 protocol static
 rule add pref 1000 to 169.254.169.254 lookup main protocol static
@@ -72,7 +72,7 @@ neigh add proxy 10.0.0.8 dev br0 proto 99
 -6 neigh add proxy 2001:db8::8 dev br0
 ";
 
-/// Tables like ours, for nft.
+/// Tables like our own, for nft.
 const TABLES: &str = r"
 table inet oke-other {
     chain forward {

@@ -1,4 +1,4 @@
-//! All there is on a host, as programs that are not ours show it: a line for each thing.
+//! All there is on a host, as other programs show it: a line for each thing.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ const TEXTS: &[&str] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dump(Vec<String>);
 
-/// What is ours is known by the host ends of pods' links, and by pods' addresses, each with the link of its VNIC.
+/// Our objects are known by the host ends of pods' links, and by pods' addresses, each with the link of its VNIC.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ours {
     pub(crate) links: Vec<String>,
@@ -69,7 +69,7 @@ impl Dump {
         Self(lines.unwrap())
     }
 
-    /// What is not ours, in its order.
+    /// Objects of other programs, in their order.
     pub(crate) fn without(&self, ours: &Ours) -> Self {
         Self(self.0.iter().filter(|line| !ours.owns(line)).cloned().collect())
     }
@@ -123,7 +123,7 @@ fn text_of(command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What comes and goes by itself: a neighbour for each multicast group that the host tells of, and what a bridge learns of
+/// What comes and goes by itself: a neighbour for each multicast group that the host reports, and what a bridge learns of
 /// its ports from that.
 fn is_passing(command: &str, entry: &Value) -> bool {
     match command {
@@ -171,7 +171,7 @@ fn settings(folder: &Path, lines: &mut Vec<String>) {
         if path.is_dir() {
             settings(&path, lines);
         } else if path.ends_with("nf_conntrack_count") {
-            // Told one by one.
+            // Listed one by one.
         } else if let Ok(value) = fs::read_to_string(&path) {
             lines.push(format!("sysctl: {}={}", path.display(), value.trim()));
         }

@@ -40,7 +40,7 @@ impl Crowded {
         result
     }
 
-    /// Nothing of the others' is different, missing, new or elsewhere in its list.
+    /// No object of other programs is different, missing, new or elsewhere in its list.
     fn assert_undisturbed(&self, after: &str) {
         let (before, now) = (self.before.without(&self.ours), Dump::of(&self.node).without(&self.ours));
         assert!(before == now, "{after}: {:#?}", before.difference(&now));

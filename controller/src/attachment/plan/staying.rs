@@ -1,0 +1,252 @@
+//! An object that is to have a VNIC: it is attached, or changed, or waited for.
+
+use api::AttachmentReason as Reason;
+use api::ConditionType;
+use oci::{AttachmentState, InstanceState, Subnet};
+
+use super::{Case, Plan, PlanInput, Turn, attach_request, pod_network, word};
+use crate::attachment::observe::forgotten::{self, EvidenceGap};
+use crate::attachment::observe::observed::{Machine, ObservedAttachment, ObservedVnic};
+use crate::attachment::plan::step::Action;
+use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
+use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
+
+impl Turn<'_> {
+    pub(super) fn stay(&mut self) -> AttachmentStatus {
+        let state = match &self.observed.machine {
+            Machine::NotSeen => return not_seen(self.case, self.wanted),
+            machine if machine.is_terminated() => return gone(),
+            Machine::There { state, .. } => *state,
+        };
+        if state == InstanceState::Terminating {
+            // Its VNICs go first: no other program detached them, and nothing needs repair.
+            self.plan.waits = true;
+            return self.case.as_told_or(Reason::InstanceBusy, "the instance is TERMINATING");
+        }
+        if !self.case.has_finalizer() {
+            self.plan.push(self.case, Action::AddFinalizer);
+        }
+        match self.case.live() {
+            Some(live) => self.with_vnic(live, state),
+            None => self.without_vnic(state),
+        }
+    }
+
+    pub(super) fn subnet(&self) -> Option<&Subnet> {
+        self.observed.subnets.get(&self.case.object.spec.vnic.subnet_id)
+    }
+
+    /// A VNIC is listed.
+    fn with_vnic(&mut self, live: &ObservedAttachment, state: InstanceState) -> AttachmentStatus {
+        let case = self.case;
+        let is_going = live.vnic.as_ref().is_some_and(ObservedVnic::is_going);
+        self.plan.waits |= is_going;
+        match (live.state(), &live.vnic) {
+            (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, self.plan),
+            (AttachmentState::Attached, Some(vnic)) if !is_going => self.present(vnic),
+            // One 404 for an attachment that is listed is no reason to report anything new.
+            (AttachmentState::Attached, None) if case.state.unseen_looks < 2 && case.is_told_of(live) => {
+                self.plan.waits = true;
+                case.as_told()
+            }
+            // It may be going, as below.
+            (AttachmentState::Detaching, _) | (AttachmentState::Attached, Some(_))
+                if state == InstanceState::Stopping && case.was_attached() =>
+            {
+                case.as_told()
+            }
+            (AttachmentState::Detaching, _) | (AttachmentState::Attached, Some(_)) => being_detached(case, live),
+            _ => {
+                self.plan.unseen |= live.state() == AttachmentState::Attached;
+                attaching(case, live)
+            }
+        }
+    }
+
+    /// None is listed: a stale list, or one is to be attached.
+    fn without_vnic(&mut self, state: InstanceState) -> AttachmentStatus {
+        let (case, wanted) = (self.case, self.wanted);
+        if state == InstanceState::Stopping && case.was_attached() {
+            // It may be going, and can be repaired only when it has stopped.
+            self.plan.waits = true;
+            return case.as_told();
+        }
+        if case.is_missing() && (case.absent_for() < wanted.proof || case.is_unlisted) {
+            // A stale list is no reason to attach another, or to report anything new. If it stays stale, it is read with growing
+            // backoff.
+            self.plan.waits |= case.absent_for() < wanted.proof;
+            self.plan.unseen = true;
+            return case.as_told();
+        }
+        if case.outlived_tokens(wanted.clock)
+            && !case.is_listed_gone()
+            && case.state.unlisted_for(wanted.read_at) < wanted.proof
+        {
+            // Nor without a reported VNIC: OCI would refuse the token of a request that it has carried out.
+            self.plan.waits = true;
+            return case.as_told_or(
+                Reason::Attaching,
+                "OCI lists no VNIC for this object; waiting for proof that there is none",
+            );
+        }
+        self.attach(state)
+    }
+
+    /// Requests a VNIC, unless something blocks that.
+    fn attach(&mut self, state: InstanceState) -> AttachmentStatus {
+        let case = self.case;
+        let rest = case.rest_of(&[FailedAttempt::Attach, FailedAttempt::Loss]);
+        let behind = case.was_attached().then(|| match &rest {
+            Some(RemainingBackoff { after: FailedAttempt::Loss, .. }) => FailedAttempt::Loss.said(),
+            _ => StatusReason::new(Reason::DetachedOutOfBand, "the VNIC was detached outside the controller"),
+        });
+        let mut blocker = self.blocker(state, rest);
+        let is_subnet_seen = self.subnet().is_some();
+        if blocker.is_none() && is_subnet_seen {
+            blocker = pod_network::before_attach(self.observed, case.told(ConditionType::Ready), self.plan);
+        }
+        let verdict = match (blocker, self.subnet()) {
+            // First what happened, then what blocks the repair.
+            (Some(_), _) if behind.is_some() && !case.is_told_of_detachment() => behind,
+            (Some(said), _) => Some(said),
+            (None, None) => {
+                let subnet = &case.object.spec.vnic.subnet_id;
+                let message = format!("GetSubnet is answered 404: {subnet}");
+                Some(StatusReason::new(Reason::NotAuthorizedOrNotFound, message))
+            }
+            (None, Some(subnet)) => {
+                let request = attach_request::attach(case, self.wanted.mark, subnet);
+                self.slot.take("attached");
+                self.plan.waits = true;
+                self.plan.push(case, request);
+                behind
+            }
+        };
+        let said = verdict.unwrap_or_else(|| StatusReason::new(Reason::Attaching, "OCI is creating the VNIC"));
+        AttachmentStatus { attached: unless_repeated(case, said), ready: None, facts: Facts::default() }
+    }
+
+    /// Why no VNIC may be requested now, the pod network apart.
+    fn blocker(&mut self, state: InstanceState, rest: Option<RemainingBackoff>) -> Option<StatusReason> {
+        if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
+            self.plan.waits = true;
+            return Some(StatusReason::new(Reason::InstanceBusy, format!("the instance is {}", word(state))));
+        }
+        if let Some(said) = self.capacity().or_else(|| self.public_address()) {
+            return Some(said);
+        }
+        if let Some(rest) = rest {
+            self.plan.rest(rest.pause);
+            return Some(rest.after.said());
+        }
+        let said = self.slot.busy(self.case, self.plan)?;
+        self.plan.waits = true;
+        Some(said)
+    }
+
+    fn capacity(&self) -> Option<StatusReason> {
+        let Machine::There { shape, most: Some(most), .. } = &self.observed.machine else { return None };
+        let live = self.observed.attachments.iter().filter(|seen| seen.state().counts()).count() + self.plan.attaches();
+        let message = || format!("the instance ({shape}) has {live} of {most} VNICs");
+        (live as u64 >= u64::from(*most)).then(|| StatusReason::new(Reason::ShapeCapacity, message()))
+    }
+
+    fn public_address(&self) -> Option<StatusReason> {
+        let is_private = self.subnet().is_some_and(|subnet| subnet.prohibit_public_ip_on_vnic);
+        let message = "assignPublicIp is true, and the subnet prohibits public addresses (prohibitPublicIpOnVnic)";
+        let is_wrong = self.case.object.spec.vnic.assign_public_ip && is_private;
+        is_wrong.then(|| StatusReason::new(Reason::InvalidSpec, message))
+    }
+}
+
+/// The reason of an attach, unless an earlier one is still reported.
+fn unless_repeated(case: &Case<'_>, said: StatusReason) -> StatusReason {
+    if case.is_told_of_detachment() && said.reason == Reason::Attaching {
+        StatusReason::new(
+            Reason::DetachedOutOfBand,
+            "the VNIC was detached outside the controller; it is being attached again",
+        )
+    } else if case.is_told(Reason::AttachFailed) && said.reason == Reason::Attaching {
+        // Until it is attached: otherwise it would be written and reverted with each attempt.
+        FailedAttempt::Attach.said()
+    } else {
+        said
+    }
+}
+
+/// The instance is gone. A profile's object is deleted when the Node is gone too: while the Node exists, the profile would
+/// create it again (`profile/removal.rs`).
+fn gone() -> AttachmentStatus {
+    AttachmentStatus::without_vnic(Reason::NodeGone, "the instance is terminated, and its VNIC is gone")
+}
+
+/// OCI answers 404 for the instance. The status keeps the VNIC, because it is also read.
+pub(super) fn not_seen(case: &Case<'_>, wanted: &PlanInput<'_>) -> AttachmentStatus {
+    if case.stays_gone() {
+        return case.as_told();
+    }
+    if case.forgotten() == Err(EvidenceGap::NotLooked) && case.is_told(Reason::InstanceForgotten) {
+        // Without an answer there is no evidence either way.
+        return case.as_told();
+    }
+    let (reason, message) = forgotten::said(case.told(ConditionType::Attached), case.forgotten(), wanted.clock);
+    let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
+    AttachmentStatus { facts, ..AttachmentStatus::without_vnic(reason, message) }
+}
+
+/// The controller detaches nothing that should stay. The status keeps the VNIC until it is gone, because another one is
+/// requested only with proof.
+fn being_detached(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatus {
+    let attached = if case.is_told_of(live) || case.is_told_of_detachment() {
+        StatusReason::new(
+            Reason::DetachedOutOfBand,
+            "the VNIC is being detached outside the controller; a new one is attached when it is gone",
+        )
+    } else if case.is_told(Reason::AttachFailed) {
+        FailedAttempt::Attach.said()
+    } else {
+        // OCI itself may remove a VNIC that it could not attach.
+        StatusReason::new(
+            Reason::Detaching,
+            "OCI is removing the VNIC before it was attached; a new one is attached when it is gone",
+        )
+    };
+    AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
+}
+
+/// The VNIC is still PROVISIONING: make no calls, and do not newly report Attached.
+fn being_made(case: &Case<'_>, live: &ObservedAttachment, plan: &mut Plan) -> AttachmentStatus {
+    plan.waits = true;
+    // A VNIC is named from its creation on; one that was reported as attached is being changed, not created.
+    if !(case.is_told_of(live) && case.is_told(Reason::Attached)) {
+        return attaching(case, live);
+    }
+    let told = case.as_told();
+    if case.is_told_in_this_generation() {
+        return told;
+    }
+    // Ready refers to the previous generation.
+    AttachmentStatus {
+        ready: Some(StatusReason::new(Reason::ChangePending, "OCI has not finished the last change of the VNIC")),
+        ..told
+    }
+}
+
+fn attaching(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatus {
+    let attached = if live.state() == AttachmentState::Attached && live.vnic.is_none() {
+        StatusReason::new(
+            Reason::Attaching,
+            "the VNIC is attached, and GetVnic is answered 404: not visible yet, or no permission",
+        )
+    } else if (case.was_attached() && !case.is_told_of(live)) || case.is_told_of_detachment() {
+        StatusReason::new(
+            Reason::DetachedOutOfBand,
+            "the VNIC was detached outside the controller; it is being attached again",
+        )
+    } else if case.is_told(Reason::AttachFailed) {
+        FailedAttempt::Attach.said()
+    } else {
+        StatusReason::new(Reason::Attaching, "OCI is creating the VNIC")
+    };
+    AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
+}
