@@ -130,18 +130,36 @@ fn of_node() -> Vec<Entry> {
         names.join(", ")
     };
     let conditions = [
-        ("NetworkReady", "The network of host and pods has no problem.", signals(Area::Network)),
-        ("HostHealthy", "The rest of the machine has no problem.", signals(Area::Host)),
-        ("AcceleratorsHealthy", "The node's GPUs and RDMA links have no problem.", String::new()),
+        ("NetworkReady", "The network of host and pods has", signals(Area::Network)),
+        ("HostHealthy", "The rest of the machine has", signals(Area::Host)),
+        ("AcceleratorsHealthy", "The GPUs and RDMA links of the node have", String::new()),
     ];
-    let node = |(word, means, signals): (&str, &str, String)| {
+    let next = "Run `kubectl oke-node node NAME`: it shows each problem with its next step.";
+    let node = |(word, about, signals): (&str, &str, String)| {
         let judged = if signals.is_empty() { "none in this version".to_owned() } else { signals };
-        let next = "Run `kubectl oke-node node NAME`: it shows each problem with its next step.";
-        let unknown = "The node's agent did not answer the controller.";
-        let parts = [("True", means), ("Unknown", unknown), ("Signals", judged.as_str()), ("Do", next)];
+        let good = format!("{about} no critical problem (reason NoCriticalProblem).");
+        let parts = [
+            ("True", good.as_str()),
+            ("False", "The reason is the signal, or the agent's condition, of the worst problem."),
+            ("Unknown", "The node's agent does not answer (reason AgentSilent)."),
+            ("Signals", judged.as_str()),
+            ("Do", next),
+        ];
         Entry { alias: Some(format!("{}/{word}", api::GROUP)), ..entry("condition of a Node", word, &parts) }
     };
-    conditions.into_iter().map(node).collect()
+    let reasons = [
+        ("NoCriticalProblem", "The condition is True: no problem of its area is critical.", next),
+        (
+            "AgentSilent",
+            "The condition is Unknown: the node's agent does not answer the controller.",
+            "Run `kubectl oke-node node NAME`: it shows the error. Check that the agent's pod runs and that the controller's \
+             node reaches the agent's port.",
+        ),
+    ];
+    let reason = |(word, means, next): (&str, &str, &str)| {
+        entry("reason of a Node's condition", word, &[("Means", means), ("Do", next)])
+    };
+    conditions.into_iter().map(node).chain(reasons.into_iter().map(reason)).collect()
 }
 
 /// The sections of docs/errors.md: `### CODE NAME`, then `**When** …`, `**Why** …`, `**Do** …`.

@@ -84,7 +84,8 @@ fn check(one: &Condition) -> Check {
         name: if one.reason.is_empty() { one.kind.clone() } else { one.reason.clone() },
         area: if one.kind.ends_with("/NetworkReady") { Area::Network } else { Area::Host },
         verdict: if one.status == "False" || one.kind == KUBELET { Verdict::Problem } else { Verdict::Unknown },
-        severity: if one.kind == KUBELET { Severity::Critical } else { Severity::Warning },
+        // The controller writes False for critical problems only.
+        severity: if one.status == "False" || one.kind == KUBELET { Severity::Critical } else { Severity::Warning },
         message: one.message.clone(),
         since_unix_millis: one.since_unix_millis,
     }
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(state(&serde_json::json!([kubelet("True")])), (NodeState::Unknown, none.clone()));
         assert_eq!(state(&serde_json::json!([kubelet("True"), ours("True")])), (NodeState::Healthy, none));
         let bad = serde_json::json!([ours("False"), kubelet("True"), { "type": "DiskPressure", "status": "False" }]);
-        assert_eq!(state(&bad), (NodeState::Warning, vec!["LinkMissing".to_owned()]));
+        assert_eq!(state(&bad), (NodeState::Critical, vec!["LinkMissing".to_owned()]));
         assert_eq!(state(&serde_json::json!([kubelet("Unknown")])).0, NodeState::Critical);
         let entry = entry(&node(&bad));
         assert_eq!(entry.instance.as_deref(), Some("ocid1.instance.oc1.iad.a"));
