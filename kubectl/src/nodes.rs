@@ -13,7 +13,7 @@ const SHAPE: &str = "node.kubernetes.io/instance-type";
 /// The condition that the kubelet writes.
 const KUBELET: &str = "Ready";
 
-/// A condition of a Node: one of ours, or the kubelet's.
+/// A condition of a Node: the kubelet's, or one of our controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {

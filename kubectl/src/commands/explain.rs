@@ -20,7 +20,7 @@ pub struct Explained {
     pub suggestions: Vec<String>,
 }
 
-/// Looks a word up.
+/// Finds a word.
 #[must_use]
 pub fn run(word: Option<&str>) -> Explained {
     let all = catalog::entries();

@@ -33,7 +33,7 @@ pub struct NodeAnswer {
     pub node: FleetNode,
     /// What is wrong, the worst first, and what to do.
     pub findings: Vec<Finding>,
-    /// Its conditions: the kubelet's and ours.
+    /// Its conditions: the kubelet's, and those of our controller.
     pub conditions: Vec<Condition>,
     /// Its VnicAttachments.
     pub vnics: Vnics,
