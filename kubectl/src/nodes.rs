@@ -82,6 +82,7 @@ fn condition(one: &NodeCondition) -> Condition {
 fn check(one: &Condition) -> Check {
     Check {
         name: if one.reason.is_empty() { one.kind.clone() } else { one.reason.clone() },
+        subject: None,
         area: if one.kind.ends_with("/NetworkReady") { Area::Network } else { Area::Host },
         verdict: if one.status == "False" || one.kind == KUBELET { Verdict::Problem } else { Verdict::Unknown },
         // The controller writes False for critical problems only.

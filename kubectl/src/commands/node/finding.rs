@@ -54,7 +54,7 @@ pub(super) fn of_details(status: AgentStatus, report: Report) -> Vec<Finding> {
 pub(super) fn of_summary(summary: &Summary) -> Vec<Finding> {
     let finding = |check: &health::summary::Check| Finding {
         name: check.name.clone(),
-        subject: None,
+        subject: check.subject.clone(),
         verdict: check.verdict,
         severity: check.severity,
         blocks_pods: false,
