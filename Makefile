@@ -19,7 +19,7 @@ ARCH         ?=
 PLUGINS      := vcn-native vnic-attach
 # What `make release` builds images for.
 ARCHES       ?= amd64 arm64
-PROGRAMS     := oke-node-agent oke-node-controller oke-cni-installer oke-sandbox
+PROGRAMS     := oke-node-agent oke-node-controller oke-cni-installer kubectl-oke_node oke-sandbox
 
 HOST          = $(shell rustc -vV | sed -n 's/^host: //p')
 STATIC        = .ci/cargo-static

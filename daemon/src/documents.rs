@@ -7,7 +7,6 @@ use resident::metrics::markdown;
 
 use crate::args::keys;
 use crate::report::metrics::Metrics;
-use crate::report::reason;
 use crate::settings::Settings;
 
 fn holds(document: &str, part: &str, table: &str) {
@@ -37,7 +36,7 @@ fn the_metrics_are_documented() {
 
 #[test]
 fn the_conditions_are_documented() {
-    holds("operator.md", "conditions", &reason::markdown());
+    holds("operator.md", "conditions", &health::documents::conditions());
 }
 
 #[test]

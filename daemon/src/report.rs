@@ -6,7 +6,6 @@ pub mod metrics;
 pub mod node_events;
 pub mod notices;
 pub(crate) mod port;
-pub mod reason;
 pub mod reconcile_report;
 pub mod signals;
 pub mod status;

@@ -1,9 +1,10 @@
-//! The tables of docs/signals.md and docs/privileges.md.
+//! The tables of docs/signals.md, docs/privileges.md and docs/operator.md.
 
 use std::fmt::Write as _;
 
 use crate::collector::Signal;
 use crate::collectors::KINDS;
+use crate::reason::Reason;
 use crate::rules::{INVALID_RULES, Rules};
 
 /// Signal, source, rules, reason, remedy.
@@ -40,4 +41,12 @@ pub fn privileges() -> String {
         let _ = writeln!(text, "| `{name}` | {every} s | {} | {} |", sources.join("; "), kind.privilege);
     }
     text
+}
+
+/// Reason, state and effect, next step.
+#[must_use]
+pub fn conditions() -> String {
+    let row = |reason: &Reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.next_step());
+    let rows: String = Reason::ALL.iter().map(row).collect();
+    format!("| reason | state and effect | next step |\n|---|---|---|\n{rows}")
 }

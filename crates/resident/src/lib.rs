@@ -4,7 +4,7 @@
 //! ```text
 //!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (restart in place)
 //!   logging (JSON lines)    metrics (and their table in docs/)    server (/healthz, /readyz, /metrics)
-//!   events (of Kubernetes)    api_server (a client of it, inside a pod)
+//!   events (of Kubernetes)    api_server (a client of it, inside a pod)    page (text for a terminal)
 //! ```
 
 pub mod api_server;
@@ -15,6 +15,7 @@ pub mod documents;
 pub mod events;
 pub mod logging;
 pub mod metrics;
+pub mod page;
 pub mod readable;
 pub mod reload;
 pub mod server;

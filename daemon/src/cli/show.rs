@@ -1,7 +1,6 @@
 //! The subcommands that print: they ask the agent or, if none runs, collect the answer themselves.
 
 mod health;
-mod page;
 mod table;
 mod why;
 
@@ -18,7 +17,7 @@ use crate::cli::exit::Exit;
 use crate::cli::offline;
 use crate::cli::query::{QueryError, query};
 use crate::settings::Settings;
-use page::Page;
+use resident::page::Page;
 
 /// What is printed, and the exit status.
 pub type Printout = (String, Exit);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::report::reason::Reason;
+pub use health::Reason;
 
 /// A state of the node, as logs, metrics, readiness, Events and the subcommands report it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -74,5 +74,19 @@ impl fmt::Display for Condition {
             write!(f, " ({subject})")?;
         }
         write!(f, ": {}", self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node without an IPv4 route learns the key and its value nowhere else.
+    #[test]
+    fn metadata_advice_has_a_valid_ipv6_url() {
+        let advice = Reason::MetadataUnavailable.next_step();
+        let url = format!("http://[{}]/opc/v2", vcn::METADATA_ADDRESS_V6);
+        assert!(advice.contains("OCI_METADATA_BASE_URL") && advice.contains(&url), "{advice}");
+        assert!(imds::Imds::check(&url).is_ok());
     }
 }

@@ -30,6 +30,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("daemon", 3),
     ("controller", 3),
     ("installer", 3),
+    ("kubectl", 3),
     // Never shipped.
     ("sandbox", 4),
 ];

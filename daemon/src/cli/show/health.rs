@@ -3,9 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use health::{Report, SignalState, Verdict, collectors};
-
-use super::page::Page;
-use super::table::age;
+use resident::page::{Page, age};
 
 pub(super) fn text(page: &mut Page, report: &Report, now: SystemTime) {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

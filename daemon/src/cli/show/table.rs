@@ -1,12 +1,11 @@
 //! The answers for people: fields, columns and sentences.
 
-use std::borrow::Borrow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipam::Assigned;
+use resident::page::{Page, age};
 use vcn::Purpose;
 
-use super::page::Page;
 use crate::decide::usage::Usage;
 use crate::report::attachments::Attachment;
 use crate::report::condition::Condition;
@@ -184,23 +183,4 @@ fn joined(attachment: &Attachment, property: impl Fn(&Assigned) -> String) -> St
 pub(super) fn duration(condition: &Condition, now: SystemTime) -> Option<u64> {
     let since = UNIX_EPOCH + Duration::from_millis(condition.since_unix_millis?);
     Some(now.duration_since(since).unwrap_or_default().as_secs())
-}
-
-pub(super) fn age(seconds: impl Borrow<u64>) -> String {
-    match *seconds.borrow() {
-        seconds @ 0..=119 => format!("{seconds} s"),
-        seconds @ 120..=7199 => format!("{} min", seconds / 60),
-        seconds @ 7200..=172_799 => format!("{} h", seconds / 3600),
-        seconds => format!("{} d", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn age_has_the_largest_unit_below_two() {
-        assert_eq!([5, 300, 7200, 200_000].map(age), ["5 s", "5 min", "2 h", "2 d"]);
-    }
 }

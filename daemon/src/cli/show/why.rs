@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
+use resident::page::{Page, age};
 use serde::Serialize;
 
-use super::page::Page;
-use super::table::{age, duration};
+use super::table::duration;
 use crate::report::condition::{Condition, Severity};
 use crate::report::status::Status;
 

@@ -1,5 +1,5 @@
-//! The reasons of conditions: the stable word, state and effect, and the next step. One table, from which `why-not-ready`,
-//! Kubernetes Events and docs/operator.md are made.
+//! The reasons of the agent's conditions: the stable word, state and effect, and the next step. One table, from which
+//! `why-not-ready`, Kubernetes Events, `kubectl oke-node` and docs/operator.md are made.
 
 use std::fmt;
 
@@ -136,6 +136,12 @@ reasons! {
 }
 
 impl Reason {
+    /// The reason of a word, if this version knows it.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.word() == word)
+    }
+
     /// Whether the agent stays ready although new pods cannot start: the node works, and is full.
     #[must_use]
     pub const fn leaves_ready(self) -> bool {
@@ -164,28 +170,9 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The table in docs/operator.md.
-#[cfg(test)]
-pub(crate) fn markdown() -> String {
-    let row = |reason: &Reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.next_step());
-    format!(
-        "| reason | state and effect | next step |\n|---|---|---|\n{}",
-        Reason::ALL.iter().map(row).collect::<String>()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A node without an IPv4 route learns the key and its value nowhere else.
-    #[test]
-    fn metadata_advice_has_a_valid_ipv6_url() {
-        let advice = Reason::MetadataUnavailable.next_step();
-        let url = format!("http://[{}]/opc/v2", vcn::METADATA_ADDRESS_V6);
-        assert!(advice.contains("OCI_METADATA_BASE_URL") && advice.contains(&url), "{advice}");
-        assert!(imds::Imds::check(&url).is_ok());
-    }
 
     #[test]
     fn texts_have_at_most_two_sentences() {

@@ -1,0 +1,173 @@
+//! The command line as typed.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use hyper::Uri;
+
+/// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
+pub struct Args {
+    /// The command
+    #[command(subcommand)]
+    pub command: Command,
+    /// Where to ask.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+const AFTER: &str = "\
+Exit status:
+  0  all that is shown is healthy (explain: the word is known)
+  1  something that is shown is not healthy or not known, the controller is not reachable, or the command failed
+  2  wrong command line, or a word that explain does not know
+
+Examples:
+  kubectl oke-node status --problems              nodes that are not healthy, the worst first
+  kubectl oke-node node 10.0.0.2                  everything about one node, and what to do
+  kubectl oke-node explain conntrack_use          what a name means, without a cluster";
+
+/// Where to ask.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Target {
+    /// The kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: its current context]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+    /// The namespace of the controller
+    #[arg(short, long, global = true, default_value = "oke-node-manager", value_name = "NAME")]
+    pub namespace: String,
+    /// Ask the leader at this URL instead of by port-forward: where a proxy refuses WebSockets, after `kubectl port-forward`
+    #[arg(long, global = true, value_parser = view_url, value_name = "http://HOST:PORT")]
+    pub view_url: Option<Uri>,
+}
+
+/// The commands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Show all nodes, the worst first
+    #[command(after_help = "\
+Examples:
+  kubectl oke-node status                         all nodes, and their number by state
+  kubectl oke-node status --problems -o wide      those that are not healthy, with OCIDs, all problems and errors
+  kubectl oke-node status -o json | jq '.counts'  for scripts")]
+    Status(StatusArgs),
+    /// Show everything about one node: why it is not ready, problems with the next step, VNICs, sources
+    #[command(after_help = "\
+Examples:
+  kubectl oke-node node 10.0.0.2
+  kubectl oke-node node 10.0.0.2 -o json | jq '.findings[].nextStep'")]
+    Node(NodeArgs),
+    /// Show VnicAttachments with their instance, VNIC and state
+    #[command(after_help = "\
+Examples:
+  kubectl oke-node vnics                          those of all nodes, the ones that are not ready first
+  kubectl oke-node vnics --node 10.0.0.2 -o wide")]
+    Vnics(VnicsArgs),
+    /// Explain an error code, a condition, a reason, a signal or a rule, without a cluster
+    #[command(after_help = "\
+Examples:
+  kubectl oke-node explain 102                    an error code of the CNI plugins
+  kubectl oke-node explain SubnetFull             a reason of a VnicAttachment
+  kubectl oke-node explain AddressesExhausted     a condition of the agent
+  kubectl oke-node explain                        all words")]
+    Explain(ExplainArgs),
+}
+
+/// Which nodes, and how.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct StatusArgs {
+    /// Only nodes that are not healthy
+    #[arg(long)]
+    pub problems: bool,
+    /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Which node, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NodeArgs {
+    /// The Node's name
+    #[arg(value_parser = node_name, value_name = "NAME")]
+    pub name: String,
+    /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Whose VnicAttachments, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct VnicsArgs {
+    /// Only those of this Node's instance
+    #[arg(long, value_parser = node_name, value_name = "NAME")]
+    pub node: Option<String>,
+    /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Which word, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ExplainArgs {
+    /// The word: a code, a condition, a reason, a signal or a rule; without it, all words are listed
+    #[arg(value_name = "CODE|CONDITION|SIGNAL")]
+    pub word: Option<String>,
+    /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// The output format.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Output {
+    /// Output for people (table, wide) or for programs (json, yaml)
+    #[arg(short = 'o', long = "output", value_enum, default_value = "table", value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// An output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns and sentences.
+    Table,
+    /// The same with more columns and nothing shortened.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+fn view_url(text: &str) -> Result<Uri, String> {
+    let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    let is_valid = url.scheme_str() == Some("http") && url.host().is_some() && url.path() == "/";
+    if is_valid { Ok(url) } else { Err("expected http://HOST:PORT".to_owned()) }
+}
+
+/// It becomes part of a path.
+fn node_name(text: &str) -> Result<String, String> {
+    let is_valid = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || matches!(char, '-' | '.');
+    match !text.is_empty() && text.len() <= 253 && text.chars().all(is_valid) {
+        true => Ok(text.to_owned()),
+        false => Err("a Node's name has lower-case letters, digits, '-' and '.'".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_urls_that_are_not_valid_are_refused() {
+        let parses = |words: &[&str]| Args::try_parse_from([&["x"], words].concat()).is_ok();
+        assert!(parses(&["node", "10.0.0.2"]) && parses(&["status", "--view-url", "http://[::1]:9811"]));
+        assert!(!parses(&["node", "../fleet"]) && !parses(&["node", "A"]) && !parses(&["vnics", "--node", ""]));
+        for url in ["https://localhost:1", "localhost:9811", "http://localhost:1/fleet"] {
+            assert!(!parses(&["status", "--view-url", url]), "{url}");
+        }
+    }
+}

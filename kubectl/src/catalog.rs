@@ -1,0 +1,235 @@
+//! What this program knows offline: each word of signals, rules, error codes, conditions and reasons, from the tables that
+//! the agent, the controller and the documents have, too.
+
+use api::{AttachmentReason, ProfileReason};
+use health::collector::{Area, Signal};
+use health::collectors;
+use health::reason::Reason as AgentReason;
+use health::rules::{Rule, Rules};
+use serde::Serialize;
+
+/// The page of the plugins' error codes.
+const ERRORS: &str = include_str!("../../docs/errors.md");
+/// The most words that are suggested.
+const SUGGESTED: usize = 5;
+/// How similar a suggestion is, from 0 to 1.
+const SIMILAR: f64 = 0.8;
+
+/// A word and what it means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The word.
+    pub word: String,
+    /// Another name of it: the name of a code, the condition's full type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// What kind of word.
+    pub kind: &'static str,
+    /// What it means, part by part.
+    pub parts: Vec<Part>,
+}
+
+/// A part of an explanation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// What it says.
+    pub label: String,
+    /// The text.
+    pub text: String,
+}
+
+/// All words.
+#[must_use]
+pub fn entries() -> Vec<Entry> {
+    let rules = Rules::read(None).rules;
+    let signals = collectors::signals().map(|signal| of_signal(signal, &rules));
+    let of_rules = rules.iter().map(of_rule);
+    let agent = AgentReason::ALL
+        .iter()
+        .map(|it| entry("condition of the agent", it.word(), &[("Means", it.meaning()), ("Do", it.next_step())]));
+    let attachment = AttachmentReason::ALL.iter().map(|it| of_reason("reason of a VnicAttachment", *it));
+    let profile = ProfileReason::ALL.iter().map(|it| of_reason("reason of a VnicProfile", *it));
+    let known = of_node().into_iter().chain(codes()).chain(agent).chain(attachment).chain(profile);
+    known.chain(signals).chain(of_rules).collect()
+}
+
+/// Those of a word, in any case, with `-` or `_`.
+#[must_use]
+pub fn find(entries: &[Entry], word: &str) -> Vec<Entry> {
+    let wanted = plain(word);
+    let is_meant = |entry: &&Entry| {
+        plain(&entry.word) == wanted || entry.alias.as_deref().is_some_and(|alias| plain(alias) == wanted)
+    };
+    entries.iter().filter(is_meant).cloned().collect()
+}
+
+/// Words that may have been meant, the nearest first.
+#[must_use]
+pub fn near(entries: &[Entry], word: &str) -> Vec<String> {
+    let wanted = plain(word);
+    let names = entries.iter().flat_map(|entry| [Some(&entry.word), entry.alias.as_ref()]).flatten();
+    let score = |name: &String| {
+        let name = plain(name);
+        if wanted.len() > 2 && name.contains(&wanted) { 1.0 } else { strsim::jaro_winkler(&name, &wanted) }
+    };
+    let mut scored: Vec<(f64, &String)> = names.map(|name| (score(name), name)).filter(|it| it.0 >= SIMILAR).collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    scored.dedup_by(|a, b| a.1 == b.1);
+    scored.into_iter().take(SUGGESTED).map(|(_, name)| name.clone()).collect()
+}
+
+/// What to do about a signal, or about a condition of the agent.
+#[must_use]
+pub fn next_step(name: &str) -> Option<&'static str> {
+    let remedy = collectors::signal(name).map(|signal| signal.remedy);
+    remedy.or_else(|| AgentReason::from_word(name).map(AgentReason::next_step))
+}
+
+fn plain(word: &str) -> String {
+    word.chars().filter(|char| !matches!(char, '-' | '_')).map(|char| char.to_ascii_lowercase()).collect()
+}
+
+fn entry(kind: &'static str, word: &str, parts: &[(&str, &str)]) -> Entry {
+    let part = |(label, text): &(&str, &str)| Part { label: (*label).to_owned(), text: (*text).to_owned() };
+    Entry { word: word.to_owned(), alias: None, kind, parts: parts.iter().map(part).collect() }
+}
+
+fn of_reason(kind: &'static str, reason: impl api::Reason) -> Entry {
+    let on: Vec<&str> = reason.on().iter().map(|kind| kind.as_str()).collect();
+    let on = format!("{} of {}", reason.status().as_str(), on.join(" and "));
+    entry(kind, reason.as_str(), &[("Status", &on), ("Means", reason.meaning()), ("Do", reason.to_do())])
+}
+
+fn of_signal(signal: &Signal, rules: &[Rule]) -> Entry {
+    let judged: Vec<String> =
+        rules.iter().filter(|rule| rule.signal == signal.name).map(|rule| bound(rule, signal)).collect();
+    let judged = if judged.is_empty() { "information, never a problem".to_owned() } else { judged.join("; ") };
+    let parts = [("Means", signal.why), ("Source", signal.source), ("Healthy", &judged), ("Do", signal.remedy)];
+    entry("health signal", signal.name, &parts)
+}
+
+fn of_rule(rule: &Rule) -> Entry {
+    let signal = collectors::signal(&rule.signal);
+    let bound = signal.map(|signal| bound(rule, signal)).unwrap_or_default();
+    let next = signal.map(|signal| signal.remedy).unwrap_or_default();
+    let parts = [("Signal", rule.signal.as_str()), ("Healthy", &bound), ("Means", &rule.message), ("Do", next)];
+    entry("health rule", &rule.name, &parts)
+}
+
+fn bound(rule: &Rule, signal: &Signal) -> String {
+    let shapes = if rule.shapes.is_empty() { String::new() } else { format!(" on {}", rule.shapes.join(", ")) };
+    let (bad, of) = (rule.samples.bad, rule.samples.of);
+    format!("{}{shapes} ({}, {}, {bad} of {of} samples)", rule.bound_text(signal.unit), rule.name, rule.severity)
+}
+
+/// The conditions that the controller writes to Nodes.
+fn of_node() -> Vec<Entry> {
+    let signals = |area| {
+        let kinds = collectors::KINDS.iter().filter(|kind| kind.area == area);
+        let names: Vec<&str> = kinds.flat_map(|kind| kind.signals).map(|signal| signal.name).collect();
+        names.join(", ")
+    };
+    let conditions = [
+        ("NetworkReady", "The network of host and pods has", signals(Area::Network)),
+        ("HostHealthy", "The rest of the machine has", signals(Area::Host)),
+        ("AcceleratorsHealthy", "The GPUs and RDMA links of the node have", String::new()),
+    ];
+    let next = "Run `kubectl oke-node node NAME`: it shows each problem with its next step.";
+    let node = |(word, about, signals): (&str, &str, String)| {
+        let judged = if signals.is_empty() { "none in this version".to_owned() } else { signals };
+        let good = format!("{about} no critical problem (reason NoCriticalProblem).");
+        let parts = [
+            ("True", good.as_str()),
+            ("False", "The reason is the signal, or the agent's condition, of the worst problem."),
+            ("Unknown", "The node's agent does not answer (reason AgentSilent)."),
+            ("Signals", judged.as_str()),
+            ("Do", next),
+        ];
+        Entry { alias: Some(format!("{}/{word}", api::GROUP)), ..entry("condition of a Node", word, &parts) }
+    };
+    let reasons = [
+        ("NoCriticalProblem", "The condition is True: no problem of its area is critical.", next),
+        (
+            "AgentSilent",
+            "The condition is Unknown: the node's agent does not answer the controller.",
+            "Run `kubectl oke-node node NAME`: it shows the error. Check that the agent's pod runs and that the controller's \
+             node reaches the agent's port.",
+        ),
+    ];
+    let reason = |(word, means, next): (&str, &str, &str)| {
+        entry("reason of a Node's condition", word, &[("Means", means), ("Do", next)])
+    };
+    conditions.into_iter().map(node).chain(reasons.into_iter().map(reason)).collect()
+}
+
+/// The sections of docs/errors.md: `### CODE NAME`, then `**When** …`, `**Why** …`, `**Do** …`.
+fn codes() -> impl Iterator<Item = Entry> {
+    let sections = ERRORS.split("\n### ").skip(1);
+    sections.filter_map(|section| {
+        let (head, rest) = section.split_once('\n')?;
+        let (code, name) = head.split_once(' ')?;
+        let text = rest.split("\n## ").next()?;
+        let parts = text.split("**").skip(1).collect::<Vec<_>>();
+        let parts: Vec<(String, String)> = parts
+            .chunks_exact(2)
+            .filter_map(|pair| Some(((*pair.first()?).to_owned(), plain_text(pair.get(1)?))))
+            .collect();
+        let parts: Vec<(&str, &str)> = parts.iter().map(|(label, text)| (label.as_str(), text.as_str())).collect();
+        Some(Entry { alias: Some(name.to_owned()), ..entry("error code of the CNI plugins", code, &parts) })
+    })
+}
+
+/// A text of a document in one line, without the targets of its links.
+fn plain_text(markdown: &str) -> String {
+    let mut text = markdown.split_whitespace().collect::<Vec<_>>().join(" ");
+    while let Some((before, (label, after))) = text.split_once("](").and_then(|(head, after)| {
+        let (before, label) = head.rsplit_once('[')?;
+        Some((before, (label, after.split_once(')')?.1)))
+    }) {
+        text = format!("{before}{label}{after}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_found_and_says_what_to_do() {
+        let entries = entries();
+        for entry in &entries {
+            assert!(find(&entries, &entry.word).contains(entry), "{entry:?}");
+            assert!(entry.parts.iter().any(|part| part.label == "Do" && !part.text.is_empty()), "{entry:?}");
+            let is_plain = |text: &str| !text.is_empty() && !text.contains("](") && !text.contains('\n');
+            assert!(entry.parts.iter().all(|part| is_plain(&part.text)), "{entry:?}");
+        }
+        let codes: Vec<_> = entries.iter().filter(|entry| entry.kind.starts_with("error code")).collect();
+        let expected = "1 2 3 4 5 6 7 8 11 50 51 100 101 102 103 104 105 106 107 108 109";
+        assert_eq!(codes.iter().map(|entry| entry.word.as_str()).collect::<Vec<_>>().join(" "), expected);
+        for code in codes {
+            let labels: Vec<_> = code.parts.iter().map(|part| part.label.as_str()).collect();
+            assert_eq!(labels, ["When", "Why", "Do"], "{}", code.word);
+        }
+    }
+
+    #[test]
+    fn words_are_found_by_alias_and_in_any_case() {
+        let entries = entries();
+        let kinds = |word: &str| find(&entries, word).iter().map(|entry| entry.kind).collect::<Vec<_>>();
+        assert_eq!(kinds("no_address"), ["error code of the CNI plugins"]);
+        assert_eq!(kinds("oke.oraclecloud.com/networkready"), ["condition of a Node"]);
+        assert_eq!(kinds("Ready"), ["reason of a VnicAttachment", "reason of a VnicProfile"]);
+        assert_eq!(kinds("conntrack-use"), ["health signal"]);
+        assert_eq!(kinds("conntrack_nearly_full"), ["health rule"]);
+    }
+
+    #[test]
+    fn near_words_are_suggested() {
+        let entries = entries();
+        assert_eq!(near(&entries, "SubnetFul").first().map(String::as_str), Some("SubnetFull"));
+        assert!(near(&entries, "conntrak_use").contains(&"conntrack_use".to_owned()));
+        assert!(near(&entries, "kubelet").contains(&"kubelet_latency".to_owned()));
+        assert_eq!(near(&entries, "zzzzzz"), Vec::<String>::new());
+    }
+}

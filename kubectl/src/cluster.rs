@@ -1,0 +1,127 @@
+//! The API server: the kubeconfig's client, and what is read with it. It is connected when first needed.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use api::VnicAttachment;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::DeserializeGuard;
+use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
+use vcn::Ocid;
+
+use crate::args::Target;
+
+/// To the API server.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// The most time until the next part of an answer.
+const SILENCE: Duration = Duration::from_secs(30);
+/// The objects of a page, as kubectl lists them.
+const PAGE: u32 = 500;
+
+/// A cluster.
+pub struct Cluster {
+    pub(crate) target: Target,
+    client: OnceCell<Client>,
+}
+
+/// VnicAttachments.
+#[derive(Debug, Default)]
+pub struct Attachments {
+    /// Those that this version can read.
+    pub objects: Vec<VnicAttachment>,
+    /// The names of the others, which a later version wrote.
+    pub unreadable: Vec<String>,
+}
+
+impl Cluster {
+    /// A cluster that is not connected yet.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        Self { target, client: OnceCell::new() }
+    }
+
+    /// Its client.
+    ///
+    /// # Errors
+    /// When the kubeconfig gives none.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        self.client.get_or_try_init(|| connect(&self.target)).await.cloned()
+    }
+
+    /// A Node; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the API server does not answer or refuses.
+    pub async fn node(&self, name: &str) -> anyhow::Result<Option<Node>> {
+        let api: Api<Node> = Api::all(self.client().await?);
+        api.get_opt(name).await.with_context(|| format!("reading Node {name}"))
+    }
+
+    /// All Nodes.
+    ///
+    /// # Errors
+    /// When the API server does not answer or refuses.
+    pub async fn nodes(&self) -> anyhow::Result<Vec<Node>> {
+        list(&Api::all(self.client().await?), ListParams::default()).await.context("listing Nodes")
+    }
+
+    /// The VnicAttachments of an instance, or all.
+    ///
+    /// # Errors
+    /// When the API server does not answer or refuses.
+    pub async fn attachments(&self, instance: Option<&Ocid>) -> anyhow::Result<Attachments> {
+        let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(self.client().await?);
+        let selected = match instance {
+            Some(instance) => ListParams::default().fields(&format!("spec.instanceId={instance}")),
+            None => ListParams::default(),
+        };
+        let mut found = Attachments::default();
+        for guarded in list(&api, selected).await.context("listing VnicAttachments")? {
+            match guarded.0 {
+                Ok(object) => found.objects.push(object),
+                Err(error) => found.unreadable.extend(error.metadata.name),
+            }
+        }
+        Ok(found)
+    }
+}
+
+async fn connect(target: &Target) -> anyhow::Result<Client> {
+    let options = KubeConfigOptions { context: target.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match &target.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &options).await.with_context(|| format!("using {}", path.display()))?
+        }
+        None if target.context.is_some() => {
+            Config::from_kubeconfig(&options).await.context("reading the kubeconfig")?
+        }
+        None => Config::infer().await.context("finding the API server: no kubeconfig, and not in a pod")?,
+    };
+    // kube's own retries take minutes, and a person waits.
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECTING);
+    config.read_timeout = Some(SILENCE);
+    config.write_timeout = Some(SILENCE);
+    Client::try_from(config).context("setting up the Kubernetes client")
+}
+
+async fn list<K>(api: &Api<K>, selected: ListParams) -> kube::Result<Vec<K>>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug + Resource<DynamicType = ()>,
+{
+    let mut found = Vec::new();
+    let mut params = selected.limit(PAGE);
+    loop {
+        let page = api.list(&params).await?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The commands, a file each. Each collects an answer as data; `run.rs` prints it.
+
+pub mod explain;
+pub mod node;
+pub mod status;
+pub mod vnics;

@@ -1,0 +1,180 @@
+//! `node`: everything about one node: why it is not ready, what else is wrong with the next step, its VNICs and sources.
+
+mod agent;
+mod finding;
+
+use anyhow::{Context as _, bail};
+use health::fleet::{FleetNode, NodeState};
+use resident::logging::chain;
+use resident::page::{Page, age};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::commands::status::Source;
+use crate::commands::vnics::{self, Vnics};
+use crate::leader;
+use crate::nodes::{self, Condition};
+use crate::run::{Answer, Exit, Style};
+use crate::table::{or_dash, since};
+use agent::{AgentStatus, Details};
+use finding::Finding;
+
+/// A node.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeAnswer {
+    /// Who answered.
+    pub source: Source,
+    /// Why the leader did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<String>,
+    /// The node in short.
+    pub node: FleetNode,
+    /// What is wrong, the worst first, and what to do.
+    pub findings: Vec<Finding>,
+    /// Its conditions: the kubelet's, and those of our controller.
+    pub conditions: Vec<Condition>,
+    /// Its VnicAttachments.
+    pub vnics: Vnics,
+    /// The agent's own report, as it sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details_error: Option<String>,
+}
+
+/// The leader's answer.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct View {
+    node: FleetNode,
+    details: Option<Value>,
+    error: Option<String>,
+}
+
+/// Asks the leader and the API server.
+///
+/// # Errors
+/// When neither answers, or there is no such Node.
+pub async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
+    let view: anyhow::Result<View> = leader::get(cluster, &format!("/fleet/{name}")).await;
+    let object = cluster.node(name).await;
+    let (conditions, entry) = match &object {
+        Ok(Some(object)) => (nodes::conditions(object), Some(nodes::entry(object))),
+        _ => (Vec::new(), None),
+    };
+    let instance = entry.as_ref().and_then(|entry| entry.instance.as_deref()?.parse().ok());
+    let vnics = match &instance {
+        Some(instance) => vnics::of_instance(cluster, instance).await,
+        None => Ok(Vnics::default()),
+    };
+    let vnics = vnics.unwrap_or_else(|error| Vnics::unread(chain(error.as_ref())));
+    match (view, entry) {
+        (Ok(view), _) => Ok(NodeAnswer::of_view(view, conditions, vnics)),
+        (Err(error), Some(node)) => Ok(NodeAnswer::of_api(node, chain(error.as_ref()), conditions, vnics)),
+        (Err(error), None) => {
+            let why = chain(error.as_ref());
+            object.with_context(|| format!("the controller is not reachable ({why}), nor the API server"))?;
+            bail!("there is no Node {name}; the controller: {why}")
+        }
+    }
+}
+
+impl NodeAnswer {
+    /// With the leader's answer.
+    pub(crate) fn of_view(view: View, conditions: Vec<Condition>, vnics: Vnics) -> Self {
+        let Details { status, signals, error } = Details::of(view.details.as_ref());
+        let findings = match (status, signals) {
+            (None, None) => view.node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
+            (status, signals) => finding::of_details(status.unwrap_or_default(), signals.unwrap_or_default()),
+        };
+        Self {
+            source: Source::Leader,
+            unreachable: None,
+            node: view.node,
+            findings,
+            conditions,
+            vnics,
+            details: view.details,
+            details_error: error.or(view.error),
+        }
+    }
+
+    /// Without a leader: `why`.
+    pub(crate) fn of_api(node: FleetNode, why: String, conditions: Vec<Condition>, vnics: Vnics) -> Self {
+        Self {
+            source: Source::ApiServer,
+            unreachable: Some(why),
+            findings: node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
+            node,
+            conditions,
+            vnics,
+            details: None,
+            details_error: None,
+        }
+    }
+}
+
+impl Answer for NodeAnswer {
+    fn exit(&self) -> Exit {
+        let is_fine = self.source == Source::Leader && self.node.state == NodeState::Healthy;
+        if is_fine && self.vnics.exit() == Exit::Fine { Exit::Fine } else { Exit::Problem }
+    }
+
+    fn show(&self, page: &mut Page, style: Style) {
+        if let Some(why) = &self.unreachable {
+            page.line(format_args!("The controller is not reachable: {why}."));
+            page.line("This is what the API server has: conditions of the Node, and its VnicAttachments.");
+            page.line("");
+        }
+        let status = Details::of(self.details.as_ref()).status;
+        self.head(page, status.as_ref());
+        finding::show(page, &self.findings, style);
+        if !self.conditions.is_empty() {
+            page.line("");
+            let row = |one: &Condition| {
+                let words = [&one.kind, &one.status].map(Clone::clone);
+                let rest = [since(one.since_unix_millis, style), or_dash(&one.reason), one.message.clone()];
+                words.into_iter().chain(rest).collect()
+            };
+            page.columns(&["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], self.conditions.iter().map(row));
+        }
+        if let Some(status) = &status {
+            agent::show(page, status, style);
+        }
+        if !self.vnics.items.is_empty() || self.vnics.exit() == Exit::Problem {
+            page.line("");
+            self.vnics.show(page, style);
+        }
+    }
+}
+
+impl NodeAnswer {
+    fn head(&self, page: &mut Page, status: Option<&AgentStatus>) {
+        let FleetNode { name, instance, state, age_seconds, error, summary } = &self.node;
+        page.field("node", name);
+        page.field("state", state);
+        if let Some(seconds) = age_seconds {
+            page.field("answered", format_args!("{} ago", age(seconds)));
+        }
+        if let Some(error) = error.as_ref().or(self.details_error.as_ref()) {
+            page.field("agent's answer", format_args!("missing: {error}"));
+        }
+        if let Some(instance) = instance {
+            page.field("instance", instance);
+        }
+        let Some(summary) = summary else { return };
+        if let Some(shape) = &summary.shape {
+            page.field("shape", shape);
+        }
+        if !summary.agent.is_empty() {
+            let uptime = status.and_then(|status| status.agent.uptime_seconds);
+            let uptime = uptime.map(|seconds| format!(", up {}", age(seconds))).unwrap_or_default();
+            page.field("agent", format_args!("version {}{uptime}", summary.agent));
+        }
+        let what = if self.source == Source::Leader { "new pods can start" } else { "kubelet ready" };
+        page.field(what, if summary.ready { "yes" } else { "no" });
+    }
+}

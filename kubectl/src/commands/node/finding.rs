@@ -1,0 +1,150 @@
+//! What is wrong with a node: the agent's conditions and the signals that are not healthy, each with its next step.
+
+use health::rules::Severity;
+use health::summary::Summary;
+use health::{Report, SignalState, Verdict};
+use resident::page::Page;
+use serde::Serialize;
+
+use super::agent::{AgentCondition, AgentStatus};
+use crate::catalog;
+use crate::run::Style;
+use crate::table::since;
+
+/// Something that is wrong, or not known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// The signal, or the condition's reason.
+    pub name: String,
+    /// Which object of several it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// A problem, or unknown.
+    pub verdict: Verdict,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Whether it keeps new pods from starting.
+    pub blocks_pods: bool,
+    /// State and effect.
+    pub message: String,
+    /// The value with its evidence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<String>,
+    /// Which values are healthy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healthy: Option<String>,
+    /// Since when, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_unix_millis: Option<u64>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<String>,
+}
+
+/// Those of an agent's report, the worst first.
+pub(super) fn of_details(status: AgentStatus, report: Report) -> Vec<Finding> {
+    let conditions = status.conditions.into_iter().map(of_condition);
+    let is_open = |state: &SignalState| matches!(state.verdict, Verdict::Problem | Verdict::Unknown);
+    let signals = report.signals.into_iter().filter(is_open).map(of_signal);
+    sorted(conditions.chain(signals).collect())
+}
+
+/// Those of a summary, which has no values.
+pub(super) fn of_summary(summary: &Summary) -> Vec<Finding> {
+    let finding = |check: &health::summary::Check| Finding {
+        name: check.name.clone(),
+        subject: check.subject.clone(),
+        verdict: check.verdict,
+        severity: check.severity,
+        blocks_pods: false,
+        message: check.message.clone(),
+        measured: None,
+        healthy: None,
+        since_unix_millis: Some(check.since_unix_millis),
+        next_step: next_step(&check.name),
+    };
+    sorted(summary.checks.iter().map(finding).collect())
+}
+
+pub(super) fn show(page: &mut Page, findings: &[Finding], style: Style) {
+    let (problems, unknown): (Vec<_>, Vec<_>) = findings.iter().partition(|it| it.verdict == Verdict::Problem);
+    let (blocking, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|it| it.blocks_pods);
+    let mut number = 0;
+    for (title, group) in [("Why new pods cannot start:", blocking), ("Problems:", others), ("Not known:", unknown)] {
+        if !group.is_empty() {
+            page.line("");
+            page.line(title);
+        }
+        for finding in group {
+            number += 1;
+            one(page, number, finding, style);
+        }
+    }
+}
+
+fn one(page: &mut Page, number: usize, finding: &Finding, style: Style) {
+    let subject = finding.subject.as_ref().map(|subject| format!(" {subject}")).unwrap_or_default();
+    let severity = if finding.verdict == Verdict::Problem { format!(" ({})", finding.severity) } else { String::new() };
+    let lasting = finding.since_unix_millis.map(|millis| format!(", for {}", since(millis, style))).unwrap_or_default();
+    page.line(format_args!("{number:>3}. {}{subject}{severity}{lasting}", finding.name));
+    let parts = [
+        ("", Some(&finding.message).filter(|message| !message.is_empty())),
+        ("Measured: ", finding.measured.as_ref()),
+        ("Healthy: ", finding.healthy.as_ref()),
+        ("Next: ", finding.next_step.as_ref()),
+    ];
+    for (label, text) in parts {
+        if let Some(text) = text {
+            page.line(format_args!("     {label}{text}"));
+        }
+    }
+}
+
+fn of_condition(condition: AgentCondition) -> Finding {
+    let blocks_pods = condition.severity == "blocking";
+    Finding {
+        next_step: next_step(&condition.reason),
+        name: condition.reason,
+        subject: condition.subject,
+        verdict: Verdict::Problem,
+        severity: if blocks_pods { Severity::Critical } else { Severity::Warning },
+        blocks_pods,
+        message: condition.message,
+        measured: None,
+        healthy: None,
+        since_unix_millis: condition.since_unix_millis,
+    }
+}
+
+fn of_signal(state: SignalState) -> Finding {
+    let value = state.value.map(|value| state.unit.show(value)).unwrap_or_default();
+    let measured = match (value.as_str(), state.detail.as_str()) {
+        ("", detail) => detail.to_owned(),
+        (value, "") => value.to_owned(),
+        (value, detail) => format!("{value} ({detail})"),
+    };
+    Finding {
+        next_step: next_step(&state.signal),
+        name: state.signal,
+        subject: None,
+        verdict: state.verdict,
+        severity: state.severity.unwrap_or_default(),
+        blocks_pods: false,
+        message: state.message.unwrap_or_default(),
+        measured: Some(measured).filter(|text| !text.is_empty()),
+        healthy: state.bound,
+        since_unix_millis: Some(state.since_unix_millis),
+    }
+}
+
+/// Blocking ones first; of equal ones, the oldest, which may have caused the others.
+fn sorted(mut findings: Vec<Finding>) -> Vec<Finding> {
+    use std::cmp::Reverse;
+    findings.sort_by_key(|it| (Reverse(it.blocks_pods), it.verdict, Reverse(it.severity), it.since_unix_millis));
+    findings
+}
+
+fn next_step(name: &str) -> Option<String> {
+    catalog::next_step(name).filter(|text| *text != "-").map(str::to_owned)
+}

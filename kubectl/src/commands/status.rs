@@ -1,0 +1,191 @@
+//! `status`: all nodes, the worst first.
+
+use std::cmp::Reverse;
+
+use anyhow::Context as _;
+use health::Fleet;
+use health::Verdict;
+use health::fleet::{FleetNode, NodeState};
+use resident::logging::chain;
+use resident::page::{Page, age};
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::commands::vnics::{self, Vnics};
+use crate::leader;
+use crate::nodes;
+use crate::run::{Answer, Exit, Style};
+use crate::table::{count, cut, ocid, or_dash, since};
+
+/// The problems of a node that a line names.
+const NAMED: usize = 3;
+/// The most characters of an error in a line.
+const ERROR: usize = 60;
+
+/// All nodes, or those that are not healthy.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Who answered.
+    pub source: Source,
+    /// Why the leader did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<String>,
+    /// Of all nodes.
+    pub counts: Counts,
+    /// The nodes, the worst first.
+    #[serde(flatten)]
+    pub fleet: Fleet,
+    /// VnicAttachments, if the leader did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vnics: Option<Vnics>,
+}
+
+/// Who answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Source {
+    /// The controller's leader, with what agents measure.
+    Leader,
+    /// The API server, with conditions alone.
+    ApiServer,
+}
+
+/// How many nodes have which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// [`NodeState::Critical`].
+    pub critical: usize,
+    /// [`NodeState::Warning`].
+    pub warning: usize,
+    /// [`NodeState::Unknown`].
+    pub unknown: usize,
+    /// [`NodeState::Healthy`].
+    pub healthy: usize,
+}
+
+/// Asks the leader and, if it is not reachable, the API server.
+///
+/// # Errors
+/// When neither answers.
+pub async fn run(cluster: &Cluster, only_problems: bool) -> anyhow::Result<Status> {
+    let mut status = match leader::get(cluster, "/fleet").await {
+        Ok(fleet) => Status::new(fleet, None),
+        Err(error) => {
+            let why = chain(error.as_ref());
+            from_api(cluster, &why).await.with_context(|| {
+                format!("the controller is not reachable ({why}), and the API server does not answer instead")
+            })?
+        }
+    };
+    if only_problems {
+        status.fleet.nodes.retain(|node| node.state != NodeState::Healthy);
+    }
+    Ok(status)
+}
+
+async fn from_api(cluster: &Cluster, why: &str) -> anyhow::Result<Status> {
+    let nodes = cluster.nodes().await?.iter().map(nodes::entry).collect();
+    let mut status = Status::new(Fleet { nodes, ..Fleet::default() }, Some(why.to_owned()));
+    // Without that right, or without that kind, the nodes are worth showing.
+    status.vnics = Some(vnics::run(cluster, None).await.unwrap_or_else(|error| Vnics::unread(chain(error.as_ref()))));
+    Ok(status)
+}
+
+impl Status {
+    /// The nodes in the order of the table.
+    #[must_use]
+    pub fn new(mut fleet: Fleet, unreachable: Option<String>) -> Self {
+        fleet.nodes.sort_by(|a, b| rank(a).cmp(&rank(b)));
+        let number = |state| fleet.nodes.iter().filter(|node| node.state == state).count();
+        let counts = Counts {
+            critical: number(NodeState::Critical),
+            warning: number(NodeState::Warning),
+            unknown: number(NodeState::Unknown),
+            healthy: number(NodeState::Healthy),
+        };
+        let source = if unreachable.is_some() { Source::ApiServer } else { Source::Leader };
+        Self { source, unreachable, counts, fleet, vnics: None }
+    }
+}
+
+impl Answer for Status {
+    fn exit(&self) -> Exit {
+        let Counts { critical, warning, unknown, .. } = self.counts;
+        if self.source == Source::Leader && critical + warning + unknown == 0 { Exit::Fine } else { Exit::Problem }
+    }
+
+    fn show(&self, page: &mut Page, style: Style) {
+        if let Some(why) = &self.unreachable {
+            page.line(format_args!("The controller is not reachable: {why}."));
+            page.line("This is what the API server has: conditions of Nodes, and VnicAttachments.");
+            page.line("");
+        }
+        let head = ["NODE", "STATE", "SINCE", "ANSWERED", "PROBLEMS", "SHAPE", "INSTANCE", "AGENT", "ERROR"];
+        let shown = if style.wide { head.len() } else { head.len() - 2 };
+        if !self.fleet.nodes.is_empty() {
+            let head = head.get(..shown).unwrap_or(&head);
+            page.columns(head, self.fleet.nodes.iter().map(|node| row(node, style, shown)));
+            page.line("");
+        }
+        let Counts { critical, warning, unknown, healthy } = self.counts;
+        let all = count(critical + warning + unknown + healthy, "node");
+        page.line(format_args!("{all}: {critical} critical, {warning} warning, {unknown} unknown, {healthy} healthy"));
+        if self.source == Source::Leader {
+            let Fleet { leader, controller, leader_seconds, .. } = &self.fleet;
+            page.line(format_args!("leader {leader}, version {controller}, for {}", age(leader_seconds)));
+        }
+        if let Some(vnics) = &self.vnics {
+            page.line("");
+            vnics.show(page, style);
+        }
+    }
+}
+
+/// The order of the table.
+fn rank(node: &FleetNode) -> impl Ord + '_ {
+    (node.state, began(node).unwrap_or(u64::MAX), Reverse(node.age_seconds), &node.name)
+}
+
+/// Since when the node has a problem.
+fn began(node: &FleetNode) -> Option<u64> {
+    let checks = node.summary.iter().flat_map(|summary| &summary.checks);
+    checks.filter(|check| check.verdict == Verdict::Problem).map(|check| check.since_unix_millis).min()
+}
+
+fn row(node: &FleetNode, style: Style, shown: usize) -> Vec<String> {
+    let summary = node.summary.as_ref();
+    let error = node.error.as_deref().unwrap_or_default();
+    let mut problems = problems(node, style);
+    if problems.is_empty() && !style.wide && !error.is_empty() {
+        problems = format!("({})", cut(error, ERROR, style));
+    }
+    let mut row = vec![
+        node.name.clone(),
+        node.state.to_string(),
+        began(node).map_or_else(|| "-".to_owned(), |began| since(began, style)),
+        node.age_seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{} ago", age(seconds))),
+        or_dash(problems),
+        or_dash(summary.and_then(|summary| summary.shape.clone()).unwrap_or_default()),
+        ocid(node.instance.as_deref().unwrap_or_default(), style),
+        or_dash(summary.map(|summary| summary.agent.clone()).unwrap_or_default()),
+        or_dash(error),
+    ];
+    row.truncate(shown);
+    row
+}
+
+/// Their names; the checks of a summary are sorted, the worst first.
+fn problems(node: &FleetNode, style: Style) -> String {
+    let Some(summary) = &node.summary else { return String::new() };
+    let names: Vec<&str> = summary
+        .checks
+        .iter()
+        .filter(|check| check.verdict == Verdict::Problem)
+        .map(|check| check.name.as_str())
+        .collect();
+    let named = if style.wide { names.len() } else { names.len().min(NAMED) };
+    let rest = names.len() - named + summary.left_out;
+    let more = if rest > 0 { format!(" +{rest}") } else { String::new() };
+    format!("{}{more}", names.get(..named).unwrap_or(&names).join(","))
+}

@@ -1,0 +1,114 @@
+//! The leader's view of the fleet. It listens on its pod's loopback only; the API server and the kubelet carry the request
+//! there (port-forward), so it needs the right to `pods/portforward` and nothing else is open.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::cluster::Cluster;
+
+/// Where the leader listens in its pod.
+const PORT: u16 = 9811;
+/// The Lease that names the leader's pod.
+const LEASE: &str = "oke-node-controller";
+/// For one attempt; 10,000 nodes with problems are some 20 MB.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long the pod's node may take to say why a stream ended.
+const EXPLAINING: Duration = Duration::from_secs(2);
+/// Before the second attempt, when the leader changes.
+const CHANGING: Duration = Duration::from_secs(2);
+/// The longest answer: 10,000 nodes with the longest summary are 45 MB.
+const LONGEST: usize = 256 << 20;
+
+/// Asks the leader.
+///
+/// # Errors
+/// When there is no leader, or it is not reachable, or refuses.
+pub async fn get<T: DeserializeOwned>(cluster: &Cluster, path: &str) -> anyhow::Result<T> {
+    let mut answer = once(cluster, path).await?;
+    if answer.0 == StatusCode::SERVICE_UNAVAILABLE {
+        // The leader has just changed: the next one is in the Lease.
+        sleep(CHANGING).await;
+        answer = once(cluster, path).await?;
+    }
+    let (status, body) = answer;
+    if status != StatusCode::OK {
+        let text: String = String::from_utf8_lossy(&body).trim().chars().take(300).collect();
+        bail!("the controller answered {} to {path}: {text}", status.as_u16());
+    }
+    serde_json::from_slice(&body).with_context(|| format!("reading the controller's answer to {path}"))
+}
+
+async fn once(cluster: &Cluster, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    let answer = async {
+        match &cluster.target.view_url {
+            Some(url) => direct(url, path).await,
+            None => forwarded(cluster, path).await,
+        }
+    };
+    timeout(DEADLINE, answer).await.unwrap_or_else(|_| bail!("no complete answer within {} s", DEADLINE.as_secs()))
+}
+
+async fn direct(url: &Uri, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let stream = TcpStream::connect((host, url.port_u16().unwrap_or(PORT))).await;
+    request(stream.with_context(|| format!("connecting to {url}"))?, path).await
+}
+
+async fn forwarded(cluster: &Cluster, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    let namespace = &cluster.target.namespace;
+    let client = cluster.client().await?;
+    let pod = leader(&Api::namespaced(client.clone(), namespace), namespace).await?;
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    let what = || format!("port-forward to the leader's pod {namespace}/{pod}");
+    let mut forward = pods.portforward(&pod, &[PORT]).await.with_context(what)?;
+    let (stream, cause) = (forward.take_stream(PORT), forward.take_error(PORT));
+    let result = request(stream.ok_or_else(|| anyhow!("no stream")).with_context(what)?, path).await;
+    let result = match (result, cause) {
+        (Err(error), Some(cause)) => match timeout(EXPLAINING, cause).await {
+            Ok(Some(cause)) => Err(anyhow!("{}", cause.trim())).with_context(what),
+            _ => Err(error).with_context(what),
+        },
+        (result, _) => result,
+    };
+    forward.abort();
+    result
+}
+
+/// The leader's pod.
+async fn leader(leases: &Api<Lease>, namespace: &str) -> anyhow::Result<String> {
+    let lease = leases.get_opt(LEASE).await.with_context(|| format!("reading Lease {namespace}/{LEASE}"))?;
+    let Some(lease) = lease else {
+        bail!("there is no Lease {namespace}/{LEASE}: no controller has run in this namespace");
+    };
+    let holder = lease.spec.and_then(|spec| spec.holder_identity).filter(|holder| !holder.is_empty());
+    holder.ok_or_else(|| anyhow!("Lease {namespace}/{LEASE} has no holder: no controller is the leader"))
+}
+
+async fn request<S>(stream: S, path: &str) -> anyhow::Result<(StatusCode, Bytes)>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("asking the leader")?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get(path).header(HOST, format!("localhost:{PORT}")).body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await.context("asking the leader")?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), LONGEST).collect().await;
+    let body = body.map_err(|error| anyhow!(error)).context("reading the leader's answer")?;
+    connection.abort();
+    Ok((status, body.to_bytes()))
+}

@@ -1,0 +1,21 @@
+//! `kubectl oke-node`: what is wrong on which node, since when, why, and what to do. It reads only.
+//!
+//! ```text
+//!   leader ──▶ pod of the Lease, port-forward ──▶ fleet, one node ─┐
+//!                          (not reachable: nodes, from the API) ───┼─▶ commands ─▶ table, JSON or YAML
+//!   cluster ─▶ API server: Nodes, VnicAttachments ─────────────────┘
+//!   catalog ─▶ what this program knows offline: signals, rules, codes, reasons ─▶ commands/explain
+//! ```
+//!
+//! A new command is a file in `commands`, a variant in `args.rs` and a line in `run.rs`.
+
+pub mod args;
+pub mod catalog;
+pub mod cluster;
+pub mod commands;
+#[cfg(test)]
+mod golden;
+pub mod leader;
+pub mod nodes;
+pub mod run;
+pub mod table;

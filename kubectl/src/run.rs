@@ -1,0 +1,98 @@
+//! Wiring: parses the command line, runs the command, prints its answer.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use resident::page::Page;
+use serde::Serialize;
+
+use crate::args::{Args, Command, Format};
+use crate::cluster::Cluster;
+use crate::commands::{explain, node, status, vnics};
+use crate::table::paint;
+
+/// The exit status, for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All that is shown is healthy.
+    Fine = 0,
+    /// Something is not healthy or not known, or the command failed.
+    Problem = 1,
+    /// Wrong command line.
+    Usage = 2,
+}
+
+/// What a command found: as data for programs, and as text for people.
+pub trait Answer: Serialize {
+    /// The exit status.
+    fn exit(&self) -> Exit;
+    /// The text.
+    fn show(&self, page: &mut Page, style: Style);
+}
+
+/// How the text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Whether nothing is shortened.
+    pub wide: bool,
+    /// The time, in milliseconds since 1970.
+    pub now_unix_millis: u64,
+}
+
+/// Runs the command of the command line.
+///
+/// # Errors
+/// When it fails.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
+    let args = match Args::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(error) => {
+            // `… | head` closes the pipe, which is no failure.
+            let _ = error.print();
+            return Ok(if error.use_stderr() { Exit::Usage } else { Exit::Fine });
+        }
+    };
+    // The second call of a process fails, which is harmless.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let cluster = Cluster::new(args.target);
+    let exit = runtime.block_on(async {
+        match args.command {
+            Command::Status(asked) => print(&status::run(&cluster, asked.problems).await?, asked.output.format),
+            Command::Node(asked) => print(&node::run(&cluster, &asked.name).await?, asked.output.format),
+            Command::Vnics(asked) => print(&vnics::run(&cluster, asked.node.as_deref()).await?, asked.output.format),
+            Command::Explain(asked) => print(&explain::run(asked.word.as_deref()), asked.output.format),
+        }
+    });
+    // A lookup of a name may hang in a thread.
+    runtime.shutdown_background();
+    exit
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+fn print(answer: &impl Answer, format: Format) -> anyhow::Result<Exit> {
+    let text = match format {
+        Format::Json => serde_json::to_string_pretty(answer).context("writing JSON")? + "\n",
+        Format::Yaml => serde_yaml_ng::to_string(answer).context("writing YAML")?,
+        Format::Table | Format::Wide => {
+            let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            let mut page =
+                if std::io::stdout().is_terminal() && !is_plain { Page::colored(paint) } else { Page::default() };
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now_unix_millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+            answer.show(&mut page, Style { wide: format == Format::Wide, now_unix_millis });
+            page.into_text()
+        }
+    };
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(answer.exit())
+}
