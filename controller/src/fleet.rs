@@ -17,6 +17,7 @@ pub mod census;
 pub mod condition;
 pub mod judge;
 pub mod keys;
+pub mod permits;
 pub mod roster;
 pub mod run;
 pub mod schedule;

@@ -2,7 +2,7 @@
 
 use api::GROUP;
 use health::fleet::{FleetNode, NodeState};
-use health::rules::Severity;
+use health::rules::{Action, Severity};
 use health::summary::{Check, Summary};
 use health::{Area, Verdict};
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
@@ -87,6 +87,7 @@ fn check(one: &Condition) -> Check {
         verdict: if one.status == "False" || one.kind == KUBELET { Verdict::Problem } else { Verdict::Unknown },
         // The controller writes False for critical problems only.
         severity: if one.status == "False" || one.kind == KUBELET { Severity::Critical } else { Severity::Warning },
+        action: Action::Report,
         message: one.message.clone(),
         since_unix_millis: one.since_unix_millis,
     }

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use channel::{Client, Peer, Reply, Request, SendError};
 use health::Summary;
+use health::repair::REPAIRS_QUERY;
 use health::summary::SUMMARY_MAX;
 use serde_json::Value;
 use thiserror::Error;
+
+use crate::fleet::roster::Poll;
 
 /// The deadline of a request.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -60,10 +63,11 @@ impl AskError {
 ///
 /// # Errors
 /// If there is none that can be used.
-pub async fn ask(client: &Client, peer: Peer, etag: Option<String>) -> Result<Answer, AskError> {
-    let has_version = etag.is_some();
-    let request = Request { if_none_match: etag, ..Request::get("/v1/summary") };
-    let Reply { status, etag, body } = client.send(peer, request, LIMIT).await?;
+pub async fn ask(client: &Client, poll: &Poll) -> Result<Answer, AskError> {
+    let has_version = poll.etag.is_some();
+    let path = if poll.may_repair { format!("/v1/summary?{REPAIRS_QUERY}") } else { "/v1/summary".to_owned() };
+    let request = Request { if_none_match: poll.etag.clone(), ..Request::get(path) };
+    let Reply { status, etag, body } = client.send(poll.peer, request, LIMIT).await?;
     match status {
         304 if has_version => Ok(Answer::Unchanged),
         200 if body.len() > SUMMARY_MAX => Err(AskError::TooLong),

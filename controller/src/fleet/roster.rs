@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::fleet::agents::NoPeer;
 use crate::fleet::answer::Answer;
 use crate::fleet::judge::AgentFacts;
+use crate::fleet::permits::Permits;
 use crate::fleet::schedule::{Due, Lane, Schedule};
 
 /// The least time after which an agent that does not answer is silent: that of three attempts.
@@ -28,6 +29,8 @@ pub struct Poll {
     pub peer: Peer,
     /// The version that is known.
     pub etag: Option<String>,
+    /// Whether the node may repair.
+    pub may_repair: bool,
 }
 
 /// All agents, by node.
@@ -39,6 +42,7 @@ pub struct Roster {
     has_news: bool,
     agents: HashMap<Arc<str>, AgentRecord>,
     sweep: Sweep,
+    permits: Permits,
 }
 
 /// A node's agent.
@@ -74,6 +78,7 @@ impl Roster {
             has_news: false,
             agents: HashMap::new(),
             sweep: Sweep { began: now, left: HashSet::new(), last: None },
+            permits: Permits::default(),
         }
     }
 
@@ -141,9 +146,13 @@ impl Roster {
             return None;
         }
         self.set_due(&node, None);
+        let nodes = self.agents.len();
         let record = self.agents.get_mut(&node)?;
         record.is_asked = true;
-        Some(Poll { peer: record.peer.ok()?, etag: record.etag.clone().filter(|_| record.summary.is_some()), node })
+        let summary = record.summary.as_ref();
+        let may_repair = summary.is_some_and(|summary| self.permits.grant(&node, summary, nodes, now));
+        let etag = record.etag.clone().filter(|_| summary.is_some());
+        Some(Poll { peer: record.peer.ok()?, etag, may_repair, node })
     }
 
     /// When the next request of a lane is due.

@@ -81,9 +81,8 @@ impl Sweeper {
     }
 
     async fn request(&self, lane: Lane, poll: Poll) -> (Lane, Arc<str>, Result<Answer, AskError>) {
-        let Poll { node, peer, etag } = poll;
-        let result = ask(&self.client, peer, etag).await;
-        (lane, node, result)
+        let result = ask(&self.client, &poll).await;
+        (lane, poll.node, result)
     }
 
     fn record(&self, node: &Arc<str>, result: Result<Answer, AskError>) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, TrustedKeys, serve};
 use health::report::Verdict;
-use health::rules::Severity;
+use health::rules::{Action, Severity};
 use health::summary::Check;
 use health::{Area, Summary};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition, Pod};
@@ -117,6 +117,7 @@ impl FakeAgent {
             area: *area,
             verdict: Verdict::Problem,
             severity: Severity::Critical,
+            action: Action::Report,
             message: format!("{name} is bad."),
             since_unix_millis: 1,
         };

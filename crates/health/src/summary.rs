@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::collector::Area;
 use crate::collectors;
 use crate::report::{Report, Verdict};
-use crate::rules::Severity;
+use crate::rules::{Action, Severity};
 
 /// The longest summary, as JSON.
 pub const SUMMARY_MAX: usize = 4096;
@@ -73,6 +73,9 @@ pub struct Check {
     pub verdict: Verdict,
     /// How bad a problem is.
     pub severity: Severity,
+    /// What the agent does about it, if the controller permits.
+    #[serde(default, skip_serializing_if = "Action::is_report")]
+    pub action: Action,
     /// State and effect.
     pub message: String,
     /// Since when, in milliseconds since 1970.
@@ -102,6 +105,7 @@ impl Summary {
                     area: collectors::area(&state.signal),
                     verdict: state.verdict,
                     severity: state.severity.unwrap_or_default(),
+                    action: state.action,
                     message,
                     since_unix_millis: state.since_unix_millis,
                 });
@@ -134,7 +138,8 @@ impl Summary {
         (self.version, &self.node, &self.instance, &self.shape, &self.agent).hash(&mut hasher);
         (self.ready, self.counts).hash(&mut hasher);
         for check in &self.checks {
-            (&check.name, &check.subject, check.verdict, check.severity, check.since_unix_millis).hash(&mut hasher);
+            (&check.name, &check.subject, check.verdict, check.severity, check.action, check.since_unix_millis)
+                .hash(&mut hasher);
         }
         format!("\"{:016x}\"", hasher.finish())
     }
@@ -185,6 +190,7 @@ mod tests {
             area: Area::Host,
             verdict: Verdict::Problem,
             severity,
+            action: Action::Report,
             message: "ü".repeat(5000),
             since_unix_millis: 1,
         };

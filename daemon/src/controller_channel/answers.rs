@@ -82,6 +82,7 @@ fn check(condition: &Condition) -> Check {
         area: Area::Network,
         verdict: if is_known { Verdict::Problem } else { Verdict::Unknown },
         severity: if condition.blocks() { rules::Severity::Critical } else { rules::Severity::Warning },
+        action: rules::Action::Report,
         message: condition.message.clone(),
         since_unix_millis: condition.since_unix_millis.unwrap_or_default(),
     }

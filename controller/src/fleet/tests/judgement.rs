@@ -2,7 +2,7 @@
 
 use api::ConditionStatus::{False, True, Unknown};
 use health::report::Verdict;
-use health::rules::Severity;
+use health::rules::{Action, Severity};
 use health::summary::Check;
 use health::{Area, Summary};
 use k8s_openapi::jiff::Timestamp;
@@ -18,7 +18,7 @@ fn time(second: i64) -> Timestamp {
 fn check(name: &str, area: Area, severity: Severity, since: u64) -> Check {
     let message = format!("{name} is bad.");
     let (name, verdict) = (name.to_owned(), Verdict::Problem);
-    Check { name, subject: None, area, verdict, severity, message, since_unix_millis: since }
+    Check { name, subject: None, area, verdict, severity, action: Action::Report, message, since_unix_millis: since }
 }
 
 fn summary(checks: Vec<Check>) -> Summary {
