@@ -54,7 +54,7 @@ pub enum Error {
     )]
     Contention { path: PathBuf, times: usize, within: Duration, difference: String, pause: Duration },
     /// The record cannot be parsed.
-    #[error("{} is damaged: our plugins are recognized by their names alone", path.display())]
+    #[error("the record {} is damaged: the installer recognizes our plugins by their file names only", path.display())]
     Record {
         path: PathBuf,
         #[source]
@@ -69,8 +69,8 @@ pub enum Error {
     },
     /// Pods were started during the uninstallation.
     #[error(
-        "{pods}, although there were none a moment ago: they keep their network, and no further pod gets one; drain the \
-         node and uninstall again"
+        "the uninstallation stopped, because pods started meanwhile: {pods}. They keep their network, and new pods get none; \
+         drain the node and uninstall again"
     )]
     PodsCame { pods: String },
     /// A file could not be removed.

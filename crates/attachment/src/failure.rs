@@ -34,20 +34,22 @@ pub fn of_ipam(error: &ipam::Error) -> Error {
     let (code, next) = match error {
         ipam::Error::NoPools { .. } => (
             ErrorCode::TRY_AGAIN_LATER,
-            "wait, or look at the node agent: `oke-node-agent status` on the node says what it waits for",
+            "wait; `oke-node-agent status` in the agent's pod of this node names the source that is missing",
         ),
         ipam::Error::FamilyMissing { .. } => (
             ErrorCode::TRY_AGAIN_LATER,
-            "wait, or look at the node agent: `oke-node-agent status` on the node says what the VNICs lack",
+            "wait; `oke-node-agent status` in the agent's pod of this node says what the VNICs lack",
         ),
-        ipam::Error::Exhausted(shortage) if shortage.vnics == 0 => {
-            (code::NO_ADDRESS, "`oke-node-agent status` on the node says which VNICs there are and whom they serve")
-        }
-        ipam::Error::Exhausted(_) => {
-            (code::NO_ADDRESS, "free pods, raise the node's pod limit, or see `oke-node-agent pools` on the node")
-        }
+        ipam::Error::Exhausted(shortage) if shortage.vnics == 0 => (
+            code::NO_ADDRESS,
+            "`oke-node-agent status` in the agent's pod of this node lists the VNICs and their purpose",
+        ),
+        ipam::Error::Exhausted(_) => (
+            code::NO_ADDRESS,
+            "delete pods, lower the kubelet's maxPods, or give the node more addresses; `oke-node-agent pools` in the agent's pod of this node shows the counts",
+        ),
         ipam::Error::NoAllocation(_) => {
-            (ErrorCode::TRY_AGAIN_LATER, "its record went while it was added; the runtime tries again")
+            (ErrorCode::TRY_AGAIN_LATER, "its record was removed while it was added; the runtime tries again")
         }
         ipam::Error::TooNew { .. } => {
             (code::STATE, "a newer version wrote it: install that again, or drain the node and reboot it")
@@ -60,11 +62,12 @@ pub fn of_ipam(error: &ipam::Error) -> Error {
         }
         ipam::Error::Read { .. } => (
             code::STATE,
-            "see what the file is, and whether the disk fails (`dmesg`); a pod's record may be moved away once the pod is gone",
+            "check `ls -l` of the file and `dmesg`; after the pod is deleted you may move its record away",
         ),
-        ipam::Error::Lock { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
-            (ErrorCode::TRY_AGAIN_LATER, "another run of the plugin holds it: see which (`fuser` names it), and end it")
-        }
+        ipam::Error::Lock { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => (
+            ErrorCode::TRY_AGAIN_LATER,
+            "another plugin process holds the lock: `fuser -v` on the file names it; end it if it lasts longer than a minute",
+        ),
         ipam::Error::Collision { .. } => (code::STATE, "delete and create one of the two pods: it gets another name"),
         _ => (code::STATE, "check that the state directory is writable and has space"),
     };
@@ -81,17 +84,18 @@ pub fn of_datapath(error: &datapath::Error) -> Error {
         {
             (
                 code::INTERFACE_EXISTS,
-                "another interface of the pod has the default route: this network must be the pod's only one, or the one \
-                 that has it; leave it out of the pod's further networks",
+                "another interface of the pod has the default route, and only one network can set it: remove \
+                 vcn-native from the pod's additional networks",
             )
         }
-        _ if error.is_already_exists() => {
-            (code::INTERFACE_EXISTS, "it exists, and another program made it: see whose it is, and remove or rename it")
-        }
+        _ if error.is_already_exists() => (
+            code::INTERFACE_EXISTS,
+            "another program created this object: find that program, then remove or rename the object",
+        ),
         datapath::Error::Apply { left_over, .. } if left_over.is_empty() => (
             code::STEP_FAILED,
-            "the details give the kernel's reason, and nothing was left behind; `oke-node-agent plan` on the node says \
-             what the host lacks",
+            "the details give the kernel's reason, and nothing was left behind; `oke-node-agent plan` in the agent's pod \
+             of this node says what the host lacks",
         ),
         datapath::Error::Apply { .. } => (
             code::STEP_FAILED,
@@ -119,7 +123,7 @@ pub fn of_netns(path: &Path, error: &netlink::Error) -> Error {
 
 /// The host's own netlink socket cannot be had.
 pub fn of_host(error: &netlink::Error) -> Error {
-    Error::new(code::UNOBSERVABLE, "cannot talk to the kernel's network configuration; CNI plugins run as root")
+    Error::new(code::UNOBSERVABLE, "opening a netlink socket failed; the runtime must run CNI plugins as root")
         .caused_by(error)
 }
 

@@ -20,11 +20,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::HEAD_MAX;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::message::{Reply, Request, collect};
 use crate::verify::PinnedKeys;
+use crate::{BODY_MAX, HEAD_MAX};
 
 /// How long a connection, with its handshake, may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ pub struct Peer {
 #[derive(Debug, Error)]
 pub enum SendError {
     /// No TCP connection.
-    #[error("connect to {address}")]
+    #[error("connecting to {address} failed")]
     Connect {
         /// The peer.
         address: SocketAddr,
@@ -57,7 +57,9 @@ pub enum SendError {
         source: io::Error,
     },
     /// No TLS session: one of the keys is not the expected one, or the peer speaks something else.
-    #[error("agree on TLS with {address}")]
+    #[error(
+        "the TLS handshake with {address} failed: one key is not the published one, or another program has the port"
+    )]
     Handshake {
         /// The peer.
         address: SocketAddr,
@@ -74,10 +76,10 @@ pub enum SendError {
         limit: Duration,
     },
     /// The reply was longer than allowed.
-    #[error("the reply of {0} is too long")]
+    #[error("the reply of {0} is longer than {BODY_MAX} bytes")]
     TooLong(SocketAddr),
     /// The connection broke, or the peer sent no HTTP.
-    #[error("exchange request and reply with {address}")]
+    #[error("the connection to {address} broke before the reply was complete")]
     Exchange {
         /// The peer.
         address: SocketAddr,

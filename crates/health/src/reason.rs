@@ -50,14 +50,14 @@ reasons! {
     MetadataUnavailable: "The instance metadata service does not answer. The agent uses the last good answer; without one, no pod can start.",
         "On the node, run `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/`; if it fails, check `ip route get 169.254.169.254`, the host's firewall, and whether the instance allows metadata version 2. On a node without IPv4, set OCI_METADATA_BASE_URL to http://[fd00:c1::a9fe:a9fe]/opc/v2.";
     NativePodNetworkUnreadable: "The NativePodNetwork of this node cannot be read, has more than 256 VNICs or 4,096 pod addresses, or the API server has not answered for five minutes. The agent uses the last good copy.",
-        "Compare the field in the message with `kubectl get nativepodnetwork -o yaml`, or with the file NPN_FILE. If the message says Forbidden, apply the ClusterRole of manifests/base/daemonset.yaml; if there is no answer, run `curl -k https://$KUBERNETES_SERVICE_HOST/livez` on the node.";
-    NativePodNetworkPending: "This instance has no NativePodNetwork yet, or OKE has not finished it: no pod can start. If it names a VNIC: OKE's own CNI may still claim the VNIC, so the agent does not configure it.",
+        "Compare the field in the message with `kubectl get nativepodnetwork -o yaml`, or with the file NPN_FILE. If the message says Forbidden, apply the ClusterRole of manifests/base/daemonset.yaml; if there is no answer, run `kubectl get --raw /livez`, and on the node `curl -k https://ADDRESS:6443/livez` with the address of the API endpoint.";
+    NativePodNetworkPending: "This instance has no NativePodNetwork yet, or OKE has not finished it: no pod can start. If the message names a VNIC, OKE's own CNI may still claim it, and the agent does not configure it.",
         "`kubectl get nativepodnetwork -o yaml` shows in status.reason what OKE waits for: usually free addresses in the pod subnet, the limit of VNICs per instance, or a policy. A new node takes a minute or two.";
     PrimaryLinkMissing: "The primary VNIC has no link on this host, so that no traffic of the primary VNIC can be configured.",
         "Compare the MAC addresses in `oke-node-agent status` with `ip link`. On bare metal, set BM_PORT_0 to the physical port.";
     LinkMissing: "A secondary VNIC has had no link on this host for DETACH_GRACE_SECONDS, or since before the agent started. Its addresses are not used.",
         "Compare its MAC address with `ip link` and look for a failed driver in `dmesg`; a newly attached VNIC takes seconds, otherwise detach it and attach it again. On bare metal, set BM_PORT_0 and BM_PORT_1.";
-    VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names or whose link exists: it was detached, is being attached, or the list is incomplete. Its configuration stays; on bare metal, no new pod gets its addresses while the router of its subnet does not answer on its VLAN link.",
+    VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names or whose link exists: it was detached, is being attached, or the list is incomplete. Its configuration stays; on bare metal, new pods get its addresses only while the subnet's router answers on the VLAN link.",
         "Run `oci compute instance list-vnics`: if the VNIC is gone, replace the node, because OKE does not attach it again.";
     VnicFamilyNotListed: "The metadata service no longer lists a VNIC's addresses of one family (for example IPv6), although the NativePodNetwork has pod addresses of it. The agent uses the last known values.",
         "Run `oci network vnic get`: if the VNIC still has addresses of that family, wait for the metadata service. If they were removed, replace the node, because its pod addresses may be gone as well.";
@@ -79,7 +79,7 @@ reasons! {
         "`oke-node-agent plan` shows what differs. To let the agent configure it, set HOST_NETWORKING to `configure`.";
     VnicAttachmentsUnreadable: "The VnicAttachments of this node cannot be read, or the API server has not answered for five minutes. The agent uses the last known ones.",
         "The message has the API server's answer: for 403, apply the ClusterRole of manifests/base/daemonset.yaml. An object that cannot be read was written by a later version: update the agent.";
-    PodTableShared: "Another program has routes in table 999, the table of pod routes. Its routes to single addresses apply to every packet; if one of its other routes rejects packets (blackhole, unreachable, prohibit), the rule to the table is removed to keep the host's network, pods of this node cannot be reached, and the node is not ready.",
+    PodTableShared: "Another program has routes in table 999, the table of pod routes. Its routes to single addresses apply to every packet; if one of them rejects packets (blackhole, unreachable, prohibit), the agent removes our rule to protect the host: the node is not ready, and its pods are unreachable.",
         "Run `ip route show table 999` and `ip -6 route show table 999`: our routes have `proto 157`. Configure the program that added the others (a VPN, a script) to use another table below 999.";
     KernelLacksNft: "The kernel has no nf_tables for family inet. Pods on secondary VNICs cannot reach 169.254.169.254 (DNS, time, metadata).",
         "Load nf_tables and nft_masq with `modprobe`, or run a kernel that has them (5.15 or newer).";
@@ -94,7 +94,7 @@ reasons! {
     PodNetworkBroken: "The host's side of a running pod's network is incomplete, and the repair failed.",
         "`oke-node-agent attachments` shows what is missing. If the kernel keeps refusing it, delete the pod, so that its controller creates another.";
     ForwardingRejected: "A firewall of this host rejects forwarded packets, and with them the packets of pods.",
-        "The message names the chain and the links: accept forwarded packets there, for example with `firewall-cmd --permanent --zone=trusted --add-interface=vcn+` (Oracle Linux images reject by default). Rules of `iptables-legacy` are not examined; Oracle Linux 8 and later use nf_tables.";
+        "The message names the chain and the links: accept forwarded packets there, for example with `firewall-cmd --permanent --zone=trusted --add-interface=vcn+ && firewall-cmd --reload` (Oracle Linux images reject by default). Rules of `iptables-legacy` are not examined; Oracle Linux 8 and later use nf_tables.";
     RepairsUndone: "Another program reverts the agent's repairs. The agent repairs again, two or three times a second at most, and packets are lost in between.",
         "Run `ip monitor link address route rule` and `nft monitor` to see what changes together with the object in the message. Look for network managers, firewalls, a flapping link, and scripts on a timer (`systemctl list-timers`).";
     ChangesUnheard: "The system does not report changes of the kernel's network or of files. The agent polls with a backoff of at most 30 s, so that repairs are late.",
@@ -104,8 +104,8 @@ reasons! {
     ChannelUnavailable: "The agent cannot listen on CHANNEL_PORT, or cannot publish its key: the controller shows this node as Unknown. Pods and the host's network do not need it.",
         "If the message names a port, `ss -ltnp` on the host shows which program has it: stop it, or change CHANNEL_PORT. If it has an answer of the API server, apply manifests/base/admission.yaml.";
     LimitRaised: "A limit of the kernel was nearly used up, and the rule of a health signal lets the agent raise it. The raised value lasts until the next boot.",
-        "Nothing, if the load is expected: set the value for good in /etc/sysctl.d. `oke-node-agent health` shows what uses the limit up.";
-    RepairWithoutEffect: "The agent raised a limit of the kernel, and the raised limit is nearly used up too. It comes back to its old value when less than half of that is in use; until then the agent does not raise it again.",
+        "If the load is expected, make the value permanent in /etc/sysctl.d. `oke-node-agent health` shows what uses the limit up.";
+    RepairWithoutEffect: "The agent raised a limit of the kernel, and the raised limit is nearly used up too. The agent restores the old value once usage is below half of it, and does not raise the limit again before.",
         "`oke-node-agent health` shows the problem: look for the pod that uses the limit up.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes our objects or configures a VNIC's link. The agent repairs them, and packets are lost in between.",
         "Set HOST_DROP_INS=allow and mount the host's root at HOST_ROOT, so that the agent writes a drop-in. Otherwise write the one in the message by hand and restart that program.";
@@ -120,8 +120,8 @@ reasons! {
     InstallerFailed: "The CNI binaries or the CNI configuration could not be installed.",
         "The message names the file. CNI_BIN_DIR and CNI_CONF_DIR must be mounted from the host and writable.";
     RuntimeConfigurationBlocked: "A file that sorts before 05-vcn-native.conflist is not a valid configuration, or is a link that the agent's container cannot follow: containerd then refuses all configurations, and no pod can start. CRI-O skips it; on CRI-O the node stays ready.",
-        "Correct the file that the message names, or move it out of the directory; the agent changes only its own files. Replace a valid link out of the directory by the file itself.";
-    RuntimeConfigurationPreceded: "Another CNI configuration sorts before 05-vcn-native.conflist, and new pods use that one. The node is not ready if they get no network from it: it has only the loopback plugin, or on containerd a plugin of it has no binary in CNI_BIN_DIR.",
+        "Correct the file that the message names, or move it out of the directory; the agent changes only its own files. If the file is a symbolic link to another directory, replace the link with a copy of its target.";
+    RuntimeConfigurationPreceded: "Another CNI configuration sorts before 05-vcn-native.conflist, and new pods use that one. The node is not ready if that configuration gives pods no network: it has only the loopback plugin, or (containerd) the binary of one of its plugins is missing in CNI_BIN_DIR.",
         "If its network is no longer used, remove the file that the message names, or rename a loopback configuration so that it sorts last (99-loopback.conf). If the other network is intended, set POD_NETWORK to `none`; in a configuration that calls other networks (Multus), that plugin must come first.";
     RuntimeConfigurationLeft: "Another pod network may own this node, and 05-vcn-native.conflist is still there. The agent removes it once the other pod network is certain, no pod uses our network, and another configuration exists (or POD_NETWORK is `none`).",
         "The message says which of these is missing: drain and reboot the node, let the other network write its configuration, or set POD_NETWORK to `none` or `vcn-native`. `oke-cni-installer uninstall` removes all files and objects of this software.";

@@ -16,9 +16,14 @@ pub async fn is_for_good(settings: &Settings) -> bool {
     let (answer, why) = ask(name).await;
     let (reason, uninstall) = (answer.word(), answer.means_uninstall());
     if uninstall {
-        tracing::info!(event = "agent.leaving", reason, name, "uninstalling");
+        tracing::info!(
+            event = "agent.leaving",
+            reason,
+            name,
+            "the DaemonSet was deleted; removing our network from this node"
+        );
     } else {
-        tracing::info!(event = "agent.returning", reason, name, why, "everything stays");
+        tracing::info!(event = "agent.returning", reason, name, why, "nothing is removed from this node");
     }
     uninstall
 }
@@ -27,7 +32,7 @@ pub async fn is_for_good(settings: &Settings) -> bool {
 /// any more and its lock is free: `ended` says whether that is sure.
 pub fn uninstall(settings: &Settings, ended: bool) {
     if !ended {
-        let why = "work of the agent was still under way, and would put back what is removed";
+        let why = "a reconcile was still running and could recreate the objects";
         return tracing::warn!(event = "agent.uninstall_refused", reason = "busy", why, "everything stays; {ELSE}");
     }
     let how = Uninstall {
@@ -42,4 +47,4 @@ pub fn uninstall(settings: &Settings, ended: bool) {
 }
 
 /// What else helps.
-const ELSE: &str = "manifests/uninstall does it when that is mended";
+const ELSE: &str = "fix the cause, then run `kubectl apply -k manifests/uninstall`";

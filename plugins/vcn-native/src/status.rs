@@ -16,7 +16,7 @@ pub(crate) fn status() -> Result<(), Error> {
     let not_available = |what: String| {
         Error::new(
             ErrorCode::NOT_AVAILABLE,
-            format!("{what}; `oke-node-agent why-not-ready` on the node says what it waits for"),
+            format!("{what}; `oke-node-agent why-not-ready` in the agent's pod of this node says what it waits for"),
         )
     };
     let opened = Node::open().and_then(|node| Ok((node.pools()?, node)));
