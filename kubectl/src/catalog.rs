@@ -122,44 +122,27 @@ fn bound(rule: &Rule, signal: &Signal) -> String {
     format!("{}{shapes} ({}, {}, {bad} of {of} samples)", rule.bound_text(signal.unit), rule.name, rule.severity)
 }
 
-/// The conditions that the controller writes to Nodes.
+/// The conditions that the controller writes to Nodes, and their reasons that are no signal.
 fn of_node() -> Vec<Entry> {
-    let signals = |area| {
+    let next =
+        "Run `kubectl oke-node node NAME`: it shows each problem, or why there is no answer, with the next step.";
+    let condition = |area: Area| {
         let kinds = collectors::KINDS.iter().filter(|kind| kind.area == area);
-        let names: Vec<&str> = kinds.flat_map(|kind| kind.signals).map(|signal| signal.name).collect();
-        names.join(", ")
-    };
-    let conditions = [
-        ("NetworkReady", "The network of host and pods has", signals(Area::Network)),
-        ("HostHealthy", "The rest of the machine has", signals(Area::Host)),
-        ("AcceleratorsHealthy", "The GPUs and RDMA links of the node have", String::new()),
-    ];
-    let next = "Run `kubectl oke-node node NAME`: it shows each problem with its next step.";
-    let node = |(word, about, signals): (&str, &str, String)| {
-        let judged = if signals.is_empty() { "none in this version".to_owned() } else { signals };
-        let good = format!("{about} no critical problem (reason NoCriticalProblem).");
+        let signals: Vec<&str> = kinds.flat_map(|kind| kind.signals).map(|signal| signal.name).collect();
         let parts = [
-            ("True", good.as_str()),
-            ("False", "The reason is the signal, or the agent's condition, of the worst problem."),
-            ("Unknown", "The node's agent does not answer (reason AgentSilent)."),
-            ("Signals", judged.as_str()),
+            ("True", "No signal of this area, and no condition of the agent, is a critical problem."),
+            ("False", "At least one is: the reason names the worst."),
+            ("Unknown", "The node's agent does not answer the controller (AgentSilent)."),
+            ("Signals", &signals.join(", ")),
             ("Do", next),
         ];
-        Entry { alias: Some(format!("{}/{word}", api::GROUP)), ..entry("condition of a Node", word, &parts) }
+        let word = area.condition().rsplit('/').next().unwrap_or_default();
+        Entry { alias: Some(area.condition().to_owned()), ..entry("condition of a Node", word, &parts) }
     };
-    let reasons = [
-        ("NoCriticalProblem", "The condition is True: no problem of its area is critical.", next),
-        (
-            "AgentSilent",
-            "The condition is Unknown: the node's agent does not answer the controller.",
-            "Run `kubectl oke-node node NAME`: it shows the error. Check that the agent's pod runs and that the controller's \
-             node reaches the agent's port.",
-        ),
-    ];
-    let reason = |(word, means, next): (&str, &str, &str)| {
-        entry("reason of a Node's condition", word, &[("Means", means), ("Do", next)])
-    };
-    conditions.into_iter().map(node).chain(reasons.into_iter().map(reason)).collect()
+    let silent = "The node's agent does not answer the controller; the condition is Unknown.";
+    let reasons = [("NoCriticalProblem", "The condition is True."), ("AgentSilent", silent)];
+    let reason = |(word, means)| entry("reason of a Node's condition", word, &[("Means", means), ("Do", next)]);
+    Area::ALL.into_iter().map(condition).chain(reasons.map(reason)).collect()
 }
 
 /// The sections of docs/errors.md: `### CODE NAME`, then `**When** …`, `**Why** …`, `**Do** …`.

@@ -4,10 +4,10 @@ mod agent;
 mod finding;
 
 use anyhow::{Context as _, bail};
-use health::fleet::{FleetNode, NodeState};
+use health::fleet::{FleetNode, NodeDetails, NodeState};
 use resident::logging::chain;
 use resident::page::{Page, age};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
@@ -45,21 +45,12 @@ pub struct NodeAnswer {
     pub details_error: Option<String>,
 }
 
-/// The leader's answer.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct View {
-    node: FleetNode,
-    details: Option<Value>,
-    error: Option<String>,
-}
-
 /// Asks the leader and the API server.
 ///
 /// # Errors
 /// When neither answers, or there is no such Node.
 pub async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
-    let view: anyhow::Result<View> = leader::get(cluster, &format!("/fleet/{name}")).await;
+    let view: anyhow::Result<NodeDetails> = leader::get(cluster, &format!("/fleet/{name}")).await;
     let object = cluster.node(name).await;
     let (conditions, entry) = match &object {
         Ok(Some(object)) => (nodes::conditions(object), Some(nodes::entry(object))),
@@ -84,7 +75,7 @@ pub async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
 
 impl NodeAnswer {
     /// With the leader's answer.
-    pub(crate) fn of_view(view: View, conditions: Vec<Condition>, vnics: Vnics) -> Self {
+    pub(crate) fn of_view(view: NodeDetails, conditions: Vec<Condition>, vnics: Vnics) -> Self {
         let Details { status, signals, error } = Details::of(view.details.as_ref());
         let findings = match (status, signals) {
             (None, None) => view.node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
