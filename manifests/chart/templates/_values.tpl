@@ -36,7 +36,7 @@
 {{- end -}}
 
 {{- /*
-"oke.pod": a pod template's spec as YAML, with image, patch and port. A patch's entries come first, as kustomize merges them.
+"oke.pod": a pod template's spec as YAML, with image, patch, port, resources and node selector. A patch's entries come first, as kustomize merges them.
 */ -}}
 {{- define "oke.pod" -}}
 {{- $pod := .pod -}}
@@ -51,10 +51,12 @@
       {{- end -}}
     {{- end -}}
   {{- end -}}
-  {{- with $.metricsPort -}}
+  {{- with $.values.settings.METRICS_PORT -}}
     {{- $_ := set $container "ports" (list (dict "name" "metrics" "containerPort" (int .))) -}}
   {{- end -}}
+  {{- with $.values.resources }}{{ $_ := set $container "resources" . }}{{ end -}}
 {{- end -}}
 {{- with $patch.volumes }}{{ $_ := set $pod "volumes" (concat . $pod.volumes) }}{{ end -}}
+{{- with .values.nodeSelector }}{{ $_ := set $pod "nodeSelector" (merge $pod.nodeSelector .) }}{{ end -}}
 {{- toYaml $pod -}}
 {{- end -}}
