@@ -203,7 +203,7 @@ fn values_schema() -> Value {
         })),
         "monitoring": object(json!({
             "podMonitors": boolean, "alerts": boolean, "dashboard": boolean,
-            "labels": labels,
+            "tlsSecret": text, "clientSecret": text, "labels": labels,
         })),
         "configurations": { "type": "array", "items": {
             "type": "object", "additionalProperties": false, "required": ["key", "value"],

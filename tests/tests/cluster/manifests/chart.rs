@@ -185,6 +185,29 @@ fn monitoring_opens_the_scraped_ports() {
 }
 
 #[test]
+fn monitoring_by_tls_mounts_the_secret_and_scrapes_with_a_certificate() {
+    let values = "monitoring.podMonitors=true,monitoring.tlsSecret=servers,monitoring.clientSecret=prometheus";
+    let all = objects(&template(&["--set", values]).unwrap());
+    let named = |kind: &str, name: &str| &all[&(kind.to_owned(), "oke-node-manager".to_owned(), name.to_owned())];
+    for (program, kind) in [("agent", "DaemonSet"), ("controller", "Deployment")] {
+        let name = format!("oke-node-{program}");
+        assert!(file_of(&all, program).contains("METRICS_TLS_DIR=/etc/oke-node-metrics\n"));
+        let pod = &named(kind, &name)["spec"]["template"]["spec"];
+        let volume = json!({ "name": "metrics-tls", "secret": { "secretName": "servers" } });
+        assert!(pod["volumes"].as_array().unwrap().contains(&volume));
+        let mount = json!({ "name": "metrics-tls", "mountPath": "/etc/oke-node-metrics", "readOnly": true });
+        assert!(pod["containers"][0]["volumeMounts"].as_array().unwrap().contains(&mount));
+        let endpoint = &named("PodMonitor", &name)["spec"]["podMetricsEndpoints"][0];
+        assert_eq!(
+            (&endpoint["scheme"], &endpoint["tlsConfig"]["keySecret"]["name"]),
+            (&json!("https"), &json!("prometheus"))
+        );
+    }
+    let without = template(&["--set", "monitoring.podMonitors=true,monitoring.tlsSecret=servers"]).unwrap_err();
+    assert!(without.contains("needs monitoring.clientSecret"), "{without}");
+}
+
+#[test]
 fn pods_get_the_chosen_nodes_and_resources() {
     let values = "agent.nodeSelector.pool=a,agent.resources.limits.memory=1Gi";
     let all = objects(&template(&["--set-string", values]).unwrap());
