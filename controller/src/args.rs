@@ -89,10 +89,14 @@ pub struct Options {
     /// Where /healthz, /readyz and /metrics are served
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9809", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// The port of the node's address (NODE_IP) on which /metrics answers every client, for a Prometheus. Without TLS, as
-    /// node_exporter: limit it to Prometheus by a firewall rule [default: only LISTEN]
+    /// The port of the node's address (NODE_IP) on which /metrics answers every client, for a Prometheus. Open, as
+    /// node_exporter, or by METRICS_TLS_DIR; limit it to Prometheus by a firewall rule [default: only LISTEN]
     #[arg(long, global = true, env = "METRICS_PORT", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
     pub metrics_port: Option<u16>,
+    /// A directory with tls.crt, tls.key and ca.crt, read again every minute. METRICS_PORT then speaks TLS and serves only clients
+    /// with a certificate of ca.crt [default: METRICS_PORT is open]
+    #[arg(long, global = true, env = "METRICS_TLS_DIR", value_name = "DIR")]
+    pub metrics_tls_dir: Option<PathBuf>,
     /// The address of the pod's Node, from the downward API: METRICS_PORT is opened on it
     #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
     pub node_ip: Option<IpAddr>,

@@ -19,7 +19,7 @@ use kube::Client;
 use oci::Oci;
 use resident::config::explain;
 use resident::reload::RunningConfiguration;
-use resident::{command_line, logging, reload, server};
+use resident::{command_line, logging, reload, scrape, server};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -192,7 +192,7 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
         _ = int.recv() => None,
         ended = work => Some(ended),
         () = reload => Some(ExitCause::Reconfigured),
-        () = server::serve_metrics(settings.metrics_listen, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the metrics' server ended"))),
+        () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the metrics' server ended"))),
         () = published(&member.entry) => None,
         () = server::serve_port(view_port, member.view.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the view's server ended"))),
         () = server::serve_port(port, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the port's server ended"))),

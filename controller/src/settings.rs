@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use oci::{Endpoint, MetadataUrl, Rates, RealmDomain, RegionName};
 use resident::config::Configured;
+use resident::scrape::MetricsPort;
 use thiserror::Error;
 use tracing::Level;
 
@@ -19,7 +20,7 @@ pub struct Settings {
     /// Where health and metrics are served.
     pub listen: SocketAddr,
     /// Where metrics are served to other machines.
-    pub metrics_listen: Option<SocketAddr>,
+    pub metrics_port: Option<MetricsPort>,
     /// Where the fleet is served: on loopback.
     pub view_listen: SocketAddr,
     /// The time in which each agent is asked once.
@@ -197,7 +198,7 @@ impl Settings {
         };
         Ok(Self {
             listen: options.listen,
-            metrics_listen: metrics_listen(options.metrics_port, options.node_ip)?,
+            metrics_port: metrics_port(options.metrics_port, options.node_ip, options.metrics_tls_dir)?,
             view_listen: options.view_listen,
             agent_poll: Duration::from_secs(options.agent_poll_seconds.into()),
             log_level: options.log_level.into(),
@@ -220,8 +221,15 @@ impl Configured for Settings {
     }
 }
 
-fn metrics_listen(port: Option<u16>, node_ip: Option<IpAddr>) -> Result<Option<SocketAddr>, SettingsError> {
-    port.map(|port| Ok(SocketAddr::new(node_ip.ok_or(SettingsError::MetricsPort)?, port))).transpose()
+fn metrics_port(
+    port: Option<u16>,
+    node_ip: Option<IpAddr>,
+    tls: Option<PathBuf>,
+) -> Result<Option<MetricsPort>, SettingsError> {
+    let Some(port) = port else { return Ok(None) };
+    let listen = SocketAddr::new(node_ip.ok_or(SettingsError::MetricsPort)?, port);
+    // A manifest that leaves the value empty means "not set".
+    Ok(Some(MetricsPort { listen, tls: tls.filter(|path| !path.as_os_str().is_empty()) }))
 }
 
 /// An empty value in a manifest means "not set".

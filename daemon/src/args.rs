@@ -186,10 +186,14 @@ pub struct Options {
     #[arg(long, global = true, env = "CONTROLLER_KEYS", default_value = "/etc/oke-node-controller-keys")]
     #[arg(value_name = "DIR")]
     pub controller_keys: PathBuf,
-    /// The port of the node's address (NODE_IP) on which /metrics answers every client, for a Prometheus. Without TLS, as
-    /// node_exporter: limit it to Prometheus by a firewall rule [default: only LISTEN]
+    /// The port of the node's address (NODE_IP) on which /metrics answers every client, for a Prometheus. Open, as
+    /// node_exporter, or by METRICS_TLS_DIR; limit it to Prometheus by a firewall rule [default: only LISTEN]
     #[arg(long, global = true, env = "METRICS_PORT", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
     pub metrics_port: Option<u16>,
+    /// A directory with tls.crt, tls.key and ca.crt, read again every minute. METRICS_PORT then speaks TLS and serves only clients
+    /// with a certificate of ca.crt [default: METRICS_PORT is open]
+    #[arg(long, global = true, env = "METRICS_TLS_DIR", value_name = "DIR")]
+    pub metrics_tls_dir: Option<PathBuf>,
     /// Whether pods may use the instance metadata service on port 80. It gives the instance's credentials to every client, but
     /// some workloads (instance principals) need it. DNS and time at the same address are always allowed
     #[arg(

@@ -20,7 +20,7 @@ use anyhow::{Context, bail};
 use imds::{Imds, Policy};
 use resident::args::Output;
 use resident::reload::RunningConfiguration;
-use resident::{logging, reload, server};
+use resident::{logging, reload, scrape, server};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -198,7 +198,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         () = port::run(settings.listen, board.clone(), chance, notices_of("port")) => bail!("the port's server ended"),
         () = controller_channel::run(settings.clone(), board.clone(), gate.clone(), notices_of("channel")) => bail!("the channel's server ended"),
         () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
-        () = server::serve_metrics(settings.metrics_listen, board.clone()) => bail!("the metrics' server ended"),
+        () = scrape::run(settings.metrics_port.clone(), board.clone()) => bail!("the metrics' server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     };
     // Nothing is undone, unless we are not wanted any more: pods live on, and so do the host's routes.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use installer::Signals;
 use resident::config::Configured;
+use resident::scrape::MetricsPort;
 use thiserror::Error;
 use tracing::Level;
 use vcn::{IfName, IfNameError};
@@ -52,7 +53,7 @@ pub struct Settings {
     /// The directory with the fingerprints of the controllers' keys.
     pub controller_keys: PathBuf,
     /// Where metrics are served to other machines.
-    pub metrics_listen: Option<SocketAddr>,
+    pub metrics_port: Option<MetricsPort>,
     /// Whether pods may ask the metadata service on port 80.
     pub pods_may_use_metadata: bool,
     /// Whether pods may send from addresses that they do not have.
@@ -180,7 +181,7 @@ impl Settings {
                 .filter(|_| options.channel_port != 0)
                 .map(|address| SocketAddr::new(address, options.channel_port)),
             controller_keys: options.controller_keys,
-            metrics_listen: metrics_listen(options.metrics_port, options.node_ip)?,
+            metrics_port: metrics_port(options.metrics_port, options.node_ip, options.metrics_tls_dir)?,
             pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
             pods_may_spoof: options.pods_may_spoof == Permission::Allow,
             host_networking: options.host_networking,
@@ -239,8 +240,15 @@ fn port(option: &'static str, name: Option<String>) -> Result<Option<IfName>, Se
     name.map(IfName::new).transpose().map_err(|source| SettingsError::Port { option, source })
 }
 
-fn metrics_listen(port: Option<u16>, node_ip: Option<IpAddr>) -> Result<Option<SocketAddr>, SettingsError> {
-    port.map(|port| Ok(SocketAddr::new(node_ip.ok_or(SettingsError::MetricsPort)?, port))).transpose()
+fn metrics_port(
+    port: Option<u16>,
+    node_ip: Option<IpAddr>,
+    tls: Option<PathBuf>,
+) -> Result<Option<MetricsPort>, SettingsError> {
+    let Some(port) = port else { return Ok(None) };
+    let listen = SocketAddr::new(node_ip.ok_or(SettingsError::MetricsPort)?, port);
+    // A manifest that leaves the value empty means "not set".
+    Ok(Some(MetricsPort { listen, tls: tls.filter(|path| !path.as_os_str().is_empty()) }))
 }
 
 fn interval(option: &'static str, seconds: f64) -> Result<Duration, SettingsError> {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (restart in place)
-//!   logging (JSON lines)    metrics (and their table in docs/)    server (/healthz, /readyz, /metrics)
+//!   logging (JSON lines)    metrics (and their table in docs/)    server (/healthz, /readyz, /metrics)    scrape (/metrics for other machines)
 //!   events (of Kubernetes)    api_server (a client of it, inside a pod)    page (text for a terminal)
 //! ```
 
@@ -18,4 +18,5 @@ pub mod metrics;
 pub mod page;
 pub mod readable;
 pub mod reload;
+pub mod scrape;
 pub mod server;

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fs::{self, Permissions};
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,9 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client may take to ask.
 const QUESTION: Duration = Duration::from_secs(5);
 
-/// The wait between two attempts to bind the port of metrics.
-const REBIND: Duration = Duration::from_secs(10);
-
 /// Who knows the answers.
 pub trait Answers: Send + Sync + 'static {
     /// Answers a GET of a path.
@@ -61,21 +57,9 @@ pub enum Asker {
     Root,
 }
 
-/// Answers requests for metrics only.
-struct MetricsOnly<B>(Arc<B>);
-
-impl<B: Answers> Answers for MetricsOnly<B> {
-    async fn answer(&self, path: &str, _: Asker) -> Answer {
-        match path {
-            "/metrics" => self.0.answer(path, Asker::Anybody).await,
-            _ => Answer::text(404, "not found\n"),
-        }
-    }
-}
-
 /// Those being served, the oldest first.
 #[derive(Default)]
-struct Connections(VecDeque<AbortHandle>);
+pub(crate) struct Connections(VecDeque<AbortHandle>);
 
 impl Answer {
     /// Plain text.
@@ -129,26 +113,6 @@ pub async fn serve_port(listener: TcpListener, board: Arc<impl Answers>) {
     }
 }
 
-/// Serves /metrics, and nothing else, on a port that other machines reach, if there is one; never returns. It retries while
-/// the port cannot be bound, because the program works without it.
-pub async fn serve_metrics(listen: Option<SocketAddr>, board: Arc<impl Answers>) {
-    let Some(listen) = listen else { return std::future::pending().await };
-    let mut failed = false;
-    let port = loop {
-        match TcpListener::bind(listen).await {
-            Ok(port) => break port,
-            Err(error) if !failed => {
-                tracing::warn!(event = "metrics.unavailable", %listen, %error, "METRICS_PORT; retried")
-            }
-            Err(_) => {}
-        }
-        failed = true;
-        tokio::time::sleep(REBIND).await;
-    };
-    tracing::info!(event = "metrics.listening", %listen);
-    serve_port(port, Arc::new(MetricsOnly(board))).await;
-}
-
 /// Serves root's socket; never returns.
 pub async fn serve_socket(listener: UnixListener, board: Arc<impl Answers>) {
     let mut connections = Connections::default();
@@ -168,7 +132,7 @@ pub async fn serve_socket(listener: UnixListener, board: Arc<impl Answers>) {
 }
 
 impl Connections {
-    async fn serve(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) async fn serve(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
         self.0.retain(|other| !other.is_finished());
         if self.0.len() >= CONNECTIONS
             && let Some(oldest) = self.0.pop_front()
@@ -182,12 +146,16 @@ impl Connections {
 }
 
 /// Out of descriptors, most likely: trying at once again would only burn the processor.
-async fn refused(error: &io::Error) {
+pub(crate) async fn refused(error: &io::Error) {
     tracing::debug!(event = "server.accept_failed", %error);
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
-async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, board: Arc<impl Answers>, asker: Asker) {
+pub(crate) async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    board: Arc<impl Answers>,
+    asker: Asker,
+) {
     let service = service_fn(move |request| respond(request, board.clone(), asker));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(QUESTION).keep_alive(false).max_buf_size(16 * 1024);

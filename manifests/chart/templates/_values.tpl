@@ -17,6 +17,11 @@
     {{- if not (hasKey $settings "METRICS_PORT") }}{{ $_ := set $settings "METRICS_PORT" $port }}{{ end -}}
   {{- end -}}
 {{- end -}}
+{{- if $values.monitoring.tlsSecret -}}
+  {{- range $program := list "agent" "controller" -}}
+    {{- $_ := set (get (get $values $program) "settings") "METRICS_TLS_DIR" "/etc/oke-node-metrics" -}}
+  {{- end -}}
+{{- end -}}
 {{- toJson $values -}}
 {{- end -}}
 
@@ -36,7 +41,7 @@
 {{- end -}}
 
 {{- /*
-"oke.pod": a pod template's spec as YAML, with image, patch and port. A patch's entries come first, as kustomize merges them.
+"oke.pod": a pod template's spec as YAML, with image, patch, port, resources and node selector. A patch's entries come first, as kustomize merges them.
 */ -}}
 {{- define "oke.pod" -}}
 {{- $pod := .pod -}}
@@ -51,10 +56,19 @@
       {{- end -}}
     {{- end -}}
   {{- end -}}
-  {{- with $.metricsPort -}}
+  {{- with $.values.settings.METRICS_PORT -}}
     {{- $_ := set $container "ports" (list (dict "name" "metrics" "containerPort" (int .))) -}}
   {{- end -}}
+  {{- with $.values.resources }}{{ $_ := set $container "resources" . }}{{ end -}}
+{{- end -}}
+{{- with .values.settings.METRICS_TLS_DIR -}}
+  {{- range $container := $pod.containers -}}
+    {{- $mount := dict "name" "metrics-tls" "mountPath" $.values.settings.METRICS_TLS_DIR "readOnly" true -}}
+    {{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) -}}
+  {{- end -}}
+  {{- $_ := set $pod "volumes" (append $pod.volumes (dict "name" "metrics-tls" "secret" (dict "secretName" $.secret))) -}}
 {{- end -}}
 {{- with $patch.volumes }}{{ $_ := set $pod "volumes" (concat . $pod.volumes) }}{{ end -}}
+{{- with .values.nodeSelector }}{{ $_ := set $pod "nodeSelector" (merge $pod.nodeSelector .) }}{{ end -}}
 {{- toYaml $pod -}}
 {{- end -}}

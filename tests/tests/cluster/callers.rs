@@ -1,10 +1,13 @@
-//! cnitool, the CNI project's own caller with its libcni, runs our plugins in chains with reference plugins: the whole list, its
-//! cache, capabilities, CHECK, STATUS and GC.
+//! Programs of other projects that call our plugins: cnitool, the CNI project's own caller with its libcni, in chains with reference
+//! plugins; and Podman with its CNI backend.
 
 use std::fs;
-use std::net::IpAddr;
+use std::io::Write as _;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ipam::{BootId, FamilyPool, Pools, Store, VnicPool};
 use netlink::Netns;
@@ -13,6 +16,7 @@ use tempfile::TempDir;
 use tests::built::bin_dir;
 use vcn::{Mtu, PerFamily, Purpose, TableId};
 
+use crate::DEADLINE;
 use crate::manifests::tools;
 
 /// Of Debian's package containernetworking-plugins.
@@ -182,4 +186,65 @@ fn cnitool_gets_status_and_no_gc_without_a_list() {
     assert!(said.contains("address pools"), "{said}");
     let failed = world.cnitool("add");
     assert!(!failed.status.success() && String::from_utf8_lossy(&failed.stderr).contains("failed (add)"));
+}
+
+const OCI_IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cluster/oci-image");
+
+/// What Podman 4 needs to run a container on our network, with files and locks below one folder.
+fn podman_settings(folder: &str) -> String {
+    format!(
+        "[network]
+         network_backend = \"cni\"
+         cni_plugin_dirs = [\"{}\", \"{REFERENCE}\"]
+         network_config_dir = \"{folder}/net.d\"
+         default_network = \"test\"
+         [engine]
+         cgroup_manager = \"cgroupfs\"
+         runtime = \"runc\"
+         events_logger = \"none\"
+         lock_type = \"file\"\n",
+        bin_dir().display()
+    )
+}
+
+#[test]
+fn podman_starts_a_container_on_our_network() {
+    let plugins =
+        [json!({ "type": "vcn-native" }), json!({ "type": "portmap", "capabilities": { "portMappings": true } })];
+    let world = World::new(&list("1.0.0", &plugins));
+    let folder = world.folder.path().display().to_string();
+    fs::write(world.folder.path().join("containers.conf"), podman_settings(&folder)).unwrap();
+    // A process of its own, without our environment, cleans up: the state is where it is on a node. Its cgroups are below one of our own, which goes with the test.
+    let group = world.folder.path().file_name().unwrap().to_str().unwrap().replace('.', "oke-test-");
+    let script = format!(
+        "mount --bind {folder}/lib /var/lib; mkdir -p /run/vcn-native; mount --bind {folder}/state /run/vcn-native
+         podman='podman --root {folder}/store --runroot {folder}/runroot --storage-driver vfs'
+         {OCI_IMAGE} {folder}/image.tar localhost/test:1 /bin/busybox=$(command -v busybox) -- /bin/busybox
+         $podman load --quiet --input {folder}/image.tar >&2
+         $podman run --rm --network test --publish 8080:80 --cgroup-parent /{group} localhost/test:1 nc -w 20 10.0.0.1 7000
+         for try in 1 2 3 4 5; do
+            find /sys/fs/cgroup/*/{group} -depth -type d -exec rmdir {{}} + 2>/dev/null || true
+            [ -z \"$(find /sys/fs/cgroup -maxdepth 2 -name {group})\" ] && exit
+            sleep 1
+         done; echo 'cgroups are left'"
+    );
+    let listener = world.router.run(|| TcpListener::bind("10.0.0.1:7000").unwrap()).unwrap();
+    let server = thread::spawn(move || {
+        let (mut connection, peer) = listener.accept().unwrap();
+        connection.write_all(b"here").unwrap();
+        peer.ip().to_string()
+    });
+    let run = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-ec", &script]);
+        command.env("CONTAINERS_CONF", world.folder.path().join("containers.conf")).output().unwrap()
+    };
+    let answer = text(world.host.run(run).unwrap());
+    assert_eq!(answer, "here");
+    assert!(server.join().unwrap().starts_with("10.0.0."), "by its own address");
+    let deadline = Instant::now() + DEADLINE;
+    while world.held() > 0 {
+        assert!(Instant::now() < deadline, "no DEL");
+        thread::sleep(Duration::from_millis(50));
+    }
 }

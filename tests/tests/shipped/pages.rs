@@ -72,3 +72,32 @@ fn stated_counts_of_tests_are_true() {
         assert!((stated..stated + 500).contains(&found), "{row}: docs/testing.md says {stated}, there are {found}");
     }
 }
+
+/// Words in backticks that look like a reason (`RouterUnknown`), a metric or a signal (`root_disk_unused`).
+fn names(page: &str) -> BTreeSet<String> {
+    let quoted = page.split('`').skip(1).step_by(2);
+    let is_reason = |word: &str| {
+        word.starts_with(char::is_uppercase)
+            && word.chars().skip(1).any(char::is_uppercase)
+            && word.chars().any(char::is_lowercase)
+            && word.chars().all(char::is_alphanumeric)
+    };
+    let is_signal = |word: &str| word.contains('_') && word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    quoted.filter(|word| is_reason(word) || is_signal(word)).map(str::to_owned).collect()
+}
+
+/// Names of other programs.
+const OF_OTHERS: [&str; 2] = ["OOMKilled", "InPod"];
+
+#[test]
+fn reasons_and_signals_of_the_runbook_exist() {
+    let reference: String =
+        ["operator.md", "resources.md", "vnics.md", "signals.md", "metrics.md", "controller.md", "uninstall.md"]
+            .map(|page| read(&format!("docs/{page}")))
+            .concat();
+    let names = names(&read("docs/troubleshoot.md"));
+    assert!(names.len() > 25, "{names:?}");
+    for name in names.iter().filter(|name| !OF_OTHERS.contains(&name.as_str())) {
+        assert!(reference.contains(name.as_str()), "docs/troubleshoot.md names {name}, which no reference page has");
+    }
+}

@@ -27,7 +27,7 @@ struct Switch {
 const OF_MANIFESTS: [&str; 2] = ["LISTEN", "LEASE_NAME"];
 
 const BOOL: &[&str] = &["true", "false"];
-const SWITCHES: [Switch; 7] = [
+const SWITCHES: [Switch; 8] = [
     Switch {
         key: "cluster",
         path: "cluster",
@@ -46,6 +46,12 @@ const SWITCHES: [Switch; 7] = [
         path: "controller.enabled",
         values: BOOL,
         meaning: "Whether the controller runs; without it no VNIC is attached on request",
+    },
+    Switch {
+        key: "healthRules",
+        path: "agent.healthRules",
+        values: &[],
+        meaning: "Rules of health signals and repairs that override the shipped ones, as JSON (docs/signals.md)",
     },
     Switch {
         key: "podMonitors",
@@ -183,15 +189,21 @@ fn values_schema() -> Value {
     let conditions: Vec<Value> = keys().into_iter().map(each).collect();
     let (text, boolean) =
         (json!({ "type": "string" }), json!({ "type": ["boolean", "string"], "enum": [true, false, "true", "false"] }));
+    let labels = json!({ "type": "object", "additionalProperties": text });
     let mut schema = object(json!({
         "global": {},
         "cluster": { "type": "string", "enum": SWITCHES[0].values },
         "image": object(json!({ "repository": text, "tag": text })),
-        "agent": object(json!({ "settings": of("agent") })),
-        "controller": object(json!({ "enabled": boolean, "settings": of("controller") })),
+        "agent": object(json!({
+            "settings": of("agent"), "healthRules": { "type": ["object", "string"] },
+            "nodeSelector": labels, "resources": { "type": "object" },
+        })),
+        "controller": object(json!({
+            "enabled": boolean, "settings": of("controller"), "nodeSelector": labels, "resources": { "type": "object" },
+        })),
         "monitoring": object(json!({
             "podMonitors": boolean, "alerts": boolean, "dashboard": boolean,
-            "labels": { "type": "object", "additionalProperties": text },
+            "tlsSecret": text, "clientSecret": text, "labels": labels,
         })),
         "configurations": { "type": "array", "items": {
             "type": "object", "additionalProperties": false, "required": ["key", "value"],
@@ -238,7 +250,15 @@ fn addon_keys_are_unique_and_switch_each_part() {
     let keys = keys();
     let unique: BTreeSet<&String> = keys.iter().map(|(key, _)| key).collect();
     assert_eq!(unique.len(), keys.len());
-    for part in ["podNetwork", "hostNetworking", "vnicAttach", "controller", "metricsPort", "controllerMetricsPort"] {
+    for part in [
+        "podNetwork",
+        "hostNetworking",
+        "vnicAttach",
+        "controller",
+        "healthRules",
+        "metricsPort",
+        "controllerMetricsPort",
+    ] {
         assert!(unique.contains(&part.to_owned()), "{part}: {unique:?}");
     }
     let values: Value =

@@ -143,6 +143,9 @@ fn addon_configuration_changes_the_rendered_configmaps() {
     let (agent, controller) = (file_of(&changed, "agent"), file_of(&changed, "controller"));
     assert_eq!(set(&agent), ["HOST_NETWORKING=report", "LOG_LEVEL=debug", "VNIC_ATTACH=on"]);
     assert_eq!(set(&controller), ["OCI_REGION=eu-frankfurt-1"]);
+    let data = &changed[&("ConfigMap".to_owned(), "oke-node-manager".to_owned(), "oke-node-agent".to_owned())]["data"];
+    let rules: Value = serde_json::from_str(data["health-rules.json"].as_str().unwrap()).unwrap();
+    assert_eq!(rules["rules"][0]["action"], "repair");
     let folder = tempfile::tempdir().unwrap();
     assert!(is_valid("agent", &agent, folder.path()) && is_valid("controller", &controller, folder.path()));
     let agents = &changed[&("DaemonSet".to_owned(), "oke-node-manager".to_owned(), "oke-node-agent".to_owned())];
@@ -179,6 +182,42 @@ fn monitoring_opens_the_scraped_ports() {
     assert_eq!(object("PrometheusRule", "oke-node-manager")["spec"], rules);
     let dashboard = &object("ConfigMap", "oke-node-manager-dashboard")["data"]["oke-node-manager.json"];
     assert_eq!(dashboard.as_str().unwrap(), shipped("dashboard.json"));
+}
+
+#[test]
+fn monitoring_by_tls_mounts_the_secret_and_scrapes_with_a_certificate() {
+    let values = "monitoring.podMonitors=true,monitoring.tlsSecret=servers,monitoring.clientSecret=prometheus";
+    let all = objects(&template(&["--set", values]).unwrap());
+    let named = |kind: &str, name: &str| &all[&(kind.to_owned(), "oke-node-manager".to_owned(), name.to_owned())];
+    for (program, kind) in [("agent", "DaemonSet"), ("controller", "Deployment")] {
+        let name = format!("oke-node-{program}");
+        assert!(file_of(&all, program).contains("METRICS_TLS_DIR=/etc/oke-node-metrics\n"));
+        let pod = &named(kind, &name)["spec"]["template"]["spec"];
+        let volume = json!({ "name": "metrics-tls", "secret": { "secretName": "servers" } });
+        assert!(pod["volumes"].as_array().unwrap().contains(&volume));
+        let mount = json!({ "name": "metrics-tls", "mountPath": "/etc/oke-node-metrics", "readOnly": true });
+        assert!(pod["containers"][0]["volumeMounts"].as_array().unwrap().contains(&mount));
+        let endpoint = &named("PodMonitor", &name)["spec"]["podMetricsEndpoints"][0];
+        assert_eq!(
+            (&endpoint["scheme"], &endpoint["tlsConfig"]["keySecret"]["name"]),
+            (&json!("https"), &json!("prometheus"))
+        );
+    }
+    let without = template(&["--set", "monitoring.podMonitors=true,monitoring.tlsSecret=servers"]).unwrap_err();
+    assert!(without.contains("needs monitoring.clientSecret"), "{without}");
+}
+
+#[test]
+fn pods_get_the_chosen_nodes_and_resources() {
+    let values = "agent.nodeSelector.pool=a,agent.resources.limits.memory=1Gi";
+    let all = objects(&template(&["--set-string", values]).unwrap());
+    let pod = |kind: &str, name: &str| {
+        all[&(kind.to_owned(), "oke-node-manager".to_owned(), name.to_owned())]["spec"]["template"]["spec"].clone()
+    };
+    let agent = pod("DaemonSet", "oke-node-agent");
+    assert_eq!(agent["nodeSelector"], json!({ "kubernetes.io/os": "linux", "pool": "a" }));
+    assert_eq!(agent["containers"][0]["resources"], json!({ "limits": { "memory": "1Gi" } }));
+    assert_eq!(pod("Deployment", "oke-node-controller")["nodeSelector"], json!({ "kubernetes.io/os": "linux" }));
 }
 
 /// A server, and how to reach it.
