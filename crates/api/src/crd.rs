@@ -68,7 +68,11 @@ const TEST_COLUMNS: &[Column] = &[
 /// All of them, by name.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![with(NetworkTest::crd(), TEST_COLUMNS), with(VnicAttachment::crd(), ATTACHMENT_COLUMNS), with(VnicProfile::crd(), PROFILE_COLUMNS)]
+    vec![
+        with(NetworkTest::crd(), TEST_COLUMNS),
+        with(VnicAttachment::crd(), ATTACHMENT_COLUMNS),
+        with(VnicProfile::crd(), PROFILE_COLUMNS),
+    ]
 }
 
 /// The columns stand here and not in the derive's attributes: as a table they can be read.

@@ -45,8 +45,8 @@ pub use names::{
     VNICS_ANNOTATION,
 };
 pub use network_test::{
-    MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, STATUS_MAX,
-    TargetService, TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget,
+    MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, STATUS_MAX, TargetService,
+    TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget,
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};

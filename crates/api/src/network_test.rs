@@ -14,9 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::probe::ProbeKind;
 use crate::schema;
 
-pub use status::{
-    MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, STATUS_MAX, TestCounts, TestLatency, TestState,
-};
+pub use status::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, STATUS_MAX, TestCounts, TestLatency, TestState};
 
 /// What is tested, from where, and how often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]

@@ -126,7 +126,9 @@ impl Cause {
     #[must_use]
     pub const fn fix(self) -> &'static str {
         match self {
-            Self::SecurityList => "Allow the port in the security lists of both subnets, in the direction of the probe.",
+            Self::SecurityList => {
+                "Allow the port in the security lists of both subnets, in the direction of the probe."
+            }
             Self::SecurityGroup => {
                 "Allow the port in the VNICs' network security groups, or give the source the group that the rule names."
             }
@@ -145,18 +147,28 @@ impl Cause {
             Self::NeighbourTable => {
                 "Raise net.ipv4.neigh.default.gc_thresh3 (IPv6: net.ipv6) above the number of hosts in the node's subnets."
             }
-            Self::HostConntrack => "Raise net.netfilter.nf_conntrack_max on the node, or find the pod with the most connections.",
+            Self::HostConntrack => {
+                "Raise net.netfilter.nf_conntrack_max on the node, or find the pod with the most connections."
+            }
             Self::ConntrackRace => {
                 "Use NodeLocal DNSCache, or let resolvers send A and AAAA queries one after the other (single-request)."
             }
-            Self::VnicConntrack => "Check the VNIC's metric VnicConntrackIsFull; spread connections over more VNICs or OCPUs.",
+            Self::VnicConntrack => {
+                "Check the VNIC's metric VnicConntrackIsFull; spread connections over more VNICs or OCPUs."
+            }
             Self::AsymmetricRoute => {
                 "Let answers leave by the VNIC of their address: run `oke-node-agent why-not-ready` on the target's node."
             }
-            Self::DnsRate => "Cache names on the node (NodeLocal DNSCache), and end names with a dot to avoid search domains.",
-            Self::MetadataThrottled => "Find what polls the metadata service on the node, and let it cache or back off.",
+            Self::DnsRate => {
+                "Cache names on the node (NodeLocal DNSCache), and end names with a dot to avoid search domains."
+            }
+            Self::MetadataThrottled => {
+                "Find what polls the metadata service on the node, and let it cache or back off."
+            }
             Self::HostFirewall => "Allow the port in the host's firewall (firewalld, iptables or nft).",
-            Self::PortClosed => "Start what should listen on the port, or correct the port: packets pass in both directions.",
+            Self::PortClosed => {
+                "Start what should listen on the port, or correct the port: packets pass in both directions."
+            }
             Self::TargetDown => "Check the target's instance and VNIC in OCI.",
             Self::ServiceError => "Packets pass: read the log of the service that answered.",
             Self::Intermittent => "Run the test with an interval, and compare the failed runs.",

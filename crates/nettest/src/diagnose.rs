@@ -13,7 +13,7 @@ use api::probe::{Change, Evidence, Failure, ProbeKind, RouteSeen, Transport};
 
 use crate::cause::Cause;
 use crate::tap::Tap;
-use crate::verdict::{self, Label, Place, Verdict};
+use crate::verdict::{self, Label, Place, Shown, Verdict};
 
 /// A row that found its traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,11 +147,14 @@ fn state(evidence: &Evidence, label: Label, found: &[Finding]) -> Verdict {
         _ => Place::Unknown,
     };
     let causes: Vec<Cause> = found.iter().map(|found| found.cause).collect();
-    let sides = |source: String, target: Option<String>| match target.filter(|text| !text.is_empty()) {
-        Some(target) => format!("source: {source}; target: {target}"),
-        None => format!("source: {source}"),
-    };
     let arrival = evidence.arrival.as_ref();
+    let sides = [("source", Some(&evidence.attempt)), ("target", arrival)]
+        .map(|(side, report)| (side, report.map(verdict::host).unwrap_or_default()));
+    let text = |of: fn(&Shown) -> &Vec<String>| {
+        let shown = sides.iter().filter(|(_, shown)| !of(shown).is_empty());
+        let shown: Vec<String> = shown.map(|(side, shown)| format!("{side}: {}", of(shown).join(", "))).collect();
+        if shown.is_empty() { "no counter rose, no table is full".to_owned() } else { shown.join("; ") }
+    };
     let fix = match label {
         Label::Reachable => String::new(),
         Label::OneOf => {
@@ -165,8 +168,8 @@ fn state(evidence: &Evidence, label: Label, found: &[Finding]) -> Verdict {
         place,
         last_tap: Tap::last(evidence),
         failure: verdict::failure(evidence),
-        before: sides(verdict::host(&evidence.attempt.before), arrival.map(|report| verdict::host(&report.before))),
-        after: sides(verdict::host(&evidence.attempt.after), arrival.map(|report| verdict::host(&report.after))),
+        before: text(|shown| &shown.before),
+        after: text(|shown| &shown.after),
         fix,
         causes,
     }

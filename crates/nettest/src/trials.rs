@@ -49,9 +49,7 @@ fn of_the_source(case: &Case, evidence: &Evidence) -> Vec<Ask> {
             } else {
                 asks.push(trial(Change::OtherPort, tcp));
                 let target = evidence.target.address.or(evidence.attempt.target);
-                asks.extend(
-                    target.map(|to| trial(Change::OtherProtocol, SendTask { source, ..case.echo(to) })),
-                );
+                asks.extend(target.map(|to| trial(Change::OtherProtocol, SendTask { source, ..case.echo(to) })));
             }
         }
         _ => {}
@@ -72,7 +70,8 @@ fn of_other_nodes(case: &Case, evidence: &Evidence) -> Vec<Ask> {
     }
     let usable = |other: &&Party| other.node != case.target.node && other.node != case.source.node;
     let subnet = evidence.attempt.subnet;
-    let is_neighbour = |other: &&Party| matches!((subnet, other.address), (Some(subnet), Some(address)) if subnet.contains(address));
+    let is_neighbour =
+        |other: &&Party| matches!((subnet, other.address), (Some(subnet), Some(address)) if subnet.contains(address));
     let ask = |other: &Party, change| case.ask(other, Task::Send(case.from_elsewhere()), Role::Trial(change));
     if case.service.is_some() {
         return case.others.iter().find(usable).map(|other| ask(other, Change::OtherNode)).into_iter().collect();
@@ -92,9 +91,8 @@ fn of_the_target(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
     }
     let source: Option<IpAddr> = evidence.attempt.source;
     let arrival = evidence.arrival.as_ref();
-    let differ = arrival.is_some_and(|report| {
-        report.taps.out.packets > 0 && report.taps.out.device != report.taps.inward.device
-    });
+    let differ = arrival
+        .is_some_and(|report| report.taps.out.packets > 0 && report.taps.out.device != report.taps.inward.device);
     if let (true, Some(source)) = (differ, source) {
         let forced = SendTask { force_link: true, source: evidence.target.address, ..case.echo(source) };
         rounds.push(vec![case.ask(&case.target, Task::Send(forced), Role::Trial(Change::ForcedLink))]);

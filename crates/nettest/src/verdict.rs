@@ -3,7 +3,7 @@
 use std::fmt;
 
 use api::PairVerdict;
-use api::probe::{Evidence, Failure, HostState};
+use api::probe::{Evidence, Failure, ProbeReport};
 
 use crate::cause::Cause;
 use crate::tap::Tap;
@@ -138,7 +138,11 @@ impl fmt::Display for Verdict {
         writeln!(f, "last seen: {}", self.last_tap.map_or("not known", Tap::as_str))?;
         writeln!(f, "before: {}", self.before)?;
         writeln!(f, "after: {}", self.after)?;
-        writeln!(f, "{}: {}", if self.label == Label::OneOf { "to separate" } else { "fix" }, self.fix)
+        writeln!(f, "{}: {}", if self.label == Label::OneOf { "to separate" } else { "fix" }, self.fix)?;
+        if self.label != Label::OneOf && self.last_tap != Some(Tap::SourceIn) {
+            writeln!(f, "then run it again: faults behind this place cannot be seen yet")?;
+        }
+        Ok(())
     }
 }
 
@@ -159,20 +163,52 @@ pub(crate) fn failure(evidence: &Evidence) -> String {
     format!("{} of {} lost, {why}", tally.lost(), tally.sent)
 }
 
-/// What a host shows, in a few words: only what its kernel counts.
-pub(crate) fn host(state: &HostState) -> String {
-    let of = |name: &str, number: Option<u64>, limit: Option<u64>| match (number, limit) {
-        (Some(number), Some(limit)) => Some(format!("{name} {number}/{limit}")),
-        (Some(number), None) => Some(format!("{name} {number}")),
-        _ => None,
-    };
-    let parts = [
-        of("rp_filter drops", state.rp_filter_drops, None),
-        of("neighbours", state.neighbours, state.neighbour_limit),
-        of("overflows", state.neighbour_overflows.filter(|count| *count > 0), None),
-        of("connections", state.connections, state.connection_limit),
-        of("dropped", state.connection_drops.filter(|count| *count > 0), None),
-        of("raced", state.insert_failures.filter(|count| *count > 0), None),
+/// What a host shows before and after, in a few words: counters that changed, and tables that are full.
+pub(crate) fn host(report: &ProbeReport) -> Shown {
+    let (before, after) = (&report.before, &report.after);
+    let counters = [
+        ("rp_filter drops", before.rp_filter_drops, after.rp_filter_drops),
+        ("neighbour overflows", before.neighbour_overflows, after.neighbour_overflows),
+        ("dropped connections", before.connection_drops, after.connection_drops),
+        ("raced connections", before.insert_failures, after.insert_failures),
     ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let tables = [
+        ("neighbours", before.neighbours, after.neighbours, after.neighbour_limit),
+        ("connections", before.connections, after.connections, after.connection_limit),
+    ];
+    let mut shown = Shown::default();
+    for (name, before, after) in counters {
+        if let (Some(before), Some(after)) = (before, after)
+            && before != after
+        {
+            shown.add(format!("{name} {before}"), format!("{name} {after}"));
+        }
+    }
+    for (name, before, after, limit) in tables {
+        if let (Some(before), Some(after), Some(limit)) = (before, after, limit)
+            && is_full(after, limit)
+        {
+            shown.add(format!("{name} {before}/{limit}"), format!("{name} {after}/{limit}"));
+        }
+    }
+    shown
+}
+
+/// Texts of a host before and after.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) before: Vec<String>,
+    pub(crate) after: Vec<String>,
+}
+
+impl Shown {
+    fn add(&mut self, before: String, after: String) {
+        self.before.push(before);
+        self.after.push(after);
+    }
+}
+
+/// Whether a table is full: entries come and go while it is read, so 95 % count as all.
+pub(crate) const fn is_full(entries: u64, limit: u64) -> bool {
+    limit > 0 && entries.saturating_mul(100) >= limit.saturating_mul(95)
 }

@@ -215,7 +215,8 @@ mod tests {
             cause: "SecurityList".to_owned(),
             before: "connections 1200 of 262144, neighbours 30 of 1024, rp_filter drops 0".to_owned(),
             after: "connections 1203 of 262144, neighbours 30 of 1024, rp_filter drops 0".to_owned(),
-            fix: "Allow the port in the security list of the target's subnet: ingress from the source's subnet.".to_owned(),
+            fix: "Allow the port in the security list of the target's subnet: ingress from the source's subnet."
+                .to_owned(),
         };
         let status = NetworkTestStatus { worst: vec![usual; 20], ..NetworkTestStatus::default() };
         assert_eq!(status.bounded().worst.len(), MOST_WORST_PAIRS);

@@ -72,8 +72,7 @@ impl ProbeRequest {
         if body.len() > REQUEST_MAX {
             return Err(ProbeError::TooLong(body.len()));
         }
-        let request: Self =
-            serde_json::from_slice(body).map_err(|error| ProbeError::Unreadable(error.to_string()))?;
+        let request: Self = serde_json::from_slice(body).map_err(|error| ProbeError::Unreadable(error.to_string()))?;
         request.check()?;
         Ok(request)
     }
@@ -132,10 +131,13 @@ impl SendTask {
         text("path", self.path.as_deref(), |char| char.is_ascii_graphic())?;
         match &self.target {
             ProbeTarget::Address(address) => allowed(*address),
-            ProbeTarget::Host(host) => text("host", Some(host), |char| {
-                char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_')
-            }),
-            ProbeTarget::Service(TargetService::Peers) => Err(ProbeError::Unfit("service peers")),
+            ProbeTarget::Host(host) => {
+                text("host", Some(host), |char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_'))
+            }
+            // The controller makes nodes and names of these.
+            ProbeTarget::Service(TargetService::Peers | TargetService::OciServices) => {
+                Err(ProbeError::Unfit("service"))
+            }
             ProbeTarget::Service(_) => Ok(()),
         }
     }

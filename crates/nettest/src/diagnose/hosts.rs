@@ -5,10 +5,7 @@ use api::probe::{Change, Evidence, Failure, HostState, ProbeReport};
 use super::{Finding, Strength, goes_astray, rose_by_the_lost};
 use crate::cause::Cause;
 use crate::tap::Tap;
-use crate::verdict::Place;
-
-/// A table counts as full from this share of its limit: entries come and go while it is read.
-const FULL_PERCENT: u64 = 95;
+use crate::verdict::{Place, is_full};
 
 /// The kernel's route for the source address leaves by another link, or there is none. No packet is needed.
 pub(super) fn route(evidence: &Evidence) -> Option<Finding> {
@@ -110,5 +107,5 @@ fn states(report: &ProbeReport) -> (&HostState, &HostState) {
 }
 
 fn full(count: Option<u64>, limit: Option<u64>) -> bool {
-    matches!((count, limit), (Some(count), Some(limit)) if limit > 0 && count.saturating_mul(100) >= limit.saturating_mul(FULL_PERCENT))
+    matches!((count, limit), (Some(count), Some(limit)) if is_full(count, limit))
 }

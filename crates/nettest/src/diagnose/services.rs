@@ -18,9 +18,7 @@ pub(super) fn metadata_throttled(evidence: &Evidence) -> Option<Finding> {
 /// The service answers, and with an error.
 pub(super) fn service_error(evidence: &Evidence) -> Option<Finding> {
     let is_error = match &evidence.attempt.tally.failure {
-        Some(Failure::Status(status)) => {
-            *status != TOO_MANY_REQUESTS || evidence.service != Some(TargetService::Imds)
-        }
+        Some(Failure::Status(status)) => *status != TOO_MANY_REQUESTS || evidence.service != Some(TargetService::Imds),
         Some(Failure::Invalid(_)) => true,
         _ => false,
     };

@@ -115,7 +115,8 @@ fn healthy(numbers: &mut Numbers) -> Evidence {
         source_requested: numbers.below(2) == 0,
         source: Party::default(),
         target: Party::default(),
-        service: [None, Some(TargetService::Dns), Some(TargetService::Imds)][usize::try_from(numbers.below(3)).unwrap()],
+        service: [None, Some(TargetService::Dns), Some(TargetService::Imds)]
+            [usize::try_from(numbers.below(3)).unwrap()],
         attempt,
         arrival: (numbers.below(2) == 0).then_some(arrival),
         trials: changes.into_iter().map(|change| trial((change, numbers.below(4)))).collect(),
