@@ -110,6 +110,7 @@ pub(crate) fn has_failed(evidence: &Evidence) -> bool {
         // A lookup, without packets.
         ProbeKind::Route => evidence.attempt.route.as_ref().is_some_and(goes_astray),
         // Nothing need answer a datagram: it is enough that it arrives, and that no error comes back.
+        ProbeKind::Udp if tally.failure == Some(Failure::Refused) => false,
         ProbeKind::Udp if is_silent(evidence) => {
             let arrived = evidence.arrival.as_ref().map(|report| report.taps.inward.packets);
             let filtered = hosts::reverse_path_of_target(evidence).is_some();

@@ -1,14 +1,16 @@
 //! Echo requests, of any size; of PathMTU none may be fragmented.
 
 use std::io::{self, ErrorKind, Read as _};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use api::probe::{Failure, ProbeKind, SendTask, Tally};
+use api::probe::{ProbeKind, SendTask, Tally};
 use socket2::{Protocol, SockAddr, Socket, Type};
 use vcn::Family;
 
 use super::socket::Way;
-use super::volley::{Answer, Exchange, Pace, Results, of_error, volley};
+use super::udp::failed;
+use super::volley::{Answer, Exchange, Pace, volley};
 
 /// The headers of IP and of an echo request.
 const HEADERS_V4: u32 = 28;
@@ -16,8 +18,8 @@ const HEADERS_V6: u32 = 48;
 /// The payload without a size.
 const LEAST: usize = 16;
 
-/// The identifier where none was requested.
-const ANY_IDENTIFIER: u16 = 0x6e74;
+/// The next identifier where none was requested: each task has its own, because every socket receives all answers.
+static NEXT_IDENTIFIER: AtomicU16 = AtomicU16::new(0x6e74);
 
 struct Echo<'a> {
     way: &'a Way,
@@ -27,19 +29,10 @@ struct Echo<'a> {
 }
 
 pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
-    let mut tally = match open(way, task) {
+    match open(way, task) {
         Ok(mut echo) => volley(&mut echo, Pace::from(task)),
-        Err(error) => {
-            let mut results = Results::default();
-            results.sent();
-            results.failed(of_error(&error));
-            results.tally()
-        }
-    };
-    if tally.failure == Some(Failure::Local("EMSGSIZE".to_owned())) {
-        tally.failure = Some(Failure::TooBig { mtu: way.mtu, from: None });
+        Err(error) => failed(&error),
     }
-    tally
 }
 
 fn open<'a>(way: &'a Way, task: &SendTask) -> io::Result<Echo<'a>> {
@@ -52,12 +45,17 @@ fn open<'a>(way: &'a Way, task: &SendTask) -> io::Result<Echo<'a>> {
     if is_full {
         netlink::forbid_fragments(&socket, way.family()).map_err(io::Error::other)?;
     }
+    // Answers of other hosts are not received.
+    socket.connect(&SockAddr::from(without_port(way)))?;
     let size = match u32::from(task.size) {
         0 if is_full => way.mtu,
         size => size,
     };
     let payload = usize::try_from(size.saturating_sub(headers)).unwrap_or(LEAST).max(LEAST);
-    let identifier = if task.source_port == 0 { ANY_IDENTIFIER } else { task.source_port };
+    let identifier = match task.source_port {
+        0 => NEXT_IDENTIFIER.fetch_add(1, Ordering::Relaxed),
+        identifier => identifier,
+    };
     Ok(Echo { way, socket, identifier, payload })
 }
 
@@ -73,7 +71,7 @@ impl Exchange for Echo<'_> {
             let sum = super::packet::checksum(&message).to_be_bytes();
             message.splice(2..4, sum);
         }
-        self.socket.send_to(&message, &SockAddr::from(without_port(self.way))).map(drop)
+        self.socket.send(&message).map(drop)
     }
 
     fn receive(&mut self, within: Duration) -> io::Result<Option<Answer>> {

@@ -42,6 +42,9 @@ pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<Probe
         taps = seen.of_source();
         explain(&mut tally, error);
     }
+    if tally.failure == Some(Failure::Local("EMSGSIZE".to_owned())) {
+        tally.failure = Some(Failure::TooBig { mtu: way.mtu, from: None });
+    }
     Ok(ProbeReport { tally, taps, before, after: host_state::read(&surroundings.proc, &way.route.expected), ..report })
 }
 

@@ -86,7 +86,9 @@ impl Way {
         }
         if let Some(source) = self.source {
             match family {
-                Family::Ipv4 => socket.set_freebind_v4(true)?,
+                // The kernel would find no route for it otherwise.
+                Family::Ipv4 if self.route.expected.is_empty() => socket.set_ip_transparent_v4(true)?,
+                Family::Ipv4 => {}
                 Family::Ipv6 => socket.set_freebind_v6(true)?,
             }
             // The port of a probe that was sent a moment ago.
