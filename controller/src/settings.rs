@@ -11,7 +11,7 @@ use resident::config::Configured;
 use thiserror::Error;
 use tracing::Level;
 
-use crate::args::{Options, Principal};
+use crate::args::{Options, Principal, TestTargets};
 
 /// All settings.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct Settings {
     pub workers: usize,
     /// Intervals of reconciles and retries.
     pub pace: Pace,
+    /// What NetworkTests may probe.
+    pub network_test_targets: TestTargets,
 }
 
 /// Which Lease, and its duration.
@@ -207,6 +209,7 @@ impl Settings {
             oci,
             workers: usize::from(workers),
             pace,
+            network_test_targets: options.network_test_targets,
         })
     }
 }
