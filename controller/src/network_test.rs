@@ -10,6 +10,7 @@
 //! A deleted test stops at once: its tasks are dropped, and an agent's probe ends within its own bound of 30 s.
 
 pub mod agents;
+pub mod channel_agents;
 mod life;
 mod pair;
 mod pairs;

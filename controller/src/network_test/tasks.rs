@@ -76,7 +76,7 @@ impl<A: AgentCalls> NetworkTests<A> {
         let Self { client, store, agents, metrics, external_allowed, oci_host } = self;
         let api: Api<DeserializeGuard<NetworkTest>> = Api::all(client.clone());
         let watches = store.watches().clone();
-        let watched = Watched { api, page: PAGE, what: "NetworkTests", watches: &watches };
+        let watched = Watched { api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
         let turns = Semaphore::new(AT_ONCE);
         let context = TestContext { client, store, agents, metrics, turns, external_allowed, oci_host };
         let mut tasks = Tasks { context: Arc::new(context), set: JoinSet::new(), running: BTreeMap::new() };

@@ -11,6 +11,7 @@ mod forgotten;
 mod in_use;
 mod kube_controllers;
 mod leases;
+mod network_tests;
 mod life;
 mod paper;
 mod plan_command;

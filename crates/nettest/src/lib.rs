@@ -14,6 +14,8 @@
 
 mod cause;
 mod diagnose;
+#[cfg(test)]
+mod documents;
 mod investigation;
 mod tap;
 mod trials;
