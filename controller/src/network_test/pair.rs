@@ -105,6 +105,7 @@ fn unknown(pair: &TestPair, failure: String) -> PairVerdict {
         probe: pair.case.send.kind.as_str().to_owned(),
         label: "Unknown".to_owned(),
         cause: "AgentUnreachable".to_owned(),
+        last_seen: "Unknown".to_owned(),
         before: failure,
         after: String::new(),
         fix: "Check the agent's Pod on the source's node: kubectl -n oke-node-manager get pods -o wide.".to_owned(),

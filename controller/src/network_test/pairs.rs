@@ -20,6 +20,10 @@ const COMPARED: usize = 4;
 const COUNT: u8 = 5;
 const RATE: u8 = 20;
 const TIMEOUT_MS: u32 = 1_000;
+/// The most connections of a probe, which are made one after the other.
+const CONNECTIONS: u8 = 20;
+/// The longest time from the first packet to the last.
+const SENDING_MS: u16 = 5_000;
 /// The first of the probes' ports, above those of servers, and how many there are.
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 20_000;
@@ -219,11 +223,15 @@ impl std::fmt::Display for Selected {
 
 /// What the source's agent sends: within the bounds that the agent has, too.
 fn send(probe: &TestProbe, target: ProbeTarget, (source, number): (Option<IpAddr>, usize)) -> SendTask {
-    let count = probe.count.unwrap_or(COUNT).clamp(1, bounds::COUNT_MAX);
-    let interval_ms = (1_000 / u16::from(probe.rate.unwrap_or(RATE).max(1))).max(bounds::INTERVAL_MIN_MS);
-    let waits = if matches!(probe.kind, ProbeKind::Tcp | ProbeKind::Http) { u32::from(count) } else { 1 };
+    // The API server enforces these bounds; an object from before them must not exceed the agent's.
+    let connects = matches!(probe.kind, ProbeKind::Tcp | ProbeKind::Http);
+    let most = if connects { CONNECTIONS } else { bounds::COUNT_MAX };
+    let count = probe.count.unwrap_or(COUNT).clamp(1, most);
+    let slowest = SENDING_MS / u16::from(count);
+    let interval_ms = (1_000 / u16::from(probe.rate.unwrap_or(RATE).max(1))).clamp(bounds::INTERVAL_MIN_MS, slowest);
+    let waits = if connects { u32::from(count) } else { 1 };
     // Half of the longest task, so that the target's agent can watch all of it.
-    let left = (bounds::TASK_MAX_MS / 2).saturating_sub(u32::from(count) * u32::from(interval_ms)).max(waits);
+    let left = (bounds::TASK_MAX_MS / 2).saturating_sub(u32::from(SENDING_MS));
     let timeout_ms = u16::try_from((left / waits).min(TIMEOUT_MS)).unwrap_or(1);
     let source_port = FIRST_PORT + u16::try_from(number % usize::from(PORTS)).unwrap_or(0);
     SendTask {

@@ -75,8 +75,12 @@ async fn network_test_is_run_reported_and_deleted() {
     agents[1].freeze();
     let silent = json!({ "sources": [{ "node": "node-1" }], "targets": [{ "service": "imds" }], "deadlineSeconds": 120,
         "ttlSecondsAfterFinished": 0 });
-    create(&scene, "brief", json!({ "targets": [{ "service": "imds" }], "sources": [{ "node": "node-0" }],
-        "ttlSecondsAfterFinished": 0 }))
+    create(
+        &scene,
+        "brief",
+        json!({ "targets": [{ "service": "imds" }], "sources": [{ "node": "node-0" }],
+        "ttlSecondsAfterFinished": 0 }),
+    )
     .await;
     wait_for("a test without time to live is deleted", async || get(&scene, "brief").await.is_none()).await;
     create(&scene, "silent", silent).await;

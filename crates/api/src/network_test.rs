@@ -154,6 +154,12 @@ pub enum TargetService {
     validation = Rule::new("(self.type in ['TCP', 'UDP']) ? has(self.port) : (!has(self.port) || self.type == 'HTTP')")
         .message("port is for TCP and UDP, which need it, and for HTTP")
         .field_path(".port"),
+    validation = Rule::new("(has(self.count) ? self.count : 5) <= 5 * (has(self.rate) ? self.rate : 20)")
+        .message("a probe takes at most 5 seconds: count must be at most 5 times rate")
+        .field_path(".count"),
+    validation = Rule::new("!(self.type in ['TCP', 'HTTP']) || !has(self.count) || self.count <= 20")
+        .message("TCP and HTTP make at most 20 connections")
+        .field_path(".count"),
     validation = Rule::new("!has(self.name) || self.type == 'DNS'").message("name is for DNS only").field_path(".name"),
     validation = Rule::new("!has(self.path) || self.type == 'HTTP'").message("path is for HTTP only").field_path(".path")
 )]
@@ -174,7 +180,7 @@ pub struct TestProbe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::http_path")]
     pub path: Option<String>,
-    /// Packets or requests, 1 to 100; 5 if absent.
+    /// Packets or requests, 1 to 100, of TCP and HTTP 1 to 20, and at most 5 times rate; 5 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 100>")]
     pub count: Option<u8>,

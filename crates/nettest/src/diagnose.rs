@@ -154,7 +154,7 @@ fn state(evidence: &Evidence, label: Label, found: &[Finding]) -> Verdict {
     let text = |of: fn(&Shown) -> &Vec<String>| {
         let shown = sides.iter().filter(|(_, shown)| !of(shown).is_empty());
         let shown: Vec<String> = shown.map(|(side, shown)| format!("{side}: {}", of(shown).join(", "))).collect();
-        if shown.is_empty() { "no counter rose, no table is full".to_owned() } else { shown.join("; ") }
+        shown.join("; ")
     };
     let fix = match label {
         Label::Reachable => String::new(),

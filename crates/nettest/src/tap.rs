@@ -59,6 +59,18 @@ impl Tap {
         })
     }
 
+    /// Its word.
+    #[must_use]
+    pub const fn as_word(self) -> &'static str {
+        match self {
+            Self::SourceRoute => "SourceRoute",
+            Self::SourceOut => "SourceOut",
+            Self::TargetIn => "TargetIn",
+            Self::TargetOut => "TargetOut",
+            Self::SourceIn => "SourceIn",
+        }
+    }
+
     /// In words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -8,6 +8,9 @@ use api::probe::{Evidence, Failure, ProbeReport};
 use crate::cause::Cause;
 use crate::tap::Tap;
 
+/// What hosts show that have nothing to do with it.
+const NOTHING: &str = "no counter rose, no table is full";
+
 /// How sure a verdict is, from best to worst for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
@@ -49,7 +52,7 @@ pub struct Verdict {
     pub last_tap: Option<Tap>,
     /// What failed, in words.
     pub failure: String,
-    /// The hosts before the probe.
+    /// The hosts before the probe: counters that rose, and tables that are full.
     pub before: String,
     /// The hosts after it.
     pub after: String,
@@ -119,6 +122,7 @@ impl Verdict {
             probe,
             label: self.label.as_str().to_owned(),
             cause: self.cause(),
+            last_seen: self.last_tap.map_or("Unknown", Tap::as_word).to_owned(),
             before: self.before.clone(),
             after: self.after.clone(),
             fix: self.fix.clone(),
@@ -136,8 +140,9 @@ impl fmt::Display for Verdict {
         writeln!(f, "where: {}", self.place.as_str())?;
         writeln!(f, "failure: {}", self.failure)?;
         writeln!(f, "last seen: {}", self.last_tap.map_or("not known", Tap::as_str))?;
-        writeln!(f, "before: {}", self.before)?;
-        writeln!(f, "after: {}", self.after)?;
+        let shown = |text: &str| if text.is_empty() { NOTHING } else { text }.to_owned();
+        writeln!(f, "before: {}", shown(&self.before))?;
+        writeln!(f, "after: {}", shown(&self.after))?;
         writeln!(f, "{}: {}", if self.label == Label::OneOf { "to separate" } else { "fix" }, self.fix)?;
         if self.label != Label::OneOf && self.last_tap != Some(Tap::SourceIn) {
             writeln!(f, "then run it again: faults behind this place cannot be seen yet")?;

@@ -91,8 +91,8 @@ impl Way {
                 Family::Ipv4 => {}
                 Family::Ipv6 => socket.set_freebind_v6(true)?,
             }
-            // The port of a probe that was sent a moment ago.
-            socket.set_reuse_address(true)?;
+            // The port of a connection that was reset a moment ago.
+            socket.set_reuse_address(kind == Type::STREAM)?;
             let port = if kind == Type::RAW { 0 } else { self.source_port };
             socket.bind(&SockAddr::from(SocketAddr::new(source, port)))?;
         }

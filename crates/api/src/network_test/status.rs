@@ -121,7 +121,11 @@ pub struct PairVerdict {
     /// The cause, or the causes that are left: docs/network-tests.md.
     #[schemars(schema_with = "schema::text::<96>")]
     pub cause: String,
-    /// What the hosts showed before the probe.
+    /// The last place that saw the packets: SourceRoute, SourceOut, TargetIn, TargetOut, SourceIn or Unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "schema::text::<16>")]
+    pub last_seen: String,
+    /// What the hosts showed before the probe; absent if no counter rose and no table is full.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<128>")]
     pub before: String,
@@ -145,6 +149,7 @@ impl PairVerdict {
             probe: cut(&self.probe, 24),
             label: cut(&self.label, 16),
             cause: cut(&self.cause, 96),
+            last_seen: cut(&self.last_seen, 16),
             before: cut(&self.before, 128),
             after: cut(&self.after, 128),
             fix: cut(&self.fix, 160),
@@ -184,6 +189,7 @@ mod tests {
             probe: long(),
             label: long(),
             cause: long(),
+            last_seen: long(),
             before: long(),
             after: long(),
             fix: long(),
@@ -213,8 +219,9 @@ mod tests {
             probe: "TCP/10250".to_owned(),
             label: "Likely".to_owned(),
             cause: "SecurityList".to_owned(),
-            before: "connections 1200 of 262144, neighbours 30 of 1024, rp_filter drops 0".to_owned(),
-            after: "connections 1203 of 262144, neighbours 30 of 1024, rp_filter drops 0".to_owned(),
+            last_seen: "SourceOut".to_owned(),
+            before: "source: rp_filter drops 12".to_owned(),
+            after: "source: rp_filter drops 13".to_owned(),
             fix: "Allow the port in the security list of the target's subnet: ingress from the source's subnet."
                 .to_owned(),
         };

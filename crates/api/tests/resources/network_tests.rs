@@ -54,6 +54,8 @@ async fn network_test_refuses_what_does_not_fit() {
         (probe(json!({ "type": "ICMP", "name": "a" })), "spec.probes[].name"),
         (probe(json!({ "type": "ICMP", "count": 101 })), "spec.probes[].count"),
         (probe(json!({ "type": "ICMP", "rate": 101 })), "spec.probes[].rate"),
+        (probe(json!({ "type": "ICMP", "count": 6, "rate": 1 })), "spec.probes[].count"),
+        (probe(json!({ "type": "TCP", "port": 1, "count": 21 })), "spec.probes[].count"),
         (json!({ "intervalSeconds": 59 }), "spec.intervalSeconds"),
         (json!({ "deadlineSeconds": 601 }), "spec.deadlineSeconds"),
         (json!({ "concurrency": 33 }), "spec.concurrency"),
