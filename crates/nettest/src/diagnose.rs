@@ -1,4 +1,4 @@
-//! From evidence to a verdict: each row of the fault matrix is one function that looks for its own traces; this module
+//! From evidence to a verdict: each row of the fault matrix is one function that searches for its own traces; this module
 //! decides between those that found some. Pure.
 
 mod hosts;

@@ -11,7 +11,7 @@ use netlink::PacketTap;
 
 use super::packet::{Direction, Headers};
 
-/// The longest wait for a packet, after which it looks whether to stop.
+/// The longest wait for a packet, after which the stop flag is read.
 const WAIT: Duration = Duration::from_millis(20);
 /// How long answers that arrived with the last packet may take to be seen.
 const LINGER: Duration = Duration::from_millis(60);

@@ -1,6 +1,7 @@
 //! Sends the probes of one task, and reports what this host shows before and after.
 
-use api::probe::{Failure, Flow, ProbeKind, ProbeReport, SendTask, Tally, Transport};
+use api::TargetService;
+use api::probe::{Failure, Flow, ProbeKind, ProbeReport, ProbeTarget, SendTask, Tally, Transport};
 
 use super::flow_tap::FlowTap;
 use super::socket::Way;
@@ -40,6 +41,8 @@ pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<Probe
     if let Some(tap) = tap {
         let (seen, error) = tap.stop();
         taps = seen.of_source();
+        // A Service's address: the host replaces it before the packet is seen.
+        taps.incomplete |= task.target == ProbeTarget::Service(TargetService::ApiServer);
         explain(&mut tally, error);
     }
     if tally.failure == Some(Failure::Local("EMSGSIZE".to_owned())) {

@@ -1,17 +1,19 @@
 //! Faults of the hosts.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::process::Command;
 
 use api::probe::{ProbeKind, ProbeTarget};
 use nettest::{Case, Cause, Label, Place};
+use sandbox::{Denied, DeniedAt, Policy};
 
 use crate::lab::{Lab, PORT};
 
 /// The second VNIC's link of a virtual machine in the sandbox.
 const SECOND: &str = "ens5";
 
-fn run(command: &str) {
+pub(crate) fn run(command: &str) {
     let mut words = command.split_whitespace();
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
@@ -47,6 +49,18 @@ fn strict_reverse_path_filter_is_named() {
     let verdict = lab.investigate(case);
     assert_eq!((verdict.label, verdict.causes), (Label::Proven, vec![Cause::ReversePathFilter]));
     assert_eq!(verdict.place, Place::TargetHost);
+}
+
+/// The packets get no further than the security list; the host's fault behind it cannot be seen.
+#[test]
+fn security_list_before_a_reverse_path_filter_is_not_the_only_cause_left() {
+    let lab = Lab::new();
+    let case = to_the_second_vnic(&lab, "1");
+    let list = Denied { at: DeniedAt::SubnetIngress("third".into()), tcp_port: Some(PORT), except: BTreeSet::new() };
+    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    let (label, causes) = lab.named(case);
+    assert_eq!(label, Label::OneOf);
+    assert!(causes.contains(&Cause::SecurityList) && causes.len() > 1, "{causes:?}");
 }
 
 #[test]

@@ -23,10 +23,12 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn new() -> Self {
         let node = |name: &str, subnet: &str| NodeSpec::virtual_machine(name, subnet);
+        let subnet =
+            |name: &str, v4: &str, v6: &str| SubnetSpec::new(name, v4.parse().unwrap()).with(v6.parse().unwrap());
         let vcn = Vcn::builder()
-            .subnet(SubnetSpec::new("front", "10.0.10.0/24".parse().unwrap()))
-            .subnet(SubnetSpec::new("back", "10.0.20.0/24".parse().unwrap()))
-            .subnet(SubnetSpec::new("third", "10.0.30.0/24".parse().unwrap()))
+            .subnet(subnet("front", "10.0.10.0/24", "2603:c020:0:1::/64"))
+            .subnet(subnet("back", "10.0.20.0/24", "2603:c020:0:2::/64"))
+            .subnet(subnet("third", "10.0.30.0/24", "2603:c020:0:3::/64"))
             .node(node("front-1", "front"))
             .node(node("front-2", "front"))
             .node(node("back-1", "back").vnic(VnicSpec::new("third")))
@@ -41,7 +43,7 @@ impl Lab {
 
     /// Accepts connections on a node until the test ends.
     fn listen(&self, node: &str) {
-        let listener = self.vcn.node(node).unwrap().run(|| TcpListener::bind(("0.0.0.0", PORT)).unwrap()).unwrap();
+        let listener = self.vcn.node(node).unwrap().run(|| TcpListener::bind(("::", PORT)).unwrap()).unwrap();
         thread::spawn(move || listener.incoming().for_each(drop));
     }
 
@@ -83,6 +85,15 @@ impl Lab {
             target,
             others: ["front-2", "back-2", "third-1"].map(|node| self.party(node)).into(),
         }
+    }
+
+    /// The same by IPv6.
+    pub(crate) fn case_v6(&self, kind: ProbeKind, port: u16) -> Case {
+        let mut case = self.case(kind, port);
+        let target = self.vcn.node("back-1").unwrap().address(Family::Ipv6).unwrap();
+        case.target.address = Some(target);
+        case.send.target = ProbeTarget::Address(target);
+        case
     }
 
     /// A case from `front-1` to a service.

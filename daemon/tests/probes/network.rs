@@ -24,7 +24,30 @@ fn pair_without_fault_is_reachable_by_every_probe() {
     ];
     for (kind, port) in kinds {
         assert_eq!(lab.named(lab.case(kind, port)), (Label::Reachable, vec![]), "{kind:?}");
+        assert_eq!(lab.named(lab.case_v6(kind, port)), (Label::Reachable, vec![]), "{kind:?} by IPv6");
     }
+}
+
+#[test]
+fn security_list_is_named_by_ipv6_too() {
+    let lab = Lab::new();
+    let list = denied(DeniedAt::SubnetIngress("back".into()));
+    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    let mut case = lab.case_v6(ProbeKind::Tcp, PORT);
+    // The subnet of the source is found by its IPv4 address alone.
+    case.others.clear();
+    assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
+}
+
+#[test]
+fn network_that_no_subnet_reaches_leaves_gateway_and_target() {
+    let lab = Lab::new();
+    let unrouted = ["front", "third"].map(|subnet| (subnet.to_owned(), "10.0.20.0/24".parse().unwrap()));
+    lab.vcn.set_policy(Policy { unrouted: unrouted.into(), ..Policy::default() }).unwrap();
+    let mut case = lab.case(ProbeKind::Tcp, PORT);
+    case.others.sort_by_key(|other| other.node.as_deref() != Some("third-1"));
+    let left = vec![Cause::Gateway, Cause::TargetDown, Cause::SecurityList, Cause::SecurityGroup];
+    assert_eq!(lab.named(case), (Label::OneOf, left));
 }
 
 #[test]
@@ -75,7 +98,8 @@ fn missing_return_route_leaves_gateway_and_route_table() {
     lab.vcn.set_policy(Policy { unrouted, ..Policy::default() }).unwrap();
     let mut case = lab.case(ProbeKind::Tcp, PORT);
     case.others.sort_by_key(|other| other.node.as_deref() != Some("third-1"));
-    assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::Gateway, Cause::RouteTable]));
+    let left = vec![Cause::Gateway, Cause::RouteTable, Cause::SecurityList, Cause::SecurityGroup];
+    assert_eq!(lab.named(case), (Label::OneOf, left));
 }
 
 #[test]

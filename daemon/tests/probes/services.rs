@@ -5,6 +5,7 @@ use api::probe::ProbeKind;
 use nettest::{Cause, Label};
 use sandbox::{Fault, FaultKind};
 
+use crate::hosts::run;
 use crate::lab::Lab;
 
 #[test]
@@ -27,6 +28,18 @@ fn throttled_metadata_service_is_named() {
     lab.vcn.node("front-1").unwrap().set_metadata_fault(Some(fault));
     let case = lab.service(ProbeKind::Http, TargetService::Imds);
     assert_eq!(lab.named(case), (Label::Proven, vec![Cause::MetadataThrottled]));
+}
+
+#[test]
+fn rule_of_the_host_that_refuses_metadata_is_named() {
+    let lab = Lab::new();
+    lab.on("front-1", || {
+        run("nft add table inet filter");
+        run("nft add chain inet filter output { type filter hook output priority 0 ; }");
+        run("nft add rule inet filter output ip daddr 169.254.169.254 tcp dport 80 reject with tcp reset");
+    });
+    let case = lab.service(ProbeKind::Http, TargetService::Imds);
+    assert_eq!(lab.named(case), (Label::Likely, vec![Cause::HostFirewall]));
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub enum Failure {
     Invalid(String),
 }
 
-/// A route as the kernel looks it up.
+/// A route as the kernel finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RouteSeen {

@@ -1,4 +1,4 @@
-//! Rows of the hosts: what the kernel of one side counts or looks up.
+//! Rows of the hosts: what the kernel of one side counts or finds.
 
 use api::probe::{Change, Evidence, Failure, HostState, ProbeReport};
 

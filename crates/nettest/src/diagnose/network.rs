@@ -1,4 +1,4 @@
-//! Rows of the network between the hosts: no counter shows them, so they are told apart by what passes and what does not.
+//! Rows of the network between the hosts: no counter shows them, so they differ by what passes and what does not.
 
 use api::probe::{Change, Evidence, ProbeKind, Tally};
 
@@ -23,7 +23,7 @@ pub(super) fn path_mtu(evidence: &Evidence) -> Option<Finding> {
 pub(super) fn source_dest_check(evidence: &Evidence) -> Option<Finding> {
     let own = evidence.trial(Change::OwnAddress).is_some_and(Tally::reaches);
     let lost = Tap::last(evidence) == Some(Tap::SourceOut);
-    // Without the target's tap, a rule that drops this source further on looks the same.
+    // Without the target's tap, a rule that drops this source further on has the same traces.
     let strength = if evidence.arrival.is_some() { Strength::Proven } else { Strength::Possible };
     let same_link = evidence.attempt.route.as_ref().is_some_and(|route| route.expected.is_empty());
     (evidence.source_requested && own && lost && same_link).then(|| Finding::new(Cause::SourceDestCheck, strength))
@@ -37,7 +37,17 @@ pub(super) fn partial_loss() -> Vec<Finding> {
 /// What is left when no host and no service shows a trace: security rules, routes, the VNIC itself.
 pub(super) fn rules_and_routes(evidence: &Evidence) -> Vec<Finding> {
     match Tap::last(evidence) {
-        Some(Tap::SourceRoute) | None => possible(&[Cause::HostFirewall, Cause::HostRoute]),
+        Some(Tap::SourceRoute) => possible(&[Cause::HostFirewall, Cause::HostRoute]),
+        // Anything that can lose packets without a trace.
+        None => {
+            let mut all = possible(&[Cause::SecurityList, Cause::SecurityGroup, Cause::HostFirewall]);
+            all.extend(if is_same_subnet(evidence) {
+                Vec::new()
+            } else {
+                possible(&[Cause::RouteTable, Cause::Gateway])
+            });
+            all
+        }
         Some(Tap::SourceIn) => vec![Finding::new(Cause::HostFirewall, Strength::Likely)],
         Some(Tap::TargetIn) => {
             vec![Finding::new(Cause::HostFirewall, Strength::Likely).at(Place::TargetHost)]
@@ -68,7 +78,9 @@ fn between_hosts(evidence: &Evidence) -> Vec<Finding> {
         all.extend(hidden);
         return all;
     }
-    found.into_iter().chain(hidden).collect()
+    let mut all = found;
+    all.extend(hidden);
+    all
 }
 
 /// One port or protocol passes and another does not: a security rule. A source of the same subnet tells list from group, unless
@@ -95,16 +107,18 @@ fn routes(evidence: &Evidence) -> Vec<Finding> {
     if is_same_subnet(evidence) || !others_pass || neighbour == Some(true) {
         return Vec::new();
     }
-    if Tap::last(evidence) == Some(Tap::TargetOut) {
+    let returns = Tap::last(evidence) == Some(Tap::TargetOut);
+    let mut left = match (reaches(Change::OtherSubnet), neighbour) {
         // Requests arrive and answers do not: a return route.
-        return possible(&[Cause::Gateway, Cause::RouteTable]);
-    }
-    match (reaches(Change::OtherSubnet), neighbour) {
-        (Some(true), Some(false)) => vec![Finding::new(Cause::RouteTable, Strength::Likely)],
-        (Some(true), None) => possible(&[Cause::RouteTable, Cause::SecurityGroup]),
+        _ if returns => possible(&[Cause::Gateway, Cause::RouteTable]),
+        (Some(true), Some(false)) => return vec![Finding::new(Cause::RouteTable, Strength::Likely)],
+        (Some(true), _) => possible(&[Cause::RouteTable]),
         (Some(false), _) => possible(&[Cause::Gateway, Cause::TargetDown]),
         _ => possible(&[Cause::RouteTable, Cause::Gateway]),
-    }
+    };
+    // Rules that admit nothing; or one rule, and another fault behind it that the other probes met.
+    left.extend(possible(&[Cause::SecurityList, Cause::SecurityGroup]));
+    left
 }
 
 /// New flows fail although the host's own table has room, and the host has very many connections.
