@@ -95,7 +95,8 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         left = network::rules_and_routes(evidence);
     }
     left.extend(of(Strength::Possible));
-    left.dedup_by_key(|found| found.cause);
+    let mut listed = BTreeSet::new();
+    left.retain(|found| listed.insert(found.cause));
     let label = match left.as_slice() {
         [one] if one.strength >= Strength::Likely => Label::Likely,
         _ => Label::OneOf,
