@@ -25,7 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(30);
 /// Seconds to wait for agents without a deadline, and the wait in between.
 const AGENTS: u16 = 120;
-const AGENTS_AGAIN: Duration = Duration::from_secs(5);
+const AGENTS_AGAIN: Duration = Duration::from_secs(1);
 /// How long a finished test stays.
 const TTL: u32 = 86_400;
 
