@@ -82,6 +82,15 @@ pub enum Principal {
     ApiKey,
 }
 
+/// What NetworkTests may probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TestTargets {
+    /// Nodes, and the services of nodes.
+    Cluster,
+    /// Addresses and names outside the cluster, too.
+    Any,
+}
+
 /// All settings.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "controller-options")]
@@ -178,6 +187,16 @@ pub struct Options {
     /// Where the fleet is served to `kubectl oke-node`: an address of this host only
     #[arg(long, global = true, env = "VIEW_LISTEN", default_value = "127.0.0.1:9811", value_name = "ADDRESS")]
     pub view_listen: SocketAddr,
+    /// What NetworkTests may probe: nodes and the services of nodes, or any address and name outside the cluster, too
+    #[arg(
+        long,
+        global = true,
+        env = "NETWORK_TEST_TARGETS",
+        value_enum,
+        default_value = "cluster",
+        value_name = "WHAT"
+    )]
+    pub network_test_targets: TestTargets,
     /// How long the controller waits at most, by chance, before it restarts in place with a changed configuration file, in
     /// seconds
     #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use channel::Client as ChannelClient;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use oci::Oci;
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
+use crate::args::TestTargets;
 use crate::attachment::apply::objects::KubeObjects;
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::pod_network::KubePodNetworks;
@@ -23,6 +25,8 @@ use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_prof
 use crate::fleet;
 use crate::fleet::census::FleetCensus;
 use crate::fleet::run::{FleetMember, FleetTasks};
+use crate::network_test::NetworkTests;
+use crate::network_test::channel_agents::ChannelAgents;
 use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::report::metrics::Snapshot;
 use crate::report::status_server::{Role, StatusServer};
@@ -83,8 +87,18 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         budget: budget.clone(),
     };
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
+    let oci_host = cloud.endpoint().host();
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, surroundings));
+    let channel = ChannelClient::new(member.identity.clone());
     let fleet = FleetTasks::new(member, patient.clone(), store.clone(), &status_server, settings.agent_poll);
+    let network_tests = NetworkTests {
+        client: patient.clone(),
+        store: store.clone(),
+        agents: Arc::new(ChannelAgents { client: channel, roster: fleet.roster() }),
+        metrics: metrics.clone(),
+        external_allowed: settings.network_test_targets == TestTargets::Any,
+        oci_host,
+    };
     metrics.ask({
         let (work, store, watches) = (work.clone(), store.clone(), status_server.watches.clone());
         let roster = fleet.roster();
@@ -111,6 +125,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         tokio::select! {
             () = work::run(work.clone(), worker, settings.workers, chance) => bail!("the workers ended"),
             () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
+            () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = stamping.run() => bail!("the task that serves VnicProfiles ended"),
         }
     };

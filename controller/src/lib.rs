@@ -5,6 +5,7 @@
 //!   VnicProfile ────┼─▶ cluster::store ─▶ profile: VnicAttachments from templates
 //!   Node ───────────┘        └─▶ work (queue) ─▶ attachment: observe ─▶ plan (pure) ─▶ apply ─▶ report     per instance
 //!   Pods of agents ─▶ fleet: summaries of nodes in memory ─▶ conditions of Nodes, view
+//!   NetworkTest ──▶ network_test: pairs ─▶ agents ─▶ verdicts ─▶ status
 //!   leader: one of several replicas does this; a replica that loses the Lease exits
 //! ```
 //!
@@ -18,6 +19,7 @@ pub mod cluster;
 pub mod fleet;
 pub mod leader;
 pub mod malloc;
+pub mod network_test;
 pub mod plan_command;
 pub mod profile;
 pub mod report;

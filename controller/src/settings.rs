@@ -12,7 +12,7 @@ use resident::scrape::MetricsPort;
 use thiserror::Error;
 use tracing::Level;
 
-use crate::args::{Options, Principal};
+use crate::args::{Options, Principal, TestTargets};
 
 /// All settings.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Settings {
     pub workers: usize,
     /// Intervals of reconciles and retries.
     pub pace: Pace,
+    /// What NetworkTests may probe.
+    pub network_test_targets: TestTargets,
 }
 
 /// Which Lease, and its duration.
@@ -208,6 +210,7 @@ impl Settings {
             oci,
             workers: usize::from(workers),
             pace,
+            network_test_targets: options.network_test_targets,
         })
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Identity ─▶ announcement ─▶ annotation of the Pod ─▶ controller
-//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details)
+//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details, probes)
 //! ```
 
 mod announcement;
@@ -17,6 +17,7 @@ use resident::logging::chain;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
+use crate::probes::{ProbeHandler, Surroundings};
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notices;
@@ -50,7 +51,8 @@ pub async fn run(settings: Arc<Settings>, board: Arc<Board>, gate: RepairGate, n
     let announced = Announcement { port: address.port(), key: identity.fingerprint() };
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let keys = ControllerKeys::default();
-    let answers = Answers { settings: settings.clone(), board, gate };
+    let probes = ProbeHandler::new(Surroundings::of_this_process());
+    let answers = Answers { settings: settings.clone(), board, gate, probes };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {
         Err(error) = channel::serve(listener, &identity, keys.trusted(), Arc::new(answers), Limits::default()) => error,

@@ -9,6 +9,7 @@
 //!                                                               ├─▶ installer ──▶ CNI binaries, conflist
 //!                                                               └─▶ ReconcileReport ──▶ logs, metrics, readiness, status
 //!   records of plugins ──▶ cni_records ──▶ log lines, metrics ──▶ follow_up (announcements, connections)
+//!   controller ──▶ probes ──▶ packets of network tests
 //!   ReconcileReport ──▶ node_events ──▶ Kubernetes Events about the Node
 //!   controller ──TLS──▶ controller_channel ──▶ summary of health signals and conditions
 //!   SIGTERM ──▶ departure: the next agent starts, or everything is uninstalled
@@ -27,6 +28,7 @@ mod documents;
 #[cfg(test)]
 mod fixture;
 pub mod lifecycle;
+pub mod probes;
 pub mod reconcile;
 pub mod report;
 pub mod run;

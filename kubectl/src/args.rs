@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use hyper::Uri;
 
-/// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing.
+/// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing; `nettest` creates a
+/// NetworkTest and deletes it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
 pub struct Args {
@@ -19,9 +20,10 @@ pub struct Args {
 
 const AFTER: &str = "\
 Exit status:
-  0  all that is shown is healthy (explain: the word is known)
+  0  all that is shown is healthy (explain: the word is known; nettest: reachable)
   1  something that is shown is not healthy or not known, the controller is not reachable, or the command failed
-  2  wrong command line, or a word that explain does not know
+  2  wrong command line, a word that explain does not know, or a test that the controller refuses
+  3  nettest: undecided
 
 Examples:
   kubectl oke-node status --problems              nodes that are not healthy, the worst first
@@ -67,6 +69,15 @@ Examples:
   kubectl oke-node vnics                          those of all nodes, the ones that are not ready first
   kubectl oke-node vnics --node 10.0.0.2 -o wide")]
     Vnics(VnicsArgs),
+    /// Test whether a node reaches another node or a service, and name the cause if not
+    #[command(after_help = "\
+Exit status: 0 reachable; 1 not reachable, and the cause is named; 2 wrong command line, or the test is refused; 3 undecided.
+
+Examples:
+  kubectl oke-node nettest 10.0.10.2 10.0.20.3 --port 8443
+  kubectl oke-node nettest 10.0.10.2 10.0.20.3 --mtu    packets of full size
+  kubectl oke-node nettest 10.0.10.2 imds               a service: gateway, imds, dns, apiserver, oci-services")]
+    Nettest(NetTestArgs),
     /// Explain an error code, a condition, a reason, a signal or a rule, without a cluster
     #[command(after_help = "\
 Examples:
@@ -105,6 +116,32 @@ pub struct VnicsArgs {
     /// Only those of this Node's instance
     #[arg(long, value_parser = node_name, value_name = "NAME")]
     pub node: Option<String>,
+    /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Which pair, how it is probed, and how the result is printed.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NetTestArgs {
+    /// The Node that sends
+    #[arg(value_parser = node_name, value_name = "FROM")]
+    pub from: String,
+    /// The target: a Node, or a service; with --external an address or a host name
+    #[arg(value_name = "TO")]
+    pub to: String,
+    /// Connect to this port; without it, echo requests are sent
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "NUMBER")]
+    pub port: Option<u16>,
+    /// Send datagrams to the port
+    #[arg(long, requires = "port")]
+    pub udp: bool,
+    /// Send packets of full size that no router may fragment
+    #[arg(long, conflicts_with = "port")]
+    pub mtu: bool,
+    /// The target is outside the cluster; the controller must allow it (NETWORK_TEST_TARGETS)
+    #[arg(long)]
+    pub external: bool,
     /// The output format.
     #[command(flatten)]
     pub output: Output,

@@ -1,4 +1,4 @@
-//! `kubectl oke-node`: what is wrong on which node, since when, why, and what to do. It reads only.
+//! `kubectl oke-node`: what is wrong on which node, since when, why, and what to do. It reads only, but for `nettest`.
 //!
 //! ```text
 //!   leader ──▶ pod of the Lease, port-forward ──▶ fleet, one node ─┐

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::args::{Args, Command, Format};
 use crate::cluster::Cluster;
-use crate::commands::{explain, node, status, vnics};
+use crate::commands::{explain, nettest, node, status, vnics};
 use crate::table::paint;
 
 /// The exit status, for scripts.
@@ -24,6 +24,8 @@ pub enum Exit {
     Problem = 1,
     /// Wrong command line.
     Usage = 2,
+    /// A test whose result names neither success nor cause.
+    Undecided = 3,
 }
 
 /// What a command found: as data for programs, and as text for people.
@@ -65,6 +67,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             Command::Status(asked) => print(&status::run(&cluster, asked.problems).await?, asked.output.format),
             Command::Node(asked) => print(&node::run(&cluster, &asked.name).await?, asked.output.format),
             Command::Vnics(asked) => print(&vnics::run(&cluster, asked.node.as_deref()).await?, asked.output.format),
+            Command::Nettest(asked) => match nettest::run(&cluster, &asked).await {
+                Ok(result) => print(&result, asked.output.format),
+                Err(error) => {
+                    eprintln!("kubectl oke-node: {error:#}");
+                    Ok(Exit::Undecided)
+                }
+            },
             Command::Explain(asked) => print(&explain::run(asked.word.as_deref()), asked.output.format),
         }
     });

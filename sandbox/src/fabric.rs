@@ -17,6 +17,7 @@ mod frame;
 mod ipv4;
 mod ipv6;
 mod neighbours;
+mod policy;
 mod port;
 #[cfg(test)]
 mod tests;
@@ -31,10 +32,12 @@ use smoltcp::wire::{EthernetFrame, EthernetProtocol};
 use vcn::{MacAddr, Mtu};
 
 pub use drops::{DropReason, Dropped};
+pub use policy::{Denied, DeniedAt, PathMtu, Policy};
 pub use port::{Port, VnicPort};
 
 use drops::Drops;
 use neighbours::{Due, Neighbours};
+use policy::Rules;
 
 /// The services' IPv4 address: metadata, DNS, time.
 pub const SERVICES_V4: Ipv4Addr = vcn::METADATA_ADDRESS;
@@ -55,6 +58,7 @@ pub struct Fabric {
     services: (Port, MacAddr),
     vnics: BTreeMap<Port, Arc<VnicPort>>,
     neighbours: Neighbours,
+    rules: Rules,
     drops: Drops,
 }
 
@@ -62,7 +66,13 @@ impl Fabric {
     /// A fabric that carries no VNIC yet; `services` is the port and MAC of what answers on 169.254.169.254.
     #[must_use]
     pub fn new(services: (Port, MacAddr)) -> Self {
-        Self { services, vnics: BTreeMap::new(), neighbours: Neighbours::default(), drops: Drops::default() }
+        Self {
+            services,
+            vnics: BTreeMap::new(),
+            neighbours: Neighbours::default(),
+            rules: Rules::default(),
+            drops: Drops::default(),
+        }
     }
 
     /// Connects a VNIC, in place of what was at the port.
@@ -75,6 +85,11 @@ impl Fabric {
     pub fn detach(&mut self, port: Port) {
         self.neighbours.forget(port);
         self.vnics.remove(&port);
+    }
+
+    /// Replaces the policy, and forgets which flows passed.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.rules.set(policy);
     }
 
     /// Takes a frame that came in at `port` (without its 802.1Q tag, which is part of the port) and returns what goes out.

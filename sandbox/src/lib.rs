@@ -36,7 +36,10 @@ mod services;
 
 pub use container::{Container, Image, Volume, spawn_first};
 pub use error::{Error, Result};
-pub use fabric::{BOOT_DISK_V4, DropReason, Dropped, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, VnicPort};
+pub use fabric::{
+    BOOT_DISK_V4, Denied, DeniedAt, DropReason, Dropped, Fabric, Outgoing, PathMtu, Policy, Port, SERVICES_V4,
+    SERVICES_V6, VnicPort,
+};
 pub use harness::{
     Agent, Attachment, NpnShape, Outcome, Runtime, RuntimeError, copy_program, kept_waiting,
     publish_native_pod_network, write_program,

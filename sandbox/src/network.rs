@@ -21,8 +21,8 @@ use ipnetwork::IpNetwork;
 use vcn::MacAddr;
 
 use crate::error::{Error, Result};
-use crate::fabric::Dropped;
 use crate::fabric::wire::Switch;
+use crate::fabric::{Dropped, Policy};
 use crate::node::{Node, Spawner};
 use crate::services::Services;
 use addresses::Addresses;
@@ -131,6 +131,24 @@ impl Vcn {
     #[must_use]
     pub fn drops(&self) -> Vec<Dropped> {
         self.wiring.as_ref().map(|wiring| wiring.switch.drops()).unwrap_or_default()
+    }
+
+    /// Replaces what the VCN does not let pass.
+    ///
+    /// # Errors
+    /// When the VCN has no network.
+    pub fn set_policy(&self, policy: Policy) -> Result<()> {
+        self.wiring()?.switch.set_policy(policy);
+        Ok(())
+    }
+
+    /// Lets the resolver answer so many queries of UDP in any second, and no more; `None` ends that.
+    ///
+    /// # Errors
+    /// When the VCN has no network.
+    pub fn limit_dns(&self, per_second: Option<u32>) -> Result<()> {
+        self.wiring()?.services.limit_dns(per_second);
+        Ok(())
     }
 
     pub(crate) fn services(&self) -> Result<&Services> {

@@ -8,8 +8,9 @@ mod ntp;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -40,7 +41,12 @@ const STATIC: u8 = 4;
 pub(crate) struct Services {
     _thread: Background,
     netns: Arc<Netns>,
+    dns_limit: Arc<DnsLimit>,
 }
+
+/// The most queries of one second that the resolver answers; 0 for no limit.
+#[derive(Debug, Default)]
+struct DnsLimit(AtomicU32);
 
 /// The sockets, opened in the namespace: a socket stays in the namespace that it was opened in.
 struct Sockets {
@@ -69,6 +75,8 @@ impl Services {
         configure(&netns).during(|| "configure the services' namespace")?;
         let netns = Arc::new(netns);
         let inside = Arc::clone(&netns);
+        let dns_limit = Arc::new(DnsLimit::default());
+        let limit = Arc::clone(&dns_limit);
         let (opened, ready) = std::sync::mpsc::channel();
         let thread = Background::start("services", move |stopped| {
             // The runtime has this thread only, so that every socket it opens is in the namespace.
@@ -81,7 +89,7 @@ impl Services {
                         runtime.block_on(async {
                             // Cancel-safe: whichever ends first ends the services.
                             tokio::select! {
-                                () = sockets.serve(inventory) => {}
+                                () = sockets.serve(inventory, &limit) => {}
                                 _ = stopped => {}
                             }
                         });
@@ -95,7 +103,12 @@ impl Services {
             }
         })?;
         ready.recv().map_err(|_| Error::Panicked("the services' thread"))?.during(|| "open the services' ports")?;
-        Ok(Self { _thread: thread, netns })
+        Ok(Self { _thread: thread, netns, dns_limit })
+    }
+
+    /// Changes the resolver's limit.
+    pub(crate) fn limit_dns(&self, per_second: Option<u32>) {
+        self.dns_limit.0.store(per_second.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Opens a port of the kernel's choice on the services' addresses, for another server.
@@ -140,14 +153,30 @@ impl Sockets {
         })
     }
 
-    async fn serve(self, inventory: Inventory) {
+    async fn serve(self, inventory: Inventory, limit: &DnsLimit) {
+        let counted = Mutex::new((Instant::now(), 0));
         tokio::join!(
             serve_http(&self.http, &inventory),
             serve_dns_streams(&self.dns_tcp, &inventory),
-            serve_datagrams(&self.dns_udp, |query| dns::answer(&inventory, query)),
+            serve_datagrams(&self.dns_udp, |query| {
+                limit.admits(&counted).then(|| dns::answer(&inventory, query)).flatten()
+            }),
             serve_datagrams(&self.ntp, |query| ntp::answer(query, SystemTime::now())),
             serve_disk(&self.disk),
         );
+    }
+}
+
+impl DnsLimit {
+    /// Whether one more query is answered in this second.
+    fn admits(&self, counted: &Mutex<(Instant, u32)>) -> bool {
+        let most = self.0.load(Ordering::Relaxed);
+        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.0.elapsed() >= Duration::from_secs(1) {
+            *counted = (Instant::now(), 0);
+        }
+        counted.1 += 1;
+        most == 0 || counted.1 <= most
     }
 }
 

@@ -68,6 +68,11 @@ impl Store {
         self.profiles.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state of the watches.
+    pub(crate) const fn watches(&self) -> &Arc<Watches> {
+        &self.watches
+    }
+
     /// Wakes one waiter at each change, including status changes.
     pub const fn changed(&self) -> &Notify {
         &self.changed

@@ -1,10 +1,11 @@
 //! Agents that speak the real protocol on loopback, and their Pods.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use api::probe::{Failure, ProbeReport, Tally};
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, TrustedKeys, serve};
 use health::report::Verdict;
@@ -41,6 +42,8 @@ pub(crate) struct FakeAgent {
 struct AgentState {
     summary: Mutex<Summary>,
     answers: AtomicU64,
+    /// Whether what it probes refuses connections.
+    refuses: AtomicBool,
 }
 
 /// The keys that agents trust, as their kubelets mount them.
@@ -56,6 +59,16 @@ impl Handler for AgentState {
                 Reply { etag: Some(summary.etag()), ..Reply::ok(serde_json::to_vec(&summary).unwrap()) }
             }
             "/v1/node" => Reply::ok(json!({ "node": summary.node, "checks": summary.checks }).to_string()),
+            "/v1/probe" => {
+                let refuses = self.refuses.load(Ordering::Relaxed);
+                let tally = if refuses {
+                    Tally { sent: 5, received: 0, failure: Some(Failure::Refused), micros: Vec::new() }
+                } else {
+                    Tally { sent: 5, received: 5, failure: None, micros: vec![100, 200, 300, 400, 500] }
+                };
+                let report = ProbeReport { tally, ..ProbeReport::default() };
+                Reply::ok(serde_json::to_vec(&report).unwrap())
+            }
             _ => Reply::text(404, "not found\n"),
         }
     }
@@ -127,6 +140,11 @@ impl FakeAgent {
     /// How often it sent its summary, or that it is unchanged.
     pub(crate) fn answers(&self) -> u64 {
         self.state.answers.load(Ordering::Relaxed)
+    }
+
+    /// Everything that it probes refuses connections.
+    pub(crate) fn finds_closed_ports(&self) {
+        self.state.refuses.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn annotation(&self) -> String {

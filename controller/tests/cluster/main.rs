@@ -12,6 +12,7 @@ mod in_use;
 mod kube_controllers;
 mod leases;
 mod life;
+mod network_tests;
 mod paper;
 mod plan_command;
 mod pod_networks;

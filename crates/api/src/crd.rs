@@ -9,6 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
+use crate::network_test::NetworkTest;
 use crate::vnic_attachment::VnicAttachment;
 use crate::vnic_profile::VnicProfile;
 
@@ -53,10 +54,25 @@ const PROFILE_COLUMNS: &[Column] = &[
     ("Age", "date", CREATED, "When it was made.", Always),
 ];
 
+const TEST_COLUMNS: &[Column] = &[
+    ("State", "string", ".status.state", "Whether probes are being sent.", Always),
+    ("Pairs", "integer", ".status.counts.pairs", "Pairs of source, target and probe.", Always),
+    ("Failed", "integer", ".status.counts.failed", "Of those, failed.", Always),
+    ("Lost", "integer", ".status.counts.lost", "Packets or requests without an answer.", Always),
+    ("Worst", "string", ".status.worstVerdict", "The worst verdict.", Always),
+    ("Every", "integer", ".spec.intervalSeconds", "Seconds between two runs.", Wide),
+    ("Message", "string", ".status.message", "Why the test was refused or ended early.", Wide),
+    ("Age", "date", CREATED, "When it was created.", Always),
+];
+
 /// All of them, by name.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![with(VnicAttachment::crd(), ATTACHMENT_COLUMNS), with(VnicProfile::crd(), PROFILE_COLUMNS)]
+    vec![
+        with(NetworkTest::crd(), TEST_COLUMNS),
+        with(VnicAttachment::crd(), ATTACHMENT_COLUMNS),
+        with(VnicProfile::crd(), PROFILE_COLUMNS),
+    ]
 }
 
 /// The columns stand here and not in the derive's attributes: as a table they can be read.

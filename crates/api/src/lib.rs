@@ -11,6 +11,8 @@
 //!   vnic_template,     spec: users, profiles      status: condition, each with a Reason
 //!   vnic_name
 //!
+//!   network_test     operators ──▶ NetworkTest ──▶ probes between nodes      probe: what controller and agent exchange for it
+//!
 //!   crd, schema, size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
 //! ```
 //!
@@ -22,7 +24,9 @@ pub mod condition;
 pub mod crd;
 mod field;
 mod names;
+mod network_test;
 pub mod npn;
+pub mod probe;
 mod provider_id;
 mod schema;
 mod size;
@@ -39,6 +43,10 @@ pub use names::{
     AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG,
     NODE_NAME_MAX, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER,
     VNICS_ANNOTATION,
+};
+pub use network_test::{
+    MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, STATUS_MAX, TargetService,
+    TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget,
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};

@@ -72,6 +72,19 @@ pub(crate) fn display_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 255, "pattern": NO_CONTROL_CHARACTERS })
 }
 
+/// A host name.
+pub(crate) fn host_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": 253,
+        "pattern": "^[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?(\\.[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*\\.?$"
+    })
+}
+
+/// The path of an HTTP request, without spaces and control characters.
+pub(crate) fn http_path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^/[!-~]*$" })
+}
+
 /// Up to so many texts, in a status.
 pub(crate) fn texts<const ITEMS: u32, const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "maxItems": ITEMS, "items": { "type": "string", "maxLength": MAX } })

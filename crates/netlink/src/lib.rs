@@ -15,6 +15,7 @@
 //!   wire         └─ Transport: requests, deadlines, acknowledgements, attributes
 //!
 //!   sysctl     /proc/sys          announce   gratuitous ARP, unsolicited neighbour advertisements
+//!   tap        packets as links carry them
 //! ```
 //!
 //! Requests are built from the typed messages of `netlink-packet-route`. Answers are read attribute by attribute, and only
@@ -31,6 +32,7 @@ mod netns;
 pub mod nft;
 mod routing;
 mod sysctl;
+mod tap;
 mod wire;
 
 pub use announce::Announcer;
@@ -41,9 +43,10 @@ pub use routing::address::{Address, Scope};
 pub use routing::link::{IpvlanMode, Link, LinkChange, LinkKind, MacvlanMode, NewLink, Peer};
 pub use routing::monitor::{Change, Event, Groups, Monitor};
 pub use routing::neighbour::{Neighbour, NeighbourFilter, Reachability};
-pub use routing::route::{IncomingPacket, Route, RouteFilter, RouteKind};
+pub use routing::route::{IncomingPacket, OutgoingPacket, Route, RouteFilter, RouteKind};
 pub use routing::rule::Rule;
 pub use routing::setting::{Setting, SettingKey, SettingOf};
 pub use routing::socket::Socket;
 pub use sysctl::Sysctls;
+pub use tap::{PacketTap, SeenPacket, forbid_fragments};
 pub use wire::transport::{DEADLINE, DUMP_ATTEMPTS};

@@ -82,6 +82,12 @@ impl Oci {
         Self { core: endpoints.core.clone(), transport: Transport::Carrier(carrier), login, options }
     }
 
+    /// The endpoint of the core services.
+    #[must_use]
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.core
+    }
+
     /// The budget, for metrics and for sharing.
     #[must_use]
     pub const fn budget(&self) -> &Budget {

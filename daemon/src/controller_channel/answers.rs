@@ -1,8 +1,9 @@
-//! What the controller can ask for: the summary of the node, and its details.
+//! What the controller can ask for: the summary of the node, its details, and probes of network tests.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use api::probe::PROBE_PATH;
 use channel::{BODY_MAX, Handler, Reply, Request};
 use health::repair::REPAIRS_QUERY;
 use health::summary::{Check, VERSION};
@@ -10,6 +11,7 @@ use health::{Area, Summary, Verdict, rules};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::probes::ProbeHandler;
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
 use crate::report::status::Status;
@@ -21,6 +23,7 @@ pub(super) struct Answers {
     pub(super) settings: Arc<Settings>,
     pub(super) board: Arc<Board>,
     pub(super) gate: RepairGate,
+    pub(super) probes: ProbeHandler,
 }
 
 impl Handler for Answers {
@@ -33,7 +36,11 @@ impl Handler for Answers {
                 Reply { etag: Some(summary.etag()), ..body(&summary.bounded()) }
             }
             "/v1/node" => self.node(),
-            _ => Reply::text(404, "not found; this agent knows /v1/summary and /v1/node\n"),
+            PROBE_PATH => {
+                let (status, body) = self.probes.answer(&request.body.unwrap_or_default()).await;
+                Reply { status, ..Reply::ok(body) }
+            }
+            _ => Reply::text(404, "not found; this agent knows /v1/summary, /v1/node and /v1/probe\n"),
         }
     }
 }

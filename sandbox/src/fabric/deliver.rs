@@ -10,6 +10,7 @@ use vcn::MacAddr;
 
 use super::frame::{self, Pair};
 use super::neighbours::Lookup;
+use super::policy::Decision;
 use super::{BOOT_DISK_V4, DropReason, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, Verdict, VnicPort};
 
 impl Fabric {
@@ -26,6 +27,11 @@ impl Fabric {
         if port == from.0 {
             // A VNIC's own address coming back to it: the real fabric would not turn the packet around either.
             return Err(DropReason::NoHolder(destination));
+        }
+        match self.rules.decide(from.1, &holder, bytes) {
+            Decision::Pass => {}
+            Decision::Drop(reason) => return Err(reason),
+            Decision::TooBig(frame) => return Ok(vec![(from.0, frame)]),
         }
         let addressed = MacAddr(EthernetFrame::new_unchecked(bytes).dst_addr().0);
         let mut frame = bytes.to_vec();

@@ -47,6 +47,12 @@ pub enum DropReason {
     /// Too many frames were waiting for an answer to ARP or NDP.
     #[error("too many frames wait for {0} to answer ARP or NDP")]
     QueueFull(IpAddr),
+    /// No rule of the destination's subnet or VNIC admits it.
+    #[error("no security rule admits the packet to {0}")]
+    SecurityRule(IpAddr),
+    /// The route table of the source's subnet has no route.
+    #[error("the subnet's route table has no route to {0}")]
+    NoRoute(IpAddr),
     /// The hop limit ran out.
     #[error("the hop limit ran out on the way to {0}")]
     HopLimit(IpAddr),

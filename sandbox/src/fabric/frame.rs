@@ -5,11 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::time::Duration;
 use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, Icmpv6Packet,
-    Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv6Packet, Ipv6Repr, NdiscNeighborFlags, NdiscRepr, NdiscRouterFlags,
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, Icmpv4Packet,
+    Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, NdiscNeighborFlags, NdiscRepr,
+    NdiscRouterFlags,
 };
 use vcn::MacAddr;
 
+use super::VnicPort;
 use super::drops::DropReason;
 
 /// The lifetime of the default route that router advertisements give.
@@ -88,6 +90,33 @@ pub(super) fn icmpv6(pair: Pair<Ipv6Addr>, message: Icmpv6Repr<'_>) -> Vec<u8> {
         &ChecksumCapabilities::default(),
     );
     bytes
+}
+
+/// ICMP "fragmentation needed" from the router of a VNIC, about a packet of IPv4 that the VNIC sent.
+pub(super) fn too_big(vnic: &VnicPort, about: &[u8], mtu: u16) -> Option<Vec<u8>> {
+    let router = vnic.subnet.router_v4()?;
+    let cause = EthernetFrame::new_checked(about).ok()?;
+    let packet = Ipv4Packet::new_checked(cause.payload()).ok()?;
+    // Its header and the first eight bytes after it (RFC 792).
+    let quoted = cause.payload().get(..usize::from(packet.header_len()) + 8)?;
+    let mut message = vec![3, 4, 0, 0, 0, 0];
+    message.extend(mtu.to_be_bytes());
+    message.extend(quoted);
+    let header = Ipv4Repr {
+        src_addr: router,
+        dst_addr: packet.src_addr(),
+        next_header: IpProtocol::Icmp,
+        payload_len: message.len(),
+        hop_limit: 64,
+    };
+    let mut bytes = vec![0; EthernetFrame::<&[u8]>::header_len() + header.buffer_len() + message.len()];
+    let mut frame = EthernetFrame::new_unchecked(bytes.as_mut_slice());
+    header_of(EthernetProtocol::Ipv4, vnic.subnet.router_mac, vnic.mac).emit(&mut frame);
+    let mut outer = Ipv4Packet::new_unchecked(frame.payload_mut());
+    header.emit(&mut outer, &ChecksumCapabilities::default());
+    outer.payload_mut().copy_from_slice(&message);
+    Icmpv4Packet::new_unchecked(outer.payload_mut()).fill_checksum();
+    Some(bytes)
 }
 
 /// Replaces the Ethernet addresses of a frame.

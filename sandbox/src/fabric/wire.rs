@@ -23,7 +23,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use vcn::{IfName, MacAddr, Mtu};
 
 use crate::error::{During, Error, Result};
-use crate::fabric::{Dropped, Fabric, Port, VnicPort};
+use crate::fabric::{Dropped, Fabric, Policy, Port, VnicPort};
 use socket::{Frames, PacketSocket};
 
 /// How often the fabric's clock ticks.
@@ -127,6 +127,11 @@ impl Switch {
         if let Some((port, frame)) = advertisement {
             self.packets.send(port, &frame);
         }
+    }
+
+    /// Replaces the policy.
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        lock(&self.fabric).set_policy(policy);
     }
 
     /// What was dropped so far.

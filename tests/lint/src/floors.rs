@@ -24,6 +24,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("crates/datapath", 2),
     ("crates/ipam", 2),
     ("crates/health", 2),
+    ("crates/nettest", 2),
     // Programs.
     ("plugins/vcn-native", 3),
     ("plugins/vnic-attach", 3),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use api::condition::find;
-use api::{Condition, ConditionType, UID_TAG, VnicAttachment, VnicProfile};
+use api::{Condition, ConditionType, NetworkTest, TestState, UID_TAG, VnicAttachment, VnicProfile};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use k8s_openapi::api::events::v1::Event;
@@ -75,6 +75,7 @@ impl<'c> Scene<'c> {
         self.pod_network("a").await;
         self.profile("before").await;
         self.attachment("own", "a").await;
+        self.network_test("before", None).await;
         let mut controller = Controller::start(self.cluster, &self.oci, &folder.join(LOG)).await;
         self.parts(&mut controller).await
     }
@@ -89,6 +90,12 @@ impl<'c> Scene<'c> {
         })
         .await?;
         self.until("a node has its conditions", async |scene| scene.is_judged("a").await).await?;
+        self.until("a network test is finished", async |scene| scene.is_tested("before").await).await?;
+        self.network_test("late", Some(0)).await;
+        self.until("a network test that came later is deleted in the end", async |scene| {
+            scene.api::<NetworkTest>().get_opt("late").await.unwrap().is_none()
+        })
+        .await?;
         self.until("VNICs bear the cluster's name", async |scene| scene.tags_name_the_cluster().await).await?;
         let first = self.renewed().await;
         self.until("the Lease is renewed", async |scene| scene.renewed().await > first).await?;
@@ -193,6 +200,17 @@ impl<'c> Scene<'c> {
         let template = json!({ "name": name, "purpose": "Host", "subnetId": self.subnet() });
         let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [template] });
         self.make::<VnicProfile>("VnicProfile", name, spec).await;
+    }
+
+    async fn network_test(&self, name: &str, ttl: Option<u32>) {
+        let spec = json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }],
+            "probes": [{ "type": "HTTP" }], "ttlSecondsAfterFinished": ttl });
+        self.make::<NetworkTest>("NetworkTest", name, spec).await;
+    }
+
+    async fn is_tested(&self, name: &str) -> bool {
+        let status = self.api::<NetworkTest>().get(name).await.unwrap().status.unwrap_or_default();
+        status.state == Some(TestState::Finished)
     }
 
     async fn attachment(&self, name: &str, node: &str) {

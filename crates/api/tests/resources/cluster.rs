@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use api::{VnicAttachment, VnicProfile};
+use api::{NetworkTest, VnicAttachment, VnicProfile};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
@@ -66,6 +66,7 @@ pub(crate) async fn try_replace(client: &Client, old: &Value, new: &Value) -> Re
 fn taken(object: DynamicObject) -> Value {
     let value = serde_json::to_value(object).unwrap();
     let written = match value["kind"].as_str() {
+        Some("NetworkTest") => serde_json::to_value(from::<NetworkTest>(&value).spec),
         Some("VnicAttachment") => serde_json::to_value(from::<VnicAttachment>(&value).spec),
         _ => serde_json::to_value(from::<VnicProfile>(&value).spec),
     };

@@ -5,7 +5,7 @@ use kube::core::Request;
 use serde_json::{Value, json};
 
 use crate::cluster::{api, client, typed};
-use crate::sample::{attachment, ocid, profile};
+use crate::sample::{attachment, network_test, ocid, profile};
 
 /// Headings and the cells of one object, but for its age; those of `-o wide` too where that is asked for.
 async fn row(client: &kube::Client, plural: &str, name: &str, wide: bool) -> Vec<(String, Value)> {
@@ -99,6 +99,27 @@ async fn a_profile_is_shown_with_its_nodes_counted() {
 }
 
 #[tokio::test]
+async fn network_test_is_shown_with_its_state_and_worst_verdict() {
+    let client = client().await;
+    let tests = api(&client, "NetworkTest");
+    tests.create(&PostParams::default(), &typed(&network_test("columns"))).await.unwrap();
+    let status = json!({ "status": {
+        "state": "Finished", "worstVerdict": "Likely: SecurityList",
+        "counts": { "pairs": 9, "tested": 9, "failed": 1, "unknown": 0, "sent": 45, "lost": 5 },
+    }});
+    tests.patch_status("columns", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    let narrow = [
+        ("Name", json!("columns")),
+        ("State", json!("Finished")),
+        ("Pairs", json!(9)),
+        ("Failed", json!(1)),
+        ("Lost", json!(5)),
+        ("Worst", json!("Likely: SecurityList")),
+    ];
+    assert_eq!(row(&client, "networktests", "columns", false).await, cells(&narrow));
+}
+
+#[tokio::test]
 async fn they_go_by_short_names_and_by_the_category_oke() {
     let client = client().await;
     let served = client.list_api_group_resources(&format!("{}/{}", api::GROUP, api::VERSION)).await.unwrap();
@@ -107,8 +128,11 @@ async fn they_go_by_short_names_and_by_the_category_oke() {
         .into_iter()
         .map(|resource| json!([resource.name, resource.short_names, resource.categories, resource.namespaced]))
         .collect();
-    let expected =
-        [json!(["vnicattachments", ["vnica"], ["oke"], false]), json!(["vnicprofiles", ["vnicp"], ["oke"], false])];
+    let expected = [
+        json!(["networktests", ["nettest"], ["oke"], false]),
+        json!(["vnicattachments", ["vnica"], ["oke"], false]),
+        json!(["vnicprofiles", ["vnicp"], ["oke"], false]),
+    ];
     for resource in expected {
         assert!(named.contains(&resource), "{resource} is not in {named:?}");
     }

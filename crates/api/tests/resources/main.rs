@@ -4,6 +4,7 @@
 mod bounds;
 mod cluster;
 mod columns;
+mod network_tests;
 mod ratcheting;
 mod rules;
 mod sample;

@@ -29,6 +29,18 @@ pub(crate) fn profile(name: &str) -> Value {
     })
 }
 
+/// A NetworkTest with all that must be there and no more.
+pub(crate) fn network_test(name: &str) -> Value {
+    json!({
+        "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest", "metadata": { "name": name },
+        "spec": {
+            "sources": [{ "node": "10.0.10.2" }],
+            "targets": [{ "node": "10.0.10.3" }],
+            "probes": [{ "type": "TCP", "port": 10250 }],
+        },
+    })
+}
+
 /// The object with fields of its spec put in, or taken away where they are null.
 pub(crate) fn with(mut object: Value, spec: Value) -> Value {
     let fields = object["spec"].as_object_mut().unwrap();

@@ -18,8 +18,10 @@ use crate::wire::attributes;
 use crate::wire::transport::Request;
 
 mod incoming_packet;
+mod outgoing_packet;
 
 pub use incoming_packet::IncomingPacket;
+pub use outgoing_packet::OutgoingPacket;
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;

@@ -25,6 +25,12 @@ impl Endpoint {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Its host, without the port.
+    #[must_use]
+    pub fn host(&self) -> Option<String> {
+        Some(self.0.parse::<Uri>().ok()?.host()?.to_owned())
+    }
 }
 
 impl MetadataUrl {

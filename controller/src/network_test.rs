@@ -1,0 +1,24 @@
+//! NetworkTests: selects pairs, lets agents probe them, and writes what was found. Nothing runs and nothing is written while
+//! there is no NetworkTest.
+//!
+//! ```text
+//!   NetworkTest ─watch─▶ tasks ─▶ life (schedule, deadline, TTL) ─▶ run ─▶ pair ─▶ nettest::Investigation
+//!                                   │                 ▲              │        └─▶ agents (the channel)
+//!                                   └─▶ status        └── summary ◀──┘
+//! ```
+//!
+//! A deleted test stops at once: its tasks are dropped, and an agent's probe ends within its own bound of 30 s.
+
+pub mod agents;
+pub mod channel_agents;
+mod life;
+mod pair;
+mod pairs;
+mod run;
+mod summary;
+mod tasks;
+
+pub use pairs::{PairError, TestPair, pairs};
+pub use run::TestRun;
+pub use summary::Summary;
+pub use tasks::NetworkTests;

@@ -1,0 +1,51 @@
+//! The agents, as network tests need them.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use api::probe::{PROBE_PATH, ProbeReport, ProbeRequest};
+use thiserror::Error;
+
+/// Why an agent did not carry a request out.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AskError {
+    /// It carries others out at the moment.
+    #[error("the agent is busy")]
+    Busy,
+    /// It has none, or it cannot be reached.
+    #[error("the agent cannot be reached: {0}")]
+    Unreachable(String),
+    /// It refused the request.
+    #[error("the agent refused: {0}")]
+    Refused(String),
+}
+
+/// Sends requests to agents.
+pub trait AgentCalls: Send + Sync + 'static {
+    /// The address of a node with an agent.
+    fn address(&self, node: &str) -> Option<IpAddr>;
+
+    /// Sends a request to the agent of a node.
+    fn ask(
+        &self,
+        node: &str,
+        request: &ProbeRequest,
+        limit: Duration,
+    ) -> impl Future<Output = Result<ProbeReport, AskError>> + Send;
+}
+
+/// What an agent's answer means, by its HTTP status.
+///
+/// # Errors
+/// When the status is not 200, or the body is no report.
+pub fn read_answer(status: u16, body: &[u8]) -> Result<ProbeReport, AskError> {
+    let text = || String::from_utf8_lossy(body).trim().to_owned();
+    match status {
+        200 => {
+            serde_json::from_slice(body).map_err(|error| AskError::Refused(format!("an unreadable report: {error}")))
+        }
+        429 => Err(AskError::Busy),
+        404 => Err(AskError::Refused(format!("it is older than network tests: no {PROBE_PATH}"))),
+        _ => Err(AskError::Refused(text())),
+    }
+}

@@ -1,0 +1,155 @@
+//! The life of one NetworkTest: its runs, its status, its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{FIELD_MANAGER, NetworkTest, NetworkTestStatus, TestState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, ResourceExt};
+use resident::logging::chain;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::agents::AgentCalls;
+use super::pairs::{PairError, TestPair, pairs};
+use super::run::TestRun;
+use super::tasks::TestContext;
+
+/// While a test runs, its status is written at most this often.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// For one write.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The wait after a failed write.
+const RETRY: Duration = Duration::from_secs(30);
+/// Seconds to wait for agents without a deadline, and the wait in between.
+const AGENTS: u16 = 120;
+const AGENTS_AGAIN: Duration = Duration::from_secs(1);
+/// How long a finished test stays.
+const TTL: u32 = 86_400;
+
+/// Runs the test as its spec says, and deletes it in the end; never returns before that.
+pub(crate) async fn live<A: AgentCalls>(context: Arc<TestContext<A>>, test: NetworkTest) {
+    let mut status = test.status.clone().unwrap_or_default();
+    loop {
+        match (test.spec.interval_seconds, &status.started_at, &status.finished_at) {
+            (None, _, Some(finished)) => {
+                let stays = test.spec.ttl_seconds_after_finished.unwrap_or(TTL);
+                sleep(left(finished, stays, Timestamp::now())).await;
+                delete(&context, &test).await;
+            }
+            (Some(interval), Some(started), Some(_)) => {
+                sleep(left(started, interval, Timestamp::now())).await;
+                status = run(&context, &test).await;
+            }
+            // A run that another leader began is begun again: probes leave nothing behind.
+            _ => status = run(&context, &test).await,
+        }
+    }
+}
+
+/// The time until so many seconds after something.
+fn left(since: &Time, seconds: u32, now: Timestamp) -> Duration {
+    let due = since.0.as_second().saturating_add(i64::from(seconds));
+    Duration::from_secs(u64::try_from(due.saturating_sub(now.as_second())).unwrap_or(0))
+}
+
+/// One run, with its status written at the start, in between and at the end.
+async fn run<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> NetworkTestStatus {
+    let started = Time(Timestamp::now());
+    let selected = match selected(context, test).await {
+        Ok(selected) => selected,
+        Err(error) => {
+            let refused = NetworkTestStatus {
+                state: Some(TestState::Refused),
+                message: error.to_string(),
+                started_at: Some(started.clone()),
+                finished_at: Some(Time(Timestamp::now())),
+                ..NetworkTestStatus::default()
+            };
+            return written(context, test, refused.bounded()).await;
+        }
+    };
+    // Few tests at once: the others wait here, and their status says nothing yet.
+    let Ok(_turn) = context.turns.acquire().await else { return NetworkTestStatus::default() };
+    tracing::info!(event = "network_test.started", name = test.name_any(), pairs = selected.len());
+    let mut run = TestRun::new(&test.spec, selected, &context.agents);
+    let _ = write(context, test, &run.summary().status(TestState::Running, started.clone(), None)).await;
+    let mut last = Instant::now();
+    let state = loop {
+        if let Some(state) = run.next_pair().await {
+            break state;
+        }
+        if last.elapsed() >= PROGRESS {
+            last = Instant::now();
+            let _ = write(context, test, &run.summary().status(TestState::Running, started.clone(), None)).await;
+        }
+    };
+    let status = run.summary().status(state, started, Some(Time(Timestamp::now())));
+    tracing::info!(event = "network_test.finished", name = test.name_any(), worst = status.worst_verdict);
+    written(context, test, status).await
+}
+
+/// The pairs. A leader that has just begun does not know all agents yet, and waits for them.
+async fn selected<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> Result<Vec<TestPair>, PairError> {
+    let end = Instant::now() + Duration::from_secs(test.spec.deadline_seconds.unwrap_or(AGENTS).into());
+    loop {
+        match pairs(&test.spec, &context.nodes()) {
+            Err(PairError::None) if Instant::now() < end => sleep(AGENTS_AGAIN).await,
+            selected => return selected,
+        }
+    }
+}
+
+/// Writes a final status until it is written.
+async fn written<A>(context: &TestContext<A>, test: &NetworkTest, status: NetworkTestStatus) -> NetworkTestStatus {
+    while let Err(why) = write(context, test, &status).await {
+        tracing::warn!(event = "network_test.status", name = test.name_any(), error = why, "retried");
+        sleep(RETRY).await;
+    }
+    status
+}
+
+async fn write<A>(context: &TestContext<A>, test: &NetworkTest, status: &NetworkTestStatus) -> Result<(), String> {
+    let api: Api<NetworkTest> = Api::all(context.client.clone());
+    let name = test.name_any();
+    let version = format!("{}/{}", api::GROUP, api::VERSION);
+    // The uid keeps it from another test of the same name.
+    let metadata = json!({ "name": name, "uid": test.metadata.uid });
+    let patch = json!({ "apiVersion": version, "kind": "NetworkTest", "metadata": metadata, "status": status });
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let result = match timeout(DEADLINE, api.patch_status(&name, &params, &Patch::Apply(patch))).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(chain(&error)),
+        Err(_) => Err(format!("no answer from the API server within {DEADLINE:?}")),
+    };
+    context.metrics.wrote("network_test_status", result.is_ok());
+    result
+}
+
+/// Deletes the test. The watch then ends this task.
+async fn delete<A>(context: &TestContext<A>, test: &NetworkTest) {
+    let api: Api<NetworkTest> = Api::all(context.client.clone());
+    let preconditions = Preconditions { uid: test.metadata.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    let result = timeout(DEADLINE, api.delete(&test.name_any(), &params)).await;
+    context.metrics.wrote("network_test_delete", matches!(result, Ok(Ok(_))));
+    if let Ok(Err(error)) = result {
+        tracing::warn!(event = "network_test.delete", name = test.name_any(), error = chain(&error), "retried");
+    }
+    sleep(RETRY).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_end_at_once_when_they_are_over() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!(left(&Time(at(100)), 60, at(130)), Duration::from_secs(30));
+        assert_eq!(left(&Time(at(100)), 60, at(161)), Duration::ZERO);
+        assert_eq!(left(&Time(at(100)), u32::MAX, at(100)), Duration::from_secs(u32::MAX.into()));
+    }
+}

@@ -1,0 +1,113 @@
+//! Pairs of specs, on four nodes: two in one subnet, two in others.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn nodes() -> Nodes {
+    let addresses = [("a", "10.0.10.2"), ("b", "10.0.10.3"), ("c", "10.0.20.2"), ("d", "10.0.30.2")];
+    let labels = |name: &str| BTreeMap::from([("pool".to_owned(), if name < "c" { "x" } else { "y" }.to_owned())]);
+    Nodes {
+        labels: ["a", "b", "c", "d", "without-agent"].map(|name| (name.to_owned(), labels(name))).into(),
+        addresses: addresses.map(|(name, address)| (name.to_owned(), address.parse().unwrap())).into(),
+        external_allowed: false,
+        oci_host: Some("iaas.eu-frankfurt-1.oraclecloud.com".to_owned()),
+    }
+}
+
+fn spec(sources: Value, targets: Value, more: &Value) -> NetworkTestSpec {
+    let mut spec = json!({ "sources": sources, "targets": targets, "probes": [{ "type": "TCP", "port": 443 }] });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    serde_json::from_value(spec).unwrap()
+}
+
+/// Each pair in a few words.
+fn shown(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<String>, PairError> {
+    let shown = |pair: &TestPair| format!("{}>{}", pair.case.source.node.as_deref().unwrap(), pair.target);
+    pairs(spec, nodes).map(|pairs| pairs.iter().map(shown).collect())
+}
+
+#[test]
+fn selectors_names_and_services_become_pairs() {
+    let all = json!([{ "nodeSelector": {} }]);
+    let pool = json!([{ "nodeSelector": { "matchLabels": { "pool": "x" } } }]);
+    for (sources, targets, expected) in [
+        (json!([{ "node": "a" }]), json!([{ "node": "c" }]), "a>c"),
+        (pool.clone(), pool.clone(), "a>b b>a"),
+        (
+            pool.clone(),
+            json!([{ "service": "imds" }, { "service": "oci-services" }]),
+            "a>imds a>oci-services b>imds b>oci-services",
+        ),
+        (json!([{ "node": "a" }]), json!([{ "address": "10.0.30.2" }]), "a>d"),
+        (json!([{ "node": "c" }]), json!([{ "service": "peers" }]), "c>d c>a c>b"),
+        (json!([{ "node": "a" }]), all, "a>b a>c a>d"),
+    ] {
+        let expected: Vec<&str> = expected.split(' ').collect();
+        assert_eq!(shown(&spec(sources, targets, &json!({})), &nodes()).unwrap(), expected);
+    }
+}
+
+#[test]
+fn targets_outside_the_cluster_need_both_permissions() {
+    let outside = |external: bool| {
+        let targets = json!([{ "address": "203.0.113.9" }]);
+        spec(json!([{ "node": "a" }]), targets, &json!({ "externalTargets": external }))
+    };
+    let host = spec(json!([{ "node": "a" }]), json!([{ "host": "example.org" }]), &json!({ "externalTargets": true }));
+    let allowed = Nodes { external_allowed: true, ..nodes() };
+    let refused = Err(PairError::External("203.0.113.9".to_owned()));
+    assert_eq!(shown(&outside(true), &nodes()), refused);
+    assert_eq!(shown(&outside(false), &allowed), refused);
+    assert_eq!(shown(&outside(true), &allowed).unwrap(), ["a>203.0.113.9"]);
+    assert_eq!(shown(&host, &nodes()), Err(PairError::External("example.org".to_owned())));
+    assert_eq!(shown(&host, &allowed).unwrap(), ["a>example.org"]);
+}
+
+#[test]
+fn forbidden_addresses_are_refused_although_external_targets_are_allowed() {
+    let allowed = Nodes { external_allowed: true, ..nodes() };
+    for address in ["169.254.169.254", "127.0.0.1", "fd00:c1::a9fe:a9fe", "::1"] {
+        let spec = spec(json!([{ "node": "a" }]), json!([{ "address": address }]), &json!({ "externalTargets": true }));
+        assert_eq!(shown(&spec, &allowed), Err(PairError::Forbidden(address.parse().unwrap())));
+    }
+}
+
+#[test]
+fn nothing_to_test_and_too_much_are_refused() {
+    let one = |node: &str| spec(json!([{ "node": node }]), json!([{ "node": node }]), &json!({}));
+    assert_eq!(shown(&one("a"), &nodes()), Err(PairError::None));
+    let many: Vec<String> = (0..60).map(|number| format!("node-{number:03}")).collect();
+    let many = Nodes {
+        labels: many.iter().map(|name| (name.clone(), BTreeMap::new())).collect(),
+        addresses: many.iter().zip(0..).map(|(name, last)| (name.clone(), IpAddr::from([10, 0, 0, last]))).collect(),
+        ..nodes()
+    };
+    let all = json!([{ "nodeSelector": {} }]);
+    assert!(matches!(shown(&spec(all.clone(), all, &json!({})), &many), Err(PairError::TooMany(_))));
+}
+
+#[test]
+fn every_request_is_within_the_agents_bounds() {
+    for kind in ["ICMP", "TCP", "UDP", "HTTP", "DNS", "PathMTU", "Route"] {
+        for (count, rate) in [(1, 1), (100, 100), (100, 1), (20, 4)] {
+            let mut probe = json!({ "type": kind, "count": count, "rate": rate });
+            if matches!(kind, "TCP" | "UDP") {
+                probe["port"] = json!(443);
+            }
+            let spec = spec(json!([{ "node": "a" }]), json!([{ "node": "c" }]), &json!({ "probes": [probe] }));
+            let found = pairs(&spec, &nodes()).unwrap();
+            let request = api::probe::ProbeRequest::new(api::probe::Task::Send(found[0].case.send.clone()));
+            assert_eq!(request.check(), Ok(()), "{kind} {count} {rate}");
+        }
+    }
+}
+
+#[test]
+fn compared_nodes_are_near_and_far_and_not_of_the_pair() {
+    let spec = spec(json!([{ "node": "a" }]), json!([{ "node": "c" }]), &json!({}));
+    let case = &pairs(&spec, &nodes()).unwrap()[0].case;
+    let others: Vec<&str> = case.others.iter().map(|other| other.node.as_deref().unwrap()).collect();
+    assert_eq!(others, ["b", "d"]);
+    assert!(case.target_has_agent && case.send.source_port >= FIRST_PORT);
+}

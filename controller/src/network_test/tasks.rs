@@ -1,0 +1,134 @@
+//! A task for each NetworkTest: started when the object appears, dropped when it goes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::NetworkTest;
+use kube::core::DeserializeGuard;
+use kube::{Api, Client, ResourceExt};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::agents::AgentCalls;
+use super::life::live;
+use super::pairs::Nodes;
+use crate::cluster::store::{News, Store, Watched, follow};
+use crate::report::metrics::Metrics;
+
+/// Tests that run at once.
+const AT_ONCE: usize = 4;
+/// Objects per page of a list.
+const PAGE: u32 = 100;
+
+/// What all tests share.
+pub(crate) struct TestContext<A> {
+    pub(crate) client: Client,
+    pub(crate) store: Arc<Store>,
+    pub(crate) agents: Arc<A>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) turns: Semaphore,
+    pub(crate) external_allowed: bool,
+    pub(crate) oci_host: Option<String>,
+}
+
+/// The inputs and outputs of network tests.
+#[expect(missing_debug_implementations, reason = "the client has none")]
+pub struct NetworkTests<A> {
+    /// The API server.
+    pub client: Client,
+    /// The Nodes.
+    pub store: Arc<Store>,
+    /// The agents.
+    pub agents: Arc<A>,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// Whether targets outside the cluster are allowed.
+    pub external_allowed: bool,
+    /// The host of OCI's core services.
+    pub oci_host: Option<String>,
+}
+
+/// The running tests, by name.
+struct Tasks<A> {
+    context: Arc<TestContext<A>>,
+    set: JoinSet<()>,
+    running: BTreeMap<String, (Option<String>, AbortHandle)>,
+}
+
+impl<A: AgentCalls> TestContext<A> {
+    /// The Nodes and agents, as they are now.
+    pub(crate) fn nodes(&self) -> Nodes {
+        let nodes = self.store.nodes();
+        let of = |name: &String| self.agents.address(name).map(|address| (name.clone(), address));
+        let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+        Nodes {
+            labels: nodes.iter().map(|node| (node.name.clone(), node.labels.map())).collect(),
+            addresses: names.iter().filter_map(of).collect(),
+            external_allowed: self.external_allowed,
+            oci_host: self.oci_host.clone(),
+        }
+    }
+}
+
+impl<A: AgentCalls> NetworkTests<A> {
+    /// Works until dropped; then all tests stop.
+    pub async fn run(self) {
+        let Self { client, store, agents, metrics, external_allowed, oci_host } = self;
+        let api: Api<DeserializeGuard<NetworkTest>> = Api::all(client.clone());
+        let watches = store.watches().clone();
+        let watched = Watched { api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
+        let turns = Semaphore::new(AT_ONCE);
+        let context = TestContext { client, store, agents, metrics, turns, external_allowed, oci_host };
+        let mut tasks = Tasks { context: Arc::new(context), set: JoinSet::new(), running: BTreeMap::new() };
+        let (read, _) = watch::channel(false);
+        follow(watched, read, readable, |news| tasks.take(news)).await;
+    }
+}
+
+/// An object that cannot be read is a test of a later version, and is left to that one.
+fn readable(object: DeserializeGuard<NetworkTest>) -> Result<NetworkTest, String> {
+    object.0.map_err(|invalid| {
+        let name = invalid.metadata.name.unwrap_or_default();
+        tracing::warn!(event = "network_test.unreadable", name, error = invalid.error, "it is not run");
+        name
+    })
+}
+
+impl<A: AgentCalls> Tasks<A> {
+    fn take(&mut self, news: News<Result<NetworkTest, String>>) {
+        // Those that ended by a panic.
+        while self.set.try_join_next().is_some() {}
+        match news {
+            News::All(tests) => {
+                let mut gone: Vec<String> = self.running.keys().cloned().collect();
+                for test in tests.into_iter().flatten() {
+                    gone.retain(|name| *name != test.name_any());
+                    self.start(test);
+                }
+                gone.iter().for_each(|name| self.stop(name));
+            }
+            News::One(Ok(test)) => self.start(test),
+            News::One(Err(name)) | News::Gone(name) => self.stop(&name),
+        }
+    }
+
+    /// A test that runs already is left alone: its spec cannot change. One that is being deleted stops.
+    fn start(&mut self, test: NetworkTest) {
+        let (name, uid) = (test.name_any(), test.uid());
+        if test.metadata.deletion_timestamp.is_some() {
+            return self.stop(&name);
+        }
+        if self.running.get(&name).is_some_and(|(running, task)| *running == uid && !task.is_finished()) {
+            return;
+        }
+        self.stop(&name);
+        let task = self.set.spawn(live(self.context.clone(), test));
+        self.running.insert(name, (uid, task));
+    }
+
+    fn stop(&mut self, name: &str) {
+        if let Some((_, task)) = self.running.remove(name) {
+            task.abort();
+        }
+    }
+}

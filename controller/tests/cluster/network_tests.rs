@@ -1,0 +1,93 @@
+//! NetworkTests, from the object to its status: agents are asked on their channel, and answer what a test chose.
+
+use api::{NetworkTest, NetworkTestStatus, TestState};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use kube_harness::ServiceAccount;
+use sandbox::OciSettings;
+use serde_json::{Value, json};
+
+use crate::agents::{self, FakeAgent, NAMESPACE, TrustedControllers};
+use crate::scene::{Scene, wait_for};
+
+async fn create(scene: &Scene, name: &str, spec: Value) {
+    let mut object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest",
+        "metadata": { "name": name },
+        "spec": { "sources": [{ "nodeSelector": {} }], "probes": [{ "type": "TCP", "port": 443 }] } });
+    object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let object: NetworkTest = serde_json::from_value(object).unwrap();
+    Api::all(scene.client.clone()).create(&PostParams::default(), &object).await.unwrap();
+}
+
+async fn get(scene: &Scene, name: &str) -> Option<NetworkTest> {
+    Api::all(scene.client.clone()).get_opt(name).await.unwrap()
+}
+
+/// The status of the finished test.
+async fn finished(scene: &Scene, name: &str) -> NetworkTestStatus {
+    let mut found = NetworkTestStatus::default();
+    wait_for(&format!("{name} is finished"), async || {
+        found = get(scene, name).await.and_then(|test| test.status).unwrap_or_default();
+        found.finished_at.is_some()
+    })
+    .await;
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn network_test_is_run_reported_and_deleted() {
+    let scene = Scene::with(2, 2, OciSettings::default()).await;
+    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
+    let trusted = TrustedControllers::follow(scene.client.clone());
+    let mut agents = Vec::new();
+    for node in ["node-0", "node-1"] {
+        let agent = FakeAgent::start(node, &trusted).await;
+        agents::make_pod(&scene.client, node, &agent.annotation()).await;
+        agents.push(agent);
+    }
+    create(&scene, "before", json!({ "targets": [{ "service": "peers" }, { "service": "apiserver" }] })).await;
+    let _one = scene.controller("one");
+
+    let status = finished(&scene, "before").await;
+    let counts = status.counts.unwrap();
+    assert_eq!((status.state, status.worst_verdict.as_str()), (Some(TestState::Finished), "Reachable"));
+    assert_eq!((counts.pairs, counts.tested, counts.failed, counts.sent, counts.lost), (4, 4, 0, 20, 0));
+    assert_eq!(status.latency.unwrap().p50_micros, 300);
+
+    // It would stay for a day.
+    Api::<NetworkTest>::all(scene.client.clone()).delete("before", &DeleteParams::default()).await.unwrap();
+
+    agents[0].finds_closed_ports();
+    create(&scene, "closed", json!({ "targets": [{ "node": "node-1" }] })).await;
+    let status = finished(&scene, "closed").await;
+    assert_eq!(status.worst_verdict, "Proven: PortClosed");
+    assert_eq!((status.worst.len(), status.worst[0].source.as_str()), (1, "node-0"));
+    assert_eq!((status.worst[0].probe.as_str(), status.worst[0].label.as_str()), ("TCP/443", "Proven"));
+
+    // Refused by the configuration, although the user asked for it.
+    let outside = json!({ "targets": [{ "address": "203.0.113.9" }], "externalTargets": true });
+    create(&scene, "outside", outside).await;
+    let status = finished(&scene, "outside").await;
+    assert_eq!(status.state, Some(TestState::Refused));
+    assert!(status.message.contains("NETWORK_TEST_TARGETS"), "{}", status.message);
+
+    // Nothing answers: the source's agent is named, and no cause.
+    agents[1].freeze();
+    let silent = json!({ "sources": [{ "node": "node-1" }], "targets": [{ "service": "imds" }], "deadlineSeconds": 120,
+        "ttlSecondsAfterFinished": 0 });
+    create(
+        &scene,
+        "brief",
+        json!({ "targets": [{ "service": "imds" }], "sources": [{ "node": "node-0" }],
+        "ttlSecondsAfterFinished": 0 }),
+    )
+    .await;
+    wait_for("a test without time to live is deleted", async || get(&scene, "brief").await.is_none()).await;
+    create(&scene, "silent", silent).await;
+    wait_for("its agent does not answer", async || {
+        let status = get(&scene, "silent").await.and_then(|test| test.status).unwrap_or_default();
+        status.worst_verdict == "Unknown" || status.counts.is_some_and(|counts| counts.unknown == 1)
+    })
+    .await;
+    assert!(get(&scene, "before").await.is_none());
+}

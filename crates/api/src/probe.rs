@@ -1,0 +1,193 @@
+//! What the controller and an agent exchange for network tests: one request, one report, versioned JSON. Requests are read
+//! strictly, and only within [`bounds`]; reports may have fields of a later version.
+//!
+//! ```text
+//!   controller ──ProbeRequest──▶ agent A   send: probes, with what A's host shows before and after
+//!                              ▶ agent B   watch: counts the packets of the same flow meanwhile
+//!                              ▶ agent B   open: sends one packet of the flow in the other direction first
+//!              ◀─ProbeReport──
+//! ```
+
+pub mod bounds;
+mod evidence;
+mod report;
+
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use bounds::{ProbeError, REQUEST_MAX};
+pub use evidence::{Change, Evidence, Party, Trial};
+pub use report::{Failure, HostState, ProbeReport, RouteSeen, Tally, TapCount, Taps};
+
+use crate::network_test::TargetService;
+
+/// The version of the protocol.
+pub const PROBE_VERSION: u8 = 1;
+/// Where the agent takes requests.
+pub const PROBE_PATH: &str = "/v1/probe";
+
+/// A request to an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProbeRequest {
+    /// The version, [`PROBE_VERSION`].
+    pub version: u8,
+    /// What to do.
+    pub task: Task,
+}
+
+/// What an agent does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Task {
+    /// Sends probes and counts answers.
+    Send(SendTask),
+    /// Counts the packets of a flow.
+    Watch(WatchTask),
+    /// Sends one packet of a flow in the other direction, so that stateful rules on the path know the flow.
+    Open(Flow),
+}
+
+/// Probes to send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SendTask {
+    /// The kind.
+    pub kind: ProbeKind,
+    /// The source address, one of the node's; the kernel's choice if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// Where to.
+    pub target: ProbeTarget,
+    /// The target's port; 0 where the kind has none.
+    #[serde(default)]
+    pub port: u16,
+    /// The source's port, or the identifier of ICMP; the kernel's choice if 0.
+    #[serde(default)]
+    pub source_port: u16,
+    /// How many.
+    pub count: u8,
+    /// Milliseconds between two.
+    pub interval_ms: u16,
+    /// Milliseconds until one counts as lost.
+    pub timeout_ms: u16,
+    /// Bytes of an IP packet, its header included, of ICMP and PathMTU; the least if 0.
+    #[serde(default)]
+    pub size: u16,
+    /// Whether packets leave by the link that has the source address, whatever the routes say.
+    #[serde(default)]
+    pub force_link: bool,
+    /// The name that DNS asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The path that HTTP asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Whether DNS uses TCP.
+    #[serde(default)]
+    pub over_tcp: bool,
+}
+
+/// A flow to count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WatchTask {
+    /// The flow, as its first packet has it.
+    pub flow: Flow,
+    /// For how many milliseconds.
+    pub for_ms: u16,
+}
+
+/// The packets between two addresses that belong together, as the first one has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Flow {
+    /// The protocol.
+    pub protocol: Transport,
+    /// The source.
+    pub source: IpAddr,
+    /// The target.
+    pub target: IpAddr,
+    /// The source's port, or the identifier of ICMP; any if 0.
+    pub source_port: u16,
+    /// The target's port; any if 0.
+    pub port: u16,
+}
+
+/// The protocol of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// ICMP of the addresses' family.
+    Icmp,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// Where probes go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProbeTarget {
+    /// An address.
+    Address(IpAddr),
+    /// A name, which the agent resolves.
+    Host(String),
+    /// A service that each node has; never peers.
+    Service(TargetService),
+}
+
+/// The kind of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ProbeKind {
+    /// Echo requests.
+    #[serde(rename = "ICMP")]
+    Icmp,
+    /// Connections.
+    #[serde(rename = "TCP")]
+    Tcp,
+    /// Datagrams; an answer or "port unreachable" shows that they arrive.
+    #[serde(rename = "UDP")]
+    Udp,
+    /// GET requests without redirects.
+    #[serde(rename = "HTTP")]
+    Http,
+    /// Queries.
+    #[serde(rename = "DNS")]
+    Dns,
+    /// Full-size echo requests that no router may fragment.
+    #[serde(rename = "PathMTU")]
+    PathMtu,
+    /// The kernel's route lookup, without a packet.
+    Route,
+}
+
+impl ProbeKind {
+    /// Its name in objects.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Icmp => "ICMP",
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Http => "HTTP",
+            Self::Dns => "DNS",
+            Self::PathMtu => "PathMTU",
+            Self::Route => "Route",
+        }
+    }
+
+    /// The protocol of its packets; none of a lookup.
+    #[must_use]
+    pub const fn transport(self) -> Option<Transport> {
+        match self {
+            Self::Icmp | Self::PathMtu => Some(Transport::Icmp),
+            Self::Tcp | Self::Http => Some(Transport::Tcp),
+            Self::Udp | Self::Dns => Some(Transport::Udp),
+            Self::Route => None,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The bounds of a probe request. The agent refuses what exceeds them, whatever the controller asks.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use thiserror::Error;
+
+use super::{PROBE_VERSION, ProbeKind, ProbeRequest, ProbeTarget, SendTask, Task};
+use crate::network_test::TargetService;
+
+/// The most bytes of a request.
+pub const REQUEST_MAX: usize = 4096;
+/// The most packets or requests of one task.
+pub const COUNT_MAX: u8 = 100;
+/// The shortest interval between two, in milliseconds: 100 per second.
+pub const INTERVAL_MIN_MS: u16 = 10;
+/// The longest wait for one answer, in milliseconds.
+pub const TIMEOUT_MAX_MS: u16 = 5_000;
+/// The longest task, in milliseconds.
+pub const TASK_MAX_MS: u32 = 30_000;
+/// The largest packet: the VCN's MTU.
+pub const SIZE_MAX: u16 = 9_000;
+/// The longest name and path.
+const TEXT_MAX: usize = 253;
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProbeError {
+    /// More bytes than any request needs.
+    #[error("the request has {0} bytes, more than {REQUEST_MAX}")]
+    TooLong(usize),
+    /// No request of this version.
+    #[error("the request cannot be read: {0}")]
+    Unreadable(String),
+    /// Another version.
+    #[error("the request has version {0}, not {PROBE_VERSION}: update the agent or the controller")]
+    Version(u8),
+    /// A number out of bounds.
+    #[error("{field} is {value}, not {least} to {most}")]
+    OutOfBounds {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// A text that is too long or has forbidden characters.
+    #[error("{0} is not a text that a probe can send")]
+    Text(&'static str),
+    /// A field that the kind needs or does not have.
+    #[error("{0} does not fit the kind of probe")]
+    Unfit(&'static str),
+    /// A forbidden target.
+    #[error("{0} is never probed: loopback, link-local, multicast and the metadata service are excluded")]
+    Forbidden(IpAddr),
+}
+
+impl ProbeRequest {
+    /// A request of our version.
+    #[must_use]
+    pub const fn new(task: Task) -> Self {
+        Self { version: PROBE_VERSION, task }
+    }
+
+    /// Reads a request, and checks its bounds.
+    ///
+    /// # Errors
+    /// When it cannot be read, or exceeds a bound.
+    pub fn read(body: &[u8]) -> Result<Self, ProbeError> {
+        if body.len() > REQUEST_MAX {
+            return Err(ProbeError::TooLong(body.len()));
+        }
+        let request: Self = serde_json::from_slice(body).map_err(|error| ProbeError::Unreadable(error.to_string()))?;
+        request.check()?;
+        Ok(request)
+    }
+
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    /// When one is exceeded.
+    pub fn check(&self) -> Result<(), ProbeError> {
+        if self.version != PROBE_VERSION {
+            return Err(ProbeError::Version(self.version));
+        }
+        match &self.task {
+            Task::Send(send) => send.check(),
+            Task::Watch(watch) => {
+                within("forMs", watch.for_ms.into(), 1, TASK_MAX_MS.into())?;
+                allowed(watch.flow.source)?;
+                allowed(watch.flow.target)
+            }
+            // Its target is the source of the flow: the packet goes the other way.
+            Task::Open(flow) => {
+                within("port", flow.port.into(), 1, u16::MAX.into())?;
+                within("sourcePort", flow.source_port.into(), 1, u16::MAX.into())?;
+                allowed(flow.source)
+            }
+        }
+    }
+}
+
+impl SendTask {
+    /// The longest time that it may take, in milliseconds.
+    #[must_use]
+    pub fn longest_ms(&self) -> u32 {
+        let between = u32::from(self.count.saturating_sub(1)) * u32::from(self.interval_ms);
+        // Requests of TCP are made one after the other; those of the other kinds overlap.
+        let waits = match self.kind {
+            ProbeKind::Tcp | ProbeKind::Http => u32::from(self.count),
+            ProbeKind::Dns if self.over_tcp => u32::from(self.count),
+            _ => 1,
+        };
+        between + waits * u32::from(self.timeout_ms)
+    }
+
+    fn check(&self) -> Result<(), ProbeError> {
+        within("count", self.count.into(), 1, COUNT_MAX.into())?;
+        within("intervalMs", self.interval_ms.into(), INTERVAL_MIN_MS.into(), u16::MAX.into())?;
+        within("timeoutMs", self.timeout_ms.into(), 1, TIMEOUT_MAX_MS.into())?;
+        within("the task in milliseconds", self.longest_ms().into(), 1, TASK_MAX_MS.into())?;
+        within("size", self.size.into(), 0, SIZE_MAX.into())?;
+        let needs_port = matches!(self.kind, ProbeKind::Tcp | ProbeKind::Udp);
+        let is_service = matches!(self.target, ProbeTarget::Service(_));
+        if needs_port && self.port == 0 && !is_service {
+            return Err(ProbeError::Unfit("port"));
+        }
+        text("name", self.name.as_deref(), |char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_'))?;
+        text("path", self.path.as_deref(), |char| char.is_ascii_graphic())?;
+        match &self.target {
+            ProbeTarget::Address(address) => allowed(*address),
+            ProbeTarget::Host(host) => {
+                text("host", Some(host), |char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_'))
+            }
+            // The controller makes nodes and names of these.
+            ProbeTarget::Service(TargetService::Peers | TargetService::OciServices) => {
+                Err(ProbeError::Unfit("service"))
+            }
+            ProbeTarget::Service(_) => Ok(()),
+        }
+    }
+}
+
+/// Checks that probes may go to an address. The agent calls it for what a name resolves to, too, just before it connects.
+///
+/// # Errors
+/// For an address of this host alone, of a link, of a group, or of the metadata service.
+pub fn allowed(address: IpAddr) -> Result<(), ProbeError> {
+    let forbidden = match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            v4.is_loopback()
+                || v4.is_unspecified()
+                || v4.is_link_local()
+                || v4.is_multicast()
+                || v4.is_broadcast()
+                || v4.octets()[0] == 0
+        }
+        IpAddr::V6(v6) => {
+            v6.is_loopback()
+                || v6.is_unspecified()
+                || v6.is_multicast()
+                || v6.is_unicast_link_local()
+                || v6 == vcn::METADATA_ADDRESS_V6
+                || embedded(v6).is_some_and(|v4| allowed(v4.into()).is_err())
+        }
+    };
+    if forbidden { Err(ProbeError::Forbidden(address)) } else { Ok(()) }
+}
+
+/// The IPv4 address that a translator on the path would make of it (RFC 6052, RFC 3056).
+const fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.octets() {
+        [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]
+        | [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]
+        | [0x20, 0x02, a, b, c, d, ..] => Some(Ipv4Addr::new(a, b, c, d)),
+        _ => None,
+    }
+}
+
+fn within(field: &'static str, value: u64, least: u64, most: u64) -> Result<(), ProbeError> {
+    if (least..=most).contains(&value) { Ok(()) } else { Err(ProbeError::OutOfBounds { field, value, least, most }) }
+}
+
+fn text(field: &'static str, text: Option<&str>, fits: impl Fn(char) -> bool) -> Result<(), ProbeError> {
+    match text {
+        Some(text) if text.is_empty() || text.len() > TEXT_MAX || !text.chars().all(fits) => {
+            Err(ProbeError::Text(field))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn request(change: &Value) -> Result<ProbeRequest, ProbeError> {
+        let mut send = json!({
+            "kind": "TCP", "target": { "address": "10.0.0.2" }, "port": 443, "count": 3, "intervalMs": 50, "timeoutMs": 1000
+        });
+        let fields = send.as_object_mut().unwrap();
+        fields.extend(change.as_object().unwrap().clone());
+        let body = json!({ "version": 1, "task": { "send": send } }).to_string();
+        ProbeRequest::read(body.as_bytes())
+    }
+
+    #[test]
+    fn request_within_its_bounds_is_read() {
+        let read = request(&json!({})).unwrap();
+        let again = ProbeRequest::read(serde_json::to_string(&read).unwrap().as_bytes()).unwrap();
+        assert_eq!(read, again);
+        assert!(request(&json!({ "count": 6, "timeoutMs": 4958 })).is_ok(), "29,998 ms");
+    }
+
+    #[test]
+    fn request_beyond_a_bound_is_refused() {
+        for change in [
+            json!({ "count": 0 }),
+            json!({ "count": 101 }),
+            json!({ "intervalMs": 9 }),
+            json!({ "timeoutMs": 5001 }),
+            json!({ "timeoutMs": 0 }),
+            json!({ "count": 30, "timeoutMs": 1000 }),
+            json!({ "size": 9001 }),
+            json!({ "port": 0 }),
+            json!({ "path": "/a b" }),
+            json!({ "path": "/a\r\nHost: b" }),
+            json!({ "name": "a b" }),
+            json!({ "name": "x".repeat(254) }),
+            json!({ "target": { "service": "peers" } }),
+            json!({ "target": { "host": "" } }),
+            json!({ "follow": true }),
+        ] {
+            assert!(request(&change).is_err(), "{change}");
+        }
+        assert_eq!(ProbeRequest::read(&[b' '; REQUEST_MAX + 1]), Err(ProbeError::TooLong(REQUEST_MAX + 1)));
+        let later = br#"{"version":2,"task":{"open":{"protocol":"tcp","source":"10.0.0.2","target":"10.0.0.3","sourcePort":1,"port":1}}}"#;
+        assert_eq!(ProbeRequest::read(later), Err(ProbeError::Version(2)));
+    }
+
+    #[test]
+    fn host_local_and_metadata_addresses_are_never_targets() {
+        for address in [
+            "127.0.0.1",
+            "127.8.0.1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "169.254.169.254",
+            "169.254.0.2",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:169.254.169.254",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+            "fe80::1",
+            "ff02::1",
+            "fd00:c1::a9fe:a9fe",
+        ] {
+            let refused = request(&json!({ "target": { "address": address } }));
+            assert_eq!(refused, Err(ProbeError::Forbidden(address.parse().unwrap())), "{address}");
+        }
+        for address in ["10.0.0.2", "203.0.113.7", "2603:c020:0:1::2", "fd00:c1::1"] {
+            assert!(request(&json!({ "target": { "address": address } })).is_ok(), "{address}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What is known about one pair: the probe itself, what the target's host saw meanwhile, and trials that each change one
+//! thing. Diagnosis reads nothing else.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::report::{ProbeReport, Tally};
+use super::{ProbeKind, Transport};
+use crate::network_test::TargetService;
+
+/// The evidence about one pair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evidence {
+    /// The kind of probe.
+    pub kind: ProbeKind,
+    /// The target's port; 0 where the kind has none.
+    #[serde(default)]
+    pub port: u16,
+    /// Whether the source address was requested; else the kernel chose it.
+    #[serde(default)]
+    pub source_requested: bool,
+    /// Where the probes start.
+    pub source: Party,
+    /// Where they go.
+    pub target: Party,
+    /// The service, where the target is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<TargetService>,
+    /// What the source's agent reports.
+    pub attempt: ProbeReport,
+    /// What the target's agent saw of the same packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<ProbeReport>,
+    /// The probes with one thing changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<Trial>,
+}
+
+/// One end of a pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Party {
+    /// The Node, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The address, once it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+}
+
+/// A probe with one thing changed, and its result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trial {
+    /// What was changed.
+    pub change: Change,
+    /// The result.
+    pub tally: Tally,
+}
+
+/// What a trial changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    /// Nothing: the same probe again.
+    Again,
+    /// Another port of the target.
+    OtherPort,
+    /// Another protocol: an echo request, or TCP instead of one.
+    OtherProtocol,
+    /// The target sends a packet of the flow in the other direction first.
+    OpenedByTarget,
+    /// Another node of the source's subnet sends.
+    SubnetNeighbour,
+    /// A node of another subnet sends.
+    OtherSubnet,
+    /// Another node, whichever, sends.
+    OtherNode,
+    /// The same source sends to another node.
+    OtherTarget,
+    /// The target sends to the source, from the link by which the packet came in.
+    ForcedLink,
+    /// The packets are small.
+    SmallPacket,
+    /// The kernel chooses the source address: the host's own.
+    OwnAddress,
+    /// One request per second.
+    SlowRate,
+    /// DNS over TCP.
+    OverTcp,
+}
+
+impl Evidence {
+    /// The result of a trial, if it was made.
+    #[must_use]
+    pub fn trial(&self, change: Change) -> Option<&Tally> {
+        self.trials.iter().find(|trial| trial.change == change).map(|trial| &trial.tally)
+    }
+
+    /// The protocol of the packets.
+    #[must_use]
+    pub const fn transport(&self) -> Option<Transport> {
+        self.kind.transport()
+    }
+}

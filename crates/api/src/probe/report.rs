@@ -1,0 +1,168 @@
+//! An agent's answer to a probe request: what came back, and what its host shows before and after.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+
+/// The report of one task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProbeReport {
+    /// The version of the protocol.
+    pub version: u8,
+    /// Probes and answers, of a task that sends.
+    pub tally: Tally,
+    /// The address that the probes had as their source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// The address that they went to: a name's or a service's, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<IpAddr>,
+    /// The subnet of the source address, if the link's address says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<IpNetwork>,
+    /// The kernel's route for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<RouteSeen>,
+    /// Their packets on this host's links.
+    pub taps: Taps,
+    /// The host before the first.
+    pub before: HostState,
+    /// The host after the last.
+    pub after: HostState,
+}
+
+/// Probes and answers in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Tally {
+    /// Probes sent, or attempted.
+    pub sent: u16,
+    /// Probes answered.
+    pub received: u16,
+    /// The most frequent failure of the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The round-trip times in microseconds, in order, at most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub micros: Vec<u32>,
+}
+
+/// Why a probe has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Failure {
+    /// Nothing came back in time.
+    Silence,
+    /// The target refused the connection, or has no socket on the port: the packet arrived.
+    Refused,
+    /// An ICMP error "prohibited", and its sender.
+    Prohibited(IpAddr),
+    /// Another ICMP error, and its sender.
+    Unreachable(IpAddr),
+    /// A router or this host needs a smaller packet: the MTU, and the router where it was one.
+    TooBig {
+        /// The MTU in bytes.
+        mtu: u32,
+        /// The router; this host if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<IpAddr>,
+    },
+    /// This host did not send it: the error's name.
+    Local(String),
+    /// An HTTP status of 400 or more.
+    Status(u16),
+    /// An answer that is none: its meaning.
+    Invalid(String),
+}
+
+/// A route as the kernel finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RouteSeen {
+    /// The link by which packets leave; empty where the kernel has no route.
+    pub device: String,
+    /// The link that has the source address.
+    pub expected: String,
+    /// The next hop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+}
+
+/// Packets of the flow on this host's links.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Taps {
+    /// Those that left.
+    pub out: TapCount,
+    /// Those that came in, before netfilter.
+    #[serde(rename = "in")]
+    pub inward: TapCount,
+    /// Whether packets may be missing here: the tap could not be opened, or lost some.
+    pub incomplete: bool,
+}
+
+/// Packets on one side of a host's links.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TapCount {
+    /// How many.
+    pub packets: u32,
+    /// The link of the last one.
+    pub device: String,
+}
+
+/// What a host's kernel counts that explains lost packets. A number is absent where the kernel does not have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HostState {
+    /// Packets that the reverse-path filter dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rp_filter_drops: Option<u64>,
+    /// The reverse-path filter of the link: 0 off, 1 strict, 2 loose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rp_filter: Option<u8>,
+    /// Entries of the neighbour table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<u64>,
+    /// Its limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbour_limit: Option<u64>,
+    /// Entries that it could not take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbour_overflows: Option<u64>,
+    /// Tracked connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+    /// Their limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_limit: Option<u64>,
+    /// Packets dropped because the table of connections was full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_drops: Option<u64>,
+    /// Connections lost because two packets raced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub insert_failures: Option<u64>,
+}
+
+impl Tally {
+    /// Whether packets reach the target: it answers, or refuses the port.
+    #[must_use]
+    pub fn reaches(&self) -> bool {
+        self.failure == Some(Failure::Refused) || (self.received > 0 && !self.fails())
+    }
+
+    /// Whether more is missing than chance explains: everything, or three and a fifth.
+    #[must_use]
+    pub fn fails(&self) -> bool {
+        let lost = self.lost();
+        lost > 0 && (self.received == 0 || (lost >= 3 && lost.saturating_mul(5) >= self.sent))
+    }
+
+    /// Probes without an answer.
+    #[must_use]
+    pub const fn lost(&self) -> u16 {
+        self.sent.saturating_sub(self.received)
+    }
+}

@@ -1,0 +1,117 @@
+//! Packets as the links of this host carry them: a packet socket that reads, and the option that keeps routers from
+//! fragmenting. Incoming packets are seen before netfilter, outgoing ones after it.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::RcvBufForce;
+use nix::sys::socket::{AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket};
+use vcn::Family;
+
+use crate::error::{Cause, Result};
+
+/// The receive buffer in bytes: a burst of some ten thousand packets, while the reader does not run.
+const BUFFER: usize = 8 << 20;
+/// More than the headers of any packet that is recognized, and of the packet within an ICMP error.
+const HEADERS: usize = 192;
+
+/// A packet socket on all links of one network namespace.
+#[derive(Debug)]
+pub struct PacketTap {
+    socket: OwnedFd,
+    buffer: [u8; HEADERS],
+}
+
+/// A packet, from its IP header on, cut after its headers.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenPacket<'a> {
+    /// The link's index.
+    pub index: u32,
+    /// Whether this host sent it.
+    pub outgoing: bool,
+    /// Its first bytes.
+    pub bytes: &'a [u8],
+}
+
+impl PacketTap {
+    /// Opens in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW.
+    pub fn open() -> Result<Self> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let opened = socket(AddressFamily::Packet, SockType::Datagram, flags, SockProtocol::EthAll);
+        let socket = opened.map_err(|errno| Cause::from(errno).during("open", "a packet socket"))?;
+        // Without CAP_NET_ADMIN the buffer is smaller; what is lost then is counted.
+        let _ = setsockopt(&socket, RcvBufForce, &BUFFER);
+        Ok(Self { socket, buffer: [0; HEADERS] })
+    }
+
+    /// The next packet, or `None` if there is none within the time.
+    ///
+    /// # Errors
+    /// When the socket cannot be read.
+    pub fn next(&mut self, within: Duration) -> Result<Option<SeenPacket<'_>>> {
+        let failed = |errno| Cause::from(errno).during("read", "a packet socket");
+        let timeout = PollTimeout::try_from(within).unwrap_or(PollTimeout::ZERO);
+        let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, timeout) {
+            Ok(0) | Err(Errno::EINTR) => return Ok(None),
+            Ok(_) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let received = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut self.buffer);
+        let (length, from) = match received {
+            Ok(received) => received,
+            // A link that went down.
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENETDOWN) => return Ok(None),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let Some(from) = from else { return Ok(None) };
+        let index = u32::try_from(from.ifindex()).unwrap_or(0);
+        let bytes = self.buffer.get(..length).unwrap_or_default();
+        Ok(Some(SeenPacket { index, outgoing: from.pkttype() == libc::PACKET_OUTGOING, bytes }))
+    }
+
+    /// Whether packets were lost since the last call because nothing read them.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    #[expect(unsafe_code, reason = "nix does not have this option")]
+    pub fn has_lost(&self) -> Result<bool> {
+        let mut counted = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut length = u32::try_from(size_of::<libc::tpacket_stats>()).unwrap_or(0);
+        // SAFETY: the kernel writes at most `length` bytes of plain numbers.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut counted).cast(),
+                &raw mut length,
+            )
+        };
+        Errno::result(result).map_err(|errno| Cause::from(errno).during("read the losses of", "a packet socket"))?;
+        Ok(counted.tp_drops > 0)
+    }
+}
+
+/// Lets no router fragment what a socket sends, and sends each packet up to the link's MTU whatever smaller MTU the path had.
+///
+/// # Errors
+/// When the kernel refuses it.
+#[expect(unsafe_code, reason = "nix does not have this option")]
+pub fn forbid_fragments(socket: &impl AsFd, family: Family) -> Result<()> {
+    let (level, option, value) = match family {
+        Family::Ipv4 => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        Family::Ipv6 => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+    };
+    let length = u32::try_from(size_of::<libc::c_int>()).unwrap_or(0);
+    // SAFETY: the kernel reads one number.
+    let result =
+        unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, (&raw const value).cast(), length) };
+    Errno::result(result).map_err(|errno| Cause::from(errno).during("forbid fragments of", family))?;
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Rows of the network between the hosts: no counter shows them, so they differ by what passes and what does not.
+
+use api::probe::{Change, Evidence, ProbeKind, Tally};
+
+use super::{Finding, Strength, has_ports, is_same_subnet};
+use crate::cause::Cause;
+use crate::tap::Tap;
+use crate::verdict::Place;
+
+/// Fewer tracked connections on the host than this do not fill a VNIC's table: the smallest shape tracks 15,000.
+const VNIC_CONNECTIONS: u64 = 10_000;
+
+/// Full-size packets are lost, small ones pass.
+pub(super) fn path_mtu(evidence: &Evidence) -> Option<Finding> {
+    let small = evidence.trial(Change::SmallPacket).is_some_and(Tally::reaches);
+    let is_host = matches!(evidence.attempt.tally.failure, Some(api::probe::Failure::TooBig { from: None, .. }));
+    let found = Finding::new(Cause::PathMtu, Strength::Proven);
+    let found = if is_host { found.at(Place::SourceHost) } else { found };
+    (evidence.kind == ProbeKind::PathMtu && small).then_some(found)
+}
+
+/// The host's own address passes, another address of the same host does not get further than its VNIC.
+pub(super) fn source_dest_check(evidence: &Evidence) -> Option<Finding> {
+    let own = evidence.trial(Change::OwnAddress).is_some_and(Tally::reaches);
+    let lost = Tap::last(evidence) == Some(Tap::SourceOut);
+    // Without the target's tap, a rule that drops this source further on has the same traces.
+    let strength = if evidence.arrival.is_some() { Strength::Proven } else { Strength::Possible };
+    let same_link = evidence.attempt.route.as_ref().is_some_and(|route| route.expected.is_empty());
+    (evidence.source_requested && own && lost && same_link).then(|| Finding::new(Cause::SourceDestCheck, strength))
+}
+
+/// What is left when some of the same packets pass.
+pub(super) fn partial_loss() -> Vec<Finding> {
+    possible(&[Cause::Intermittent, Cause::VnicConntrack])
+}
+
+/// What is left when no host and no service shows a trace: security rules, routes, the VNIC itself.
+pub(super) fn rules_and_routes(evidence: &Evidence) -> Vec<Finding> {
+    match Tap::last(evidence) {
+        Some(Tap::SourceRoute) => possible(&[Cause::HostFirewall, Cause::HostRoute]),
+        // Anything that can lose packets without a trace.
+        None => {
+            let mut all = possible(&[Cause::SecurityList, Cause::SecurityGroup, Cause::HostFirewall]);
+            all.extend(if is_same_subnet(evidence) {
+                Vec::new()
+            } else {
+                possible(&[Cause::RouteTable, Cause::Gateway])
+            });
+            all
+        }
+        Some(Tap::SourceIn) => vec![Finding::new(Cause::HostFirewall, Strength::Likely)],
+        Some(Tap::TargetIn) => {
+            vec![Finding::new(Cause::HostFirewall, Strength::Likely).at(Place::TargetHost)]
+        }
+        Some(Tap::SourceOut | Tap::TargetOut) => between_hosts(evidence),
+    }
+}
+
+fn between_hosts(evidence: &Evidence) -> Vec<Finding> {
+    let reaches = |change| evidence.trial(change).map(Tally::reaches);
+    let others = [reaches(Change::OtherPort), reaches(Change::OtherProtocol)];
+    let opened = reaches(Change::OpenedByTarget) == Some(true);
+    let selective = others.contains(&Some(true)) || opened;
+    if selective {
+        return security_rules(evidence);
+    }
+    let everything_lost = others.contains(&Some(false));
+    let hidden = if evidence.arrival.is_none() && evidence.target.node.is_some() {
+        possible(&[Cause::TargetDown, Cause::HostFirewall])
+    } else {
+        Vec::new()
+    };
+    let found = if everything_lost || !has_ports(evidence) { routes(evidence) } else { Vec::new() };
+    if found.is_empty() {
+        let mut all = possible(&[Cause::SecurityList, Cause::SecurityGroup]);
+        all.extend(if is_same_subnet(evidence) { Vec::new() } else { possible(&[Cause::RouteTable, Cause::Gateway]) });
+        all.extend(vnic_conntrack(evidence));
+        all.extend(hidden);
+        return all;
+    }
+    let mut all = found;
+    all.extend(hidden);
+    all
+}
+
+/// One port or protocol passes and another does not: a security rule. A source of the same subnet tells list from group, unless
+/// all VNICs of the subnet have the same groups.
+fn security_rules(evidence: &Evidence) -> Vec<Finding> {
+    match evidence.trial(Change::SubnetNeighbour).map(Tally::reaches) {
+        Some(true) => vec![Finding::new(Cause::SecurityGroup, Strength::Likely)],
+        Some(false) if evidence.arrival.is_some() => vec![Finding::new(Cause::SecurityList, Strength::Likely)],
+        _ => {
+            let mut left = possible(&[Cause::SecurityList, Cause::SecurityGroup]);
+            if evidence.arrival.is_none() {
+                left.push(Finding::new(Cause::HostFirewall, Strength::Possible).at(Place::TargetHost));
+            }
+            left
+        }
+    }
+}
+
+/// Nothing passes between the two.
+fn routes(evidence: &Evidence) -> Vec<Finding> {
+    let reaches = |change| evidence.trial(change).map(Tally::reaches);
+    let others_pass = reaches(Change::OtherTarget) == Some(true);
+    let neighbour = reaches(Change::SubnetNeighbour);
+    if is_same_subnet(evidence) || !others_pass || neighbour == Some(true) {
+        return Vec::new();
+    }
+    let returns = Tap::last(evidence) == Some(Tap::TargetOut);
+    let mut left = match (reaches(Change::OtherSubnet), neighbour) {
+        // Requests arrive and answers do not: a return route.
+        _ if returns => possible(&[Cause::Gateway, Cause::RouteTable]),
+        (Some(true), Some(false)) => return vec![Finding::new(Cause::RouteTable, Strength::Likely)],
+        (Some(true), _) => possible(&[Cause::RouteTable]),
+        (Some(false), _) => possible(&[Cause::Gateway, Cause::TargetDown]),
+        _ => possible(&[Cause::RouteTable, Cause::Gateway]),
+    };
+    // Rules that admit nothing; or one rule, and another fault behind it that the other probes met.
+    left.extend(possible(&[Cause::SecurityList, Cause::SecurityGroup]));
+    left
+}
+
+/// New flows fail although the host's own table has room, and the host has very many connections.
+fn vnic_conntrack(evidence: &Evidence) -> Vec<Finding> {
+    let many = evidence.attempt.after.connections.is_some_and(|count| count >= VNIC_CONNECTIONS);
+    let isolated = evidence.trial(Change::OtherTarget).is_some_and(Tally::fails);
+    match (many, isolated) {
+        (true, true) => vec![Finding::new(Cause::VnicConntrack, Strength::Possible)],
+        _ => Vec::new(),
+    }
+}
+
+fn possible(causes: &[Cause]) -> Vec<Finding> {
+    causes.iter().map(|cause| Finding::new(*cause, Strength::Possible)).collect()
+}

@@ -1,0 +1,148 @@
+//! Recorded evidence and its verdict: each folder of `golden` is a case. `UPDATE_GOLDEN=1` writes the verdicts.
+
+use std::fs;
+use std::path::Path;
+
+use api::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, Tally, TapCount, Taps, Trial};
+use api::{TargetService, probe::Party};
+
+use super::diagnose;
+use crate::verdict::Label;
+use crate::{Cause, Place};
+
+fn cases() -> Vec<(String, Evidence, String)> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
+    let mut folders: Vec<_> = fs::read_dir(golden).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    let read = |folder: std::path::PathBuf| {
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let evidence: Evidence = serde_json::from_str(&fs::read_to_string(folder.join("evidence.json")).unwrap())
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, evidence, fs::read_to_string(folder.join("verdict.txt")).unwrap_or_default())
+    };
+    folders.into_iter().map(read).collect()
+}
+
+#[test]
+fn recorded_evidence_has_its_verdict() {
+    for (name, evidence, verdict) in cases() {
+        let found = diagnose(&evidence).to_string();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
+            fs::write(folder.join("verdict.txt"), found).unwrap();
+        } else {
+            assert_eq!(found, verdict, "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_cause_is_named_by_a_recorded_case() {
+    let named: Vec<Cause> = cases().iter().flat_map(|(_, evidence, _)| diagnose(evidence).causes).collect();
+    let missing: Vec<Cause> = Cause::ALL.into_iter().filter(|cause| !named.contains(cause)).collect();
+    assert_eq!(missing, []);
+}
+
+/// A verdict is only "proven" by the traces that prove it: without the taps and trials, none is left.
+#[test]
+fn no_network_cause_is_proven_without_taps_and_trials() {
+    for (name, mut evidence, _) in cases() {
+        evidence.trials.clear();
+        evidence.arrival = None;
+        let verdict = diagnose(&evidence);
+        let is_network = verdict.place == Place::Network;
+        assert!(verdict.label != Label::Proven || !is_network, "{name}: {verdict}");
+    }
+}
+
+/// A generator of numbers, the same in each run (Knuth's MMIX).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most.max(1)
+    }
+}
+
+/// A host that is busy with other things: counters rise, tables are anything but full or nearly so.
+fn busy(numbers: &mut Numbers, report: &mut ProbeReport) {
+    let before = &mut report.before;
+    before.rp_filter = Some(u8::try_from(numbers.below(3)).unwrap());
+    before.rp_filter_drops = Some(numbers.below(1_000_000));
+    before.neighbour_limit = Some(1024);
+    before.neighbours = Some(numbers.below(1100));
+    before.neighbour_overflows = Some(numbers.below(50));
+    before.connection_limit = Some(262_144);
+    before.connections = Some(numbers.below(262_145));
+    before.connection_drops = Some(numbers.below(1000));
+    before.insert_failures = Some(numbers.below(1000));
+    report.after = report.before;
+    let rise = |counter: &mut Option<u64>, by: u64| *counter = counter.map(|count| count + by);
+    rise(&mut report.after.rp_filter_drops, numbers.below(100));
+    rise(&mut report.after.neighbour_overflows, numbers.below(3));
+    rise(&mut report.after.connection_drops, numbers.below(100));
+    rise(&mut report.after.insert_failures, numbers.below(100));
+}
+
+fn healthy(numbers: &mut Numbers) -> Evidence {
+    let kinds = [ProbeKind::Icmp, ProbeKind::Tcp, ProbeKind::Udp, ProbeKind::Http, ProbeKind::Dns, ProbeKind::PathMtu];
+    let kind = kinds[usize::try_from(numbers.below(6)).unwrap()];
+    let sent = u16::try_from(5 + numbers.below(96)).unwrap();
+    // Up to two lost packets are chance.
+    let lost = u16::try_from(numbers.below(3)).unwrap();
+    let failure = (lost > 0).then_some(Failure::Silence);
+    let tap = |packets| Taps {
+        out: TapCount { packets, device: "ens3".into() },
+        inward: TapCount { packets, device: if packets % 2 == 0 { "ens3" } else { "ens5" }.into() },
+        incomplete: false,
+    };
+    let mut attempt = ProbeReport {
+        tally: Tally { sent, received: sent - lost, failure: failure.clone(), micros: Vec::new() },
+        taps: tap(u32::from(sent)),
+        ..ProbeReport::default()
+    };
+    busy(numbers, &mut attempt);
+    let mut arrival = ProbeReport { taps: tap(u32::from(sent - lost)), ..ProbeReport::default() };
+    busy(numbers, &mut arrival);
+    let changes = [Change::Again, Change::OtherPort, Change::SubnetNeighbour, Change::SlowRate, Change::SmallPacket];
+    let trial = |(change, answered): (Change, u64)| Trial {
+        change,
+        tally: Tally { sent: 3, received: u16::try_from(answered).unwrap(), failure: None, micros: Vec::new() },
+    };
+    Evidence {
+        kind,
+        port: 443,
+        source_requested: numbers.below(2) == 0,
+        source: Party::default(),
+        target: Party::default(),
+        service: [None, Some(TargetService::Dns), Some(TargetService::Imds)]
+            [usize::try_from(numbers.below(3)).unwrap()],
+        attempt,
+        arrival: (numbers.below(2) == 0).then_some(arrival),
+        trials: changes.into_iter().map(|change| trial((change, numbers.below(4)))).collect(),
+    }
+}
+
+#[test]
+fn healthy_pair_on_busy_hosts_is_never_accused() {
+    let mut numbers = Numbers(20_261_123);
+    for run in 0..1000 {
+        let evidence = healthy(&mut numbers);
+        let verdict = diagnose(&evidence);
+        assert_eq!((verdict.label, verdict.causes), (Label::Reachable, Vec::new()), "run {run}: {evidence:?}");
+    }
+}
+
+/// The same counters next to a loss that they do not explain: a cause of a host is not proven by them.
+#[test]
+fn noise_next_to_a_security_list_proves_no_host_cause() {
+    let case = cases().into_iter().find(|(name, ..)| name == "a_security_list_drops_one_port").unwrap().1;
+    let mut numbers = Numbers(7);
+    for _ in 0..1000 {
+        let mut evidence = case.clone();
+        busy(&mut numbers, &mut evidence.attempt);
+        busy(&mut numbers, evidence.arrival.as_mut().unwrap());
+        assert_eq!(diagnose(&evidence).causes, [Cause::SecurityList]);
+    }
+}

@@ -1,0 +1,28 @@
+//! Network tests without input and output: which probes to send next, and what the evidence proves. The controller sends the
+//! probes; tests replay recorded evidence.
+//!
+//! ```text
+//!   Case ─▶ Investigation ──next()──▶ asks of one round, to be sent at once ──▶ agents
+//!                 ▲                                                              │
+//!                 └──answer()── ProbeReport ◀────────────────────────────────────┘
+//!                 └─▶ Evidence ──diagnose()──▶ Verdict: label, causes, last tap, before and after, what to do
+//! ```
+//!
+//! A cause is named only if the last tap that saw the probe is known, one row of the fault matrix is left, and a probe with one
+//! thing changed has another result. Otherwise the verdict lists the causes that are left and what would separate them
+//! (docs/network-tests.md).
+
+mod cause;
+mod diagnose;
+#[cfg(test)]
+mod documents;
+mod investigation;
+mod tap;
+mod trials;
+mod verdict;
+
+pub use cause::Cause;
+pub use diagnose::diagnose;
+pub use investigation::{Ask, Case, Investigation, Role};
+pub use tap::Tap;
+pub use verdict::{Label, Place, Verdict};

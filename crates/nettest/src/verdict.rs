@@ -1,0 +1,219 @@
+//! What the evidence proves, for people.
+
+use std::fmt;
+
+use api::PairVerdict;
+use api::probe::{Evidence, Failure, ProbeReport};
+
+use crate::cause::Cause;
+use crate::tap::Tap;
+
+/// What hosts show that have nothing to do with it.
+const NOTHING: &str = "no counter rose, no table is full";
+
+/// How sure a verdict is, from best to worst for the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Label {
+    /// Packets pass.
+    Reachable,
+    /// Several causes are left.
+    OneOf,
+    /// One cause fits, and others can hide behind it.
+    Likely,
+    /// The evidence excludes all other causes.
+    Proven,
+}
+
+/// Network or host?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// Between the hosts.
+    Network,
+    /// The source's host.
+    SourceHost,
+    /// The target's host.
+    TargetHost,
+    /// The service that is the target.
+    Service,
+    /// Not known.
+    Unknown,
+}
+
+/// A verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// How sure it is.
+    pub label: Label,
+    /// Network or host.
+    pub place: Place,
+    /// The causes: all of them if proven, else those that are left.
+    pub causes: Vec<Cause>,
+    /// The last tap that saw the probe, if it is known.
+    pub last_tap: Option<Tap>,
+    /// What failed, in words.
+    pub failure: String,
+    /// The hosts before the probe: counters that rose, and tables that are full.
+    pub before: String,
+    /// The hosts after it.
+    pub after: String,
+    /// What to change, or what would separate the causes that are left.
+    pub fix: String,
+}
+
+impl Label {
+    /// Its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reachable => "Reachable",
+            Self::OneOf => "OneOf",
+            Self::Likely => "Likely",
+            Self::Proven => "Proven",
+        }
+    }
+}
+
+impl Place {
+    /// In words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Network => "the network",
+            Self::SourceHost => "the source's host",
+            Self::TargetHost => "the target's host",
+            Self::Service => "the service",
+            Self::Unknown => "not known",
+        }
+    }
+}
+
+impl Verdict {
+    /// The causes in one line: with "or" if one of them holds, with "and" if all do.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let words: Vec<&str> = self.causes.iter().map(|cause| cause.as_str()).collect();
+        words.join(if self.label == Label::OneOf { " or " } else { " and " })
+    }
+
+    /// The label and the causes in one line.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        match (self.label, self.causes.is_empty()) {
+            (Label::Reachable, _) => self.label.as_str().to_owned(),
+            (Label::OneOf, true) => "OneOf: no cause fits".to_owned(),
+            _ => format!("{}: {}", self.label.as_str(), self.cause()),
+        }
+    }
+
+    /// As a status has it.
+    #[must_use]
+    pub fn for_status(&self, evidence: &Evidence) -> PairVerdict {
+        let name = |party: &api::probe::Party| {
+            let address = || party.address.map(|address| address.to_string());
+            party.node.clone().or_else(address).unwrap_or_default()
+        };
+        let probe = match evidence.port {
+            0 => evidence.kind.as_str().to_owned(),
+            port => format!("{}/{port}", evidence.kind.as_str()),
+        };
+        PairVerdict {
+            source: name(&evidence.source),
+            target: name(&evidence.target),
+            probe,
+            label: self.label.as_str().to_owned(),
+            cause: self.cause(),
+            last_seen: self.last_tap.map_or("Unknown", Tap::as_word).to_owned(),
+            before: self.before.clone(),
+            after: self.after.clone(),
+            fix: self.fix.clone(),
+        }
+        .bounded()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.headline())?;
+        if self.label == Label::Reachable {
+            return Ok(());
+        }
+        writeln!(f, "where: {}", self.place.as_str())?;
+        writeln!(f, "failure: {}", self.failure)?;
+        writeln!(f, "last seen: {}", self.last_tap.map_or("not known", Tap::as_str))?;
+        let shown = |text: &str| if text.is_empty() { NOTHING } else { text }.to_owned();
+        writeln!(f, "before: {}", shown(&self.before))?;
+        writeln!(f, "after: {}", shown(&self.after))?;
+        writeln!(f, "{}: {}", if self.label == Label::OneOf { "to separate" } else { "fix" }, self.fix)?;
+        if self.label != Label::OneOf && self.last_tap != Some(Tap::SourceIn) {
+            writeln!(f, "then run it again: faults behind this place cannot be seen yet")?;
+        }
+        Ok(())
+    }
+}
+
+/// A failure in words.
+pub(crate) fn failure(evidence: &Evidence) -> String {
+    let tally = &evidence.attempt.tally;
+    let why = match &tally.failure {
+        None | Some(Failure::Silence) => "no answer".to_owned(),
+        Some(Failure::Refused) => "refused by the target".to_owned(),
+        Some(Failure::Prohibited(from)) => format!("ICMP \"prohibited\" from {from}"),
+        Some(Failure::Unreachable(from)) => format!("ICMP \"unreachable\" from {from}"),
+        Some(Failure::TooBig { mtu, from: None }) => format!("this host allows {mtu} bytes"),
+        Some(Failure::TooBig { mtu, from: Some(from) }) => format!("{from} allows {mtu} bytes"),
+        Some(Failure::Local(error)) => format!("not sent: {error}"),
+        Some(Failure::Status(status)) => format!("HTTP status {status}"),
+        Some(Failure::Invalid(meaning)) => meaning.clone(),
+    };
+    format!("{} of {} lost, {why}", tally.lost(), tally.sent)
+}
+
+/// What a host shows before and after, in a few words: counters that changed, and tables that are full.
+pub(crate) fn host(report: &ProbeReport) -> Shown {
+    let (before, after) = (&report.before, &report.after);
+    let counters = [
+        ("rp_filter drops", before.rp_filter_drops, after.rp_filter_drops),
+        ("neighbour overflows", before.neighbour_overflows, after.neighbour_overflows),
+        ("dropped connections", before.connection_drops, after.connection_drops),
+        ("raced connections", before.insert_failures, after.insert_failures),
+    ];
+    let tables = [
+        ("neighbours", before.neighbours, after.neighbours, after.neighbour_limit),
+        ("connections", before.connections, after.connections, after.connection_limit),
+    ];
+    let mut shown = Shown::default();
+    for (name, before, after) in counters {
+        if let (Some(before), Some(after)) = (before, after)
+            && before != after
+        {
+            shown.add(format!("{name} {before}"), format!("{name} {after}"));
+        }
+    }
+    for (name, before, after, limit) in tables {
+        if let (Some(before), Some(after), Some(limit)) = (before, after, limit)
+            && is_full(after, limit)
+        {
+            shown.add(format!("{name} {before}/{limit}"), format!("{name} {after}/{limit}"));
+        }
+    }
+    shown
+}
+
+/// Texts of a host before and after.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) before: Vec<String>,
+    pub(crate) after: Vec<String>,
+}
+
+impl Shown {
+    fn add(&mut self, before: String, after: String) {
+        self.before.push(before);
+        self.after.push(after);
+    }
+}
+
+/// Whether a table is full: entries come and go while it is read, so 95 % count as all.
+pub(crate) const fn is_full(entries: u64, limit: u64) -> bool {
+    limit > 0 && entries.saturating_mul(100) >= limit.saturating_mul(95)
+}

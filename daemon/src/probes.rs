@@ -1,0 +1,112 @@
+//! Probes for network tests: sent from the host's namespace as the controller asks, within the bounds of
+//! [`api::probe::bounds`]. Each task takes seconds, on a thread of its own; it changes nothing on the host and keeps nothing.
+//!
+//! ```text
+//!   Handler ─▶ perform ─┬─ send   target (resolved, then checked) ─▶ route ─▶ icmp, tcp, udp, http, dns ─▶ tally
+//!                       ├─ watch  counts the packets of a flow
+//!                       └─ open   one packet of the flow in the other direction
+//!                          tap, host_state: what this host's links and kernel show meanwhile
+//! ```
+
+mod dns;
+mod flow_tap;
+mod handler;
+mod host_state;
+mod http;
+mod icmp;
+mod open;
+mod packet;
+mod send;
+mod socket;
+mod target;
+mod tcp;
+mod udp;
+mod volley;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use api::probe::{PROBE_VERSION, ProbeError, ProbeReport, ProbeRequest, Task, WatchTask};
+use thiserror::Error;
+
+pub use handler::ProbeHandler;
+
+use flow_tap::FlowTap;
+
+/// What probes need to know about the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Where the kernel's counters of the calling thread's namespace are: `/proc`.
+    pub proc: PathBuf,
+    /// The API server.
+    pub api_server: Option<SocketAddr>,
+}
+
+/// Why a task was not carried out.
+#[derive(Debug, Error)]
+pub enum TaskError {
+    /// It exceeds a bound.
+    #[error(transparent)]
+    Refused(#[from] ProbeError),
+    /// A name has no usable address.
+    #[error("resolve {name}: {cause}")]
+    Resolve {
+        /// The name, or the service.
+        name: String,
+        /// Why not.
+        cause: String,
+    },
+    /// This host could not prepare it.
+    #[error("prepare the probe: {0}")]
+    Prepare(String),
+}
+
+impl Surroundings {
+    /// Those of this process.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        let variable = |name: &str| std::env::var(name).ok();
+        let host = variable("KUBERNETES_SERVICE_HOST").and_then(|host| host.parse::<IpAddr>().ok());
+        let port = variable("KUBERNETES_SERVICE_PORT").and_then(|port| port.parse::<u16>().ok());
+        let api_server = host.zip(port).map(SocketAddr::from);
+        Self { proc: PathBuf::from("/proc"), api_server }
+    }
+}
+
+/// Carries a task out, in the calling thread's network namespace; takes as long as the task says.
+///
+/// # Errors
+/// When the task exceeds a bound, or cannot be prepared. Lost probes are no error.
+pub fn perform(request: &ProbeRequest, surroundings: &Surroundings) -> Result<ProbeReport, TaskError> {
+    request.check()?;
+    match &request.task {
+        Task::Send(task) => send::send(task, surroundings),
+        Task::Watch(task) => Ok(watch(task, surroundings)),
+        Task::Open(flow) => open::open(flow).map(|()| empty()).map_err(|error| TaskError::Prepare(error.to_string())),
+    }
+}
+
+/// Counts the packets of a flow.
+fn watch(task: &WatchTask, surroundings: &Surroundings) -> ProbeReport {
+    let device = socket::link_of(task.flow.target).unwrap_or_default();
+    let before = host_state::read(&surroundings.proc, &device);
+    let tap = FlowTap::start(task.flow);
+    std::thread::sleep(Duration::from_millis(task.for_ms.into()));
+    let (seen, _) = tap.stop();
+    let taps = seen.of_target();
+    ProbeReport { taps, before, after: host_state::read(&surroundings.proc, &device), ..empty() }
+}
+
+fn empty() -> ProbeReport {
+    ProbeReport { version: PROBE_VERSION, ..ProbeReport::default() }
+}
+
+/// The error number's name, for a report.
+fn errno(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => format!("{:?}", nix::errno::Errno::from_raw(number)),
+        None => error.to_string(),
+    }
+}

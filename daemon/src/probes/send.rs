@@ -1,0 +1,60 @@
+//! Sends the probes of one task, and reports what this host shows before and after.
+
+use api::TargetService;
+use api::probe::{Failure, Flow, ProbeKind, ProbeReport, ProbeTarget, SendTask, Tally, Transport};
+
+use super::flow_tap::FlowTap;
+use super::socket::Way;
+use super::target::Destination;
+use super::{Surroundings, TaskError, dns, empty, host_state, http, icmp, tcp, udp};
+
+/// Sends, and waits for the last answer.
+pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<ProbeReport, TaskError> {
+    let prepare = |error: netlink::Error| TaskError::Prepare(error.to_string());
+    let destination = Destination::of(task, surroundings)?;
+    let way = Way::find(task, destination.address).map_err(prepare)?;
+    let report = ProbeReport {
+        source: way.source,
+        target: Some(way.target.ip()),
+        subnet: way.subnet,
+        route: Some(way.route.clone()),
+        ..empty()
+    };
+    let Some(protocol) = task.kind.transport() else { return Ok(report) };
+    // DNS over TCP is of another protocol than its kind.
+    let protocol = if task.over_tcp { Transport::Tcp } else { protocol };
+    let port = if protocol == Transport::Icmp { 0 } else { way.target.port() };
+    let before = host_state::read(&surroundings.proc, &way.route.expected);
+    let tap = way.source.map(|source| {
+        let source_port = task.source_port;
+        FlowTap::start(Flow { protocol, source, target: way.target.ip(), source_port, port })
+    });
+    let mut tally = match task.kind {
+        ProbeKind::Icmp | ProbeKind::PathMtu => icmp::probe(&way, task),
+        ProbeKind::Tcp => tcp::probe(&way, task),
+        ProbeKind::Udp => udp::probe(&way, task),
+        ProbeKind::Http => http::probe(&way, task, &destination),
+        ProbeKind::Dns => dns::probe(&way, task),
+        ProbeKind::Route => Tally::default(),
+    };
+    let mut taps = api::probe::Taps { incomplete: true, ..api::probe::Taps::default() };
+    if let Some(tap) = tap {
+        let (seen, error) = tap.stop();
+        taps = seen.of_source();
+        // A Service's address: the host replaces it before the packet is seen.
+        taps.incomplete |= task.target == ProbeTarget::Service(TargetService::ApiServer);
+        explain(&mut tally, error);
+    }
+    if tally.failure == Some(Failure::Local("EMSGSIZE".to_owned())) {
+        tally.failure = Some(Failure::TooBig { mtu: way.mtu, from: None });
+    }
+    Ok(ProbeReport { tally, taps, before, after: host_state::read(&surroundings.proc, &way.route.expected), ..report })
+}
+
+/// An ICMP error says more than the silence, or the error number, that it caused.
+fn explain(tally: &mut Tally, error: Option<Failure>) {
+    let vague = matches!(tally.failure, Some(Failure::Silence | Failure::Local(_) | Failure::Unreachable(_)));
+    if let Some(error) = error.filter(|_| vague) {
+        tally.failure = Some(error);
+    }
+}

@@ -1,0 +1,120 @@
+//! Sockets of probes: bound to the requested address, port and link.
+
+use std::ffi::CString;
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
+
+use api::probe::{RouteSeen, SendTask};
+use ipnetwork::IpNetwork;
+use netlink::OutgoingPacket;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use vcn::Family;
+
+/// A probe's way: both ends and the kernel's route.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    /// The target, with the link's number where it is link-local.
+    pub(super) target: SocketAddr,
+    /// The source address.
+    pub(super) source: Option<IpAddr>,
+    /// The source's port; any if 0.
+    pub(super) source_port: u16,
+    /// The link to bind to.
+    pub(super) link: Option<String>,
+    /// The MTU of the link that the route has.
+    pub(super) mtu: u32,
+    /// The source's subnet.
+    pub(super) subnet: Option<IpNetwork>,
+    pub(super) route: RouteSeen,
+}
+
+impl Way {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// When the kernel does not list its links and addresses. That it has no route is no error.
+    pub(super) fn find(task: &SendTask, mut target: SocketAddr) -> Result<Self, netlink::Error> {
+        let mut kernel = netlink::Socket::open()?;
+        let addresses = kernel.addresses(None)?;
+        let links = kernel.links()?;
+        let name = |index: u32| links.iter().find(|link| link.index == index).map(|link| link.name.to_string());
+        let holder = |address: IpAddr| addresses.iter().find(|held| held.address.ip() == address);
+        // IPv4 has no answer for a source that is no address of this host: packets of pods, say.
+        let from = task.source.filter(|source| holder(*source).is_some());
+        let found = kernel.route_out(&OutgoingPacket { from, to: target.ip() }).ok();
+        let source = task.source.or_else(|| found.as_ref().and_then(|route| route.source));
+        let held = source.and_then(holder);
+        let expected = held.and_then(|held| name(held.index)).unwrap_or_default();
+        let route = RouteSeen {
+            device: found.as_ref().and_then(|route| name(route.oif)).unwrap_or_default(),
+            expected: expected.clone(),
+            gateway: found.as_ref().and_then(|route| route.gateway),
+        };
+        if let (SocketAddr::V6(v6), Some(found)) = (target, &found)
+            && v6.ip().is_unicast_link_local()
+        {
+            target = SocketAddrV6::new(*v6.ip(), v6.port(), 0, found.oif).into();
+        }
+        let mtu = found.as_ref().and_then(|route| links.iter().find(|link| link.index == route.oif));
+        Ok(Self {
+            target,
+            source,
+            source_port: task.source_port,
+            link: Some(expected).filter(|name| task.force_link && !name.is_empty()),
+            mtu: mtu.map_or(1500, |link| link.mtu.0),
+            subnet: held.map(|held| held.address).filter(|held| held.prefix() < Family::of(held.ip()).host_prefix()),
+            route,
+        })
+    }
+
+    pub(super) fn family(&self) -> Family {
+        Family::of(self.target.ip())
+    }
+
+    /// A socket that is bound and not connected. A source that is no address of the host is allowed: its answers are seen by the
+    /// tap alone.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub(super) fn open(&self, kind: Type, protocol: Option<Protocol>) -> io::Result<Socket> {
+        let family = self.family();
+        let domain = if family == Family::Ipv4 { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = Socket::new(domain, kind, protocol)?;
+        if let Some(link) = &self.link {
+            socket.bind_device(Some(CString::new(link.as_str())?.as_bytes_with_nul()))?;
+        }
+        if let Some(source) = self.source {
+            match family {
+                // The kernel would find no route for it otherwise.
+                Family::Ipv4 if self.route.expected.is_empty() => socket.set_ip_transparent_v4(true)?,
+                Family::Ipv4 => {}
+                Family::Ipv6 => socket.set_freebind_v6(true)?,
+            }
+            // The port of a connection that was reset a moment ago.
+            socket.set_reuse_address(kind == Type::STREAM)?;
+            let port = if kind == Type::RAW { 0 } else { self.source_port };
+            socket.bind(&SockAddr::from(SocketAddr::new(source, port)))?;
+        }
+        Ok(socket)
+    }
+
+    /// A connected stream. Closing it resets the connection, so that its port is free at once.
+    ///
+    /// # Errors
+    /// When the kernel refuses it, or the target.
+    pub(super) fn connect(&self, within: Duration) -> io::Result<Socket> {
+        let socket = self.open(Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_linger(Some(Duration::ZERO))?;
+        socket.connect_timeout(&SockAddr::from(self.target), within)?;
+        Ok(socket)
+    }
+}
+
+/// The link that has an address of this host.
+pub(super) fn link_of(address: IpAddr) -> Option<String> {
+    let mut kernel = netlink::Socket::open().ok()?;
+    let held = kernel.addresses(None).ok()?.into_iter().find(|held| held.address.ip() == address)?;
+    let links = kernel.links().ok()?;
+    links.into_iter().find(|link| link.index == held.index).map(|link| link.name.to_string())
+}

@@ -1,0 +1,146 @@
+//! Nodes of three subnets, and the investigation of one pair of them, asked as the controller asks.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use api::TargetService;
+use api::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendTask};
+use nettest::{Case, Cause, Investigation, Label, Verdict};
+use oke_node_agent::probes::{Surroundings, TaskError, perform};
+use sandbox::{Container, Image, NodeSpec, SubnetSpec, Vcn, VnicSpec};
+use vcn::Family;
+
+/// Where a server listens on `back-1`.
+pub(crate) const PORT: u16 = 8443;
+
+/// Two nodes each of the subnets `front` and `back`, one of `third`.
+pub(crate) struct Lab {
+    pub(crate) vcn: Vcn,
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        let node = |name: &str, subnet: &str| NodeSpec::virtual_machine(name, subnet);
+        let subnet =
+            |name: &str, v4: &str, v6: &str| SubnetSpec::new(name, v4.parse().unwrap()).with(v6.parse().unwrap());
+        let vcn = Vcn::builder()
+            .subnet(subnet("front", "10.0.10.0/24", "2603:c020:0:1::/64"))
+            .subnet(subnet("back", "10.0.20.0/24", "2603:c020:0:2::/64"))
+            .subnet(subnet("third", "10.0.30.0/24", "2603:c020:0:3::/64"))
+            .node(node("front-1", "front"))
+            .node(node("front-2", "front"))
+            .node(node("back-1", "back").vnic(VnicSpec::new("third")))
+            .node(node("back-2", "back"))
+            .node(node("third-1", "third"))
+            .start()
+            .unwrap();
+        let lab = Self { vcn };
+        lab.listen("back-1");
+        lab
+    }
+
+    /// Accepts connections on a node until the test ends.
+    fn listen(&self, node: &str) {
+        let listener = self.vcn.node(node).unwrap().run(|| TcpListener::bind(("::", PORT)).unwrap()).unwrap();
+        thread::spawn(move || listener.incoming().for_each(drop));
+    }
+
+    pub(crate) fn address(&self, node: &str) -> IpAddr {
+        self.vcn.node(node).unwrap().address(Family::Ipv4).unwrap()
+    }
+
+    /// Runs code on a node, outside any container: as its administrator.
+    pub(crate) fn on<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
+        self.vcn.node(node).unwrap().run(work).unwrap()
+    }
+
+    fn party(&self, node: &str) -> Party {
+        Party { node: Some(node.to_owned()), address: Some(self.address(node)) }
+    }
+
+    /// A case from `front-1` to an address of `back-1`.
+    pub(crate) fn case(&self, kind: ProbeKind, port: u16) -> Case {
+        let target = self.party("back-1");
+        Case {
+            source: self.party("front-1"),
+            target_has_agent: true,
+            service: None,
+            send: SendTask {
+                kind,
+                source: None,
+                target: ProbeTarget::Address(target.address.unwrap()),
+                port,
+                source_port: 23_456,
+                count: 5,
+                interval_ms: 50,
+                timeout_ms: 400,
+                size: 0,
+                force_link: false,
+                name: None,
+                path: None,
+                over_tcp: false,
+            },
+            target,
+            others: ["front-2", "back-2", "third-1"].map(|node| self.party(node)).into(),
+        }
+    }
+
+    /// The same by IPv6.
+    pub(crate) fn case_v6(&self, kind: ProbeKind, port: u16) -> Case {
+        let mut case = self.case(kind, port);
+        let target = self.vcn.node("back-1").unwrap().address(Family::Ipv6).unwrap();
+        case.target.address = Some(target);
+        case.send.target = ProbeTarget::Address(target);
+        case
+    }
+
+    /// A case from `front-1` to a service.
+    pub(crate) fn service(&self, kind: ProbeKind, service: TargetService) -> Case {
+        let mut case = self.case(kind, 0);
+        case.send.target = ProbeTarget::Service(service);
+        Case { target: Party::default(), target_has_agent: false, service: Some(service), ..case }
+    }
+
+    /// One request to the agent of a node.
+    pub(crate) fn ask(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, TaskError> {
+        let container = Container::node_agent().unwrap();
+        let api_server = Some(SocketAddr::new(self.address("back-1"), PORT));
+        let surroundings = Surroundings { proc: PathBuf::from("/proc"), api_server };
+        self.on(node, || container.run(&Image::default(), || perform(request, &surroundings)).unwrap())
+    }
+
+    /// All rounds of a case.
+    pub(crate) fn investigate(&self, case: Case) -> Verdict {
+        let mut investigation = Investigation::new(case);
+        loop {
+            let round = investigation.next_round();
+            if round.is_empty() {
+                break;
+            }
+            let answers: Vec<_> = thread::scope(|scope| {
+                let asked = round.iter().map(|ask| {
+                    scope.spawn(|| {
+                        thread::sleep(Duration::from_millis(ask.after_ms.into()));
+                        self.ask(&ask.node, &ask.request)
+                    })
+                });
+                let asked: Vec<_> = asked.collect();
+                asked.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            for (ask, answer) in round.iter().zip(answers) {
+                investigation.answer(ask.role, Some(answer.unwrap()));
+            }
+        }
+        let verdict = investigation.verdict().unwrap();
+        eprintln!("{verdict}\n{:#?}\n{:#?}", investigation.evidence(), self.vcn.drops());
+        verdict
+    }
+
+    /// The verdict's label and causes.
+    pub(crate) fn named(&self, case: Case) -> (Label, Vec<Cause>) {
+        let verdict = self.investigate(case);
+        (verdict.label, verdict.causes)
+    }
+}

@@ -1,0 +1,123 @@
+//! Faults of the network between two hosts.
+
+use std::collections::BTreeSet;
+
+use api::probe::ProbeKind;
+use nettest::{Cause, Label};
+use sandbox::{Denied, DeniedAt, PathMtu, Policy};
+
+use crate::lab::{Lab, PORT};
+
+fn denied(at: DeniedAt) -> Denied {
+    Denied { at, tcp_port: Some(PORT), except: BTreeSet::new() }
+}
+
+#[test]
+fn pair_without_fault_is_reachable_by_every_probe() {
+    let lab = Lab::new();
+    let kinds = [
+        (ProbeKind::Icmp, 0),
+        (ProbeKind::Tcp, PORT),
+        (ProbeKind::Udp, 4789),
+        (ProbeKind::PathMtu, 0),
+        (ProbeKind::Route, 0),
+    ];
+    for (kind, port) in kinds {
+        assert_eq!(lab.named(lab.case(kind, port)), (Label::Reachable, vec![]), "{kind:?}");
+        assert_eq!(lab.named(lab.case_v6(kind, port)), (Label::Reachable, vec![]), "{kind:?} by IPv6");
+    }
+}
+
+#[test]
+fn security_list_is_named_by_ipv6_too() {
+    let lab = Lab::new();
+    let list = denied(DeniedAt::SubnetIngress("back".into()));
+    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    let mut case = lab.case_v6(ProbeKind::Tcp, PORT);
+    // The subnet of the source is found by its IPv4 address alone.
+    case.others.clear();
+    assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
+}
+
+#[test]
+fn network_that_no_subnet_reaches_leaves_gateway_and_target() {
+    let lab = Lab::new();
+    let unrouted = ["front", "third"].map(|subnet| (subnet.to_owned(), "10.0.20.0/24".parse().unwrap()));
+    lab.vcn.set_policy(Policy { unrouted: unrouted.into(), ..Policy::default() }).unwrap();
+    let mut case = lab.case(ProbeKind::Tcp, PORT);
+    case.others.sort_by_key(|other| other.node.as_deref() != Some("third-1"));
+    let left = vec![Cause::Gateway, Cause::TargetDown, Cause::SecurityList, Cause::SecurityGroup];
+    assert_eq!(lab.named(case), (Label::OneOf, left));
+}
+
+#[test]
+fn security_list_of_the_targets_subnet_is_named() {
+    let lab = Lab::new();
+    let list = denied(DeniedAt::SubnetIngress("back".into()));
+    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityList]));
+}
+
+#[test]
+fn security_group_that_admits_a_neighbour_is_named() {
+    let lab = Lab::new();
+    let mut group = denied(DeniedAt::VnicIngress(lab.address("back-1")));
+    group.except.insert(lab.address("front-2"));
+    lab.vcn.set_policy(Policy { denied: vec![group], ..Policy::default() }).unwrap();
+    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityGroup]));
+}
+
+#[test]
+fn list_and_group_are_both_left_without_a_neighbour() {
+    let lab = Lab::new();
+    let list = denied(DeniedAt::SubnetIngress("back".into()));
+    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    let mut case = lab.case(ProbeKind::Tcp, PORT);
+    case.others.retain(|other| other.node.as_deref() != Some("front-2"));
+    assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
+}
+
+#[test]
+fn missing_route_of_the_sources_subnet_is_named() {
+    let lab = Lab::new();
+    let unrouted = vec![("front".to_owned(), "10.0.20.0/24".parse().unwrap())];
+    lab.vcn.set_policy(Policy { unrouted, ..Policy::default() }).unwrap();
+    let mut case = lab.case(ProbeKind::Tcp, PORT);
+    // A node that the source reaches.
+    case.others.sort_by_key(|other| other.node.as_deref() != Some("third-1"));
+    assert_eq!(lab.named(case), (Label::Likely, vec![Cause::RouteTable]));
+}
+
+#[test]
+fn missing_return_route_leaves_gateway_and_route_table() {
+    let lab = Lab::new();
+    let unrouted = vec![
+        ("back".to_owned(), "10.0.10.0/24".parse().unwrap()),
+        ("back".to_owned(), "10.0.30.0/24".parse().unwrap()),
+    ];
+    lab.vcn.set_policy(Policy { unrouted, ..Policy::default() }).unwrap();
+    let mut case = lab.case(ProbeKind::Tcp, PORT);
+    case.others.sort_by_key(|other| other.node.as_deref() != Some("third-1"));
+    let left = vec![Cause::Gateway, Cause::RouteTable, Cause::SecurityList, Cause::SecurityGroup];
+    assert_eq!(lab.named(case), (Label::OneOf, left));
+}
+
+#[test]
+fn path_that_swallows_or_reports_large_packets_is_named() {
+    let lab = Lab::new();
+    for reported in [false, true] {
+        let path_mtu = Some(PathMtu { bytes: 1500, reported });
+        lab.vcn.set_policy(Policy { path_mtu, ..Policy::default() }).unwrap();
+        let verdict = lab.investigate(lab.case(ProbeKind::PathMtu, 0));
+        assert_eq!((verdict.label, verdict.causes), (Label::Proven, vec![Cause::PathMtu]));
+        assert_eq!(verdict.failure.contains("10.0.10.1 allows 1500 bytes"), reported, "{}", verdict.failure);
+    }
+}
+
+#[test]
+fn source_dest_check_of_a_vnic_is_named() {
+    let lab = Lab::new();
+    let mut case = lab.case(ProbeKind::Icmp, 0);
+    case.send.source = Some("10.244.1.7".parse().unwrap());
+    assert_eq!(lab.named(case), (Label::Proven, vec![Cause::SourceDestCheck]));
+}

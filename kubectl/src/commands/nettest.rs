@@ -1,0 +1,194 @@
+//! `nettest`: tests one pair by a NetworkTest that exists as long as the command, and shows the path and the verdict.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use api::{NetworkTest, NetworkTestStatus, PairVerdict, TargetService, TestState, TestTarget};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use resident::page::Page;
+use serde::Serialize;
+use serde_json::json;
+use tokio::signal::ctrl_c;
+use tokio::time::sleep;
+
+use crate::args::NetTestArgs;
+use crate::cluster::Cluster;
+use crate::run::{Answer, Exit, Style};
+
+/// The deadline of the run itself, in seconds.
+const DEADLINE: u16 = 90;
+/// More than that, for the controller to begin and to write the result.
+const LONGEST: Duration = Duration::from_secs(180);
+/// Between two reads of the status.
+const AGAIN: Duration = Duration::from_millis(500);
+/// If the command is killed: a controller deletes the finished test after so many seconds.
+const TTL: u32 = 300;
+
+/// The result of one pair.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PairResult {
+    /// The source.
+    pub from: String,
+    /// The target.
+    pub to: String,
+    /// What the controller wrote.
+    pub status: NetworkTestStatus,
+}
+
+/// Creates the test, waits for its result, and deletes it: also when the command is interrupted.
+///
+/// # Errors
+/// When the test cannot be created or has no result in time.
+pub async fn run(cluster: &Cluster, asked: &NetTestArgs) -> anyhow::Result<PairResult> {
+    let api: Api<NetworkTest> = Api::all(cluster.client().await?);
+    let test = api.create(&PostParams::default(), &object(asked)?).await.context("creating a NetworkTest")?;
+    let name = test.metadata.name.unwrap_or_default();
+    let status = tokio::select! {
+        status = wait(&api, &name) => status,
+        _ = ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    let deleted = api.delete(&name, &DeleteParams::default()).await;
+    let status = status?;
+    deleted.with_context(|| format!("deleting NetworkTest {name}"))?;
+    Ok(PairResult { from: asked.from.clone(), to: asked.to.clone(), status })
+}
+
+/// A NetworkTest of one pair.
+fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
+    let service = serde_json::from_value::<TargetService>(json!(asked.to)).ok();
+    let target = match (service, asked.to.parse::<IpAddr>()) {
+        (Some(TargetService::Peers), _) => bail!("peers is no single target"),
+        (Some(service), _) => TestTarget { service: Some(service), ..TestTarget::default() },
+        // A Node of OKE is named by its address.
+        (None, Ok(address)) if asked.external => TestTarget { address: Some(address), ..TestTarget::default() },
+        (None, _) if asked.external => TestTarget { host: Some(asked.to.clone()), ..TestTarget::default() },
+        (None, _) => TestTarget { node: Some(asked.to.clone()), ..TestTarget::default() },
+    };
+    let probe = match (asked.port, service) {
+        (Some(port), _) => json!({ "type": if asked.udp { "UDP" } else { "TCP" }, "port": port }),
+        (None, Some(TargetService::Imds)) => json!({ "type": "HTTP" }),
+        (None, Some(TargetService::Dns)) => json!({ "type": "DNS" }),
+        (None, Some(TargetService::ApiServer | TargetService::OciServices)) => json!({ "type": "TCP", "port": 443 }),
+        (None, _) if asked.mtu => json!({ "type": "PathMTU" }),
+        (None, _) => json!({ "type": "ICMP" }),
+    };
+    let spec = json!({
+        "sources": [{ "node": asked.from }], "targets": [target], "probes": [probe],
+        "externalTargets": asked.external, "deadlineSeconds": DEADLINE, "ttlSecondsAfterFinished": TTL,
+    });
+    let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest",
+        "metadata": { "generateName": "kubectl-" }, "spec": spec });
+    serde_json::from_value(object).context("describing a NetworkTest")
+}
+
+/// Waits for the end of the run.
+async fn wait(api: &Api<NetworkTest>, name: &str) -> anyhow::Result<NetworkTestStatus> {
+    let (began, shows) = (Instant::now(), std::io::stderr().is_terminal());
+    loop {
+        let status = api.get(name).await.with_context(|| format!("reading NetworkTest {name}"))?.status;
+        let status = status.unwrap_or_default();
+        if shows {
+            let state = if status.state.is_some() { "probing" } else { "waiting for the controller" };
+            let _ = write!(std::io::stderr(), "\r{state}: {} s ", began.elapsed().as_secs());
+        }
+        if status.finished_at.is_some() || began.elapsed() > LONGEST {
+            if shows {
+                let _ = write!(std::io::stderr(), "\r\x1b[K");
+            }
+            if status.finished_at.is_none() {
+                bail!("no result within {} s: is a controller running?", LONGEST.as_secs());
+            }
+            return Ok(status);
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+impl Answer for PairResult {
+    fn exit(&self) -> Exit {
+        let pair = self.status.worst.first();
+        match (self.status.state, pair.map(|pair| pair.label.as_str())) {
+            (Some(TestState::Refused), _) => Exit::Usage,
+            (_, Some("Proven" | "Likely")) => Exit::Problem,
+            (Some(TestState::Finished), None) => Exit::Fine,
+            _ => Exit::Undecided,
+        }
+    }
+
+    fn show(&self, page: &mut Page, _: Style) {
+        let Self { from, to, status } = self;
+        let verdict = if status.worst_verdict.is_empty() { "no verdict" } else { &status.worst_verdict };
+        page.line(format_args!("{from} → {to}: {verdict}"));
+        if !status.message.is_empty() {
+            page.line(format_args!("{}", status.message));
+        }
+        if let Some(counts) = status.counts {
+            let latency = status.latency.map_or(String::new(), |latency| {
+                format!(", round trip {} µs (median), {} µs (99 of 100)", latency.p50_micros, latency.p99_micros)
+            });
+            page.line(format_args!("{} of {} lost{latency}", counts.lost, counts.sent));
+        }
+        let Some(PairVerdict { probe, last_seen, before, after, fix, .. }) = status.worst.first() else { return };
+        let lines = [("probe", probe), ("last seen", last_seen), ("before", before), ("after", after), ("next", fix)];
+        for (name, text) in lines.into_iter().filter(|(_, text)| !text.is_empty()) {
+            page.line(format_args!("  {name}: {text}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn spec(words: &[&str]) -> serde_json::Value {
+        let words = ["kubectl-oke_node", "nettest"].iter().chain(words);
+        let Command::Nettest(asked) = Args::try_parse_from(words).unwrap().command else { panic!("another command") };
+        let spec = object(&asked).unwrap().spec;
+        json!({ "target": spec.targets, "probe": spec.probes })
+    }
+
+    #[test]
+    fn words_become_a_target_and_a_probe() {
+        for (words, target, probe) in [
+            (&["a", "10.0.20.3"][..], json!({ "node": "10.0.20.3" }), json!({ "type": "ICMP" })),
+            (&["a", "b", "--port", "443"], json!({ "node": "b" }), json!({ "type": "TCP", "port": 443 })),
+            (&["a", "b", "--port", "53", "--udp"], json!({ "node": "b" }), json!({ "type": "UDP", "port": 53 })),
+            (&["a", "b", "--mtu"], json!({ "node": "b" }), json!({ "type": "PathMTU" })),
+            (&["a", "imds"], json!({ "service": "imds" }), json!({ "type": "HTTP" })),
+            (&["a", "dns"], json!({ "service": "dns" }), json!({ "type": "DNS" })),
+            (&["a", "1.2.3.4", "--external"], json!({ "address": "1.2.3.4" }), json!({ "type": "ICMP" })),
+            (
+                &["a", "b.org", "--external", "--port", "443"],
+                json!({ "host": "b.org" }),
+                json!({ "type": "TCP", "port": 443 }),
+            ),
+        ] {
+            assert_eq!(spec(words), json!({ "target": [target], "probe": [probe] }), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn exit_status_tells_reachable_not_misuse_and_undecided() {
+        let result = |state, label: Option<&str>| {
+            let pair = |label: &str| PairVerdict { label: label.to_owned(), ..PairVerdict::default() };
+            let worst = label.map(pair).into_iter().collect();
+            let status = NetworkTestStatus { state: Some(state), worst, ..NetworkTestStatus::default() };
+            PairResult { from: String::new(), to: String::new(), status }.exit()
+        };
+        assert_eq!(result(TestState::Finished, None), Exit::Fine);
+        assert_eq!(result(TestState::Finished, Some("Proven")), Exit::Problem);
+        assert_eq!(result(TestState::Finished, Some("Likely")), Exit::Problem);
+        assert_eq!(result(TestState::Refused, None), Exit::Usage);
+        for label in [Some("OneOf"), Some("Unknown")] {
+            assert_eq!(result(TestState::Finished, label), Exit::Undecided);
+        }
+        assert_eq!(result(TestState::TimedOut, None), Exit::Undecided);
+    }
+}

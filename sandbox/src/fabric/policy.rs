@@ -1,0 +1,132 @@
+//! What the VCN does not let pass between VNICs: security lists and groups, route tables, the path MTU. Without a policy
+//! everything passes.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use smoltcp::wire::{EthernetFrame, IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket, UdpPacket};
+
+use super::{DropReason, VnicPort, frame};
+
+/// What does not pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Packets that no stateful rule admits.
+    pub denied: Vec<Denied>,
+    /// Networks that a subnet's route table lacks: the subnet's name, and the network.
+    pub unrouted: Vec<(String, IpNetwork)>,
+    /// The path MTU between subnets.
+    pub path_mtu: Option<PathMtu>,
+}
+
+/// Packets that the rules of a subnet or of a VNIC do not admit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Where the rules are.
+    pub at: DeniedAt,
+    /// The port of TCP that they lack; every protocol and port if `None`.
+    pub tcp_port: Option<u16>,
+    /// Sources that are admitted anyway, as a group's rule that names another group.
+    pub except: BTreeSet<IpAddr>,
+}
+
+/// Whose rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeniedAt {
+    /// The security list of the subnet of this name, ingress.
+    SubnetIngress(String),
+    /// The groups of the VNIC with this address, ingress.
+    VnicIngress(IpAddr),
+}
+
+/// The largest packet between subnets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathMtu {
+    /// In bytes, with the IP header.
+    pub bytes: u16,
+    /// Whether the router says so by ICMP.
+    pub reported: bool,
+}
+
+/// The policy, and the flows that passed: a rule is stateful and admits their answers.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    policy: Policy,
+    flows: BTreeSet<FlowKey>,
+}
+
+/// Source, target, protocol and both ports.
+type FlowKey = (IpAddr, IpAddr, u8, u16, u16);
+
+/// What happens to a packet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Pass,
+    Drop(DropReason),
+    /// The router answers with this frame.
+    TooBig(Vec<u8>),
+}
+
+impl Rules {
+    pub(super) fn set(&mut self, policy: Policy) {
+        *self = Self { policy, flows: BTreeSet::new() };
+    }
+
+    /// Decides about a packet from one VNIC to another, and remembers its flow if it passes.
+    pub(super) fn decide(&mut self, from: &VnicPort, to: &VnicPort, bytes: &[u8]) -> Decision {
+        if self.policy == Policy::default() {
+            return Decision::Pass;
+        }
+        let Some((key, length)) = read(bytes) else { return Decision::Pass };
+        let (source, target, ..) = key;
+        let other_subnet = from.subnet.id != to.subnet.id;
+        let unrouted =
+            |(subnet, network): &(String, IpNetwork)| *subnet == from.subnet.name && network.contains(target);
+        if other_subnet && self.policy.unrouted.iter().any(unrouted) {
+            return Decision::Drop(DropReason::NoRoute(target));
+        }
+        if let Some(mtu) = self.policy.path_mtu.filter(|mtu| other_subnet && length > usize::from(mtu.bytes)) {
+            let error = mtu.reported.then(|| frame::too_big(from, bytes, mtu.bytes)).flatten();
+            return error.map_or(Decision::Drop(DropReason::TooLong(length)), Decision::TooBig);
+        }
+        let (_, _, protocol, source_port, target_port) = key;
+        let answers = self.flows.contains(&(target, source, protocol, target_port, source_port));
+        let denies = |denied: &Denied| {
+            let here = match &denied.at {
+                DeniedAt::SubnetIngress(subnet) => *subnet == to.subnet.name,
+                DeniedAt::VnicIngress(address) => to.owns(*address),
+            };
+            let tcp = u8::from(IpProtocol::Tcp) == protocol;
+            here && denied.tcp_port.is_none_or(|port| tcp && port == target_port) && !denied.except.contains(&source)
+        };
+        if !answers && self.policy.denied.iter().any(denies) {
+            return Decision::Drop(DropReason::SecurityRule(target));
+        }
+        self.flows.insert(key);
+        Decision::Pass
+    }
+}
+
+/// The flow of a packet, and its length.
+fn read(bytes: &[u8]) -> Option<(FlowKey, usize)> {
+    let frame = EthernetFrame::new_checked(bytes).ok()?;
+    let (source, target, protocol, payload, length): (IpAddr, IpAddr, _, _, _) =
+        match Ipv4Packet::new_checked(frame.payload()).ok().filter(|packet| packet.version() == 4) {
+            Some(packet) => {
+                let length = usize::from(packet.total_len());
+                (packet.src_addr().into(), packet.dst_addr().into(), packet.next_header(), packet.payload(), length)
+            }
+            None => {
+                let packet = Ipv6Packet::new_checked(frame.payload()).ok()?;
+                let length = packet.total_len();
+                (packet.src_addr().into(), packet.dst_addr().into(), packet.next_header(), packet.payload(), length)
+            }
+        };
+    let (from, to) = match protocol {
+        IpProtocol::Tcp => TcpPacket::new_checked(payload).map_or((0, 0), |tcp| (tcp.src_port(), tcp.dst_port())),
+        IpProtocol::Udp => UdpPacket::new_checked(payload).map_or((0, 0), |udp| (udp.src_port(), udp.dst_port())),
+        _ => (0, 0),
+    };
+    Some(((source, target, protocol.into(), from, to), length))
+}
