@@ -111,7 +111,7 @@ pub async fn serve(listener: TcpListener, tls: Option<PathBuf>, board: Arc<impl 
             connections.serve(connection(stream, board, Asker::Anybody)).await;
             continue;
         };
-        // Without valid files nobody is served, because an operator who configured TLS does not want an open port.
+        // Without valid files no client is served, because an operator who configured TLS does not want an open port.
         if let Some(acceptor) = certificates.acceptor() {
             connections
                 .serve(async move {
