@@ -99,7 +99,7 @@ async fn tls_port_serves_clients_of_the_ca_only() {
 }
 
 #[tokio::test]
-async fn tls_port_without_valid_files_serves_nobody() {
+async fn tls_port_without_valid_files_serves_no_client() {
     let (folder, ca) = (tempfile::tempdir().unwrap(), self::ca());
     let address = start(Some(folder.path())).await;
     assert!(get_by_tls(address, &ca, Some(&ca)).await.is_err());

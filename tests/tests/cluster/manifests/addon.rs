@@ -256,6 +256,7 @@ fn addon_keys_are_unique_and_switch_each_part() {
         "vnicAttach",
         "controller",
         "healthRules",
+        "controllerNetworkTestTargets",
         "metricsPort",
         "controllerMetricsPort",
     ] {
