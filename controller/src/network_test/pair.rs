@@ -24,7 +24,7 @@ pub(crate) enum Found {
     /// The evidence and its verdict.
     Verdict(Box<(Evidence, Verdict)>),
     /// The source's agent did not answer.
-    Unknown(PairVerdict),
+    Unknown(Box<PairVerdict>),
 }
 
 /// The times of one ask: when it was sent, and when its answer came.
@@ -57,7 +57,7 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
     }
     match (investigation.evidence(), investigation.verdict()) {
         (Some(evidence), Some(verdict)) => Found::Verdict(Box::new((evidence.clone(), verdict))),
-        _ => Found::Unknown(unknown(&pair, failure)),
+        _ => Found::Unknown(Box::new(unknown(&pair, failure))),
     }
 }
 

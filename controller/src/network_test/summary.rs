@@ -34,7 +34,7 @@ impl Summary {
         let (evidence, verdict) = match found {
             Found::Unknown(pair) => {
                 self.counts.unknown += 1;
-                self.keep((None, 0, pair));
+                self.keep((None, 0, *pair));
                 return;
             }
             Found::Verdict(found) => *found,

@@ -206,7 +206,7 @@ impl Case {
     }
 
     /// The same task for another source, whose kernel chooses the address and the port.
-    pub(crate) fn from_elsewhere(&self) -> SendTask {
+    pub(crate) fn sent_elsewhere(&self) -> SendTask {
         SendTask { source: None, source_port: 0, ..self.send.clone() }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
 /// The same source with another port, protocol, size, rate or address.
 fn of_the_source(case: &Case, evidence: &Evidence) -> Vec<Ask> {
     let trial = |change, send: SendTask| case.ask(&case.source, Task::Send(send), Role::Trial(change));
-    let base = || case.from_elsewhere();
+    let base = || case.sent_elsewhere();
     let mut asks = Vec::new();
     match case.send.kind {
         ProbeKind::PathMtu => asks.push(trial(Change::SmallPacket, SendTask { size: SMALL, ..case.send.clone() })),
@@ -72,7 +72,7 @@ fn of_other_nodes(case: &Case, evidence: &Evidence) -> Vec<Ask> {
     let subnet = evidence.attempt.subnet;
     let is_neighbour =
         |other: &&Party| matches!((subnet, other.address), (Some(subnet), Some(address)) if subnet.contains(address));
-    let ask = |other: &Party, change| case.ask(other, Task::Send(case.from_elsewhere()), Role::Trial(change));
+    let ask = |other: &Party, change| case.ask(other, Task::Send(case.sent_elsewhere()), Role::Trial(change));
     if case.service.is_some() {
         return case.others.iter().find(usable).map(|other| ask(other, Change::OtherNode)).into_iter().collect();
     }

@@ -137,7 +137,7 @@ mod tests {
 
     impl Exchange for EverySecond {
         fn send(&mut self, number: u16) -> io::Result<()> {
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 self.0.push(number);
             }
             Ok(())
