@@ -157,12 +157,14 @@ fn agent_has_no_right_but_these() {
         "{everywhere:?}"
     );
     let namespace = daemon_set(AGENT).metadata.namespace.unwrap();
+    // Limited to one annotation of its own Pod by a policy.
+    let channel = (namespace.clone(), rule("", "pods", None, &["patch"]));
     let own = (namespace, rule("apps", "daemonsets", Some(&[AGENT]), &["get"]));
     let okes = rule("apps", "daemonsets", Some(&["vcn-native-ip-cni"]), &["list", "watch"]);
     let okes = ("kube-system".to_owned(), okes);
     // Where those about objects without a namespace are.
     let events = ("default".to_owned(), rule("events.k8s.io", "events", None, &["create"]));
-    assert_eq!(in_namespaces, [own, okes, events]);
+    assert_eq!(in_namespaces, [channel, own, okes, events]);
 }
 
 #[test]
