@@ -1,5 +1,7 @@
 //! Both sides over loopback: who is refused, and which bounds hold.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
