@@ -1,5 +1,6 @@
 //! Ten thousand agents that speak the real protocol, on loopback: the duration of a sweep, the controller's memory, its
-//! writes at rest, a wave of failures, a partition of half of the nodes, and a leader change.
+//! writes at rest, a wave of failures, a partition of half of the nodes, and a leader change. SCALE is another number of nodes,
+//! SCALE_POLL_SECONDS another interval for a quick run.
 
 use std::time::{Duration, Instant};
 
@@ -128,7 +129,8 @@ async fn fleet_of_ten_thousand_nodes() {
 
     // Another leader, at the usual speed, which writes nothing.
     assert!(one.terminate().success());
-    let (two, before) = (scene.controller("two"), versions(&scene).await);
+    let poll = std::env::var("SCALE_POLL_SECONDS").unwrap_or_else(|_| "240".to_owned());
+    let (two, before) = (scene.controller_with("two", &[("AGENT_POLL_SECONDS", poll)]), versions(&scene).await);
     let began = Instant::now();
     until("all are known", async || nodes(&two, NodeState::Healthy) + wave == count).await;
     report(&two, "another leader", began);
