@@ -55,6 +55,8 @@ pub struct NodeFacts<'a> {
     pub conditions: &'a [NodeCondition],
     /// Its agent.
     pub agent: AgentFacts<'a>,
+    /// Whether it is in the sample of nodes that were asked last.
+    pub is_in_sample: bool,
 }
 
 /// Conditions of one node to write.
@@ -75,19 +77,41 @@ pub struct Judgement {
     pub held: Option<usize>,
 }
 
-/// Judges all nodes.
+/// Nodes, and how many of them turn Unknown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    nodes: usize,
+    turning: usize,
+}
+
+impl Count {
+    fn add(&mut self, is_turning: bool) {
+        self.nodes += 1;
+        self.turning += usize::from(is_turning);
+    }
+
+    const fn is_too_many(self) -> bool {
+        self.turning > FEW && self.turning * 100 > self.nodes * PERCENT
+    }
+}
+
+/// Judges all nodes. When the first of many nodes passes the bound, most others have not been asked since they failed: the
+/// sample of those that were asked last shows their share.
 #[must_use]
 pub fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> Judgement {
     let mut judgement = Judgement::default();
-    let (mut all, mut turning) = (0, 0);
+    let (mut all, mut sample) = (Count::default(), Count::default());
     let mut is_any_unknown = false;
     for node in nodes {
         // A node where no agent runs, such as a virtual node, is not judged.
         if node.agent == (AgentFacts::Silent { has_agent: false }) && node.conditions.is_empty() {
             continue;
         }
-        all += 1;
-        turning += usize::from(is_turning_unknown(&node));
+        let is_turning = is_turning_unknown(&node);
+        all.add(is_turning);
+        if node.is_in_sample {
+            sample.add(is_turning);
+        }
         let conditions: Vec<_> = Area::ALL.into_iter().filter_map(|area| changed(&node, area, now)).collect();
         if !conditions.is_empty() {
             is_any_unknown |= conditions.iter().any(is_unknown);
@@ -95,8 +119,8 @@ pub fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> 
         }
     }
     // So many nodes do not fail at once: the leader is cut off, or the agents are.
-    if is_any_unknown && turning > FEW && turning * 100 > all * PERCENT {
-        judgement.held = Some(turning);
+    if is_any_unknown && (all.is_too_many() || sample.is_too_many()) {
+        judgement.held = Some(all.turning);
         judgement.writes.retain(|write| !write.conditions.iter().any(is_unknown));
     }
     // A problem must not wait behind the first conditions of thousands of nodes.

@@ -54,6 +54,8 @@ struct AgentRecord {
     due: Option<Due>,
     is_asked: bool,
     answered: Option<Instant>,
+    /// When its last regular request ended, with an answer or without. Retries do not count.
+    swept: Option<Instant>,
     failures: u32,
     error: Option<String>,
     etag: Option<String>,
@@ -165,6 +167,9 @@ impl Roster {
     pub fn answered(&mut self, node: &Arc<str>, result: Result<Answer, String>, now: Instant, chance: f64) {
         let Some(record) = self.agents.get_mut(node) else { return };
         record.is_asked = false;
+        if record.failures == 0 {
+            record.swept = Some(now);
+        }
         self.has_news |= record.failures > 0 || result != Ok(Answer::Unchanged);
         let due = match result {
             Ok(answer) => {
@@ -206,6 +211,15 @@ impl Roster {
             _ if !self.is_silent(record, now) => AgentFacts::Pending { is_failing },
             _ => AgentFacts::Silent { has_agent: record.peer != Err(NoPeer::NoPod) },
         }
+    }
+
+    /// Whether a node's last regular request ended within the time by which the bound exceeds the interval. At any time these
+    /// nodes are an even sample of all, and a node that passes the bound failed before the sample was taken.
+    #[must_use]
+    pub fn is_in_sample(&self, node: &str, now: Instant) -> bool {
+        let window = self.bound().saturating_sub(self.schedule.interval());
+        let swept = self.agents.get(node).and_then(|record| record.swept);
+        swept.is_some_and(|swept| now.saturating_duration_since(swept) <= window)
     }
 
     /// What is shown of a node.
@@ -266,6 +280,7 @@ impl AgentRecord {
             due: None,
             is_asked: false,
             answered: None,
+            swept: None,
             failures: 0,
             error: None,
             etag: None,

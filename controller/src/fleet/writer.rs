@@ -112,6 +112,7 @@ impl ConditionWriter {
             name: &node.name,
             conditions: &node.conditions,
             agent: roster.facts(&node.name, now),
+            is_in_sample: roster.is_in_sample(&node.name, now),
         });
         judge(facts, Timestamp::now())
     }

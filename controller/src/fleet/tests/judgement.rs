@@ -1,5 +1,7 @@
 //! Which conditions are written, and which are not.
 
+use std::ops::Range;
+
 use api::ConditionStatus::{False, True, Unknown};
 use health::report::Verdict;
 use health::rules::{Action, Severity};
@@ -27,7 +29,7 @@ fn summary(checks: Vec<Check>) -> Summary {
 
 /// Judges one node; what it has then.
 fn judged(has: &[NodeCondition], agent: AgentFacts<'_>, second: i64) -> (Judgement, Vec<NodeCondition>) {
-    let node = NodeFacts { name: "a", conditions: has, agent };
+    let node = NodeFacts { name: "a", conditions: has, agent, is_in_sample: true };
     let judgement = judge(std::iter::once(node), time(second));
     let mut after = has.to_vec();
     for new in judgement.writes.iter().flat_map(|write| &write.conditions) {
@@ -95,14 +97,14 @@ fn many_silent_nodes_at_once_write_nothing_unknown() {
     let bad = summary(vec![check("disk", Area::Host, Severity::Critical, 1)]);
     let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
     // `first` passed the bound, and as many as `failing` did not answer their last request.
-    let run = |first: usize, failing: usize| {
+    let run = |first: usize, failing: usize, sample: Range<usize>| {
         let facts = names.iter().enumerate().map(|(number, name)| {
             let agent = match number {
                 99 => answered(&bad),
                 _ if number < first => AgentFacts::Silent { has_agent: true },
                 _ => AgentFacts::Answered { summary: &fine, is_failing: number < failing },
             };
-            NodeFacts { name, conditions: &has, agent }
+            NodeFacts { name, conditions: &has, agent, is_in_sample: sample.contains(&number) }
         });
         let judgement = judge(facts, time(2));
         let count = |status| {
@@ -112,16 +114,22 @@ fn many_silent_nodes_at_once_write_nothing_unknown() {
         (judgement.held, count(Unknown), count(False), judgement.writes.first().map(|write| write.node.clone()))
     };
     let worst = Some("n99".to_owned());
-    assert_eq!(run(10, 10), (None, 10, 1, worst.clone()), "the problem comes first");
-    assert_eq!(run(11, 11), (Some(11), 0, 1, worst.clone()));
-    assert_eq!(run(1, 50), (Some(50), 0, 1, worst.clone()), "before the first node is written");
-    assert_eq!(run(0, 50), (None, 0, 1, worst), "nothing is held back");
+    assert_eq!(run(10, 10, 0..100), (None, 10, 1, worst.clone()), "the problem comes first");
+    assert_eq!(run(11, 11, 0..0), (Some(11), 0, 1, worst.clone()));
+    assert_eq!(run(1, 50, 0..100), (Some(50), 0, 1, worst.clone()), "before the first node is written");
+    assert_eq!(run(0, 50, 0..100), (None, 0, 1, worst.clone()), "nothing is held back");
+    assert_eq!(run(1, 9, 5..30), (Some(9), 0, 1, worst.clone()), "four of the 25 that were asked last fail");
+    assert_eq!(run(1, 9, 7..30), (None, 1, 1, worst), "two");
 }
 
 #[test]
 fn two_silent_nodes_are_written_in_a_small_cluster() {
-    let silent =
-        ["a", "b", "c"].map(|name| NodeFacts { name, conditions: &[], agent: AgentFacts::Silent { has_agent: true } });
+    let silent = ["a", "b", "c"].map(|name| NodeFacts {
+        name,
+        conditions: &[],
+        agent: AgentFacts::Silent { has_agent: true },
+        is_in_sample: false,
+    });
     assert_eq!(judge(silent[..2].iter().copied(), time(1)).writes.len(), 2);
     assert_eq!(judge(silent.iter().copied(), time(1)).held, Some(3));
 }

@@ -74,6 +74,7 @@ fn failing_agent_is_retried_with_backoff_and_never_delays_others() {
     assert_eq!(roster.node(name, now).error.as_deref(), Some("connection refused"));
     roster.answered(name, changed(), now, 1.0);
     assert_eq!((roster.next_due(Lane::Retry), roster.node(name, now).error), (None, None));
+    assert!(!roster.is_in_sample(name, now), "retries are no sample");
     let due = roster.next_due(Lane::Regular).unwrap();
     assert!(due > now && due <= now + INTERVAL);
 }
