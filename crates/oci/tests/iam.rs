@@ -93,7 +93,9 @@ fn every_port_is_the_one_that_the_programs_use() {
     let listen = [AGENT, CONTROLLER].map(|options| default_of(options, "LISTEN").split_once(':').unwrap());
     let [(_, agent), (_, controller)] = listen;
     row(["kubelet", listen[0].0, &format!("{agent} (agent), {controller} (controller)")]);
-    assert_eq!(table.lines().skip(2).count(), 6, "no other row");
+    let channel = AGENT.split("env = \"CHANNEL_PORT\", default_value_t = ").nth(1).unwrap().split(',').next().unwrap();
+    row(["controller", "every node", &format!("{channel} (`CHANNEL_PORT`)")]);
+    assert_eq!(table.lines().skip(2).count(), 7, "no other row");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn pods_that_start_meanwhile_keep_their_network() {
     }
     let (code, text) = printed(&uninstalling.wait_with_output().unwrap());
     assert_eq!(code, 1, "{text}");
-    assert!(text.contains("although there were none a moment ago") && text.contains("[pods]"), "{text}");
+    assert!(text.contains("pods started meanwhile") && text.contains("[pods]"), "{text}");
     assert_eq!(node.names(), ["bin/portmap", "bin/vcn-native"], "their DEL needs it: {text}");
     let kernel = host.snapshot();
     assert!(kernel.contains("10.0.32.7") && kernel.contains("vcn0123456789ab"), "{kernel}");
