@@ -78,6 +78,7 @@ fn resolved(variable: &EnvVar, pod: &Pod) -> (String, String) {
         None => variable.value.clone(),
         Some("metadata.name") => pod.metadata.name.clone(),
         Some("metadata.namespace") => pod.metadata.namespace.clone(),
+        Some("status.hostIP") => Some(Ipv4Addr::LOCALHOST.to_string()),
         Some(other) => panic!("no test knows {other}"),
     };
     (variable.name.clone(), value.unwrap_or_default())
