@@ -133,11 +133,11 @@ async fn silent_agent_and_wrong_key_are_unknown_and_many_are_not_written() {
     }
     wait_for_verdict(&scene, "node-4", HOST, "Unknown", "AgentSilent").await;
     let refused = fleet(&one).nodes.remove(4);
-    assert!(refused.error.as_deref().is_some_and(|error| error.contains("agree on TLS")), "{refused:?}");
+    assert!(refused.error.as_deref().is_some_and(|error| error.contains("the TLS handshake")), "{refused:?}");
     assert_eq!((refused.summary, impostor.answers()), (None, 0));
     let body = one.view("/fleet/node-4").unwrap().1;
     let NodeDetails { details, error, .. } = serde_json::from_str(&body).unwrap();
-    assert!(details.is_none() && error.is_some_and(|error| error.contains("agree on TLS")), "{body}");
+    assert!(details.is_none() && error.is_some_and(|error| error.contains("the TLS handshake")), "{body}");
 
     agents[3].freeze();
     wait_for_verdict(&scene, "node-3", NETWORK, "Unknown", "AgentSilent").await;

@@ -155,7 +155,7 @@ create VnicAttachment {b} (VnicProfile storage, VNIC net1 of node b)
 {a}: attach a VNIC in {subnet} to {machine}
 {b}: nothing: ShapeCapacity: the instance (VM.Standard.E5.Flex) has 2 of 2 VNICs
 
-Schedule it is no longer paused:
+When it is no longer paused:
 create VnicAttachment {paused} (VnicProfile idle, VNIC net2 of node a)
 
 Problems:
