@@ -30,7 +30,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test release demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint words fmt
+.PHONY: help setup build plugins programs image image-test release demo cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint words fmt
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,11 +60,8 @@ image-test: setup ## Check the image's assembly, and run the arm64 plugin under 
 release: setup ## Write images, chart, SBOMs, checksums and provenance to .build/release, and tag the version (docs/upgrade.md#releases)
 	@ARCHES="$(ARCHES)" .ci/release
 
-demo: build ## Show pods and requested VNICs on an emulated VCN; KEEP=1 leaves it running
+demo: build ## Show pods and requested VNICs on an emulated VCN; KEEP=1 leaves it running until Ctrl-C
 	@$(BIN)/oke-sandbox demo --bin-dir $(BIN) $(if $(KEEP),--keep)
-
-demo-down: ## Remove a demo that KEEP=1 left running
-	@$(BIN)/oke-sandbox down
 
 cluster: build image ## Start Kubernetes on an emulated VCN: kubelets with containerd and CRI-O (docs/testing-cluster.md)
 	@tests/cluster/up
@@ -75,9 +72,10 @@ cluster-down: ## Stop the cluster of `make cluster`
 e2e: build image ## Test the image and the manifests on such a cluster
 	@CLUSTER=$(CURDIR)/.build/e2e-cluster tests/cluster/e2e
 
-conformance: build image ## Run Kubernetes's own specs of [sig-network] [Conformance] on such a cluster
+conformance: build image ## Run Kubernetes's own specs of [sig-network] [Conformance], and critest's of networking, on such a cluster
 	@CLUSTER=$(CURDIR)/.build/conformance-cluster tests/cluster/e2e nodes_turn_ready_by_kubectl_apply \
-	    a_missing_native_pod_network_is_reported kubernetes_network_specs_pass
+	    a_missing_native_pod_network_is_reported runtime_network_specs_pass \
+	    kubernetes_network_specs_pass
 
 upgrade: build image ## Upgrade and downgrade such a cluster between UPGRADE_FROM's build (the last release's) and this one, while pods start and stop
 	@CLUSTER=$(CURDIR)/.build/upgrade-cluster EARLIER=$$(tests/cluster/earlier $(UPGRADE_FROM)) tests/cluster/e2e \
@@ -104,7 +102,7 @@ bench: setup build ## Compare the pod path with the reference plugins
 scale: setup ## Check the controller with 20,000 VnicAttachments, and with 10,000 agents: memory, watches, sweep, writes at rest
 	$(STATIC_BUILD) --bin oke-node-controller
 	CONTROLLER=$(abspath $(RELEASE))/oke-node-controller cargo test --package oke-node-controller --test cluster -- \
-	    --ignored --nocapture scale
+	    --ignored --nocapture --test-threads=1 scale
 
 # SOAK=1: tests that sample their cases (such as failing system calls) run all of them.
 soak: setup ## Run all tests SOAK_ROUNDS times (10), then oldest, e2e, upgrade, conformance, machine and fuzz, stopping at the first failure
@@ -139,7 +137,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARG
 
 lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

@@ -83,12 +83,15 @@ pub enum Principal {
 }
 
 /// What NetworkTests may probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TestTargets {
-    /// Nodes, and the services of nodes.
+    /// Nodes, pods, and the services of nodes.
+    #[default]
     Cluster,
     /// Addresses and names outside the cluster, too.
     Any,
+    /// Nothing: NetworkTests are refused.
+    None,
 }
 
 /// All settings.
@@ -98,8 +101,8 @@ pub struct Options {
     /// Where /healthz, /readyz and /metrics are served
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9809", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// The port of the node's address (NODE_IP) on which /metrics answers every client, for a Prometheus. Open, as
-    /// node_exporter, or by METRICS_TLS_DIR; limit it to Prometheus by a firewall rule [default: only LISTEN]
+    /// The TCP port at NODE_IP that serves /metrics. Without METRICS_TLS_DIR, every client that reaches it can read the metrics:
+    /// allow only Prometheus in the firewall [default: only LISTEN]
     #[arg(long, global = true, env = "METRICS_PORT", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
     pub metrics_port: Option<u16>,
     /// A directory with tls.crt, tls.key and ca.crt, read again every minute. METRICS_PORT then speaks TLS and serves only clients
@@ -187,7 +190,7 @@ pub struct Options {
     /// Where the fleet is served to `kubectl oke-node`: an address of this host only
     #[arg(long, global = true, env = "VIEW_LISTEN", default_value = "127.0.0.1:9811", value_name = "ADDRESS")]
     pub view_listen: SocketAddr,
-    /// What NetworkTests may probe: nodes and the services of nodes, or any address and name outside the cluster, too
+    /// What NetworkTests may probe: nodes, pods and the services of nodes; any address and name outside the cluster, too; or none
     #[arg(
         long,
         global = true,

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn region_and_realm_are_the_instances_unless_they_are_said_or_known() {
+    async fn region_and_realm_come_from_instance_unless_configured_or_known() {
         for (options, expected) in [
             (&[][..], "https://iaas.ap-chiyoda-9.oraclecloud99.com"),
             (&["--oci-region", "fra"][..], "https://iaas.eu-frankfurt-1.oraclecloud.com"),

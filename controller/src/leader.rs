@@ -9,12 +9,11 @@ use anyhow::{Context, bail};
 use channel::Client as ChannelClient;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
-use oci::Oci;
+use oci::{Budget, Oci};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
-use crate::args::TestTargets;
 use crate::attachment::apply::objects::KubeObjects;
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::pod_network::KubePodNetworks;
@@ -25,8 +24,10 @@ use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_prof
 use crate::fleet;
 use crate::fleet::census::FleetCensus;
 use crate::fleet::run::{FleetMember, FleetTasks};
+use crate::fleet::shared::SharedRoster;
 use crate::network_test::NetworkTests;
 use crate::network_test::channel_agents::ChannelAgents;
+use crate::network_test::probe_pods::ProbePods;
 use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::report::metrics::Snapshot;
 use crate::report::status_server::{Role, StatusServer};
@@ -89,27 +90,25 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
     let oci_host = cloud.endpoint().host();
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, surroundings));
-    let channel = ChannelClient::new(member.identity.clone());
+    let identity_of_channel = member.identity.clone();
     let fleet = FleetTasks::new(member, patient.clone(), store.clone(), &status_server, settings.agent_poll);
+    let namespace = &settings.lease.namespace;
+    let probe_pods = Arc::new(ProbePods::new(&patient, namespace, identity.clone(), metrics.clone()));
+    let agents = ChannelAgents {
+        client: ChannelClient::new(identity_of_channel),
+        roster: fleet.roster(),
+        began: Instant::now(),
+        pods: probe_pods.clone(),
+    };
     let network_tests = NetworkTests {
         client: patient.clone(),
         store: store.clone(),
-        agents: Arc::new(ChannelAgents { client: channel, roster: fleet.roster() }),
+        agents: Arc::new(agents),
         metrics: metrics.clone(),
-        external_allowed: settings.network_test_targets == TestTargets::Any,
+        allowed: settings.network_test_targets,
         oci_host,
     };
-    metrics.ask({
-        let (work, store, watches) = (work.clone(), store.clone(), status_server.watches.clone());
-        let roster = fleet.roster();
-        move || Snapshot {
-            depth: work.depth(),
-            census: store.attachments().census(),
-            budget: budget.standing(),
-            watches: watches.behind(),
-            fleet: FleetCensus::of(&roster.lock(), Instant::now()),
-        }
-    });
+    measure(&status_server, &work, &store, budget, fleet.roster());
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
     let (profiles_read, mut profiles) = watch::channel(false);
@@ -125,6 +124,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         tokio::select! {
             () = work::run(work.clone(), worker, settings.workers, chance) => bail!("the workers ended"),
             () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
+            () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = stamping.run() => bail!("the task that serves VnicProfiles ended"),
         }
@@ -143,6 +143,24 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         () = fleet::run::run(fleet, all_nodes) => bail!("the tasks of the fleet ended"),
         ended = working => ended,
     }
+}
+
+/// Lets the metrics ask for what changes all the time.
+fn measure(
+    status_server: &StatusServer,
+    work: &Work<Ocid>,
+    store: &Arc<Store>,
+    budget: Budget,
+    roster: Arc<SharedRoster>,
+) {
+    let (work, store, watches) = (work.clone(), store.clone(), status_server.watches.clone());
+    status_server.metrics.ask(move || Snapshot {
+        depth: work.depth(),
+        census: store.attachments().census(),
+        budget: budget.state(),
+        watches: watches.behind(),
+        fleet: FleetCensus::of(&roster.lock(), Instant::now()),
+    });
 }
 
 /// The cluster's name in tags: as configured, or the uid of kube-system. Retries until there is an answer, through a client

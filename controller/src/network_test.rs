@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   NetworkTest ─watch─▶ tasks ─▶ life (schedule, deadline, TTL) ─▶ run ─▶ pair ─▶ nettest::Investigation
-//!                                   │                 ▲              │        └─▶ agents (the channel)
+//!                                   │                 ▲              │        └─▶ agents (the channel), or probe_pods
 //!                                   └─▶ status        └── summary ◀──┘
 //! ```
 //!
@@ -11,14 +11,18 @@
 
 pub mod agents;
 pub mod channel_agents;
+mod http_url;
 mod life;
 mod pair;
 mod pairs;
+mod pods;
+pub mod probe_pods;
 mod run;
 mod summary;
 mod tasks;
 
 pub use pairs::{PairError, TestPair, pairs};
+pub use pods::TestPod;
 pub use run::TestRun;
 pub use summary::Summary;
 pub use tasks::NetworkTests;

@@ -57,7 +57,7 @@ pub enum Exit {
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
     let keys = args::keys();
     let arguments = arguments.into_iter().collect();
-    let read = command_line::read::<Args>((&keys, DEFAULT_CONFIG), arguments, command_line::environment());
+    let read = command_line::read::<Args>(&keys, DEFAULT_CONFIG, arguments, command_line::environment());
     let (matches, layers) = match read {
         Ok(read) => read,
         Err(error) => {
@@ -127,6 +127,14 @@ enum ExitCause {
     Reconfigured,
 }
 
+/// What a replica has before it leads.
+struct Replica {
+    client: Client,
+    identity: String,
+    status_server: Arc<StatusServer>,
+    member: FleetMember,
+}
+
 /// Works until it is stopped; `None` when its configuration file changed.
 async fn controller(settings: Settings, live: RunningConfiguration<Settings>) -> anyhow::Result<Option<Exit>> {
     logging::start(settings.log_level);
@@ -139,8 +147,6 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
     let client = client::connect().await?;
     let (member, view_port) = member(&settings, &client, &identity, &status_server).await?;
-    // Not the client that retries: its backoff may outlast the Lease.
-    let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
     tracing::info!(
         event = "controller.started",
         version = env!("CARGO_PKG_VERSION"),
@@ -148,37 +154,10 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
         listen = %settings.listen,
         lease = format!("{}/{}", settings.lease.namespace, settings.lease.name),
     );
-    let work = async {
-        // Before the Lease: a replica without a client leaves the Lease to others.
-        let cloud = match connected(&settings, &status_server, chance).await {
-            Ok(cloud) => cloud,
-            Err(error) => return ExitCause::Misconfigured(error),
-        };
-        lease
-            .acquire(|holder| {
-                status_server.set_role(Role::Standby);
-                member.view.set_leader(holder);
-            })
-            .await;
-        status_server.set_role(Role::Reading);
-        tracing::info!(event = "lease.acquired");
-        let leader = Leader {
-            client,
-            cloud,
-            identity,
-            status_server: status_server.clone(),
-            settings: settings.clone(),
-            member: member.clone(),
-        };
-        // Cancel-safe: whichever ends first ends the process; another replica continues from what OCI and the API server have.
-        tokio::select! {
-            lost = lease.keep() => ExitCause::Lost(lost.context("the Lease is lost")),
-            ended = leader::run(leader) => ExitCause::Broken(match ended {
-                Ok(()) => anyhow::anyhow!("the work ended"),
-                Err(error) => error,
-            }),
-        }
-    };
+    // Not the client that retries: its backoff may outlast the Lease.
+    let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
+    let replica = Replica { client, identity, status_server: status_server.clone(), member: member.clone() };
+    let work = lead(replica, &settings, &mut lease);
     let metrics = status_server.metrics.clone();
     let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
         metrics.configuration_invalid(trouble.is_some());
@@ -203,7 +182,7 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
             eprintln!("oke-node-controller: {}", logging::chain(error.as_ref()));
             return Ok(Some(Exit::Usage));
         }
-        // The lease stays its own: its name stays the pod's, and by that it goes on at once.
+        // It keeps the Lease: the restarted process has the same name, the Pod's, and continues as the holder.
         Some(ExitCause::Reconfigured) if settings.lease.identity.is_some() => return Ok(None),
         _ => {}
     }
@@ -213,6 +192,33 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
         Some(ExitCause::Broken(error)) => Err(error),
         Some(ExitCause::Reconfigured) => Ok(None),
         _ => Ok(Some(Exit::Fine)),
+    }
+}
+
+/// Waits for the Lease, and works while this replica holds it.
+async fn lead(replica: Replica, settings: &Settings, lease: &mut Lease) -> ExitCause {
+    let Replica { client, identity, status_server, member } = replica;
+    // Before the Lease: a replica without a client leaves the Lease to others.
+    let cloud = match connected(settings, &status_server, chance).await {
+        Ok(cloud) => cloud,
+        Err(error) => return ExitCause::Misconfigured(error),
+    };
+    lease
+        .acquire(|holder| {
+            status_server.set_role(Role::Standby);
+            member.view.set_leader(holder);
+        })
+        .await;
+    status_server.set_role(Role::Reading);
+    tracing::info!(event = "lease.acquired");
+    let leader = Leader { client, cloud, identity, status_server, settings: settings.clone(), member };
+    // Cancel-safe: whichever ends first ends the process; another replica continues from what OCI and the API server have.
+    tokio::select! {
+        lost = lease.keep() => ExitCause::Lost(lost.context("the Lease is lost")),
+        ended = leader::run(leader) => ExitCause::Broken(match ended {
+            Ok(()) => anyhow::anyhow!("the work ended"),
+            Err(error) => error,
+        }),
     }
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use oci::{Endpoint, MetadataUrl, Rates, RealmDomain, RegionName};
-use resident::config::Configured;
+use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 use thiserror::Error;
 use tracing::Level;
@@ -215,11 +215,11 @@ impl Settings {
     }
 }
 
-impl Configured for Settings {
+impl ProgramSettings for Settings {
     type Options = Options;
     type Error = SettingsError;
 
-    fn configured(options: Options) -> Result<Self, SettingsError> {
+    fn from_options(options: Options) -> Result<Self, SettingsError> {
         Self::new(options)
     }
 }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_names_its_option() {
+    fn invalid_value_error_names_its_option() {
         for (arguments, option) in [
             (["--lease-seconds", "0"], "--lease-seconds"),
             (["--resync-seconds", "NaN"], "--resync-seconds"),

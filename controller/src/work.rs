@@ -17,9 +17,6 @@ use tokio::time::{Instant, sleep_until};
 
 pub use queue::{Depth, Lane, Queue};
 
-/// How often long backoffs are compared with the current need, if nothing else happens.
-const REVIEW: Duration = Duration::from_secs(30);
-
 /// When to reconcile a key again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextReconcile {
@@ -69,25 +66,10 @@ pub struct Retries {
     pub apart: Duration,
 }
 
-/// How far away the next reconcile should be now, at most. A key that was delayed because the budget was small comes earlier
-/// when the budget has grown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DelayLimits {
-    /// The next regular reconcile.
-    pub regular: Duration,
-    /// The next poll of something in progress.
-    pub soon: Duration,
-}
-
 /// Reconciles keys.
 pub trait Worker<K>: Send + Sync + 'static {
     /// How failures are retried from now on.
     fn retries(&self) -> Retries;
-
-    /// The current limits of delays. `None`: as delayed.
-    fn longest(&self) -> DelayLimits {
-        DelayLimits { regular: Duration::MAX, soon: Duration::MAX }
-    }
 
     /// Reconciles a key.
     fn work(&self, key: K) -> impl Future<Output = NextReconcile> + Send;
@@ -165,7 +147,6 @@ where
 {
     let mut tasks: JoinSet<(K, NextReconcile)> = JoinSet::new();
     work.queue().set_retries(worker.retries());
-    let mut review = Instant::now() + REVIEW;
     loop {
         while tasks.len() < workers {
             let Some(key) = work.queue().take(Instant::now()) else { break };
@@ -190,14 +171,10 @@ where
             });
         }
         let due = work.queue().next_due().filter(|_| tasks.len() < workers);
-        // Cancel-safe: a notification that is not waited for stays, the timers are set again from stored times, and `join_next`
+        // Cancel-safe: a notification that is not waited for stays, the timer is set again from a stored time, and `join_next`
         // loses no result.
         tokio::select! {
             () = work.0.news.notified() => {}
-            () = sleep_until(review) => {
-                review = Instant::now() + REVIEW;
-                work.queue().quicken(worker.longest(), Instant::now());
-            }
             () = async { sleep_until(due.unwrap_or_else(Instant::now)).await }, if due.is_some() => {}
             Some(ended) = tasks.join_next() => {
                 if let Ok((key, next)) = ended {

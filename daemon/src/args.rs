@@ -79,7 +79,7 @@ Examples:
     Plan(Output),
     /// Write everything about this node's network to a tar, without secrets
     #[command(after_help = "\
-Links, addresses, rules, all tables, neighbours, the nft ruleset, kernel settings, state files, CNI configurations and
+Links, addresses, rules, all tables, neighbours, nft chains, kernel settings, state files, CNI configurations and
 binaries with their hashes, versions, the last runs of the plugins, conditions, metrics. README.txt in it names what is
 missing. Works while the agent is down. Exit status: 0 written, 1 not.
 
@@ -87,6 +87,10 @@ Examples:
   oke-node-agent bundle -o /run/vcn-native/node.tar          a container can write to its volumes only
   kubectl exec -n oke-node-manager POD -- oke-node-agent bundle > node.tar")]
     Bundle(BundleOutput),
+    /// Send the probe of a network test from a probe Pod: the request is in PROBE_REQUEST, the report becomes the container's
+    /// termination message
+    #[command(hide = true)]
+    Probe(ProbeOutput),
     /// Print the settings and their sources
     #[command(after_help = "\
 Exit status: 0 valid, 2 invalid.
@@ -104,6 +108,14 @@ pub struct BundleOutput {
     /// The file to write; standard output by default
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// The output of `probe`.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct ProbeOutput {
+    /// The file to write: the container's termination message
+    #[arg(long, default_value = "/dev/termination-log", value_name = "FILE")]
+    pub message: PathBuf,
 }
 
 /// Whether something is allowed.
@@ -186,8 +198,8 @@ pub struct Options {
     #[arg(long, global = true, env = "CONTROLLER_KEYS", default_value = "/etc/oke-node-controller-keys")]
     #[arg(value_name = "DIR")]
     pub controller_keys: PathBuf,
-    /// The port of the node's address (NODE_IP) on which /metrics answers every client, for a Prometheus. Open, as
-    /// node_exporter, or by METRICS_TLS_DIR; limit it to Prometheus by a firewall rule [default: only LISTEN]
+    /// The TCP port at NODE_IP that serves /metrics. Without METRICS_TLS_DIR, every client that reaches it can read the metrics:
+    /// allow only Prometheus in the firewall [default: only LISTEN]
     #[arg(long, global = true, env = "METRICS_PORT", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
     pub metrics_port: Option<u16>,
     /// A directory with tls.crt, tls.key and ca.crt, read again every minute. METRICS_PORT then speaks TLS and serves only clients
@@ -243,7 +255,8 @@ pub struct Options {
     /// agents of a cluster do not restart together
     #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]
     pub reload_jitter_seconds: u16,
-    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
+    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni, which the agent does not read itself; unset: no such
+    /// signal
     #[arg(long, global = true, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
     pub signal_node_label: Option<String>,
     /// The DaemonSet kube-system/vcn-native-ip-cni; unknown: the API server is queried

@@ -21,14 +21,14 @@ use crate::probes::{ProbeHandler, Surroundings};
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notices;
-use crate::report::status_server::Board;
+use crate::report::status_server::StatusServer;
 use crate::settings::Settings;
 use crate::sources::backoff::{RETRY, chance};
 use answers::Answers;
 use trusted_keys::ControllerKeys;
 
 /// Serves the channel and publishes its key, with retries. While that fails, `notices` say why.
-pub async fn run(settings: Arc<Settings>, board: Arc<Board>, gate: RepairGate, notices: Notices) {
+pub async fn run(settings: Arc<Settings>, status_server: Arc<StatusServer>, gate: RepairGate, notices: Notices) {
     let Some(address) = settings.channel else {
         tracing::info!(event = "channel.off", "CHANNEL_PORT is 0, or NODE_IP is not set");
         return std::future::pending().await;
@@ -52,7 +52,7 @@ pub async fn run(settings: Arc<Settings>, board: Arc<Board>, gate: RepairGate, n
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let keys = ControllerKeys::default();
     let probes = ProbeHandler::new(Surroundings::of_this_process());
-    let answers = Answers { settings: settings.clone(), board, gate, probes };
+    let answers = Answers { settings: settings.clone(), status_server, gate, probes };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {
         Err(error) = channel::serve(listener, &identity, keys.trusted(), Arc::new(answers), Limits::default()) => error,

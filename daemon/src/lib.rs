@@ -24,8 +24,6 @@ pub mod cni_records;
 pub mod controller_channel;
 pub mod decide;
 #[cfg(test)]
-mod documents;
-#[cfg(test)]
 mod fixture;
 pub mod lifecycle;
 pub mod probes;

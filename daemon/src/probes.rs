@@ -2,9 +2,10 @@
 //! [`api::probe::bounds`]. Each task takes seconds, on a thread of its own; it changes nothing on the host and keeps nothing.
 //!
 //! ```text
-//!   Handler ─▶ perform ─┬─ send   target (resolved, then checked) ─▶ route ─▶ icmp, tcp, udp, http, dns ─▶ tally
+//!   Handler ─▶ perform ─┬─ send   target (resolved, then checked) ─▶ route ─▶ icmp, tcp, udp, http (tls), dns, throughput ─▶ tally
 //!                       ├─ watch  counts the packets of a flow
-//!                       └─ open   one packet of the flow in the other direction
+//!                       ├─ open   one packet of the flow in the other direction
+//!                       └─ throughput (receive)   takes the data of another agent
 //!                          tap, host_state: what this host's links and kernel show meanwhile
 //! ```
 
@@ -16,10 +17,13 @@ mod http;
 mod icmp;
 mod open;
 mod packet;
+pub mod pod;
 mod send;
 mod socket;
 mod target;
 mod tcp;
+mod throughput;
+mod tls;
 mod udp;
 mod volley;
 
@@ -30,6 +34,7 @@ use std::time::Duration;
 
 use api::probe::{PROBE_VERSION, ProbeError, ProbeReport, ProbeRequest, Task, WatchTask};
 use thiserror::Error;
+use vcn::Family;
 
 pub use handler::ProbeHandler;
 
@@ -85,18 +90,25 @@ pub fn perform(request: &ProbeRequest, surroundings: &Surroundings) -> Result<Pr
         Task::Send(task) => send::send(task, surroundings),
         Task::Watch(task) => Ok(watch(task, surroundings)),
         Task::Open(flow) => open::open(flow).map(|()| empty()).map_err(|error| TaskError::Prepare(error.to_string())),
+        Task::Receive(task) => {
+            let listen = SocketAddr::new(task.address, task.port);
+            let prepare = |error| TaskError::Prepare(format!("listen on {listen}: {error}"));
+            let received = throughput::receive(task).map_err(prepare)?;
+            Ok(ProbeReport { received: Some(received), ..empty() })
+        }
     }
 }
 
 /// Counts the packets of a flow.
 fn watch(task: &WatchTask, surroundings: &Surroundings) -> ProbeReport {
-    let device = socket::link_of(task.flow.target).unwrap_or_default();
-    let before = host_state::read(&surroundings.proc, &device);
+    let (device, link_subnets) = socket::link_of(task.flow.target).unwrap_or_default();
+    let state = || host_state::read(&surroundings.proc, &device, Family::of(task.flow.target));
+    let before = state();
     let tap = FlowTap::start(task.flow);
     std::thread::sleep(Duration::from_millis(task.for_ms.into()));
     let (seen, _) = tap.stop();
     let taps = seen.of_target();
-    ProbeReport { taps, before, after: host_state::read(&surroundings.proc, &device), ..empty() }
+    ProbeReport { taps, link_subnets, before, after: state(), ..empty() }
 }
 
 fn empty() -> ProbeReport {

@@ -2,6 +2,8 @@
 
 pub mod attachments;
 pub mod condition;
+#[cfg(test)]
+mod documents;
 pub mod metrics;
 pub mod node_events;
 pub mod notices;

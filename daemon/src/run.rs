@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::args;
-use crate::args::{BundleOutput, Command};
+use crate::args::{BundleOutput, Command, ProbeOutput};
 use crate::cli::bundle;
 use crate::cli::command;
 use crate::cli::command::Invocation;
@@ -36,6 +36,7 @@ use crate::cni_records::follow_up;
 use crate::controller_channel;
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
+use crate::probes;
 use crate::reconcile::Reconciler;
 use crate::reconcile::kernel_limits;
 use crate::reconcile::kernel_limits::RepairGate;
@@ -43,10 +44,11 @@ use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notices;
 use crate::report::port;
 use crate::settings::{AGENT_LOCK, Settings};
-use crate::sources::attachments::{AttachmentSource, AttachmentWatcher};
+use crate::sources::attachments::AttachmentSource;
 use crate::sources::backoff::chance;
+use crate::sources::instance_watch::InstanceWatcher;
 use crate::sources::node_facts::NodeFacts;
-use crate::sources::npn::{NpnSource, NpnWatcher};
+use crate::sources::npn::NpnSource;
 use crate::sources::oke_cni;
 use crate::sources::poller;
 use crate::sources::poller::ClusterSources;
@@ -80,6 +82,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         let (text, exit) = show::configuration(&layers, &asked)?;
         return Ok(print(&text, exit));
     }
+    if let Command::Probe(ProbeOutput { message }) = command {
+        return probes::pod::run(&message).map(|()| Exit::Fine);
+    }
     if command == Command::Run {
         return match RunningConfiguration::start(keys, layers) {
             Ok((settings, live)) => stay(Arc::new(settings), live).map(|()| Exit::Fine),
@@ -102,7 +107,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Command::Health(Output { output }) => show::health(&settings, output)?,
         Command::Plan(Output { output }) => show::plan(&settings, output)?,
         Command::Bundle(BundleOutput { output }) => return bundle::write(&settings, &layers, output.as_deref()),
-        Command::Run | Command::Config(_) => return Ok(Exit::Fine),
+        Command::Run | Command::Probe(_) | Command::Config(_) => return Ok(Exit::Fine),
     };
     Ok(print(&text, exit))
 }
@@ -161,7 +166,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let (oke_cni_in, oke_cni) = watch::channel(None);
     let shared = Shared::new(settings.clone(), facts, reports)?;
     let (signals, gate) = (shared.signals()?, RepairGate::default());
-    let board = shared.board(signals.clone(), previews_in);
+    let status_server = shared.status_server(signals.clone(), previews_in);
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = cni_records::listen(&settings.state_dir)?;
@@ -187,19 +192,19 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         _ = term.recv() => if departure::is_for_good(&settings).await { End::Uninstalled } else { End::Stopped },
         () = reload => End::Reconfigured,
         () = shared.recorder().run() => bail!("the task that tells events ended"),
-        () = forever(npn_watcher.map(NpnWatcher::run)) => bail!("the watch of the NativePodNetwork ended"),
-        () = forever(attachment_watcher.map(AttachmentWatcher::run)) => bail!("the watch of VnicAttachments ended"),
+        () = forever(npn_watcher.map(InstanceWatcher::run)) => bail!("the watch of the NativePodNetwork ended"),
+        () = forever(attachment_watcher.map(InstanceWatcher::run)) => bail!("the watch of VnicAttachments ended"),
         () = shared.vnic_reporter().run() => bail!("the task that reports VNICs ended"),
         () = oke_cni::run(oke_cni_in, npn_changed) => bail!("the watch of OKE's own CNI ended"),
         () = poller::run(metadata, cluster, &settings, shared.metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = ReconcileLoop::run(reconciler, channels, outputs) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = cni_records::run(records, shared.intake()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(shared.follow_ups.clone(), shared.worker()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
-        () = port::run(settings.listen, board.clone(), chance, notices_of("port")) => bail!("the port's server ended"),
-        () = controller_channel::run(settings.clone(), board.clone(), gate.clone(), notices_of("channel")) => bail!("the channel's server ended"),
+        () = port::run(settings.listen, status_server.clone(), chance, notices_of("port")) => bail!("the port's server ended"),
+        () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), notices_of("channel")) => bail!("the channel's server ended"),
         () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
-        () = scrape::run(settings.metrics_port.clone(), board.clone()) => bail!("the metrics' server ended"),
-        () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
+        () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => bail!("the metrics' server ended"),
+        () = server::serve_socket(socket, status_server) => bail!("the socket's server ended"),
     };
     // Nothing is undone, unless we are not wanted any more: pods live on, and so do the host's routes.
     tracing::info!(event = "agent.stopping");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use installer::Signals;
-use resident::config::Configured;
+use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 use thiserror::Error;
 use tracing::Level;
@@ -141,23 +141,10 @@ impl Settings {
     ///
     /// # Errors
     /// If one is not valid.
-    pub fn new(options: Options) -> Result<Self, SettingsError> {
+    pub fn new(mut options: Options) -> Result<Self, SettingsError> {
         // A manifest that leaves the value empty means "not set".
-        let npn_file = options.npn_file.filter(|path| !path.as_os_str().is_empty());
-        let named = npn_file.iter().map(|path| ("--npn-file", path));
-        let paths = [
-            ("--state-dir", &options.state_dir),
-            ("--data-dir", &options.data_dir),
-            ("--sysctl-root", &options.sysctl_root),
-            ("--host-root", &options.host_root),
-            ("--health-rules", &options.health_rules),
-            ("--controller-keys", &options.controller_keys),
-        ];
-        for (option, path) in paths.into_iter().chain(named) {
-            if !path.is_absolute() {
-                return Err(SettingsError::Relative { option, path: path.clone() });
-            }
-        }
+        let npn_file = options.npn_file.take().filter(|path| !path.as_os_str().is_empty());
+        check_paths(&options, npn_file.as_ref())?;
         let url = &options.oci_metadata_base_url;
         let is_none = |source| SettingsError::Metadata { option: "--oci-metadata-base-url", source: Box::new(source) };
         imds::Imds::check(url).map_err(is_none)?;
@@ -213,11 +200,11 @@ impl Settings {
     }
 }
 
-impl Configured for Settings {
+impl ProgramSettings for Settings {
     type Options = Options;
     type Error = SettingsError;
 
-    fn configured(options: Options) -> Result<Self, SettingsError> {
+    fn from_options(options: Options) -> Result<Self, SettingsError> {
         Self::new(options)
     }
 }
@@ -238,6 +225,22 @@ fn port(option: &'static str, name: Option<String>) -> Result<Option<IfName>, Se
     // A manifest that leaves the value empty means "not set".
     let name = name.filter(|name| !name.is_empty());
     name.map(IfName::new).transpose().map_err(|source| SettingsError::Port { option, source })
+}
+
+fn check_paths(options: &Options, npn_file: Option<&PathBuf>) -> Result<(), SettingsError> {
+    let paths = [
+        ("--state-dir", &options.state_dir),
+        ("--data-dir", &options.data_dir),
+        ("--sysctl-root", &options.sysctl_root),
+        ("--host-root", &options.host_root),
+        ("--health-rules", &options.health_rules),
+        ("--controller-keys", &options.controller_keys),
+    ];
+    let named = npn_file.map(|path| ("--npn-file", path));
+    match paths.into_iter().chain(named).find(|(_, path)| !path.is_absolute()) {
+        Some((option, path)) => Err(SettingsError::Relative { option, path: path.clone() }),
+        None => Ok(()),
+    }
 }
 
 fn metrics_port(
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_names_its_option() {
+    fn invalid_value_error_names_its_option() {
         for (arguments, option) in [
             (["--state-dir", "run"], "--state-dir"),
             (["--bm-port-0", "a name"], "--bm-port-0"),

@@ -160,6 +160,14 @@ impl Settings {
         self.vnic_attach != VnicAttach::Off || self.lists_vnic_attach()
     }
 
+    /// Whether `vnic-attach` belongs on a node where our pod network is installed, or another one. An older image does not
+    /// have it; the plugin is then left out of the chain.
+    #[must_use]
+    pub fn places_vnic_attach(&self, install: bool) -> bool {
+        let attach = if install { self.has_vnic_attach() } else { self.vnic_attach == VnicAttach::On };
+        attach && self.source_dir.join(VNIC_ATTACH).exists()
+    }
+
     /// Whether the chain lists it.
     pub(crate) fn lists_vnic_attach(&self) -> bool {
         self.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH)

@@ -21,9 +21,10 @@ pub struct Args {
 const AFTER: &str = "\
 Exit status:
   0  all that is shown is healthy (explain: the word is known; nettest: reachable)
-  1  something that is shown is not healthy or not known, the controller is not reachable, or the command failed
+  1  something that is shown is not healthy or not known, the controller is not reachable, or the command failed; nettest: not
+     reachable, and the cause is named
   2  wrong command line, a word that explain does not know, or a test that the controller refuses
-  3  nettest: undecided
+  3  nettest: no verdict: several causes are left, the test timed out, or the command failed
 
 Examples:
   kubectl oke-node status --problems              nodes that are not healthy, the worst first
@@ -42,7 +43,7 @@ pub struct Target {
     /// The namespace of the controller
     #[arg(short, long, global = true, default_value = "oke-node-manager", value_name = "NAME")]
     pub namespace: String,
-    /// Ask the leader at this URL instead of by port-forward: where a proxy refuses WebSockets, after `kubectl port-forward`
+    /// The leader's URL, such as http://localhost:9811 of a `kubectl port-forward` of yours, where a proxy refuses WebSockets
     #[arg(long, global = true, value_parser = view_url, value_name = "http://HOST:PORT")]
     pub view_url: Option<Uri>,
 }
@@ -71,7 +72,7 @@ Examples:
     Vnics(VnicsArgs),
     /// Test whether a node reaches another node or a service, and name the cause if not
     #[command(after_help = "\
-Exit status: 0 reachable; 1 not reachable, and the cause is named; 2 wrong command line, or the test is refused; 3 undecided.
+Exit status: 0 reachable; 1 not reachable, and the cause is named; 2 wrong command line, or the test is refused; 3 no verdict, or the command failed.
 
 Examples:
   kubectl oke-node nettest 10.0.10.2 10.0.20.3 --port 8443
@@ -127,7 +128,7 @@ pub struct NetTestArgs {
     /// The Node that sends
     #[arg(value_parser = node_name, value_name = "FROM")]
     pub from: String,
-    /// The target: a Node, or a service; with --external an address or a host name
+    /// The target: a Node, or a service; with --external an address, a host name or a URL
     #[arg(value_name = "TO")]
     pub to: String,
     /// Connect to this port; without it, echo requests are sent
@@ -139,12 +140,23 @@ pub struct NetTestArgs {
     /// Send packets of full size that no router may fragment
     #[arg(long, conflicts_with = "port")]
     pub mtu: bool,
+    /// Send data for two seconds at this rate, to a Node's agent on port 5201 or the port given
+    #[arg(long, conflicts_with_all = ["udp", "mtu", "external"], value_parser = clap::value_parser!(u16).range(1..=10_000), value_name = "MBIT/S")]
+    pub throughput: Option<u16>,
     /// The target is outside the cluster; the controller must allow it (NETWORK_TEST_TARGETS)
     #[arg(long)]
     pub external: bool,
     /// The output format.
     #[command(flatten)]
     pub output: Output,
+}
+
+impl NetTestArgs {
+    /// Whether the target is a URL.
+    #[must_use]
+    pub fn is_url(&self) -> bool {
+        self.external && self.to.contains("://")
+    }
 }
 
 /// Which word, and how.

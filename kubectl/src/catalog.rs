@@ -104,7 +104,7 @@ fn of_signal(signal: &Signal, rules: &[Rule]) -> Entry {
     let judged: Vec<String> =
         rules.iter().filter(|rule| rule.signal == signal.name).map(|rule| bound(rule, signal)).collect();
     let judged = if judged.is_empty() { "information, never a problem".to_owned() } else { judged.join("; ") };
-    let parts = [("Means", signal.why), ("Source", signal.source), ("Healthy", &judged), ("Do", signal.remedy)];
+    let parts = [("Means", signal.why), ("Source", signal.source), ("Rules", &judged), ("Do", signal.remedy)];
     entry("health signal", signal.name, &parts)
 }
 

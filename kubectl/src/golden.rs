@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use vcn::Ocid;
 
 use crate::cluster::Attachments;
-use crate::commands::node::NodeAnswer;
+use crate::commands::node::{NodeAnswer, NodeObject};
 use crate::commands::status::Status;
 use crate::commands::vnics::Vnics;
 use crate::nodes;
@@ -76,13 +76,13 @@ fn status_as_yaml_keeps_its_form() {
 fn node_shows_problems_with_the_next_step() {
     let object: Node = read("node/object.json");
     let instance = api::instance_of("ocid1.instance.oc1.iad.anuwcljt10002").unwrap();
-    let conditions = nodes::conditions(&object);
-    let answer = NodeAnswer::of_view(read("node/view.json"), conditions.clone(), vnics(Some(&instance)));
+    let has = NodeObject::of(&object);
+    let answer = NodeAnswer::of_view(read("node/view.json"), has.clone(), vnics(Some(&instance)));
     shows(&answer, NARROW, "node/table.txt");
     let text = serde_json::to_string_pretty(&answer).unwrap() + "\n";
     assert_eq!(resident::documents::compare_file(&path("node/output.json"), &text), Ok(()));
     let why = "there is no Lease a/b".to_owned();
-    let answer = NodeAnswer::of_api(nodes::entry(&object), why, conditions, Vnics::default());
+    let answer = NodeAnswer::of_api(nodes::entry(&object), why, has, Vnics::default());
     shows(&answer, NARROW, "node/no-controller.txt");
 }
 
@@ -90,10 +90,11 @@ fn node_shows_problems_with_the_next_step() {
 fn details_that_cannot_be_read_leave_the_summary() {
     let mut view: serde_json::Value = read("node/view.json");
     view["details"] = serde_json::json!({ "error": "no answer within 5 s" });
-    let answer = NodeAnswer::of_view(serde_json::from_value(view.clone()).unwrap(), Vec::new(), Vnics::default());
+    let answer =
+        NodeAnswer::of_view(serde_json::from_value(view.clone()).unwrap(), NodeObject::default(), Vnics::default());
     assert_eq!((answer.findings.len(), answer.details_error.as_deref()), (5, Some("no answer within 5 s")));
     view["details"] = serde_json::json!({ "status": 7 });
-    let answer = NodeAnswer::of_view(serde_json::from_value(view).unwrap(), Vec::new(), Vnics::default());
+    let answer = NodeAnswer::of_view(serde_json::from_value(view).unwrap(), NodeObject::default(), Vnics::default());
     assert_eq!(answer.findings.len(), 5);
     assert!(answer.details_error.unwrap().contains("its report cannot be read"));
 }

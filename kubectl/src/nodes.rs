@@ -30,6 +30,32 @@ pub struct Condition {
     pub since_unix_millis: u64,
 }
 
+/// What runs on a node, as its kubelet reported it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Versions {
+    /// Such as `v1.34.1`.
+    pub kubelet: String,
+    /// With its name: `cri-o://1.34.0`.
+    pub container_runtime: String,
+    /// As in `uname -r`.
+    pub kernel: String,
+    /// The distribution's name and version.
+    pub os: String,
+}
+
+/// What the kubelet of a Node reported once.
+#[must_use]
+pub fn versions(node: &Node) -> Option<Versions> {
+    let info = node.status.as_ref()?.node_info.clone()?;
+    Some(Versions {
+        kubelet: info.kubelet_version,
+        container_runtime: info.container_runtime_version,
+        kernel: info.kernel_version,
+        os: info.os_image,
+    })
+}
+
 /// The conditions of a Node that say how it is, the kubelet's first.
 #[must_use]
 pub fn conditions(node: &Node) -> Vec<Condition> {

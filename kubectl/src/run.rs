@@ -67,12 +67,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             Command::Status(asked) => print(&status::run(&cluster, asked.problems).await?, asked.output.format),
             Command::Node(asked) => print(&node::run(&cluster, &asked.name).await?, asked.output.format),
             Command::Vnics(asked) => print(&vnics::run(&cluster, asked.node.as_deref()).await?, asked.output.format),
-            Command::Nettest(asked) => match nettest::run(&cluster, &asked).await {
-                Ok(result) => print(&result, asked.output.format),
-                Err(error) => {
-                    eprintln!("kubectl oke-node: {error:#}");
-                    Ok(Exit::Undecided)
-                }
+            Command::Nettest(asked) => match nettest::object(&asked) {
+                Ok(test) => match nettest::run(&cluster, &asked, &test).await {
+                    Ok(result) => print(&result, asked.output.format),
+                    Err(error) => Ok(failed(&error, nettest::exit_of(&error))),
+                },
+                Err(error) => Ok(failed(&error, Exit::Usage)),
             },
             Command::Explain(asked) => print(&explain::run(asked.word.as_deref()), asked.output.format),
         }
@@ -86,6 +86,11 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
     }
+}
+
+fn failed(error: &anyhow::Error, exit: Exit) -> Exit {
+    eprintln!("kubectl oke-node: {error:#}");
+    exit
 }
 
 fn print(answer: &impl Answer, format: Format) -> anyhow::Result<Exit> {

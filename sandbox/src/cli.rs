@@ -3,5 +3,4 @@
 pub(crate) mod args;
 pub(crate) mod cluster;
 pub(crate) mod demo;
-pub(crate) mod up;
 mod vcn;

@@ -47,6 +47,7 @@ const UNINSTALL_DROP_INS: &str = include_str!("../../manifests/uninstall-drop-in
 const TAKEOVER: &str = include_str!("../../manifests/overlays/oke-vcn-native/takeover.yaml");
 
 /// The part of a manifest that limits what a container can do.
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     command: Vec<String>,
@@ -58,7 +59,6 @@ pub struct Container {
     /// Where it finds its service account's token.
     service_account: Option<PathBuf>,
     read_only_root: bool,
-    no_new_privileges: bool,
     seccomp: bool,
 }
 
@@ -85,50 +85,32 @@ pub(crate) struct Confinement {
 
 impl Container {
     /// The node agent's container, of the shipped manifest.
-    ///
-    /// # Errors
-    /// When the manifest has a setting that is not emulated.
     pub fn node_agent() -> Result<Self> {
         Self::of_daemon_set(NODE_AGENT, &[])
     }
 
     /// The same with the shipped patch for nodes that have OKE's own CNI. One of its volumes is in /dev/shm, which
     /// is the machine's also on nodes of the sandbox: see [`Self::with_volume_at`].
-    ///
-    /// # Errors
-    /// When they have a setting that is not emulated.
     pub fn node_agent_taking_over() -> Result<Self> {
         Self::of_daemon_set(NODE_AGENT, &[TAKEOVER])
     }
 
     /// The container that uninstalls from a node, of the shipped manifest.
-    ///
-    /// # Errors
-    /// When the manifest has a setting that is not emulated.
     pub fn uninstaller() -> Result<Self> {
         Self::of(UNINSTALL, &[], Which::Init)
     }
 
     /// The same with the shipped patch for nodes whose network managers have drop-ins.
-    ///
-    /// # Errors
-    /// When they have a setting that is not emulated.
     pub fn uninstaller_of_drop_ins() -> Result<Self> {
         Self::of(UNINSTALL, &[UNINSTALL_DROP_INS], Which::Init)
     }
 
     /// The container that stays on a node after that.
-    ///
-    /// # Errors
-    /// When the manifest has a setting that is not emulated.
     pub fn after_uninstaller() -> Result<Self> {
         Self::of(UNINSTALL, &[], Which::Last)
     }
 
     /// The only container of the only DaemonSet in a manifest, with patches of it.
-    ///
-    /// # Errors
-    /// When there is none, or it has a setting that is not emulated.
     pub fn of_daemon_set(manifest: &str, patches: &[&str]) -> Result<Self> {
         Self::of(manifest, patches, Which::Only)
     }
@@ -139,21 +121,16 @@ impl Container {
     }
 
     /// The names of the capabilities it has, without `CAP_`.
-    #[must_use]
     pub fn capabilities(&self) -> &[String] {
         &self.capabilities
     }
 
     /// The node's directories that it sees.
-    #[must_use]
     pub fn volumes(&self) -> &[Volume] {
         &self.volumes
     }
 
     /// The container's command, ready to be started on the machine that this thread sees.
-    ///
-    /// # Errors
-    /// When a volume's directory or a file of the image is missing.
     pub fn command(&self, image: &Image) -> Result<Command> {
         let confinement = self.confine(image)?;
         let mut command = self.program();
@@ -168,12 +145,6 @@ impl Container {
     /// Calls code in it, on a thread that ends with it, on the machine that the calling thread sees: a container's file
     /// system, capabilities and filter are each thread's own. What it starts is in the container, too. Unlike a program it
     /// is no first process, and has the environment of the process that it is part of ([`Self::environment`]).
-    ///
-    /// # Errors
-    /// When a volume's directory or a file of the image is missing.
-    ///
-    /// # Panics
-    /// When the code does.
     pub fn run<T: Send>(&self, image: &Image, work: impl FnOnce() -> T + Send) -> Result<T> {
         let confinement = self.confine(image)?;
         std::thread::scope(|scope| {
@@ -185,7 +156,6 @@ impl Container {
     }
 
     /// What its program finds in the environment.
-    #[must_use]
     pub fn environment(&self) -> &[(String, String)] {
         &self.environment
     }
@@ -209,14 +179,14 @@ impl Container {
             root.file(file, inside)?;
         }
         if image.is_dynamic().during(|| "look at the image's programs")? {
-            root.libraries()?;
+            root.libraries();
         }
         for volume in &self.volumes {
             root.volume(volume)?;
         }
-        let privileges = Privileges::of(&self.capabilities, self.no_new_privileges)?;
-        let filter = self.seccomp.then(|| Filter::runtime_default(&self.capabilities));
-        Ok(Confinement { root: root.finish(), privileges, filter })
+        let privileges = Privileges::of(&self.capabilities)?;
+        let filter = self.seccomp.then(Filter::runtime_default);
+        Ok(Confinement { root, privileges, filter })
     }
 }
 

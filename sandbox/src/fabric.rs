@@ -32,7 +32,7 @@ use smoltcp::wire::{EthernetFrame, EthernetProtocol};
 use vcn::{MacAddr, Mtu};
 
 pub use drops::{DropReason, Dropped};
-pub use policy::{Denied, DeniedAt, PathMtu, Policy};
+pub use policy::{Denied, DeniedAt, Noise, PathMtu, Policy};
 pub use port::{Port, VnicPort};
 
 use drops::Drops;
@@ -64,7 +64,6 @@ pub struct Fabric {
 
 impl Fabric {
     /// A fabric that carries no VNIC yet; `services` is the port and MAC of what answers on 169.254.169.254.
-    #[must_use]
     pub fn new(services: (Port, MacAddr)) -> Self {
         Self {
             services,
@@ -90,6 +89,11 @@ impl Fabric {
     /// Replaces the policy, and forgets which flows passed.
     pub fn set_policy(&mut self, policy: Policy) {
         self.rules.set(policy);
+    }
+
+    /// The longest time for which a frame is held back, if the policy has noise.
+    pub fn longest_delay(&self) -> Option<Duration> {
+        self.rules.longest_delay()
     }
 
     /// Takes a frame that came in at `port` (without its 802.1Q tag, which is part of the port) and returns what goes out.
@@ -118,7 +122,6 @@ impl Fabric {
     }
 
     /// The router advertisement for the VNIC at a port, if it is a primary one with IPv6.
-    #[must_use]
     pub fn advertisement(&self, port: Port) -> Option<Outgoing> {
         let vnic = self.vnics.get(&port).filter(|vnic| vnic.primary)?;
         let router = vnic.subnet.router_v6()?;
@@ -126,13 +129,11 @@ impl Fabric {
     }
 
     /// All router advertisements, for the regular announcement.
-    #[must_use]
     pub fn advertisements(&self) -> Vec<Outgoing> {
         self.vnics.keys().filter_map(|port| self.advertisement(*port)).collect()
     }
 
     /// What was dropped so far.
-    #[must_use]
     pub fn drops(&self) -> Vec<Dropped> {
         self.drops.list()
     }

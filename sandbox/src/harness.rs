@@ -11,5 +11,5 @@ pub use agent::{Agent, publish_native_pod_network};
 pub use executable::{copy_program, write_program};
 pub use npn::NpnShape;
 pub use probe::Outcome;
-pub use runtime::{Attachment, Runtime, RuntimeError};
+pub use runtime::{Attachment, Runtime};
 pub use scheduling::kept_waiting;

@@ -37,15 +37,15 @@ mod services;
 pub use container::{Container, Image, Volume, spawn_first};
 pub use error::{Error, Result};
 pub use fabric::{
-    BOOT_DISK_V4, Denied, DeniedAt, DropReason, Dropped, Fabric, Outgoing, PathMtu, Policy, Port, SERVICES_V4,
+    BOOT_DISK_V4, Denied, DeniedAt, DropReason, Dropped, Fabric, Noise, Outgoing, PathMtu, Policy, Port, SERVICES_V4,
     SERVICES_V6, VnicPort,
 };
 pub use harness::{
-    Agent, Attachment, NpnShape, Outcome, Runtime, RuntimeError, copy_program, kept_waiting,
-    publish_native_pod_network, write_program,
+    Agent, Attachment, NpnShape, Outcome, Runtime, copy_program, kept_waiting, publish_native_pod_network,
+    write_program,
 };
 pub use isolate::{Isolated, isolate};
 pub use network::{Builder, NodeSpec, Secondary, Subnet, SubnetSpec, Vcn, Vnic, VnicSpec};
 pub use node::{Capabilities, Command, Node, Pod};
 pub use oci::{ApiFault, ApiFaultKind, AttachmentRecord, FakeCloud, OciApi, OciSettings, Operation, Refusal};
-pub use services::{DOMAIN, Fault, FaultKind};
+pub use services::{DOMAIN, MetadataFault};

@@ -97,9 +97,6 @@ impl Vcn {
     }
 
     /// A node.
-    ///
-    /// # Errors
-    /// When there is none of that name.
     pub fn node(&self, name: &str) -> Result<Arc<Node>> {
         self.nodes.get(name).map(|(node, _)| Arc::clone(node)).ok_or_else(|| Error::NoNode(name.to_owned()))
     }
@@ -110,15 +107,11 @@ impl Vcn {
     }
 
     /// A subnet.
-    ///
-    /// # Errors
-    /// When there is none of that name.
     pub fn subnet(&self, name: &str) -> Result<Arc<Subnet>> {
-        self.registry().subnets.get(name).cloned().ok_or_else(|| Error::NoSubnet(name.to_owned()))
+        self.registry().subnets.get(name).cloned().ok_or_else(|| Error::Invalid(format!("no subnet is named {name:?}")))
     }
 
     /// All subnets, by name.
-    #[must_use]
     pub fn subnets(&self) -> Vec<Arc<Subnet>> {
         self.registry().subnets.values().cloned().collect()
     }
@@ -128,24 +121,17 @@ impl Vcn {
     }
 
     /// What the fabric dropped so far, and why.
-    #[must_use]
     pub fn drops(&self) -> Vec<Dropped> {
         self.wiring.as_ref().map(|wiring| wiring.switch.drops()).unwrap_or_default()
     }
 
     /// Replaces what the VCN does not let pass.
-    ///
-    /// # Errors
-    /// When the VCN has no network.
     pub fn set_policy(&self, policy: Policy) -> Result<()> {
         self.wiring()?.switch.set_policy(policy);
         Ok(())
     }
 
     /// Lets the resolver answer so many queries of UDP in any second, and no more; `None` ends that.
-    ///
-    /// # Errors
-    /// When the VCN has no network.
     pub fn limit_dns(&self, per_second: Option<u32>) -> Result<()> {
         self.wiring()?.services.limit_dns(per_second);
         Ok(())

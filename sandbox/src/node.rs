@@ -20,7 +20,7 @@ use crate::container::{Container, Image};
 use crate::error::{During, Result};
 use crate::isolate::Isolated;
 use crate::network::{Inventory, Vnic};
-use crate::services::Fault;
+use crate::services::MetadataFault;
 use namespaces::Namespaces;
 
 pub(crate) use boot::{has_ipv6_default, primary as boot_primary};
@@ -58,60 +58,47 @@ impl Node {
     }
 
     /// Its name: also the display name, the host name in DNS, and the label in drops.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The instance's OCID.
-    #[must_use]
     pub const fn id(&self) -> &Ocid {
         &self.id
     }
 
     /// What kind of machine it plays.
-    #[must_use]
     pub const fn kind(&self) -> MachineKind {
         self.kind
     }
 
     /// Its network namespace.
-    #[must_use]
     pub fn netns(&self) -> &Netns {
         self.namespaces.net()
     }
 
     /// Its VNICs as the metadata service lists them now: the primary one first.
-    #[must_use]
     pub fn vnics(&self) -> Vec<Vnic> {
         self.inventory.lock().get(&self.name).map(|instance| instance.vnics.clone()).unwrap_or_default()
     }
 
     /// Its own address of a family, if the primary VNIC has one.
-    #[must_use]
     pub fn address(&self, family: Family) -> Option<IpAddr> {
         self.inventory.lock().get(&self.name)?.primary()?.address.of(family).copied()
     }
 
     /// Runs a closure in its network and with its files, on a thread that ends with it.
-    ///
-    /// # Errors
-    /// When the namespaces cannot be entered, or the closure panicked.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         self.namespaces.run(work)
     }
 
     /// A program on this node.
-    #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         Command::new(program.as_ref(), self.namespaces.clone(), Arc::clone(&self.spawner))
     }
 
     /// A container's command on this node: it sees the node's network, of the node's files its volumes only, and nothing
     /// of this process's environment.
-    ///
-    /// # Errors
-    /// When a volume's directory or a file of the image is missing.
     pub fn container(&self, container: &Container, image: &Image) -> Result<Command> {
         let confinement = self.run(|| container.confine(image))??;
         let (namespaces, spawner) = (self.namespaces.clone(), Arc::clone(&self.spawner));
@@ -119,22 +106,18 @@ impl Node {
     }
 
     /// Makes a pod's namespace at `/run/netns/<name>`, with nothing in it but its loopback link.
-    ///
-    /// # Errors
-    /// When the name is taken or no file name.
     pub fn add_pod(&self, name: &str) -> Result<Pod> {
         Pod::create(name, &self.namespaces, Arc::clone(&self.spawner))
     }
 
     /// Lets its metadata service fail; `None` ends that.
-    pub fn set_metadata_fault(&self, fault: Option<Fault>) {
+    pub fn set_metadata_fault(&self, fault: Option<MetadataFault>) {
         if let Some(instance) = self.inventory.lock().get_mut(&self.name) {
             instance.fault = fault;
         }
     }
 
     /// The command that enters it from outside the sandbox: a shell, or the program that follows.
-    #[must_use]
     pub fn enter_hint(&self, sandbox: Isolated) -> String {
         let holder = format!("/proc/{}", sandbox.outer_pid);
         let user = if sandbox.user_namespace {

@@ -14,12 +14,11 @@ mod in_process;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::Vcn;
-use crate::error::{During, Error, Result};
+use crate::error::{During, Result};
 use crate::network::identity::TENANCY;
 use emulator::Emulator;
 use http::{Access, Server};
@@ -56,9 +55,6 @@ pub struct AttachmentRecord {
 
 impl OciApi {
     /// Starts it: on loopback of the calling thread's network namespace, and on the services' address for the nodes.
-    ///
-    /// # Errors
-    /// When a port cannot be had, or a key cannot be made.
     pub fn start(vcn: Arc<Vcn>, settings: OciSettings) -> Result<Self> {
         let access = Arc::new(Access::new(Emulator::new(vcn, settings))?);
         let server = Server::start(&access)?;
@@ -66,39 +62,31 @@ impl OciApi {
     }
 
     /// The base URL of the core and federation services, on loopback of the namespace in which it was started.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.server.loopback)
     }
 
     /// The same as the nodes see it.
-    #[must_use]
     pub fn url_in_nodes(&self) -> String {
         format!("http://{}", self.server.in_nodes)
     }
 
     /// Where proxymux listens (TLS), on loopback.
-    #[must_use]
     pub const fn proxymux(&self) -> SocketAddr {
         self.server.proxymux
     }
 
     /// The certificate authority that signed proxymux's certificate, in PEM form.
-    #[must_use]
     pub fn authority_pem(&self) -> String {
         self.access.authority.certificate_pem()
     }
 
     /// The compartment of everything.
-    #[must_use]
     pub const fn compartment(&self) -> &'static str {
         crate::network::identity::COMPARTMENT
     }
 
     /// Creates a user with an API key; writes `config` (in the format of `~/.oci/config`) and the key into a folder.
-    ///
-    /// # Errors
-    /// When the key cannot be created, or a file not be written.
     pub fn write_user(&self, folder: &Path) -> Result<PathBuf> {
         let user = self.access.add_user()?;
         let key = folder.join("oci_api_key.pem");
@@ -146,15 +134,11 @@ impl OciApi {
 
     /// Changes the state of an instance (`RUNNING`, `STOPPED`, `TERMINATED`, …). One that is `TERMINATING` has lost its secondary
     /// VNICs already.
-    ///
-    /// # Errors
-    /// When there is no such node.
     pub fn set_instance_state(&self, node: &str, state: &str) -> Result<()> {
         self.access.emulator.set_instance_state(node, state)
     }
 
     /// All attachments, those that are DETACHED included.
-    #[must_use]
     pub fn attachments(&self) -> Vec<AttachmentRecord> {
         let state = self.access.emulator.current();
         let all = state.attachments.iter().map(|(id, attachment)| AttachmentRecord {
@@ -175,23 +159,7 @@ impl OciApi {
     }
 
     /// How many requests for an operation got a status.
-    #[must_use]
     pub fn answered(&self, operation: Operation, status: u16) -> u64 {
         self.access.emulator.state().answered.get(&(operation, status)).copied().unwrap_or(0)
-    }
-
-    /// Waits until no attachment is ATTACHING or DETACHING.
-    ///
-    /// # Errors
-    /// When that is not so within `most`.
-    pub fn settle(&self, most: Duration) -> Result<()> {
-        let deadline = std::time::Instant::now() + most;
-        while self.attachments().iter().any(|attachment| matches!(attachment.state, "ATTACHING" | "DETACHING")) {
-            if std::time::Instant::now() >= deadline {
-                return Err(Error::Invalid(format!("attachments still change after {most:?}")));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -31,7 +32,7 @@ use crate::network::Inventory;
 use crate::node::everywhere;
 
 pub use dns::DOMAIN;
-pub use imds::{Fault, FaultKind};
+pub use imds::MetadataFault;
 
 /// `RTPROT_STATIC`.
 const STATIC: u8 = 4;
@@ -208,10 +209,9 @@ async fn metadata(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let answer = imds::answer(&inventory, from, (request.method(), request.uri().path()), request.headers());
-    tokio::time::sleep(answer.delay).await;
     let mut response = Response::new(Full::new(Bytes::from(answer.body)));
     *response.status_mut() = answer.status;
-    *response.headers_mut() = answer.headers;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
     Ok(response)
 }
 

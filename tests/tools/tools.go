@@ -5,5 +5,7 @@ package tools
 
 import (
 	_ "github.com/containernetworking/cni/cnitool"
+	_ "github.com/prometheus/prometheus/cmd/prometheus"
+	_ "github.com/prometheus/prometheus/cmd/promtool"
 	_ "helm.sh/helm/v3/cmd/helm"
 )

@@ -12,13 +12,13 @@ use api::VnicAttachment;
 use kube::ResourceExt;
 use oci::{Cloud, CreateAddress, CreateAddresses, Kind};
 use resident::logging::chain;
-use vcn::Ocid;
 
-use crate::attachment::apply::objects::{ObjectError, Objects};
+use crate::attachment::apply::objects::Objects;
 use crate::attachment::plan::Plan;
 use crate::attachment::plan::step::{Action, NewAddress, Step};
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::StatusReason;
+use crate::cluster::request::RequestError;
 use crate::report::metrics::Metrics;
 use blocked_steps::hinders;
 
@@ -33,14 +33,10 @@ pub struct Outcome {
     pub refused: Option<Refusal>,
     /// Objects that no longer exist.
     pub gone: BTreeSet<String>,
-    /// Objects whose VNIC token OCI refused.
-    pub spent: BTreeSet<String>,
     /// Objects with a refused address token.
     pub spent_addresses: BTreeSet<String>,
     /// Objects whose bulk request for addresses was refused.
     pub refused_bulks: BTreeSet<String>,
-    /// Addresses whose release was answered 404.
-    pub unreleased: BTreeSet<Ocid>,
 }
 
 /// A refused attach or detach: another object of the instance is next.
@@ -91,10 +87,8 @@ pub struct Applier<'a, C, O> {
     pub objects: &'a O,
     /// The metrics.
     pub metrics: &'a Metrics,
-    /// Objects whose known state was stale at the last reconcile, and was read again since.
+    /// Objects whose known state was stale a moment ago, and was read again since.
     pub stale: &'a BTreeSet<String>,
-    /// Addresses whose release was answered 404, and that were listed since.
-    pub unreleased: &'a BTreeSet<Ocid>,
 }
 
 enum StepOutcome {
@@ -104,7 +98,7 @@ enum StepOutcome {
 
 enum StepError {
     Cloud(oci::Error),
-    Object(ObjectError),
+    Object(RequestError),
 }
 
 impl<C: Cloud, O: Objects> Applier<'_, C, O> {
@@ -153,14 +147,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                 let said = refusal::said(&error, Some(&step.action));
                 match error.kind() {
                     // It was listed a moment ago: it is gone since, or we may not release it. The next list shows which.
-                    Kind::NotFoundOrForbidden if self.may_be_released(&step.action, outcome) => {
-                        Failure::Old(Some(said))
-                    }
-                    // Only a refused token leads to another token: any other refusal leaves open whether the request was
-                    // carried out, and another token might repeat it. A refused token may also stand for an earlier spec;
-                    // `InstanceMemory` waits for lists to decide.
-                    _ if refusal::is_of_token(&error) && matches!(step.action, Action::Attach(..)) => {
-                        outcome.spent.insert(step.object.clone());
+                    Kind::NotFoundOrForbidden if matches!(step.action, Action::DeleteAddress { .. }) => {
                         self.old(step, said, outcome)
                     }
                     // The body of these never changes while the token is the same.
@@ -172,7 +159,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     // Bulk requests may need another permission than single ones; no document says which (docs/iam.md).
                     _ if matches!(step.action, Action::CreateAddresses(..)) && refusal::is_of_such_requests(&error) => {
                         outcome.refused_bulks.insert(step.object.clone());
-                        Failure::Cloud(said)
+                        Failure::Old(Some(said))
                     }
                     Kind::Conflict | Kind::Changed => self.old(step, said, outcome),
                     _ => {
@@ -198,13 +185,6 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
         Failure::Cloud(said)
     }
 
-    /// Whether this released an address that may be gone: its release was not answered 404 before.
-    fn may_be_released(&self, action: &Action, outcome: &mut Outcome) -> bool {
-        let Action::DeleteAddress { id, .. } = action else { return false };
-        outcome.unreleased.insert(id.clone());
-        !self.unreleased.contains(id)
-    }
-
     async fn take(&self, step: &Step, object: &mut Arc<VnicAttachment>) -> Result<StepOutcome, StepError> {
         let cloud = self.cloud;
         match &step.action {
@@ -220,8 +200,8 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     _ => return Ok(StepOutcome::Gone),
                 }
             }
-            Action::Attach(wish, token) => {
-                let made = cloud.attach_vnic(wish, token).await.map_err(StepError::Cloud)?;
+            Action::Attach(request, token) => {
+                let made = cloud.attach_vnic(request, token).await.map_err(StepError::Cloud)?;
                 tracing::info!(event = "vnic.asked", object = step.object, attachment = %made.value.id);
             }
             Action::Detach(attachment) => cloud.detach_vnic(attachment, None).await.map_err(StepError::Cloud)?,

@@ -1,4 +1,4 @@
-//! Recognizes our VNICs: by two tags, or by the name of the attachment, which cannot be changed. The name counts while the
+//! Recognizes our VNICs by the name of the attachment, which cannot be changed, and by two tags. The name alone counts while the
 //! VNIC is being attached, when its tags cannot be read yet, and while the object of that name exists.
 
 use api::{CLUSTER_TAG, NAME_TAG, RELEASED_TAG, TAG_PREFIX, UID_TAG};
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_both_tags_make_a_vnic_ours() {
+    fn vnic_is_owned_only_with_both_tags() {
         let mark = Mark::new("c1");
         let tags = mark.tags("u1", "storage", &FreeformTags::from([("team".to_owned(), "x".to_owned())]));
         assert_eq!(mark.owner(&tags).as_deref(), Some("u1"));

@@ -22,15 +22,16 @@ use std::time::Duration;
 use api::AttachmentReason as Reason;
 use api::{NAME_TAG, VnicAttachment};
 use backoff::Backoff;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use oci::InstanceState;
 use tokio::time::Instant;
+use vcn::Ocid;
 
 use crate::attachment::mark::{Mark, Uid};
-use crate::attachment::observe::forgotten::Clock;
 use crate::attachment::observe::observed::{Observed, ObservedAttachment, Owner};
 use crate::attachment::plan::step::{Action, Step};
-use crate::attachment::report::attachment_status::AttachmentStatus;
+use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
 use crate::attachment::state::retry_state::RetryState;
 use crate::work::Pause;
 use case::Case;
@@ -49,7 +50,9 @@ pub struct PlanInput<'a> {
     /// Objects that a later version wrote and this one cannot read: their VNICs are not orphaned.
     pub unreadable: &'a BTreeSet<String>,
     /// The retry state, by object.
-    pub retry_states: &'a HashMap<Uid, Box<RetryState>>,
+    pub retry_states: &'a HashMap<Uid, RetryState>,
+    /// What was done in this reconcile.
+    pub progress: &'a Progress,
     /// When the lists were requested: a late answer shows how things were then, at the earliest.
     pub read_at: Instant,
     /// The backoff of repeated attempts.
@@ -58,7 +61,20 @@ pub struct PlanInput<'a> {
     /// requests.
     pub proof: Duration,
     /// The current time.
-    pub clock: Clock,
+    pub now: Timestamp,
+}
+
+/// What was done earlier in the same reconcile.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Objects whose last step failed because the known state was stale.
+    pub stale: BTreeSet<String>,
+    /// Objects whose attach or detach was refused, and the refusal.
+    pub refusals: BTreeMap<String, StatusReason>,
+    /// VNICs that were changed, and addresses that were released: OCI accepted that.
+    pub applied: BTreeSet<Ocid>,
+    /// Objects whose bulk request for addresses was refused: single ones may be granted.
+    pub refused_bulks: BTreeSet<String>,
 }
 
 /// Steps and statuses.
@@ -70,20 +86,16 @@ pub struct Plan {
     pub verdicts: BTreeMap<String, AttachmentStatus>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,
-    /// Whether expected resources are invisible in OCI: they may appear, or a policy may be added.
-    pub unseen: bool,
+    /// Whether expected resources are invisible in OCI, or it has not applied a change: both are retried with backoff.
+    pub is_incomplete: bool,
     /// Whether objects wait for the attach or detach among the steps.
     pub queued: bool,
-    /// Those of them that were not refused in a reconcile of their own.
-    pub in_line: BTreeSet<String>,
-    /// When the first backoff after a failed attempt ends.
-    pub rests: Option<Pause>,
+    /// The backoff that ends first, after failed attempts.
+    pub backoff: Option<Pause>,
     /// Whether a step depends on the instance's pod network, which was not read: read it, and plan again.
     pub asks_pod_network: bool,
     /// Whether something waits for a change of it that no watch reports.
     pub held: bool,
-    /// Objects whose VNICs match the spec, addresses apart.
-    pub as_asked: BTreeSet<String>,
     /// VNICs with our tags whose objects are missing, or have another VNIC.
     pub unclaimed: Vec<Uid>,
 }
@@ -109,7 +121,7 @@ pub fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
     // Refused and failed ones go last, the longest ago first, so that none blocks the rest forever. Deletions come first
     // because they make room.
     let mut turns: Vec<&Case<'_>> = cases.iter().collect();
-    turns.sort_by_key(|case| (case.state.refused.as_ref().map(|refused| refused.turn), !case.is_leaving()));
+    turns.sort_by_key(|case| (case.state.refused, !case.is_leaving()));
     for case in turns {
         if case.is_leaving() {
             let verdict = Turn { case, wanted, observed, slot: &mut slot, plan: &mut plan }.leave();
@@ -129,8 +141,8 @@ pub fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
         };
         plan.verdicts.insert(case.name.clone(), verdict);
     }
-    let unseen = |verdict: &AttachmentStatus| verdict.attached.reason == Reason::NotAuthorizedOrNotFound;
-    plan.unseen |= plan.verdicts.values().any(unseen);
+    let is_invisible = |verdict: &AttachmentStatus| verdict.attached.reason == Reason::NotAuthorizedOrNotFound;
+    plan.is_incomplete |= plan.verdicts.values().any(is_invisible);
     plan
 }
 
@@ -157,13 +169,13 @@ impl Plan {
         self.steps.push(Step { object: case.name.clone(), action });
     }
 
-    fn rest(&mut self, pause: Pause) {
-        self.rests = Some(self.rests.map_or(pause, |first| first.and(pause)));
+    fn back_off(&mut self, pause: Pause) {
+        self.backoff = Some(self.backoff.map_or(pause, |first| first.and(pause)));
     }
 
     /// Whether nothing is to be done for any of the objects, now or later.
     #[must_use]
-    pub fn is_in_order(&self) -> bool {
+    pub fn is_in_sync(&self) -> bool {
         self.verdicts.values().all(|verdict| matches!(verdict.ready_reason(), Reason::Ready | Reason::NodeGone))
     }
 
@@ -172,17 +184,8 @@ impl Plan {
     }
 }
 
-const fn word(state: InstanceState) -> &'static str {
-    match state {
-        InstanceState::Moving => "MOVING",
-        InstanceState::Provisioning => "PROVISIONING",
-        InstanceState::Running => "RUNNING",
-        InstanceState::Starting => "STARTING",
-        InstanceState::Stopping => "STOPPING",
-        InstanceState::Stopped => "STOPPED",
-        InstanceState::CreatingImage => "CREATING_IMAGE",
-        InstanceState::Terminating => "TERMINATING",
-        InstanceState::Terminated => "TERMINATED",
-        InstanceState::Unknown => "in a state that this version does not know",
-    }
+/// An instance in this state takes no attach and no detach.
+fn is_busy(state: InstanceState) -> Option<StatusReason> {
+    let is_free = matches!(state, InstanceState::Running | InstanceState::Stopped);
+    (!is_free).then(|| StatusReason::new(Reason::InstanceBusy, format!("the instance is {state:?}")))
 }

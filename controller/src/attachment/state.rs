@@ -1,5 +1,4 @@
-//! What one process remembers between two reconciles. All of it may be lost.
+//! What one process remembers between two reconciles.
 
-pub mod failed_attempts;
-pub(super) mod instance_memory;
+pub mod instance_memory;
 pub mod retry_state;

@@ -12,7 +12,6 @@ mod doubles;
 mod due;
 mod failed_attempts;
 mod failures;
-mod forgotten;
 mod keeping;
 mod leaving;
 mod marks;
@@ -22,6 +21,5 @@ mod pod_networks;
 mod releases;
 mod rights;
 mod scene;
-
 mod tokens;
 mod unlisted;

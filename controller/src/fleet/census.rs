@@ -45,3 +45,35 @@ impl FleetCensus {
         census
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use health::summary::Check;
+    use health::{Area, Summary};
+
+    use super::*;
+    use crate::fleet::answer::Answer;
+
+    #[test]
+    fn names_that_an_agent_invents_are_counted_as_one() {
+        let (node, now) = (Arc::from("a"), Instant::now());
+        let mut roster = Roster::new(Duration::from_mins(4), now);
+        roster.track(std::iter::once("a"), now);
+        let check = |name: &str| Check {
+            name: name.to_owned(),
+            subject: None,
+            area: Area::Host,
+            verdict: Verdict::Problem,
+            severity: Severity::Warning,
+            action: health::rules::Action::Report,
+            message: String::new(),
+            since_unix_millis: 1,
+        };
+        let summary = Summary { checks: ["pids", "made-up-1", "made-up-2"].map(check).to_vec(), ..Summary::default() };
+        roster.answered(&node, Ok(Answer::Changed(summary, None)), now, 0.0);
+        let expected = BTreeMap::from([(("pids", Severity::Warning), 1), ((OTHER, Severity::Warning), 2)]);
+        assert_eq!(FleetCensus::of(&roster, now).problems, expected);
+    }
+}

@@ -54,9 +54,10 @@ impl NodeCondition {
     }
 }
 
-/// The body of a strategic merge patch of a Node's status. It touches no condition of another type.
+/// The body of a strategic merge patch of a Node's status. It touches no condition of another type. The API server refuses it
+/// as a conflict if the Node has another version.
 #[must_use]
-pub fn patch(conditions: &[NewCondition], now: Timestamp) -> Value {
+pub fn patch(version: Option<&str>, conditions: &[NewCondition], now: Timestamp) -> Value {
     let conditions = conditions.iter().map(|NewCondition { condition, message }| {
         json!({
             "type": condition.area.condition(),
@@ -67,7 +68,10 @@ pub fn patch(conditions: &[NewCondition], now: Timestamp) -> Value {
             "lastHeartbeatTime": seconds(now),
         })
     });
-    json!({ "status": { "conditions": conditions.collect::<Vec<_>>() } })
+    json!({
+        "metadata": { "resourceVersion": version },
+        "status": { "conditions": conditions.collect::<Vec<_>>() },
+    })
 }
 
 /// Kubernetes' times have no fractions.

@@ -1,6 +1,7 @@
 //! Which conditions of Nodes to write: a pure function of what agents answered and what the Nodes have.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use api::ConditionStatus;
 use health::report::Verdict;
@@ -8,6 +9,7 @@ use health::rules::Severity;
 use health::summary::Check;
 use health::{Area, Summary};
 use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::fleet::condition::{NewCondition, NodeCondition};
 
@@ -51,6 +53,8 @@ pub enum AgentFacts<'a> {
 pub struct NodeFacts<'a> {
     /// Its name.
     pub name: &'a str,
+    /// The version of the Node that was read.
+    pub version: Option<&'a str>,
     /// Our conditions that it has.
     pub conditions: &'a [NodeCondition],
     /// Its agent.
@@ -64,6 +68,8 @@ pub struct NodeFacts<'a> {
 pub struct ConditionWrite {
     /// The Node.
     pub node: String,
+    /// The version of the Node that was read. A later one may have these conditions already.
+    pub version: Option<String>,
     /// Its conditions that changed.
     pub conditions: Vec<NewCondition>,
 }
@@ -75,6 +81,26 @@ pub struct Judgement {
     pub writes: Vec<ConditionWrite>,
     /// How many nodes turn Unknown, if these are so many that none is written.
     pub held: Option<usize>,
+}
+
+/// Holds Unknown conditions for some time after too many nodes did not answer. While a partition heals, its last silent nodes are
+/// fewer than the bound and would be written, although nothing is wrong with them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hold {
+    until: Option<Instant>,
+}
+
+impl Hold {
+    /// Applies it to a judgement of `now`. Each silent node must be asked again within `time`.
+    pub fn apply(&mut self, judgement: &mut Judgement, now: Instant, time: Duration) {
+        if judgement.held.is_some() {
+            self.until = Some(now + time);
+        } else if self.until.is_some_and(|until| now < until) {
+            let writes = judgement.writes.len();
+            judgement.writes.retain(|write| !write.conditions.iter().any(is_unknown));
+            judgement.held = Some(writes - judgement.writes.len()).filter(|held| *held > 0);
+        }
+    }
 }
 
 /// Nodes, and how many of them turn Unknown.
@@ -115,7 +141,11 @@ pub fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> 
         let conditions: Vec<_> = Area::ALL.into_iter().filter_map(|area| changed(&node, area, now)).collect();
         if !conditions.is_empty() {
             is_any_unknown |= conditions.iter().any(is_unknown);
-            judgement.writes.push(ConditionWrite { node: node.name.to_owned(), conditions });
+            judgement.writes.push(ConditionWrite {
+                node: node.name.to_owned(),
+                version: node.version.map(str::to_owned),
+                conditions,
+            });
         }
     }
     // So many nodes do not fail at once: the leader is cut off, or the agents are.

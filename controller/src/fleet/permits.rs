@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn at_most_five_of_a_hundred_nodes_repair_in_ten_minutes() {
+    fn at_most_five_percent_of_nodes_repair_in_ten_minutes() {
         let (mut permits, start) = (Permits::default(), Instant::now());
         let nodes: Vec<Arc<str>> = (0..100).map(|number| format!("node-{number}").into()).collect();
         let mut granted = |action, now| {

@@ -14,9 +14,9 @@ use crate::fleet::schedule::Lane;
 use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;
 
-/// Regular requests at once. Of ten thousand agents 42 become due per second, and one behind a broken network keeps its place
-/// for five seconds: there is room for all others even if most are cut off at once.
-const REGULAR: usize = 256;
+/// Regular requests at once. Of ten thousand agents that are asked once a minute 167 become due per second, and one behind a
+/// broken network keeps its place for five seconds: there is room for all others when half are cut off at once.
+const REGULAR: usize = 512;
 /// Retries at once.
 const RETRIES: usize = 32;
 

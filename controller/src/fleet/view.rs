@@ -7,7 +7,7 @@ use channel::Client;
 use health::Fleet;
 use health::fleet::{FleetNode, NodeDetails};
 use resident::logging::chain;
-use resident::server::{Answer, Answers, Asker};
+use resident::server::{Answer, Caller, Handler};
 use tokio::time::Instant;
 
 use crate::cluster::store::{NodeView, Store};
@@ -95,8 +95,8 @@ impl FleetView {
     }
 }
 
-impl Answers for FleetView {
-    async fn answer(&self, path: &str, _: Asker) -> Answer {
+impl Handler for FleetView {
+    async fn answer(&self, path: &str, _: Caller) -> Answer {
         let Some(leader) = self.fleet.get() else {
             let other = self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let other = other.unwrap_or_else(|| "not known yet".to_owned());

@@ -1,5 +1,5 @@
 //! Writes conditions of Nodes as judged: at most five Nodes per second, and each Node at most once in 15 s, because the watch
-//! may deliver an older state after a write.
+//! may deliver an older state after a write. A write names the version that was judged, so that none is repeated by mistake.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::cluster::store::{NodeObject, NodeView, Store};
 use crate::fleet::condition::patch;
-use crate::fleet::judge::{ConditionWrite, Judgement, NodeFacts, judge};
+use crate::fleet::judge::{ConditionWrite, Hold, Judgement, NodeFacts, judge};
 use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;
 
@@ -45,6 +45,7 @@ pub struct ConditionWriter {
     metrics: Arc<Metrics>,
     chance: fn() -> f64,
     attempted: HashMap<String, Instant>,
+    hold: Hold,
     is_holding: bool,
 }
 
@@ -59,6 +60,7 @@ impl ConditionWriter {
             metrics,
             chance: backoff::chance,
             attempted: HashMap::new(),
+            hold: Hold::default(),
             is_holding: false,
         }
     }
@@ -96,25 +98,26 @@ impl ConditionWriter {
                 return Ok(());
             }
             for write in writes.iter().take(BATCH) {
-                let result = self.write(write).await;
-                self.metrics.wrote("condition", result.is_ok());
-                result?;
+                self.write(write).await.inspect_err(|_| self.metrics.wrote("condition", false))?;
                 sleep(PACE).await;
             }
         }
     }
 
-    fn judge(&self) -> Judgement {
+    fn judge(&mut self) -> Judgement {
         let (nodes, now) = (self.store.nodes(), Instant::now());
         let mut roster = self.roster.lock();
         roster.track(nodes.iter().map(|node| node.name.as_str()), now);
         let facts = nodes.iter().map(|node| NodeFacts {
             name: &node.name,
+            version: node.version.as_deref(),
             conditions: &node.conditions,
             agent: roster.facts(&node.name, now),
             is_in_sample: roster.is_in_sample(&node.name, now),
         });
-        judge(facts, Timestamp::now())
+        let mut judgement = judge(facts, Timestamp::now());
+        self.hold.apply(&mut judgement, now, roster.bound());
+        judgement
     }
 
     fn report(&mut self, held: Option<usize>) {
@@ -136,24 +139,25 @@ impl ConditionWriter {
     }
 
     async fn write(&mut self, write: &ConditionWrite) -> anyhow::Result<()> {
-        let ConditionWrite { node, conditions } = write;
+        let ConditionWrite { node, version, conditions } = write;
         // A Node that cannot be written must not delay the others.
         self.attempted.insert(node.clone(), Instant::now());
-        let patch = Patch::Strategic(patch(conditions, Timestamp::now()));
+        let patch = Patch::Strategic(patch(version.as_deref(), conditions, Timestamp::now()));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let answer = timeout(DEADLINE, self.api.patch_status(node, &params, &patch)).await;
         let operation = || format!("write conditions of Node {node}");
         match answer.with_context(|| format!("{}: no answer within {DEADLINE:?}", operation()))? {
             Ok(object) => {
-                self.store.nodes_mut().set_conditions(node, NodeView::of(object).conditions);
+                self.metrics.wrote("condition", true);
+                self.store.nodes_mut().set_conditions(NodeView::of(object));
                 for new in conditions {
                     let (kind, status) = (new.condition.area.condition(), new.condition.status.as_str());
                     tracing::info!(event = "condition.written", node, kind, status, reason = new.condition.reason);
                 }
                 Ok(())
             }
-            // The watch will deliver that.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            // Gone, or changed since it was judged: the watch will deliver that.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
             Err(error) => Err(error).with_context(operation),
         }
     }

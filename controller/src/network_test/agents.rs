@@ -12,6 +12,9 @@ pub enum AskError {
     /// It carries others out at the moment.
     #[error("the agent is busy")]
     Busy,
+    /// It does not know this controller's key yet.
+    #[error("the agent does not know the controller's key yet: {0}")]
+    Untrusted(String),
     /// It has none, or it cannot be reached.
     #[error("the agent cannot be reached: {0}")]
     Unreachable(String),
@@ -32,6 +35,18 @@ pub trait AgentCalls: Send + Sync + 'static {
         request: &ProbeRequest,
         limit: Duration,
     ) -> impl Future<Output = Result<ProbeReport, AskError>> + Send;
+
+    /// Sends a request from the pod network of a node.
+    fn ask_pod(&self, node: &str, request: &ProbeRequest)
+    -> impl Future<Output = Result<ProbeReport, AskError>> + Send;
+}
+
+/// Reads a report.
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn read_report(body: &[u8]) -> Result<ProbeReport, AskError> {
+    serde_json::from_slice(body).map_err(|error| AskError::Refused(format!("an unreadable report: {error}")))
 }
 
 /// What an agent's answer means, by its HTTP status.
@@ -41,9 +56,7 @@ pub trait AgentCalls: Send + Sync + 'static {
 pub fn read_answer(status: u16, body: &[u8]) -> Result<ProbeReport, AskError> {
     let text = || String::from_utf8_lossy(body).trim().to_owned();
     match status {
-        200 => {
-            serde_json::from_slice(body).map_err(|error| AskError::Refused(format!("an unreadable report: {error}")))
-        }
+        200 => read_report(body),
         429 => Err(AskError::Busy),
         404 => Err(AskError::Refused(format!("it is older than network tests: no {PROBE_PATH}"))),
         _ => Err(AskError::Refused(text())),

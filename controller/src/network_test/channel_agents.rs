@@ -1,4 +1,4 @@
-//! The agents of the fleet, asked on their channel.
+//! The agents of the fleet, asked on their channel, and probe Pods.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,17 +7,26 @@ use std::time::Duration;
 use api::probe::{PROBE_PATH, ProbeReport, ProbeRequest};
 use channel::{Client, Request};
 use resident::logging::chain;
+use tokio::time::Instant;
 
 use super::agents::{AgentCalls, AskError, read_answer};
+use super::probe_pods::ProbePods;
 use crate::fleet::shared::SharedRoster;
 
+/// How long a new controller's key may take to the agents, which read it from a mounted ConfigMap.
+const KEY_MOUNTED: Duration = Duration::from_secs(100);
+
 /// The fleet's agents.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct ChannelAgents {
     /// With the leader's key.
     pub client: Client,
     /// Where agents are, and their keys.
     pub roster: Arc<SharedRoster>,
+    /// When this controller became the leader.
+    pub began: Instant,
+    /// For probes from the pod network.
+    pub pods: Arc<ProbePods>,
 }
 
 impl AgentCalls for ChannelAgents {
@@ -29,7 +38,14 @@ impl AgentCalls for ChannelAgents {
         let peer = self.roster.lock().peer(node).map_err(|error| AskError::Unreachable(error.to_string()))?;
         let body = serde_json::to_vec(request).map_err(|error| AskError::Refused(error.to_string()))?;
         let reply = self.client.send(peer, Request::post(PROBE_PATH, body), limit).await;
-        let reply = reply.map_err(|error| AskError::Unreachable(chain(&error)))?;
+        let reply = reply.map_err(|error| match error.is_refused() && self.began.elapsed() < KEY_MOUNTED {
+            true => AskError::Untrusted(chain(&error)),
+            false => AskError::Unreachable(chain(&error)),
+        })?;
         read_answer(reply.status, &reply.body)
+    }
+
+    async fn ask_pod(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, AskError> {
+        self.pods.ask(node, request).await
     }
 }

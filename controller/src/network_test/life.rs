@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::agents::AgentCalls;
 use super::pairs::{PairError, TestPair, pairs};
+use super::pods::pods;
 use super::run::TestRun;
 use super::tasks::TestContext;
 
@@ -91,11 +92,12 @@ async fn run<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> Net
     written(context, test, status).await
 }
 
-/// The pairs. A leader that has just begun does not know all agents yet, and waits for them.
+/// The pairs. A leader that has just begun does not know all agents yet, and waits for them; selected pods may not run yet.
 async fn selected<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> Result<Vec<TestPair>, PairError> {
     let end = Instant::now() + Duration::from_secs(test.spec.deadline_seconds.unwrap_or(AGENTS).into());
     loop {
-        match pairs(&test.spec, &context.nodes()) {
+        let selected = pods(&context.client, &test.spec).await?;
+        match pairs(&test.spec, &context.nodes(selected)) {
             Err(PairError::None) if Instant::now() < end => sleep(AGENTS_AGAIN).await,
             selected => return selected,
         }

@@ -7,6 +7,7 @@ use api::PairVerdict;
 use api::probe::{Evidence, ProbeReport, Task};
 use futures::future::join_all;
 use nettest::{Ask, Investigation, Role, Verdict};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 use super::agents::{AgentCalls, AskError};
@@ -17,12 +18,16 @@ const LONGER: Duration = Duration::from_secs(10);
 /// How often a busy agent is asked for the probe itself, and the wait in between.
 const ATTEMPTS: u32 = 30;
 const BUSY: Duration = Duration::from_secs(1);
+/// The wait for a kubelet that has not mounted the controller's key yet.
+const UNTRUSTED: Duration = Duration::from_secs(5);
+/// Two measurements of throughput at once would measure each other, and this is the most data that tests send in the cluster.
+static MEASUREMENT: Semaphore = Semaphore::const_new(1);
 
 /// What was found out about a pair.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// The evidence and its verdict.
-    Verdict(Box<(Evidence, Verdict)>),
+    /// The pair, the evidence and its verdict.
+    Verdict(Box<(TestPair, Evidence, Verdict)>),
     /// The source's agent did not answer.
     Unknown(Box<PairVerdict>),
 }
@@ -39,36 +44,65 @@ type Answer = (Result<ProbeReport, AskError>, Times);
 /// Investigates a pair.
 pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) -> Found {
     let mut investigation = Investigation::new(pair.case.clone());
-    let mut failure = String::new();
+    let mut failure = None;
     loop {
         let round = investigation.next_round();
         if round.is_empty() {
             break;
         }
-        let answers = join_all(round.iter().map(|ask| one(&*agents, ask, round.len() == 1))).await;
+        let answers = all(&*agents, (&pair, &round)).await;
         let watched = watched_all(&round, &answers);
+        let received = received(&round, &answers);
         for (ask, (answer, _)) in round.iter().zip(answers) {
             if let Err(error) = &answer {
-                failure = format!("{}: {error}", ask.node);
+                failure.get_or_insert((ask.node.clone(), error.clone()));
             }
-            let counts = ask.role != Role::Arrival || watched;
+            let counts = match ask.role {
+                Role::Arrival => watched,
+                Role::Attempt => received,
+                _ => true,
+            };
             investigation.answer(ask.role, answer.ok().filter(|_| counts));
         }
     }
     match (investigation.evidence(), investigation.verdict()) {
-        (Some(evidence), Some(verdict)) => Found::Verdict(Box::new((evidence.clone(), verdict))),
+        (Some(evidence), Some(verdict)) => Found::Verdict(Box::new((pair, evidence.clone(), verdict))),
         _ => Found::Unknown(Box::new(unknown(&pair, failure))),
     }
 }
 
+/// Sends the asks of a round. All of it is sent again if an agent does not know this controller's key yet, or if one of two that
+/// measure throughput is busy: asks of one round belong to the same time.
+async fn all(agents: &impl AgentCalls, (pair, round): (&TestPair, &[Ask])) -> Vec<Answer> {
+    let is_measured = round.iter().any(|ask| ask.role == Role::Reception);
+    let _alone = if is_measured { MEASUREMENT.acquire().await.ok() } else { None };
+    let mut attempt = 1;
+    loop {
+        let answers = join_all(round.iter().map(|ask| one(agents, (pair, ask), round.len() == 1))).await;
+        let waits = answers.iter().filter_map(|(answer, _)| match answer {
+            Err(AskError::Busy) if is_measured => Some(BUSY),
+            Err(AskError::Untrusted(_)) => Some(UNTRUSTED),
+            _ => None,
+        });
+        let Some(wait) = waits.max().filter(|_| attempt < ATTEMPTS) else { return answers };
+        attempt += 1;
+        sleep(wait).await;
+    }
+}
+
 /// Sends one ask. A busy agent is asked again, unless the other asks of the round belong to the same time.
-async fn one(agents: &impl AgentCalls, ask: &Ask, alone: bool) -> Answer {
+async fn one(agents: &impl AgentCalls, (pair, ask): (&TestPair, &Ask), alone: bool) -> Answer {
+    // No target of such a pair is asked on the source's own node.
+    let from_pod = pair.from_pod && pair.case.source.node.as_ref() == Some(&ask.node);
     sleep(Duration::from_millis(ask.after_ms.into())).await;
     let limit = longest(&ask.request.task) + LONGER;
     let mut attempt = 1;
     loop {
         let sent = Instant::now();
-        let answer = agents.ask(&ask.node, &ask.request, limit).await;
+        let answer = match from_pod {
+            true => agents.ask_pod(&ask.node, &ask.request).await,
+            false => agents.ask(&ask.node, &ask.request, limit).await,
+        };
         if answer != Err(AskError::Busy) || !alone || attempt == ATTEMPTS {
             return (answer, Times { sent, answered: Instant::now() });
         }
@@ -94,28 +128,62 @@ fn longest(task: &Task) -> Duration {
     match task {
         Task::Send(send) => Duration::from_millis(send.longest_ms().into()),
         Task::Watch(watch) => Duration::from_millis(watch.for_ms.into()),
+        Task::Receive(receive) => Duration::from_millis(receive.for_ms.into()),
         Task::Open(_) => Duration::ZERO,
     }
 }
 
-fn unknown(pair: &TestPair, failure: String) -> PairVerdict {
+/// Whether the target's agent, if it was to receive, listened before the probe ended.
+fn received(round: &[Ask], answers: &[Answer]) -> bool {
+    let of = |role| round.iter().zip(answers).find(|(ask, _)| ask.role == role).map(|(_, answer)| answer);
+    match (of(Role::Reception), of(Role::Attempt)) {
+        (Some((Ok(report), times)), Some((_, sent))) => {
+            let listened = Duration::from_millis(report.received.unwrap_or_default().listened_ms.into());
+            times.answered.checked_sub(listened).is_some_and(|began| began < sent.answered)
+        }
+        (reception, _) => reception.is_none(),
+    }
+}
+
+fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict {
+    let (cause, fix) = match failure.as_ref().map(|(_, error)| error) {
+        _ if pair.from_pod => {
+            ("ProbePodFailed", "Look at the probe Pods: kubectl -n oke-node-manager-probes get pods,events.")
+        }
+        None => (
+            "AgentLate",
+            "The target's agent began to receive too late: run the test again when the node is less busy.",
+        ),
+        Some(AskError::Busy) => {
+            ("AgentBusy", "Other tests use the agent: run the test again later, or with a lower concurrency.")
+        }
+        Some(AskError::Refused(_)) => (
+            "AgentRefused",
+            "The agent answered with the reason above: correct the test, free the port, or update that agent.",
+        ),
+        Some(AskError::Untrusted(_) | AskError::Unreachable(_)) => {
+            ("AgentUnreachable", "Check the agent's Pod on that node: kubectl -n oke-node-manager get pods -o wide.")
+        }
+    };
+    let failure = failure.map(|(node, error)| format!("{node}: {error}"));
     PairVerdict {
-        source: pair.case.source.node.clone().unwrap_or_default(),
+        source: pair.source.clone(),
         target: pair.target.clone(),
         probe: pair.case.send.kind.as_str().to_owned(),
         label: "Unknown".to_owned(),
-        cause: "AgentUnreachable".to_owned(),
+        cause: cause.to_owned(),
+        failure: failure.unwrap_or_default(),
         last_seen: "Unknown".to_owned(),
-        before: failure,
+        before: String::new(),
         after: String::new(),
-        fix: "Check the agent's Pod on the source's node: kubectl -n oke-node-manager get pods -o wide.".to_owned(),
+        fix: fix.to_owned(),
     }
     .bounded()
 }
 
 #[cfg(test)]
 mod tests {
-    use api::probe::{Flow, ProbeRequest, Transport, WatchTask};
+    use api::probe::{Flow, ProbeRequest, Received, Transport, WatchTask};
 
     use super::*;
 
@@ -127,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_counts_only_if_it_covers_the_probe() {
+    fn watch_and_reception_count_only_if_they_cover_the_probe() {
         let start = Instant::now() + Duration::from_secs(60);
         let at = |millis: u64| start + Duration::from_millis(millis);
         let times = |(sent, answered)| Times { sent: at(sent), answered: at(answered) };
@@ -142,6 +210,17 @@ mod tests {
             let answers = [(Ok(ProbeReport::default()), times(watch)), (Ok(ProbeReport::default()), times(attempt))];
             assert_eq!(watched_all(&round, &answers), covers, "{watch:?} {attempt:?}");
         }
+        let listened = |listened_ms| {
+            let received = Received { listened_ms, ..Received::default() };
+            ProbeReport { received: Some(received), ..ProbeReport::default() }
+        };
+        let round = [ask(Role::Reception), ask(Role::Attempt)];
+        for (listened_ms, counts) in [(2_600, true), (100, false)] {
+            let answers =
+                [(Ok(listened(listened_ms)), times((0, 3_000))), (Ok(ProbeReport::default()), times((400, 2_800)))];
+            assert_eq!(received(&round, &answers), counts, "{listened_ms}");
+        }
+        let round = [ask(Role::Arrival), ask(Role::Attempt)];
         let failed = [(Err(AskError::Busy), times((0, 10))), (Ok(ProbeReport::default()), times((400, 900)))];
         assert!(!watched_all(&round, &failed));
     }

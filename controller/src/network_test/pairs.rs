@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use api::probe::{Party, ProbeKind, ProbeTarget, SendTask, bounds};
-use api::{NetworkTestSpec, TargetService, TestProbe, TestSource, TestTarget};
+use api::probe::{Party, ProbeKind, ProbeTarget, SendTask, THROUGHPUT_PORT, bounds};
+use api::{NetworkTestSpec, PodSelection, TargetService, TestProbe, TestSource, TestTarget};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
 use nettest::Case;
 use thiserror::Error;
+
+use super::http_url::HttpUrl;
+use super::pods::TestPod;
+use crate::args::TestTargets;
 
 /// The most pairs of one run.
 pub(crate) const MOST_PAIRS: usize = 2_000;
@@ -19,6 +23,8 @@ const COMPARED: usize = 4;
 
 const COUNT: u8 = 5;
 const RATE: u8 = 20;
+/// Megabits per second of a probe of throughput.
+const MBITS: u16 = 100;
 const TIMEOUT_MS: u32 = 1_000;
 /// The most connections of a probe, which are made one after the other.
 const CONNECTIONS: u8 = 20;
@@ -33,24 +39,44 @@ const PORTS: u16 = 20_000;
 pub struct TestPair {
     /// The case.
     pub case: Case,
+    /// The source, for people.
+    pub source: String,
     /// The target, for people.
     pub target: String,
+    /// Whether probes start in the pod network of the source's node.
+    pub from_pod: bool,
 }
 
 /// Why a test has no pairs.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PairError {
+    /// Network tests are switched off.
+    #[error("network tests are switched off: NETWORK_TEST_TARGETS=none on the controller")]
+    Off,
     /// A target outside the cluster.
     #[error("the target {0} is no node's address: set externalTargets, and NETWORK_TEST_TARGETS=any on the controller")]
     External(String),
+    /// A URL that cannot be read.
+    #[error("the target {0} is no URL of http or https")]
+    Url(String),
     /// An address that is never probed.
     #[error("the target {0} is never probed")]
     Forbidden(IpAddr),
     /// A selector that is not valid.
-    #[error("a nodeSelector is not valid: {0}")]
+    #[error("a selector is not valid: {0}")]
     Selector(String),
+    /// Pods that cannot be listed.
+    #[error("{0}")]
+    Pods(String),
+    /// Throughput to or from something without an agent.
+    #[error(
+        "Throughput is measured between nodes with agents, at the address that the Node has as InternalIP: {0} is none"
+    )]
+    Throughput(String),
     /// Nothing to test.
-    #[error("no pair: the selected nodes have no agent that can be asked, or source and target are the same node")]
+    #[error(
+        "no pair: the selected nodes have no agent that can be asked, no selected pod runs, or source and target are the same node"
+    )]
     None,
     /// Too much to test.
     #[error("{0} pairs are more than {MOST_PAIRS}: select fewer nodes, or the service peers as the target")]
@@ -64,19 +90,30 @@ pub struct Nodes {
     pub labels: BTreeMap<String, BTreeMap<String, String>>,
     /// The address of each Node with an agent.
     pub addresses: BTreeMap<String, IpAddr>,
-    /// Whether the configuration allows targets outside the cluster.
-    pub external_allowed: bool,
+    /// The Pods of each selection in the spec.
+    pub pods: Vec<(PodSelection, Vec<TestPod>)>,
+    /// The targets that the configuration allows.
+    pub allowed: TestTargets,
     /// The host of OCI's core services.
     pub oci_host: Option<String>,
+}
+
+/// A source after selection.
+struct SelectedSource {
+    node: String,
+    /// The pod for which a probe Pod on the node stands.
+    pod: Option<TestPod>,
 }
 
 /// A target after selection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Selected {
     Node(String),
+    Pod(TestPod),
     Address(IpAddr),
     Service(TargetService),
     Host(String),
+    Url(String),
 }
 
 /// All pairs, in the order of the spec.
@@ -84,14 +121,25 @@ enum Selected {
 /// # Errors
 /// When a target is not allowed, or there are no pairs or too many.
 pub fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPair>, PairError> {
+    if nodes.allowed == TestTargets::None {
+        return Err(PairError::Off);
+    }
     let mut found = Vec::new();
     let targets = spec.targets.iter().map(|target| nodes.targets(spec, target)).collect::<Result<Vec<_>, _>>()?;
     let targets: BTreeSet<Selected> = targets.into_iter().flatten().collect();
+    let measures = spec.probes.iter().any(|probe| probe.kind == ProbeKind::Throughput);
+    let has_agent = |target: &&Selected| matches!(target, Selected::Node(_) | Selected::Service(TargetService::Peers));
+    if let Some(other) = targets.iter().find(|target| measures && !has_agent(target)) {
+        return Err(PairError::Throughput(other.to_string()));
+    }
     for source in &spec.sources {
-        for node in nodes.sources(source)? {
-            for target in targets.iter().flat_map(|target| nodes.of_peers(&node, target)) {
+        for from in nodes.sources(source)? {
+            if let Some(pod) = from.pod.as_ref().filter(|_| measures) {
+                return Err(PairError::Throughput(pod.to_string()));
+            }
+            for target in targets.iter().flat_map(|target| nodes.of_peers(&from.node, target)) {
                 for probe in &spec.probes {
-                    let pair = nodes.pair((&node, source), &target, (probe, found.len()));
+                    let pair = nodes.pair((&from, source), &target, (probe, found.len()));
                     found.extend(pair);
                 }
                 if found.len() > MOST_PAIRS {
@@ -111,17 +159,24 @@ impl Nodes {
         Ok(fits.map(|(name, _)| name.clone()).filter(|name| self.addresses.contains_key(name)).collect())
     }
 
-    fn sources(&self, source: &TestSource) -> Result<Vec<String>, PairError> {
-        match (&source.node, &source.node_selector) {
-            (Some(node), _) => Ok(vec![node.clone()]),
-            (None, Some(selector)) => self.selected(selector),
-            (None, None) => Ok(Vec::new()),
+    fn sources(&self, source: &TestSource) -> Result<Vec<SelectedSource>, PairError> {
+        if let Some(pods) = &source.pods {
+            return Ok(self
+                .pods_of(pods)
+                .map(|pod| SelectedSource { node: pod.node.clone(), pod: Some(pod) })
+                .collect());
         }
+        let nodes = match (&source.node, &source.node_selector) {
+            (Some(node), _) => vec![node.clone()],
+            (None, Some(selector)) => self.selected(selector)?,
+            (None, None) => Vec::new(),
+        };
+        Ok(nodes.into_iter().map(|node| SelectedSource { node, pod: None }).collect())
     }
 
     fn targets(&self, spec: &NetworkTestSpec, target: &TestTarget) -> Result<Vec<Selected>, PairError> {
         let external = |what: &dyn std::fmt::Display| {
-            if spec.external_targets && self.external_allowed {
+            if spec.external_targets && self.allowed == TestTargets::Any {
                 Ok(())
             } else {
                 Err(PairError::External(what.to_string()))
@@ -133,6 +188,9 @@ impl Nodes {
         if let Some(selector) = &target.node_selector {
             return Ok(self.selected(selector)?.into_iter().map(Selected::Node).collect());
         }
+        if let Some(pods) = &target.pods {
+            return Ok(self.pods_of(pods).map(Selected::Pod).collect());
+        }
         if let Some(address) = target.address {
             if bounds::allowed(address).is_err() {
                 return Err(PairError::Forbidden(address));
@@ -143,10 +201,23 @@ impl Nodes {
                 None => external(&address).map(|()| vec![Selected::Address(address)]),
             };
         }
+        if let Some(url) = &target.url {
+            let read = HttpUrl::read(url).ok_or_else(|| PairError::Url(url.clone()))?;
+            return match read.host {
+                ProbeTarget::Address(address) if bounds::allowed(address).is_err() => {
+                    Err(PairError::Forbidden(address))
+                }
+                _ => external(url).map(|()| vec![Selected::Url(url.clone())]),
+            };
+        }
         if let Some(host) = &target.host {
             return external(host).map(|()| vec![Selected::Host(host.clone())]);
         }
         Ok(target.service.map(Selected::Service).into_iter().collect())
+    }
+
+    fn pods_of(&self, selection: &PodSelection) -> impl Iterator<Item = TestPod> {
+        self.pods.iter().filter(move |(of, _)| of == selection).flat_map(|(_, pods)| pods.clone())
     }
 
     /// Peers are the next nodes by name, so that all nodes are a target of some.
@@ -162,34 +233,48 @@ impl Nodes {
     /// A pair with one probe; none if the probe does not fit the target, or the target is the source.
     fn pair(
         &self,
-        (node, source): (&str, &TestSource),
+        (from, source): (&SelectedSource, &TestSource),
         target: &Selected,
         (probe, number): (&TestProbe, usize),
     ) -> Option<TestPair> {
-        let address = self.addresses.get(node).copied();
+        let SelectedSource { node, pod } = from;
+        // A probe Pod's address is not known before it runs.
+        let address = self.addresses.get(node).copied().filter(|_| pod.is_none());
         let (party, to, service) = match target {
             Selected::Node(name) if name == node => return None,
+            Selected::Pod(target) if pod.as_ref() == Some(target) => return None,
             Selected::Node(name) => {
                 let address = *self.addresses.get(name)?;
                 let party = Party { node: Some(name.clone()), address: Some(address) };
                 (party, ProbeTarget::Address(address), None)
             }
+            Selected::Pod(TestPod { address, .. }) => {
+                (Party { node: None, address: Some(*address) }, ProbeTarget::Address(*address), None)
+            }
             Selected::Address(to) => (Party { node: None, address: Some(*to) }, ProbeTarget::Address(*to), None),
             Selected::Host(host) => (Party::default(), ProbeTarget::Host(host.clone()), None),
+            Selected::Url(url) => (Party::default(), HttpUrl::read(url)?.host, None),
             Selected::Service(TargetService::OciServices) => {
                 (Party::default(), ProbeTarget::Host(self.oci_host.clone()?), Some(TargetService::OciServices))
             }
             Selected::Service(service) => (Party::default(), ProbeTarget::Service(*service), Some(*service)),
         };
+        let mut send = send(probe, to, (source.address, number));
+        if let Selected::Url(url) = target {
+            let HttpUrl { kind, port, path, .. } = HttpUrl::read(url)?;
+            send = SendTask { kind, port, path: Some(path), ..send };
+        }
         let case = Case {
-            source: Party { node: Some(node.to_owned()), address },
-            target_has_agent: party.node.is_some(),
+            source: Party { node: Some(node.clone()), address },
+            // Each probe Pod has another address, so no agent can watch for it.
+            target_has_agent: party.node.is_some() && pod.is_none(),
             service,
-            send: send(probe, to, (source.address, number)),
+            send,
             others: self.others(node, address, &party),
             target: party,
         };
-        Some(TestPair { case, target: target.to_string() })
+        let source = pod.as_ref().map_or_else(|| node.clone(), ToString::to_string);
+        Some(TestPair { case, source, target: target.to_string(), from_pod: pod.is_some() })
     }
 
     /// A few other nodes: some whose address is most like the source's, some whose is least.
@@ -207,8 +292,10 @@ impl std::fmt::Display for Selected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Node(name) => f.write_str(name),
+            Self::Pod(pod) => pod.fmt(f),
             Self::Address(address) => address.fmt(f),
             Self::Host(host) => f.write_str(host),
+            Self::Url(url) => f.write_str(url),
             Self::Service(service) => f.write_str(match service {
                 TargetService::Gateway => "gateway",
                 TargetService::Imds => "imds",
@@ -224,7 +311,7 @@ impl std::fmt::Display for Selected {
 /// What the source's agent sends: within the bounds that the agent has, too.
 fn send(probe: &TestProbe, target: ProbeTarget, (source, number): (Option<IpAddr>, usize)) -> SendTask {
     // The API server enforces these bounds; an object from before them must not exceed the agent's.
-    let connects = matches!(probe.kind, ProbeKind::Tcp | ProbeKind::Http);
+    let connects = matches!(probe.kind, ProbeKind::Tcp | ProbeKind::Http | ProbeKind::Https);
     let most = if connects { CONNECTIONS } else { bounds::COUNT_MAX };
     let count = probe.count.unwrap_or(COUNT).clamp(1, most);
     let slowest = SENDING_MS / u16::from(count);
@@ -238,7 +325,12 @@ fn send(probe: &TestProbe, target: ProbeTarget, (source, number): (Option<IpAddr
         kind: probe.kind,
         source,
         target,
-        port: probe.port.unwrap_or(if probe.kind == ProbeKind::Http { 80 } else { 0 }),
+        port: probe.port.unwrap_or(match probe.kind {
+            ProbeKind::Http => 80,
+            ProbeKind::Https => 443,
+            ProbeKind::Throughput => THROUGHPUT_PORT,
+            _ => 0,
+        }),
         source_port,
         count,
         interval_ms,
@@ -248,6 +340,8 @@ fn send(probe: &TestProbe, target: ProbeTarget, (source, number): (Option<IpAddr
         name: probe.name.clone(),
         path: probe.path.clone(),
         over_tcp: false,
+        mbits: (probe.kind == ProbeKind::Throughput)
+            .then(|| probe.megabits_per_second.unwrap_or(MBITS).clamp(1, bounds::MBITS_MAX)),
     }
 }
 

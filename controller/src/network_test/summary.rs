@@ -2,22 +2,28 @@
 
 use std::cmp::Reverse;
 
-use api::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, TestCounts, TestLatency, TestState};
+use api::probe::ProbeKind;
+use api::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, TestCounts, TestLatency, TestState, TestThroughput};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nettest::Label;
 
 use super::pair::Found;
 
-/// The most round-trip times that are kept for percentiles; later ones replace earlier ones.
+/// The most round-trip times that are kept for percentiles; later ones are left out.
 const MOST_TIMES: usize = 20_000;
+
+/// A passing probe is no proof of a valid certificate.
+const UNVERIFIED: &str = "HTTPS: certificates were not verified";
 
 /// What was found so far.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     counts: TestCounts,
     micros: Vec<u32>,
+    mbits: Vec<u32>,
     worst: Vec<(Option<Label>, u16, PairVerdict)>,
     headline: Option<(Label, String)>,
+    used_tls: bool,
 }
 
 impl Summary {
@@ -31,7 +37,7 @@ impl Summary {
     /// Adds a pair.
     pub(crate) fn add(&mut self, found: Found) {
         self.counts.tested += 1;
-        let (evidence, verdict) = match found {
+        let (pair, evidence, verdict) = match found {
             Found::Unknown(pair) => {
                 self.counts.unknown += 1;
                 self.keep((None, 0, *pair));
@@ -39,11 +45,18 @@ impl Summary {
             }
             Found::Verdict(found) => *found,
         };
+        self.used_tls |= evidence.kind == ProbeKind::Https;
         let tally = &evidence.attempt.tally;
-        self.counts.sent += u32::from(tally.sent);
-        self.counts.lost += u32::from(tally.lost());
+        // Throughput loses data without losing probes.
+        if evidence.kind != ProbeKind::Throughput {
+            self.counts.sent += u32::from(tally.sent);
+            self.counts.lost += u32::from(tally.lost());
+        }
         let room = MOST_TIMES.saturating_sub(self.micros.len());
         self.micros.extend(tally.micros.iter().take(room));
+        if pair.case.send.mbits.is_some() {
+            self.mbits.push(evidence.received.map_or(0, |received| received.mbits()));
+        }
         if verdict.label == Label::Reachable {
             return;
         }
@@ -51,7 +64,8 @@ impl Summary {
         if self.headline.as_ref().is_none_or(|(label, _)| *label < verdict.label) {
             self.headline = Some((verdict.label, verdict.headline()));
         }
-        self.keep((Some(verdict.label), tally.lost(), verdict.for_status(&evidence)));
+        let shown = PairVerdict { source: pair.source, target: pair.target, ..verdict.for_status(&evidence) };
+        self.keep((Some(verdict.label), tally.lost(), shown.bounded()));
     }
 
     fn keep(&mut self, pair: (Option<Label>, u16, PairVerdict)) {
@@ -64,23 +78,38 @@ impl Summary {
     /// As a status, within its bounds.
     #[must_use]
     pub fn status(&self, state: TestState, started: Time, finished: Option<Time>) -> NetworkTestStatus {
-        let worst_verdict = match (&self.headline, self.counts.tested, self.counts.unknown) {
+        let (tested, pairs) = (self.counts.tested, self.counts.pairs);
+        let mut messages = Vec::new();
+        if state == TestState::TimedOut {
+            messages.push(format!("the deadline came after {tested} of {pairs} pairs: raise deadlineSeconds"));
+        }
+        messages.extend(self.used_tls.then(|| UNVERIFIED.to_owned()));
+        let worst_verdict = match (&self.headline, tested, self.counts.unknown) {
             (Some((_, headline)), ..) => headline.clone(),
             (None, 0, _) => String::new(),
-            (None, tested, unknown) if tested == unknown => "Unknown".to_owned(),
+            // What was not tested may fail.
+            (None, tested, unknown) if tested == unknown || state == TestState::TimedOut => "Unknown".to_owned(),
             (None, ..) => Label::Reachable.as_str().to_owned(),
         };
         NetworkTestStatus {
             state: Some(state),
-            message: String::new(),
+            message: messages.join("; "),
             started_at: Some(started),
             finished_at: finished,
             counts: Some(self.counts),
             latency: self.latency(),
+            throughput: self.throughput(),
             worst_verdict,
             worst: self.worst.iter().map(|(_, _, pair)| pair.clone()).collect(),
         }
         .bounded()
+    }
+
+    fn throughput(&self) -> Option<TestThroughput> {
+        let mut sorted = self.mbits.clone();
+        sorted.sort_unstable();
+        let (least, median) = (*sorted.first()?, *sorted.get(sorted.len() / 2)?);
+        Some(TestThroughput { least_megabits_per_second: least, median_megabits_per_second: median })
     }
 
     fn latency(&self) -> Option<TestLatency> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::NetworkTest;
+use api::{NetworkTest, PodSelection};
 use kube::core::DeserializeGuard;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Semaphore, watch};
@@ -12,6 +12,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::agents::AgentCalls;
 use super::life::live;
 use super::pairs::Nodes;
+use super::pods::TestPod;
+use crate::args::TestTargets;
 use crate::cluster::store::{News, Store, Watched, follow};
 use crate::report::metrics::Metrics;
 
@@ -27,7 +29,7 @@ pub(crate) struct TestContext<A> {
     pub(crate) agents: Arc<A>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) turns: Semaphore,
-    pub(crate) external_allowed: bool,
+    pub(crate) allowed: TestTargets,
     pub(crate) oci_host: Option<String>,
 }
 
@@ -42,8 +44,8 @@ pub struct NetworkTests<A> {
     pub agents: Arc<A>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Whether targets outside the cluster are allowed.
-    pub external_allowed: bool,
+    /// Which targets are allowed.
+    pub allowed: TestTargets,
     /// The host of OCI's core services.
     pub oci_host: Option<String>,
 }
@@ -56,15 +58,16 @@ struct Tasks<A> {
 }
 
 impl<A: AgentCalls> TestContext<A> {
-    /// The Nodes and agents, as they are now.
-    pub(crate) fn nodes(&self) -> Nodes {
+    /// The Nodes and agents as they are now, with the Pods of a test.
+    pub(crate) fn nodes(&self, pods: Vec<(PodSelection, Vec<TestPod>)>) -> Nodes {
         let nodes = self.store.nodes();
         let of = |name: &String| self.agents.address(name).map(|address| (name.clone(), address));
         let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
         Nodes {
             labels: nodes.iter().map(|node| (node.name.clone(), node.labels.map())).collect(),
             addresses: names.iter().filter_map(of).collect(),
-            external_allowed: self.external_allowed,
+            pods,
+            allowed: self.allowed,
             oci_host: self.oci_host.clone(),
         }
     }
@@ -73,12 +76,12 @@ impl<A: AgentCalls> TestContext<A> {
 impl<A: AgentCalls> NetworkTests<A> {
     /// Works until dropped; then all tests stop.
     pub async fn run(self) {
-        let Self { client, store, agents, metrics, external_allowed, oci_host } = self;
+        let Self { client, store, agents, metrics, allowed, oci_host } = self;
         let api: Api<DeserializeGuard<NetworkTest>> = Api::all(client.clone());
         let watches = store.watches().clone();
         let watched = Watched { api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
         let turns = Semaphore::new(AT_ONCE);
-        let context = TestContext { client, store, agents, metrics, turns, external_allowed, oci_host };
+        let context = TestContext { client, store, agents, metrics, turns, allowed, oci_host };
         let mut tasks = Tasks { context: Arc::new(context), set: JoinSet::new(), running: BTreeMap::new() };
         let (read, _) = watch::channel(false);
         follow(watched, read, readable, |news| tasks.take(news)).await;
@@ -132,3 +135,6 @@ impl<A: AgentCalls> Tasks<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The plan in OCI for each instance. Its client can only read.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,10 @@ use vcn::Ocid;
 use super::future::Objects;
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::cache::Cache;
-use crate::attachment::observe::forgotten::Clock;
-use crate::attachment::observe::pod_network::PodNetworks;
-use crate::attachment::observe::read::{Question, leaving, read, told_addresses, told_vnics};
+use crate::attachment::observe::pod_network::{PodNetwork, PodNetworks};
+use crate::attachment::observe::read::{Question, read};
 use crate::attachment::plan::step::Action;
-use crate::attachment::plan::{PlanInput, plan};
+use crate::attachment::plan::{PlanInput, Progress, plan};
 
 /// Instances that are read at once.
 const AT_ONCE: usize = 8;
@@ -90,14 +89,8 @@ struct InstanceReader<'a, C, N> {
 impl<C: CloudView, N: PodNetworks> InstanceReader<'_, C, N> {
     async fn lines(&self, instance: &Ocid, objects: &[Arc<VnicAttachment>]) -> Vec<Line> {
         let Self { cloud, pod_networks, mark, cache } = self;
-        let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
-        let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
-        let present = objects.iter().filter_map(|object| object.metadata.uid.clone()).collect();
-        let (told, own, foreign) = (told_vnics(objects), told_addresses(objects), HashSet::new());
-        let (told, own, foreign, leaving) = (&told, &own, &foreign, &leaving(objects));
         // Only the controller knows its recent requests; a detach that lists show is followed all the same.
-        let (subnets, present, detaching) = (&subnets, &present, &BTreeSet::new());
-        let question = Question { instance, mark, subnets, ipv6, own, present, leaving, told, foreign, detaching };
+        let question = Question { instance, mark, objects, detaching: &BTreeSet::new() };
         let line = |object: Option<&str>, word, text: String, changes| Line {
             instance: instance.to_string(),
             object: object.map(str::to_owned),
@@ -113,20 +106,21 @@ impl<C: CloudView, N: PodNetworks> InstanceReader<'_, C, N> {
         };
         // The controller remembers earlier attempts; this process knows only what is visible now.
         let (unreadable, retry_states) = (BTreeSet::new(), HashMap::new());
-        let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
         let wanted = PlanInput {
             objects,
             mark,
             unreadable: &unreadable,
             retry_states: &retry_states,
+            progress: &Progress::default(),
             read_at: Instant::now(),
             pauses: Backoff { first: Duration::ZERO, cap: Duration::ZERO },
             proof: Duration::ZERO,
-            clock,
+            now: Timestamp::now(),
         };
         let mut planned = plan(&wanted, &observed);
         if planned.asks_pod_network {
-            observed.pod_network = Some(pod_networks.pod_network(instance).await);
+            let pod_network = pod_networks.pod_network(instance).await;
+            observed.pod_network = Some(pod_network.unwrap_or_else(|why| PodNetwork::Unreadable(why.words)));
             planned = plan(&wanted, &observed);
         }
         // Finalizers are set together with the other steps.

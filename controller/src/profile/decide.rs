@@ -19,17 +19,12 @@ use crate::profile::plan::plan;
 use crate::profile::plan::removal::Grace;
 use crate::profile::plan::removal::UnwantedObjects;
 use crate::profile::plan::step::Step;
-use crate::profile::report::changes::Changes;
-use crate::profile::report::failures::ReportHistory;
 use crate::profile::report::problems::Problems;
 use crate::profile::report::status;
 use crate::profile::retry_states::RetryStates;
 use crate::profile::select::observed::Observed;
 use crate::profile::select::selection::select;
 use crate::report::metrics::Metrics;
-
-/// The watch reports a created object within this time, or never.
-const TOLD_BY: Duration = Duration::from_mins(5);
 
 /// Its inputs and outputs.
 #[derive(Clone, Debug)]
@@ -49,14 +44,10 @@ pub(super) struct ProfileContext {
 pub(super) struct Memory {
     unwanted: UnwantedObjects,
     problems: Problems,
-    /// Objects that were created and that the watch has not reported yet, and when. Their profiles keep the finalizer.
-    pub(super) made: BTreeMap<String, Instant>,
     /// Objects whose writes were refused or not answered.
-    pub(super) rests: RetryStates,
-    /// Profiles whose failures were reported.
-    pub(super) quiet: ReportHistory,
-    /// The written conditions of profiles.
-    pub(super) changes: Changes,
+    pub(super) objects: RetryStates,
+    /// Profiles whose status was refused or not answered.
+    pub(super) statuses: RetryStates,
 }
 
 /// What to do.
@@ -99,18 +90,14 @@ impl ProfileContext {
         let observed = Observed::of(&self.store);
         let selections = select(&observed);
         let mut plan = plan(&observed, &selections, Grace { unwanted: &memory.unwanted, period: self.grace, now });
-        memory.made.retain(|_, made| now.saturating_duration_since(*made) < TOLD_BY);
-        for object in &observed.attachments {
-            memory.made.remove(&object.name_any());
-        }
-        plan.steps.retain(|step| !matches!(step, Step::LetGo(profile) if memory.has_made(&profile.name)));
         let generations = observed.profiles.iter().map(|profile| (profile.name_any(), profile.metadata.generation));
-        memory.rests.note_profiles(generations.collect(), &plan.steps);
-        let (steps, waiting) = memory.rests.due(std::mem::take(&mut plan.steps), now);
-        memory.problems.tell(&plan.problems, &observed.nodes, &self.events);
+        memory.statuses.note_profiles(generations.clone().collect());
+        memory.objects.note_profiles(generations.collect());
+        let (steps, waiting) = memory.objects.due(std::mem::take(&mut plan.steps), now);
+        memory.problems.report(&plan.problems, &observed.nodes, &self.events);
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
         self.metrics.abandoned(plan.abandoned);
-        self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason), began.elapsed());
+        self.metrics.profiles_reconciled(sums, plan.problems.iter().map(|problem| problem.reason), began.elapsed());
         let told = observed.profiles.iter().filter_map(|profile| {
             let report = plan.reports.get(profile.metadata.name.as_deref()?)?;
             let status = status::changed(report, Time(Timestamp::now()));
@@ -122,13 +109,6 @@ impl ProfileContext {
     }
 }
 
-impl Memory {
-    /// Whether something was created from a profile that the watch has not reported yet.
-    fn has_made(&self, profile: &str) -> bool {
-        self.made.keys().any(|name| name.split('.').next() == Some(profile))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -136,7 +116,6 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::profile::retry_states::Draw;
     use crate::profile::sample::store;
 
     fn look(nodes: u32) -> ProfileContext {
@@ -167,51 +146,5 @@ mod tests {
         println!("{} steps in {:?}, {had} turns of another task", decided.steps.len(), began.elapsed());
         assert_eq!(decided.steps.len(), 10_000);
         assert!(had > 10, "{had}");
-    }
-
-    #[test]
-    fn only_refused_objects_back_off() {
-        let (look, now) = (look(3), Instant::now());
-        let steps = |memory: Memory, now: Instant| {
-            let (decided, memory) = look.decide(memory, now);
-            (decided.steps.iter().map(|step| step.object().to_owned()).collect::<Vec<_>>(), memory)
-        };
-        let (all, mut memory) = steps(Memory::default(), now);
-        memory.rests.note(&all[1], false, Draw { now, chance: 1.0 });
-        let (others, memory) = steps(memory, now + Duration::from_millis(999));
-        assert_eq!(others, [all[0].clone(), all[2].clone()]);
-        assert_eq!(steps(memory, now + Duration::from_secs(1)).0, all);
-    }
-
-    #[test]
-    fn a_changed_spec_is_tried_at_once() {
-        let (look, now) = (look(3), Instant::now());
-        let (first, mut memory) = look.decide(Memory::default(), now);
-        memory.rests.note_round(first.steps.iter().map(|step| (step, false)), now, || 1.0);
-        let (same, memory) = look.decide(memory, now);
-        assert_eq!((same.steps, same.waiting), (Vec::new(), BTreeMap::from([("pool".to_owned(), 3)])));
-        let mut profile = VnicProfile::clone(look.store.profiles().iter().next().unwrap());
-        profile.metadata.generation = Some(2);
-        look.store.profiles_mut().apply(kube::core::DeserializeGuard(Ok(profile)));
-        let (other, _) = look.decide(memory, now);
-        assert_eq!((other.steps, other.waiting), (first.steps, BTreeMap::new()));
-    }
-
-    #[test]
-    fn a_profile_keeps_its_finalizer_until_the_watch_caught_up() {
-        let look = look(0);
-        let mut profile = VnicProfile::clone(look.store.profiles().iter().next().unwrap());
-        profile.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_000_000).unwrap()));
-        look.store.profiles_mut().apply(kube::core::DeserializeGuard(Ok(profile)));
-        let now = Instant::now();
-        let lets_go = |memory: Memory, now: Instant| {
-            let (decided, memory) = look.decide(memory, now);
-            (decided.steps.iter().any(|step| matches!(step, Step::LetGo(_))), memory)
-        };
-        let made = |name: &str| Memory { made: [(name.to_owned(), now)].into(), ..Memory::default() };
-        let (lost, memory) = lets_go(made("pool.one.0123456789ab"), now);
-        assert!(!lost, "the object would be orphaned");
-        assert!(lets_go(memory, now + TOLD_BY).0, "the watch never reported it");
-        assert!(lets_go(made("pool-2.one.0123456789ab"), now).0, "another profile's");
     }
 }

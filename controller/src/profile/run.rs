@@ -16,6 +16,7 @@ use crate::cluster::store::Store;
 use crate::profile::apply::{apply, write_status};
 use crate::profile::decide::{Decision, Memory, ProfileContext};
 use crate::profile::plan::step::Step;
+use crate::profile::report::changes;
 use crate::profile::report::failures::{Failure, failures};
 use crate::profile::retry_states::Draw;
 use crate::report::metrics::Metrics;
@@ -79,17 +80,14 @@ impl Profiles {
         let (decided, mut memory) = look.decide_aside(memory).await;
         let outcomes = apply(&self.client, &in_turn(&decided.steps), Instant::now() + self.round).await;
         let went = outcomes.iter().map(|(step, outcome)| (*step, outcome.is_ok()));
-        memory.rests.note_round(went, Instant::now(), self.chance);
+        let failed = memory.objects.note_round(went, Instant::now(), self.chance);
         for (step, outcome) in &outcomes {
             self.metrics.wrote(step.kind(), outcome.is_ok());
-            match (step, outcome) {
-                (Step::Make(stamp), Ok(())) => drop(memory.made.insert(stamp.name.clone(), now)),
-                (_, Ok(())) => {}
-                (_, Err(error)) => tracing::debug!(event = "profile.step_failed", %step, error = chain(error)),
+            if let Err(error) = outcome {
+                tracing::debug!(event = "profile.step_failed", %step, error = chain(error));
             }
         }
-        self.complain(&decided, &failures(&outcomes), &mut memory);
-        memory.changes.keep(|profile| decided.profiles.contains_key(profile));
+        self.report_failures(&decided, &failures(&outcomes), &failed);
         let end = Instant::now() + self.round;
         let mut is_whole = outcomes.len() == decided.steps.len();
         for (profile, told) in &decided.profiles {
@@ -98,37 +96,41 @@ impl Profiles {
                 is_whole = false;
                 break;
             }
-            let key = status_key(profile);
-            if memory.rests.has(&key, now) {
+            if memory.statuses.has(profile, now) {
                 continue;
             }
             let written = write_status(&self.client, profile, status).await;
             self.metrics.wrote("profile_status", written.is_ok());
-            memory.rests.note(&key, written.is_ok(), Draw { now: Instant::now(), chance: (self.chance)() });
+            let draw = Draw { now: Instant::now(), chance: (self.chance)() };
+            memory.statuses.note(profile, &[(profile.as_str(), written.is_ok())], draw);
             match written {
-                Ok(()) => {
-                    let news = memory.changes.note(&told.profile, status);
-                    news.map(|news| self.events.report(news));
-                }
+                Ok(()) => drop(changes::event(&told.profile, status).map(|event| self.events.report(event))),
                 Err(error) => tracing::warn!(event = "profile.status", profile, error = chain(&error)),
             }
         }
         let rest = (!is_whole).then_some(now);
-        let due = [decided.next, memory.rests.next(Instant::now()), rest];
+        let after = Instant::now();
+        let due = [decided.next, memory.objects.next(after), memory.statuses.next(after), rest];
         (due.into_iter().flatten().fold(now + RESYNC, Instant::min), memory)
     }
 
-    /// Reports failed steps: one log line and one Event per profile.
-    fn complain(&self, decided: &Decision, failures: &BTreeMap<Option<&str>, Failure<'_>>, memory: &mut Memory) {
+    /// Reports failed steps: one log line and one Event per profile; the Event about every ten minutes while it fails.
+    fn report_failures(
+        &self,
+        decided: &Decision,
+        failures: &BTreeMap<Option<&str>, Failure<'_>>,
+        in_a_row: &BTreeMap<String, u32>,
+    ) {
         for (profile, failure) in failures {
             let waiting = decided.waiting.get(profile.unwrap_or_default()).copied().unwrap_or_default();
             tracing::warn!(event = "profile.steps_failed", profile, waiting, %failure);
             let Some(told) = profile.and_then(|profile| decided.profiles.get(profile)) else { continue };
             let note = match waiting {
                 0 => failure.to_string(),
-                _ => format!("{failure}; {waiting} more wait until one is taken"),
+                _ => format!("{failure}; {waiting} more wait until one is accepted"),
             };
-            if memory.quiet.is_over(profile.unwrap_or_default(), failure.code(), Instant::now()) {
+            let number = profile.and_then(|profile| in_a_row.get(profile)).copied().unwrap_or_default();
+            if number == 1 || number >= 10 && number.is_multiple_of(5) {
                 self.events.report(EventContent {
                     regarding: told.profile.object_ref(&()),
                     level: Level::Warning,
@@ -152,9 +154,4 @@ fn in_turn(steps: &[Step]) -> Vec<&Step> {
     }
     turns.sort_by_key(|(turn, _)| *turn);
     turns.into_iter().map(|(_, step)| step).collect()
-}
-
-/// The key of a profile's status write among the retry states.
-fn status_key(profile: &str) -> String {
-    format!("{profile}/status")
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use api::ProfileSummary;
-use oci::{Attempt, Kind, Observer, Standing};
+use oci::{Attempt, BudgetState, Kind, Observer};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -38,7 +38,7 @@ pub struct Snapshot {
     /// The objects.
     pub census: Census,
     /// The request budget.
-    pub budget: Standing,
+    pub budget: BudgetState,
     /// For how long each watch has been behind.
     pub watches: Vec<(&'static str, Duration)>,
     /// The nodes' health.
@@ -60,18 +60,17 @@ pub struct Metrics {
     objects: Family<Object, Gauge>,
     attach_seconds: Histogram,
     detached_behind: Counter,
-    forgotten: Counter,
     undone: Family<labels::Kind, Counter>,
-    passes: Family<Outcome, Counter>,
-    pass_seconds: Histogram,
+    reconciles: Family<Outcome, Counter>,
+    reconcile_seconds: Histogram,
     steps: Family<Step, Counter>,
     writes: Family<Step, Counter>,
     refusals: Counter,
     unclaimed: Gauge,
     unlisted: Gauge,
     abandoned: Gauge,
-    looks: Counter,
-    look_seconds: Histogram,
+    profile_reconciles: Counter,
+    profile_reconcile_seconds: Histogram,
     profile_nodes: Family<ProfileNodes, Gauge>,
     node_problems: Family<Problem, Gauge>,
     events_lost: Counter,
@@ -100,9 +99,8 @@ impl Default for Metrics {
             attach_seconds: all.histogram("attach_seconds", "Seconds from the request to attach a VNIC until it was seen attached", ATTACH_SECONDS),
             detached_behind: all.metric("detached_out_of_band", "VNICs that were detached outside the controller, and are attached again"),
             undone: all.family("undone", "Attaches and detaches that OCI accepted and did not carry out"),
-            forgotten: all.metric("forgotten_instances", "VnicAttachments whose instance counts as terminated: OCI answered 404 for a day"),
-            passes: all.family("passes", "Reconciles of an instance, by result"),
-            pass_seconds: all.histogram("pass_seconds", "Duration of a reconcile in seconds", RECONCILE_SECONDS),
+            reconciles: all.family("reconciles", "Reconciles of an instance, by result"),
+            reconcile_seconds: all.histogram("reconcile_seconds", "Duration of a reconcile in seconds", RECONCILE_SECONDS),
             steps: all.family("steps", "Steps applied in OCI, by kind and result"),
             writes: all.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result"),
             refusals: all.metric("kubernetes_refusals", "Attempts that the Kubernetes API had no time for (429, 503, 504), and that are retried; without those for the Lease, \
@@ -110,8 +108,8 @@ impl Default for Metrics {
             abandoned: all.metric("abandoned_attachments", "VnicAttachments created from a VnicProfile that no longer exists: they stay unchanged"),
             unclaimed: all.metric("unclaimed_vnics", "Orphaned VNICs: with this cluster's tags, and without a VnicAttachment or in addition to its VNIC"),
             unlisted: all.metric("unlisted_compartments", "Compartments that could not be listed last time: missing or orphaned VNICs there go unnoticed"),
-            looks: all.metric("profile_looks", "Reconciles of all VnicProfiles"),
-            look_seconds: all.histogram("profile_look_seconds", "Duration of planning for all VnicProfiles in seconds", RECONCILE_SECONDS),
+            profile_reconciles: all.metric("profile_reconciles", "Reconciles of all VnicProfiles"),
+            profile_reconcile_seconds: all.histogram("profile_reconcile_seconds", "Duration of planning for all VnicProfiles in seconds", RECONCILE_SECONDS),
             profile_nodes: all.family("profile_nodes", "Nodes of a VnicProfile: all (matched), with all VNICs attached or ready, or with a problem (failed)"),
             node_problems: all.family("node_problems", "Problems with Nodes' requests for VNICs, by the reason of their events"),
             events_lost: all.metric("events_lost", "Events that were dropped: queue full, or refused by the API server"),
@@ -156,9 +154,9 @@ impl Metrics {
     }
 
     /// Counts a reconcile of an instance.
-    pub fn passed(&self, result: &'static str, took: Duration) {
-        self.passes.get_or_create(&Outcome { result }).inc();
-        self.pass_seconds.observe(took.as_secs_f64());
+    pub fn reconciled(&self, result: &'static str, took: Duration) {
+        self.reconciles.get_or_create(&Outcome { result }).inc();
+        self.reconcile_seconds.observe(took.as_secs_f64());
     }
 
     /// Counts a step in OCI.
@@ -192,17 +190,6 @@ impl Metrics {
         self.undone.get_or_create(&labels::Kind { kind }).inc();
     }
 
-    /// Counts an object whose instance counts as terminated.
-    pub fn forgotten(&self) {
-        self.forgotten.inc();
-    }
-
-    /// How many there were.
-    #[cfg(test)]
-    pub(crate) fn forgotten_so_far(&self) -> u64 {
-        self.forgotten.get()
-    }
-
     /// Counts a VNIC that was detached out of band.
     pub fn detached_out_of_band(&self) {
         self.detached_behind.inc();
@@ -224,14 +211,14 @@ impl Metrics {
     }
 
     /// Records a reconcile of the VnicProfiles: the progress of each profile's nodes, and the problems of nodes by reason.
-    pub fn looked<'a>(
+    pub fn profiles_reconciled<'a>(
         &self,
         profiles: impl Iterator<Item = (&'a str, ProfileSummary)>,
         problems: impl Iterator<Item = &'static str>,
         took: Duration,
     ) {
-        self.looks.inc();
-        self.look_seconds.observe(took.as_secs_f64());
+        self.profile_reconciles.inc();
+        self.profile_reconcile_seconds.observe(took.as_secs_f64());
         // A deleted profile must not stay in the metrics.
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
         self.profile_nodes.clear();
@@ -260,8 +247,8 @@ impl Metrics {
 
     /// How many reconciles of the VnicProfiles there were.
     #[must_use]
-    pub fn looks(&self) -> u64 {
-        self.looks.get()
+    pub fn profile_reconciles(&self) -> u64 {
+        self.profile_reconciles.get()
     }
 
     /// Notes whether the configuration file is invalid.
@@ -326,14 +313,14 @@ mod tests {
     fn a_deleted_profile_leaves_the_metrics() {
         let metrics = Metrics::default();
         let sum = ProfileSummary { matched: 3, attached: 2, ready: 1, failed: 0 };
-        metrics.looked(
+        metrics.profiles_reconciled(
             [("gone", sum), ("here", sum)].into_iter(),
             ["UnknownVnicProfile"; 2].into_iter(),
             Duration::ZERO,
         );
         let line = r#"oke_node_controller_node_problems{reason="UnknownVnicProfile"} 2"#;
         assert!(metrics.text().contains(line), "{}", metrics.text());
-        metrics.looked([("here", sum)].into_iter(), std::iter::empty(), Duration::ZERO);
+        metrics.profiles_reconciled([("here", sum)].into_iter(), std::iter::empty(), Duration::ZERO);
         let text = metrics.text();
         assert!(text.contains(r#"oke_node_controller_profile_nodes{profile="here",state="ready"} 1"#), "{text}");
         assert!(!text.contains("gone") && !text.contains("UnknownVnicProfile"), "{text}");
@@ -351,7 +338,7 @@ mod tests {
         metrics.ask(|| Snapshot {
             depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
             census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
-            budget: Standing { rate: 20.0, usual: 20.0, paused: Duration::ZERO },
+            budget: BudgetState { rate: 20.0, usual: 20.0, paused: Duration::ZERO },
             watches: vec![("Nodes", Duration::from_secs(9))],
             fleet: FleetCensus::default(),
         });

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use resident::server::{Answer, Answers, Asker};
+use resident::server::{Answer, Caller, Handler};
 
 use crate::cluster::store::Watches;
 use crate::report::metrics::Metrics;
@@ -79,8 +79,8 @@ impl StatusServer {
     }
 }
 
-impl Answers for StatusServer {
-    async fn answer(&self, path: &str, _: Asker) -> Answer {
+impl Handler for StatusServer {
+    async fn answer(&self, path: &str, _: Caller) -> Answer {
         match path {
             // The process lives. One that cannot work exits by itself, and the other replica takes the Lease.
             "/healthz" => Answer::text(200, "ok\n"),
@@ -98,10 +98,10 @@ mod tests {
     #[tokio::test]
     async fn a_standby_is_ready_once_it_reached_the_api_server() {
         let status_server = StatusServer::default();
-        assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 503);
+        assert_eq!(status_server.answer("/readyz", Caller::Anybody).await.status, 503);
         status_server.set_role(Role::Standby);
-        assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 200);
-        assert_eq!(status_server.answer("/healthz", Asker::Anybody).await.status, 200);
+        assert_eq!(status_server.answer("/readyz", Caller::Anybody).await.status, 200);
+        assert_eq!(status_server.answer("/healthz", Caller::Anybody).await.status, 200);
     }
 
     #[tokio::test]
@@ -109,7 +109,7 @@ mod tests {
         let status_server = StatusServer::default();
         let why = || Some("no region: IMDS is silent".to_owned());
         assert!(status_server.waits_for(why()) && !status_server.waits_for(why()));
-        let answer = status_server.answer("/readyz", Asker::Anybody).await;
+        let answer = status_server.answer("/readyz", Caller::Anybody).await;
         assert_eq!((answer.status, answer.body.as_str()), (503, "no region: IMDS is silent\n"));
         assert!(status_server.metrics.text().contains("oke_node_controller_oci_client 0"));
         assert!(status_server.waits_for(None));
@@ -123,13 +123,13 @@ mod tests {
             status_server.set_role(role);
             status_server.watches.reads("Nodes");
             status_server.watches.failed("Nodes", "forbidden".to_owned());
-            assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 200, "for a moment");
+            assert_eq!(status_server.answer("/readyz", Caller::Anybody).await.status, 200, "for a moment");
             tokio::time::advance(std::time::Duration::from_secs(130)).await;
-            let answer = status_server.answer("/readyz", Asker::Anybody).await;
+            let answer = status_server.answer("/readyz", Caller::Anybody).await;
             let body = "leader; Nodes not read for 130 s: forbidden\n";
             assert_eq!((answer.status, answer.body.as_str()), (503, body));
             status_server.watches.is_current("Nodes");
-            assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 200);
+            assert_eq!(status_server.answer("/readyz", Caller::Anybody).await.status, 200);
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{DelayLimits, NextReconcile, Pause, Retries};
+use super::{NextReconcile, Pause, Retries};
 
 /// At most so many keys of a lane are taken in a row while others behind it are due, so that the others make progress.
 const IN_A_ROW: u32 = 3;
@@ -24,9 +24,6 @@ const IN_A_ROW: u32 = 3;
 /// second, that is a minute, enough for passing failures such as another program's attach or a lost connection. OKE needs a
 /// minute or two for a pod network; that wait has a longer backoff.
 const OWN_PACE: u32 = 6;
-
-/// How many times further away than needed a key must be before it is brought nearer.
-const TOO_LATE: u32 = 2;
 
 /// Keys and when each is due. A key that is being reconciled is not taken again until it is done.
 #[derive(Debug)]
@@ -90,34 +87,6 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     /// Sets the backoff of each key, and the interval between retries of failed ones, from now on.
     pub fn set_retries(&mut self, retries: Retries) {
         self.retries = retries;
-    }
-
-    /// Brings regular reconciles and polls that were delayed further than needed nearer, in their order.
-    pub fn quicken(&mut self, longest: DelayLimits, now: Instant) {
-        for (lane, longest) in [(Lane::Regular, longest.regular), (Lane::Requested, longest.soon)] {
-            self.quicken_lane(lane, longest, now);
-        }
-    }
-
-    fn quicken_lane(&mut self, lane: Lane, longest: Duration, now: Instant) {
-        let Some(order) = self.order.get_mut(&lane) else { return };
-        let last = order.last().map_or(Duration::ZERO, |(due, _)| due.saturating_duration_since(now));
-        // Not for small differences: the need changes with each answer.
-        if last <= longest.saturating_mul(TOO_LATE) {
-            return;
-        }
-        let late = now + longest;
-        let too_late: Vec<_> = order.iter().rev().take_while(|(due, _)| *due > late).cloned().collect();
-        for (before, key) in too_late {
-            // All of them at the end of the delay would be a burst, so their distribution is kept.
-            let share = before.saturating_duration_since(now).as_secs_f64() / last.as_secs_f64();
-            let due = now + longest.mul_f64(share);
-            if let Some(entry) = self.keys.get_mut(&key) {
-                entry.due.insert(lane, due);
-            }
-            order.remove(&(before, key.clone()));
-            order.insert((due, key));
-        }
     }
 
     /// Queues a key for the given time, or when it is due anyway, whichever is first.
@@ -256,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_to_rest_does_so_at_its_own_pace_and_after_a_while_in_turn() {
+    fn failing_key_uses_own_backoff_then_the_shared_retry_lane() {
         let (own, turn) = (Duration::from_secs(15), Duration::from_hours(1));
         for lane in [Lane::Requested, Lane::Rollout, Lane::Regular, Lane::Again] {
             assert_eq!([1, OWN_PACE, OWN_PACE + 1, 100].map(|number| due_after(number, lane)), [own, own, turn, turn]);

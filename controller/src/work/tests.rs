@@ -155,7 +155,7 @@ impl Crowd {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_deleted_and_polled_keys_do_not_wait_for_failing_ones() {
+async fn new_deleted_and_polled_keys_never_wait_for_failing_keys() {
     let mut crowd = Crowd::new();
     crowd.run(SECOND * 3600);
     assert_eq!(crowd.queue.depth(crowd.now).failing, REFUSED as usize);
@@ -341,62 +341,4 @@ async fn a_new_longest_backoff_applies_from_the_next_failure() {
     let at = worker.at.lock().unwrap().clone();
     let pauses: Vec<u64> = at.windows(2).map(|two| (two[1] - two[0]).as_secs()).collect();
     assert_eq!(pauses, [1, 2, 4, 8, 3, 3, 3]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn delayed_keys_come_sooner_when_the_budget_grows() {
-    let (mut queue, now) = queue();
-    let all = [("near", 150), ("a", 1000), ("c", 4000), ("b", 8000)]
-        .map(|(key, away)| (key, NextReconcile::Settled(SECOND * away)));
-    for (key, next) in all
-        .into_iter()
-        .chain([("poll", NextReconcile::Soon(SECOND * 1000)), ("stuck", NextReconcile::Stuck(SECOND * 1000))])
-    {
-        queue.add(key, Lane::Requested, now);
-        queue.take(now).unwrap();
-        queue.done(&key, next, now, 1.0);
-    }
-    queue.quicken(DelayLimits { regular: SECOND * 400, soon: SECOND * 30 }, now);
-    // A little less is needed now: not worth a change.
-    queue.quicken(DelayLimits { regular: SECOND * 200, soon: SECOND * 15 }, now);
-    let mut dues = Vec::new();
-    while let Some(due) = queue.next_due() {
-        dues.push(((due - now).as_secs(), queue.take(due).unwrap()));
-    }
-    assert_eq!(dues, [(30, "poll"), (50, "a"), (150, "near"), (200, "c"), (400, "b"), (1000, "stuck")]);
-}
-
-/// Delays everything for hours, and sets how much of that is needed.
-struct DelayingWorker {
-    needed: Mutex<Duration>,
-    at: Mutex<Vec<Instant>>,
-}
-
-impl Worker<u32> for DelayingWorker {
-    fn retries(&self) -> Retries {
-        RETRIES
-    }
-
-    fn longest(&self) -> DelayLimits {
-        DelayLimits { regular: *self.needed.lock().unwrap(), soon: SECOND }
-    }
-
-    async fn work(&self, _: u32) -> NextReconcile {
-        self.at.lock().unwrap().push(Instant::now());
-        NextReconcile::Settled(SECOND * 8000)
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_long_delay_ends_early_without_other_events() {
-    let work = Work::default();
-    work.now(1);
-    let worker = Arc::new(DelayingWorker { needed: Mutex::new(SECOND * 8000), at: Mutex::default() });
-    let running = tokio::spawn(run(work, worker.clone(), 1, || 1.0));
-    tokio::time::sleep(SECOND * 600).await;
-    assert_eq!(worker.at.lock().unwrap().len(), 1);
-    *worker.needed.lock().unwrap() = SECOND * 300;
-    tokio::time::sleep(SECOND * 331).await;
-    running.abort();
-    assert_eq!(worker.at.lock().unwrap().len(), 2);
 }

@@ -11,7 +11,7 @@ use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Reque
 use health::report::Verdict;
 use health::rules::{Action, Severity};
 use health::summary::Check;
-use health::{Area, Summary};
+use health::{Area, Signal, Summary, collectors};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -42,6 +42,8 @@ pub(crate) struct FakeAgent {
 struct AgentState {
     summary: Mutex<Summary>,
     answers: AtomicU64,
+    /// Answers to requests that permit a repair.
+    permits: AtomicU64,
     /// Whether what it probes refuses connections.
     refuses: AtomicBool,
 }
@@ -53,9 +55,11 @@ pub(crate) struct TrustedControllers(Arc<Mutex<BTreeSet<Fingerprint>>>);
 impl Handler for AgentState {
     async fn handle(&self, request: Request) -> Reply {
         let summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match request.path.as_str() {
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        match path {
             "/v1/summary" => {
                 self.answers.fetch_add(1, Ordering::Relaxed);
+                self.permits.fetch_add(u64::from(query == "repairs=allow"), Ordering::Relaxed);
                 Reply { etag: Some(summary.etag()), ..Reply::ok(serde_json::to_vec(&summary).unwrap()) }
             }
             "/v1/node" => Reply::ok(json!({ "node": summary.node, "checks": summary.checks }).to_string()),
@@ -78,7 +82,13 @@ impl TrustedControllers {
     /// Follows the ConfigMap while it is in use.
     pub(crate) fn follow(client: Client) -> Self {
         let all = Self::default();
-        let keys = Arc::downgrade(&all.0);
+        all.begin(client);
+        all
+    }
+
+    /// As when the kubelet mounts the ConfigMap late.
+    pub(crate) fn begin(&self, client: Client) {
+        let keys = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
             while let Some(keys) = keys.upgrade() {
@@ -89,7 +99,6 @@ impl TrustedControllers {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });
-        all
     }
 }
 
@@ -122,6 +131,26 @@ impl FakeAgent {
         }
     }
 
+    /// A summary as long as that of a node with several findings, none of them a problem.
+    pub(crate) fn has_usual_findings(&self) {
+        let check = |signal: &Signal| Check {
+            name: signal.name.to_owned(),
+            subject: None,
+            area: collectors::area(signal.name),
+            verdict: Verdict::Unknown,
+            severity: Severity::Warning,
+            action: Action::Report,
+            message: format!("{} is missing on the host or not mounted", signal.source),
+            since_unix_millis: 1_790_000_000_000,
+        };
+        let mut summary = self.state.summary.lock().unwrap();
+        summary.instance = Some(format!("ocid1.instance.oc1.iad.{}", "a".repeat(60)));
+        summary.shape = Some("BM.Standard.E5.192".to_owned());
+        summary.checks = collectors::signals().take(7).map(check).collect();
+        let length = serde_json::to_vec(&*summary).unwrap().len();
+        assert!((1000..2000).contains(&length), "{length}");
+    }
+
     /// Critical problems, by name and area.
     pub(crate) fn has(&self, problems: &[(&str, Area)]) {
         let check = |(name, area): &(&str, Area)| Check {
@@ -134,12 +163,25 @@ impl FakeAgent {
             message: format!("{name} is bad."),
             since_unix_millis: 1,
         };
-        self.state.summary.lock().unwrap().checks = problems.iter().map(check).collect();
+        let checks = &mut self.state.summary.lock().unwrap().checks;
+        checks.retain(|check| check.verdict != Verdict::Problem);
+        checks.splice(0..0, problems.iter().map(check));
     }
 
     /// How often it sent its summary, or that it is unchanged.
     pub(crate) fn answers(&self) -> u64 {
         self.state.answers.load(Ordering::Relaxed)
+    }
+
+    /// A rule of its node repairs what is bad.
+    pub(crate) fn wants_to_repair(&self) {
+        self.has(&[("conntrack_use", Area::Network)]);
+        self.state.summary.lock().unwrap().checks[0].action = Action::Repair;
+    }
+
+    /// How often it was permitted to repair.
+    pub(crate) fn permits(&self) -> u64 {
+        self.state.permits.load(Ordering::Relaxed)
     }
 
     /// Everything that it probes refuses connections.

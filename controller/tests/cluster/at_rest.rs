@@ -50,7 +50,7 @@ async fn reconciles_in_sync_write_nothing() {
     for number in 0..6 {
         scene.wait_for_reason(&format!("v{number}"), "Ready").await;
     }
-    let looks = || one.metric(r#"oke_node_controller_passes_total{result="settled"}"#).unwrap_or_default();
+    let looks = || one.metric(r#"oke_node_controller_reconciles_total{result="settled"}"#).unwrap_or_default();
     let versions = async || {
         let all = scene.all().await;
         let versions = all.iter().map(|object| object.metadata.resource_version.clone());

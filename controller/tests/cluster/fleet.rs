@@ -1,12 +1,16 @@
 //! Conditions of Nodes follow what agents answer, and are written on transition only; the view shows the fleet.
 
+use api::ConditionStatus;
 use health::fleet::{NodeDetails, NodeState};
 use health::{Area, Fleet};
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube_harness::ServiceAccount;
+use oke_node_controller::fleet::condition::{NewCondition, NodeCondition, patch};
 use sandbox::OciSettings;
+use serde_json::Value;
 
 use crate::agents::{self, FakeAgent, HOST, NAMESPACE, NETWORK, TrustedControllers, condition, verdict};
 use crate::process::Controller;
@@ -47,6 +51,18 @@ fn fleet(controller: &Controller) -> Fleet {
     let (status, body) = controller.view("/fleet").unwrap();
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).unwrap()
+}
+
+/// When it wrote the conditions of each Node, in order.
+fn written(controller: &Controller) -> Vec<Timestamp> {
+    let lines: Vec<Value> = controller.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let mut writes: Vec<_> = lines.iter().filter(|line| line["event"] == "condition.written").collect();
+    // A write of two conditions is two lines.
+    writes.dedup_by_key(|line| &line["node"]);
+    let times: Vec<Timestamp> =
+        writes.iter().map(|line| line["timestamp"].as_str().unwrap().parse().unwrap()).collect();
+    assert!(times.len() >= 5, "{lines:?}");
+    times
 }
 
 /// Each agent answered twice more than now.
@@ -114,8 +130,44 @@ async fn conditions_are_written_on_transition_only() {
     wait_for_verdict(&scene, "node-0", NETWORK, "True", "NoCriticalProblem").await;
 }
 
+/// What an agent does with a permit is shown in `daemon/tests/cluster/channel.rs`.
+/// A watch may deliver a Node later than the controller judges it: then the same transition would be written twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_agent_and_wrong_key_are_unknown_and_many_are_not_written() {
+async fn api_server_refuses_conditions_of_an_outdated_node() {
+    let (scene, _) = scene(1).await;
+    let nodes = Api::<Node>::all(scene.client.clone());
+    let judged = nodes.get("node-0").await.unwrap().metadata.resource_version;
+    let (area, status, reason) = (Area::Host, ConditionStatus::False, "disk_use".to_owned());
+    let new = NewCondition { condition: NodeCondition { area, status, reason, since: None }, message: String::new() };
+    let write = async || {
+        let body = Patch::Strategic(patch(judged.as_deref(), std::slice::from_ref(&new), Timestamp::now()));
+        nodes.patch_status("node-0", &PatchParams::default(), &body).await
+    };
+    write().await.unwrap();
+    let written = versions(&scene).await;
+    let refused = write().await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 409), "{refused}");
+    assert_eq!(versions(&scene).await, written);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_three_nodes_is_permitted_to_repair() {
+    let (scene, trusted) = scene(3).await;
+    let mut agents = Vec::new();
+    for number in 0..3 {
+        agents.push(agent(&scene, &format!("node-{number}"), &trusted).await);
+    }
+    agents[..2].iter().for_each(FakeAgent::wants_to_repair);
+    let _one = scene.controller("one");
+    let permits = |agents: &[FakeAgent]| agents.iter().map(FakeAgent::permits).collect::<Vec<_>>();
+    wait_for("two permits", async || permits(&agents).iter().sum::<u64>() >= 2).await;
+    wait_for_polls(&agents.iter().collect::<Vec<_>>()).await;
+    let permitted = permits(&agents);
+    assert_eq!((permitted.iter().filter(|permits| **permits > 0).count(), permitted[2]), (1, 0), "{permitted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreachable_agents_become_unknown_and_mass_changes_are_held_back() {
     let (scene, trusted) = scene(5).await;
     let mut agents = Vec::new();
     for number in 0..4 {
@@ -123,8 +175,8 @@ async fn silent_agent_and_wrong_key_are_unknown_and_many_are_not_written() {
     }
     // Its Pod names the key of another agent.
     let impostor = FakeAgent::start("node-4", &trusted).await;
-    let port: serde_json::Value = serde_json::from_str(&impostor.annotation()).unwrap();
-    let mut claimed: serde_json::Value = serde_json::from_str(&agents[0].annotation()).unwrap();
+    let port: Value = serde_json::from_str(&impostor.annotation()).unwrap();
+    let mut claimed: Value = serde_json::from_str(&agents[0].annotation()).unwrap();
     claimed["port"] = port["port"].clone();
     agents::make_pod(&scene.client, "node-4", &claimed.to_string()).await;
     let one = scene.controller("one");
@@ -132,6 +184,11 @@ async fn silent_agent_and_wrong_key_are_unknown_and_many_are_not_written() {
         wait_for_verdict(&scene, &format!("node-{number}"), NETWORK, "True", "NoCriticalProblem").await;
     }
     wait_for_verdict(&scene, "node-4", HOST, "Unknown", "AgentSilent").await;
+    for pair in written(&one).windows(2) {
+        let between = pair[1].as_millisecond() - pair[0].as_millisecond();
+        // 200, but for a clock that is being corrected.
+        assert!(between >= 190, "{between} ms between two writes: more than five per second");
+    }
     let refused = fleet(&one).nodes.remove(4);
     assert!(refused.error.as_deref().is_some_and(|error| error.contains("the TLS handshake")), "{refused:?}");
     assert_eq!((refused.summary, impostor.answers()), (None, 0));

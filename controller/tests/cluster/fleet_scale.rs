@@ -12,6 +12,7 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube_harness::ServiceAccount;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::agents::{self, FakeAgent, NAMESPACE, TrustedControllers};
@@ -27,6 +28,9 @@ const LISTENERS: usize = 100;
 const MEMORY: u64 = 200;
 /// The allowed duration of a sweep at full speed.
 const SWEEP: f64 = 60.0;
+/// The nodes without conditions; the remaining ones have conditions from an earlier leader. At 5 writes per second, 10,000 first conditions
+/// would take 33 minutes in which nothing else happens.
+const NEW: usize = 500;
 
 /// The designed number, or `SCALE`.
 fn count() -> usize {
@@ -51,6 +55,15 @@ async fn versions(scene: &Scene) -> Vec<Option<String>> {
     all.map(|object| object.metadata.resource_version).collect()
 }
 
+/// The conditions that an earlier leader wrote.
+fn judged_before(node: &mut Value) {
+    let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+    conditions.extend(Area::ALL.map(|area| {
+        json!({ "type": area.condition(), "status": "True", "reason": "NoCriticalProblem", "message": "No critical problem.",
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "lastHeartbeatTime": "2026-01-01T00:00:00Z" })
+    }));
+}
+
 /// Nodes like OKE's with Pods of agents; the agents, and what answers for OCI.
 async fn build(scene: &mut Scene, count: usize) -> Vec<FakeAgent> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -67,12 +80,18 @@ async fn build(scene: &mut Scene, count: usize) -> Vec<FakeAgent> {
     let trusted = TrustedControllers::follow(scene.client.clone());
     let mut agents = Vec::new();
     for _ in 0..LISTENERS {
-        agents.push(FakeAgent::start("many", &trusted).await);
+        let agent = FakeAgent::start("many", &trusted).await;
+        agent.has_usual_findings();
+        agents.push(agent);
     }
     let api: Api<Node> = Api::all(scene.client.clone());
     futures::stream::iter(0..count)
         .for_each_concurrent(AT_ONCE, |number| {
-            let node = serde_json::from_value(paper::node(number)).unwrap();
+            let mut node = paper::node(number);
+            if number >= NEW {
+                judged_before(&mut node);
+            }
+            let node = serde_json::from_value(node).unwrap();
             let (api, client) = (api.clone(), scene.client.clone());
             let annotation = agents[number % LISTENERS].annotation();
             async move {
@@ -117,7 +136,7 @@ async fn fleet_of_ten_thousand_nodes() {
     until("all are known", async || nodes(&one, NodeState::Healthy) == count).await;
     report(&one, "the first sweep", began);
     assert!(metric(&one, "fleet_sweep_seconds") <= SWEEP);
-    until("all have conditions", async || writes(&one) >= count as f64).await;
+    until("the new nodes have conditions", async || writes(&one) >= count.min(NEW) as f64).await;
     report(&one, "the first conditions", began);
     // A hundredth of the nodes fails.
     let (written, began) = (writes(&one), Instant::now());

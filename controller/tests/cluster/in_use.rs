@@ -32,7 +32,7 @@ fn pod_addresses(object: &VnicAttachment) -> usize {
 }
 
 #[tokio::test]
-async fn vnic_that_pods_use_stays_until_its_node_reports_that_none_does() {
+async fn vnic_in_use_is_kept_until_its_node_reports_unused() {
     let scene = Scene::new().await;
     let _controller = scene.controller("one");
     scene.want("shared", 0, json!({ "purpose": "Attach", "ipv4Count": 3 })).await;

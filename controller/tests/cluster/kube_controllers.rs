@@ -14,6 +14,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
 const NAMESPACE: &str = "oke-node-manager";
+const PROBES: &str = "oke-node-manager-probes";
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Runs until it is dropped. A conflict is solved in the next round.
@@ -70,10 +71,12 @@ async fn round(client: &Client) -> kube::Result<()> {
 /// The namespace controller. It also deletes the namespace's content, which is our own ConfigMaps and Lease here.
 async fn end_namespace(client: &Client) -> kube::Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let Some(mut namespace) = namespaces.get_opt(NAMESPACE).await? else { return Ok(()) };
-    if namespace.metadata.deletion_timestamp.is_some() {
-        namespace.spec = Some(NamespaceSpec::default());
-        namespaces.replace_subresource("finalize", NAMESPACE, &PostParams::default(), &namespace).await?;
+    for name in [NAMESPACE, PROBES] {
+        let found = namespaces.get_opt(name).await?;
+        if let Some(mut namespace) = found.filter(|namespace| namespace.metadata.deletion_timestamp.is_some()) {
+            namespace.spec = Some(NamespaceSpec::default());
+            namespaces.replace_subresource("finalize", name, &PostParams::default(), &namespace).await?;
+        }
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::scene::{Scene, wait_for};
 
 #[tokio::test]
-async fn an_applied_vnic_is_attached_and_a_deleted_one_is_gone() {
+async fn applied_vnic_is_attached_and_deleted_vnic_is_removed() {
     let scene = Scene::new().await;
     let controller = scene.controller("one");
     scene.want("storage", 0, json!({ "ipv4Count": 3, "ipv6Count": 1, "freeformTags": { "team": "x" } })).await;
@@ -99,49 +99,6 @@ async fn a_changed_spec_is_applied_in_oci() {
     })
     .await;
     scene.wait_for_reason("storage", "Ready").await;
-}
-
-#[tokio::test]
-async fn a_foreign_detach_is_reported_and_repaired() {
-    let scene = Scene::new().await;
-    let controller = scene.controller("one");
-    scene.want("storage", 0, json!({})).await;
-    let before = scene.wait_for_reason("storage", "Ready").await.status.unwrap().vnic_id;
-    scene.vcn.detach_vnic("node-0", &before.clone().unwrap()).unwrap();
-    wait_for("another VNIC is there", async || {
-        let object = scene.get("storage").await.unwrap();
-        crate::scene::reason(&object) == "Ready" && object.status.unwrap().vnic_id != before
-    })
-    .await;
-    wait_for("it is counted", async || {
-        controller.metric("oke_node_controller_detached_out_of_band_total") == Some(1.0)
-    })
-    .await;
-    scene.assert_exact().await;
-    let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
-    wait_for("an event tells of it", async || {
-        let all = events.list(&ListParams::default()).await.unwrap();
-        all.items.iter().any(|event| event.reason.as_deref() == Some("DetachedOutOfBand"))
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_terminated_instance_is_reported_without_blame() {
-    let scene = Scene::new().await;
-    let controller = scene.controller("one");
-    scene.want("storage", 0, json!({})).await;
-    scene.wait_for_reason("storage", "Ready").await;
-    scene.cloud.set_instance_state("node-0", "TERMINATING").unwrap();
-    let asked = || scene.cloud.answered(Operation::GetInstance, 200);
-    let before = asked();
-    wait_for("it is reconciled twice", async || asked() >= before + 2).await;
-    assert_eq!(scene.vnics(), Vec::<String>::new());
-    scene.cloud.set_instance_state("node-0", "TERMINATED").unwrap();
-    scene.wait_for_reason("storage", "NodeGone").await;
-    assert_eq!(controller.metric("oke_node_controller_detached_out_of_band_total"), Some(0.0));
-    scene.delete("storage").await;
-    scene.wait_until_gone("storage").await;
 }
 
 #[tokio::test]

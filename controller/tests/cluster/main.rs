@@ -4,10 +4,8 @@
 mod agents;
 mod at_rest;
 mod chaos;
-mod crowd;
 mod fleet;
 mod fleet_scale;
-mod forgotten;
 mod in_use;
 mod kube_controllers;
 mod leases;
@@ -16,6 +14,7 @@ mod network_tests;
 mod paper;
 mod plan_command;
 mod pod_networks;
+mod probe_pods;
 mod process;
 mod profile_controller;
 mod profiles;

@@ -1,8 +1,9 @@
 //! NetworkTests, from the object to its status: agents are asked on their channel, and answer what a test chose.
 
 use api::{NetworkTest, NetworkTestStatus, TestState};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube_harness::ServiceAccount;
 use sandbox::OciSettings;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::agents::{self, FakeAgent, NAMESPACE, TrustedControllers};
 use crate::scene::{Scene, wait_for};
 
-async fn create(scene: &Scene, name: &str, spec: Value) {
+pub(crate) async fn create(scene: &Scene, name: &str, spec: Value) {
     let mut object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest",
         "metadata": { "name": name },
         "spec": { "sources": [{ "nodeSelector": {} }], "probes": [{ "type": "TCP", "port": 443 }] } });
@@ -24,7 +25,7 @@ async fn get(scene: &Scene, name: &str) -> Option<NetworkTest> {
 }
 
 /// The status of the finished test.
-async fn finished(scene: &Scene, name: &str) -> NetworkTestStatus {
+pub(crate) async fn finished(scene: &Scene, name: &str) -> NetworkTestStatus {
     let mut found = NetworkTestStatus::default();
     wait_for(&format!("{name} is finished"), async || {
         found = get(scene, name).await.and_then(|test| test.status).unwrap_or_default();
@@ -87,4 +88,53 @@ async fn network_test_is_run_reported_and_deleted() {
     let status = finished(&scene, "silent").await;
     assert_eq!((status.worst_verdict.as_str(), status.counts.unwrap().unknown), ("Unknown", 1));
     assert!(get(&scene, "before").await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agent_that_learns_the_key_late_is_asked_again() {
+    let scene = Scene::with(1, 2, OciSettings::default()).await;
+    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
+    let trusted = TrustedControllers::default();
+    let agent = FakeAgent::start("node-0", &trusted).await;
+    agents::make_pod(&scene.client, "node-0", &agent.annotation()).await;
+    create(&scene, "early", json!({ "targets": [{ "service": "imds" }] })).await;
+    let _one = scene.controller("one");
+    wait_for("the test runs", async || {
+        get(&scene, "early").await.and_then(|test| test.status?.state) == Some(TestState::Running)
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    trusted.begin(scene.client.clone());
+    assert_eq!(finished(&scene, "early").await.worst_verdict, "Reachable");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_become_targets_where_the_namespace_allows_it() {
+    let scene = Scene::with(1, 2, OciSettings::default()).await;
+    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
+    scene.kubernetes.create_account(&ServiceAccount::new("shop", "default")).await.unwrap();
+    let trusted = TrustedControllers::follow(scene.client.clone());
+    let agent = FakeAgent::start("node-0", &trusted).await;
+    agents::make_pod(&scene.client, "node-0", &agent.annotation()).await;
+    agent.finds_closed_ports();
+    for (name, app, phase) in
+        [("cart-1", "cart", "Running"), ("cart-2", "cart", "Failed"), ("other", "other", "Running")]
+    {
+        make_pod(&scene, name, app, phase).await;
+    }
+    let _one = scene.controller("one");
+    let pods = json!({ "namespace": "shop", "selector": { "matchLabels": { "app": "cart" } } });
+    create(&scene, "pods", json!({ "targets": [{ "pods": pods }] })).await;
+    let status = finished(&scene, "pods").await;
+    assert_eq!((status.counts.unwrap().pairs, status.worst[0].target.as_str()), (1, "shop/cart-1"));
+}
+
+/// A Pod of the namespace `shop`, as scheduler and kubelet would leave it.
+pub(crate) async fn make_pod(scene: &Scene, name: &str, app: &str, phase: &str) {
+    let pods: Api<Pod> = Api::namespaced(scene.client.clone(), "shop");
+    let pod = json!({ "metadata": { "name": name, "labels": { "app": app } },
+        "spec": { "nodeName": "node-0", "automountServiceAccountToken": false, "containers": [{ "name": "a", "image": "a" }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let status = json!({ "status": { "phase": phase, "podIP": "10.0.32.7", "podIPs": [{ "ip": "10.0.32.7" }] } });
+    pods.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }

@@ -178,7 +178,6 @@ node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfi
         Operation::CreateAddress,
         Operation::DeleteAddress,
         Operation::BulkCreateAddresses,
-        Operation::BulkDeleteAddresses,
     ] {
         let asked: u64 =
             [200, 204, 400, 404, 409, 429].map(|status| scene.oci.answered(operation, status)).iter().sum();

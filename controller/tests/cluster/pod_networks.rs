@@ -28,7 +28,7 @@ async fn publish(scene: &Scene, npn: Value) {
 
 /// This many reconciles have changed nothing.
 async fn looks(controller: &Controller, more: f64) {
-    let settled = || controller.metric(r#"oke_node_controller_passes_total{result="settled"}"#).unwrap_or_default();
+    let settled = || controller.metric(r#"oke_node_controller_reconciles_total{result="settled"}"#).unwrap_or_default();
     let before = settled();
     wait_for("it is reconciled some times more", async || settled() >= before + more).await;
 }
@@ -62,7 +62,7 @@ async fn attaches_wait_for_oke_without_writes() {
 }
 
 #[tokio::test]
-async fn a_pod_vnic_is_detached_after_its_pod_network_is_gone() {
+async fn pod_vnic_is_detached_after_its_pod_network_is_deleted() {
     let scene = on_oke().await;
     let controller = scene.controller("one");
     for name in ["pods", "own"] {

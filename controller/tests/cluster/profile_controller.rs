@@ -16,7 +16,7 @@ use oke_node_controller::profile::plan::step::{Step, Target};
 use scene::{GRACE, Scene, WITHIN, ocid};
 
 #[tokio::test]
-async fn a_profile_stamps_its_nodes_and_its_deletion_takes_the_objects_away() {
+async fn profile_creates_objects_per_node_and_deletion_removes_them() {
     let scene = Scene::new("stamps");
     for number in 0..3 {
         scene.node(&format!("stamps-{number}"), json!({})).await;
@@ -69,7 +69,7 @@ async fn an_idle_profile_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_changed_template_is_applied_and_a_users_edit_is_reverted() {
+async fn changed_template_is_applied_and_user_edit_is_reverted() {
     let scene = Scene::new("edits");
     scene.node("edits-1", json!({})).await;
     scene.profile("edits", json!({ "ipv4Count": 2 })).await;
@@ -98,35 +98,6 @@ async fn a_changed_template_is_applied_and_a_users_edit_is_reverted() {
 }
 
 #[tokio::test]
-async fn another_subnet_replaces_objects_one_by_one() {
-    let scene = Scene::new("subnets");
-    for number in 0..2 {
-        scene.node(&format!("subnets-{number}"), json!({})).await;
-    }
-    scene.profile("subnets", json!({})).await;
-    for object in scene.objects("subnets", 2).await {
-        scene.make_ready(&object).await;
-    }
-    scene.profile_says("subnets", "Ready").await;
-    scene.profile("subnets", json!({ "subnetId": "ocid1.subnet.oc1.iad.other" })).await;
-    let moved = async |wanted: usize| {
-        scene
-            .wait_for("so many are in the other subnet", async || {
-                let all = scene.objects("subnets", 2).await;
-                let new = |object: &VnicAttachment| object.spec.vnic.subnet_id.as_str().ends_with("other");
-                let (new, old): (Vec<_>, Vec<_>) = all.into_iter().partition(new);
-                (new.len() == wanted).then_some((new, old))
-            })
-            .await
-    };
-    let (new, _) = moved(1).await;
-    scene.profile_says("subnets", "Replacing").await;
-    assert_eq!(moved(1).await.1.len(), 1, "the other one waits for the first to be ready");
-    scene.make_ready(&new[0]).await;
-    moved(2).await;
-}
-
-#[tokio::test]
 async fn a_node_that_leaves_and_returns_keeps_its_vnics() {
     let scene = Scene::new("leaves");
     scene.node("leaves-1", json!({})).await;
@@ -147,7 +118,7 @@ async fn a_node_that_leaves_and_returns_keeps_its_vnics() {
 }
 
 #[tokio::test]
-async fn a_node_that_lost_its_label_loses_its_vnics_after_a_while() {
+async fn node_that_loses_its_label_loses_its_vnics() {
     let scene = Scene::new("label");
     scene.node("label-1", json!({})).await;
     scene.profile("label", json!({})).await;
@@ -205,37 +176,6 @@ async fn an_annotation_requests_vnics_and_its_errors_become_events() {
     assert!(event.note.as_ref().unwrap().contains("names VnicProfile absent, which does not exist"), "{event:?}");
     annotate(None).await;
     scene.objects("asks", 0).await;
-}
-
-#[tokio::test]
-async fn two_profiles_with_one_vnic_name_create_one_object() {
-    let scene = Scene::new("twice");
-    scene.node("twice-1", json!({})).await;
-    scene.profile("twice-first", json!({})).await;
-    scene.objects("twice-first", 1).await;
-    scene.profile("twice-second", json!({})).await;
-    scene.profile_says("twice-second", "Conflict").await;
-    let profile: VnicProfile = scene.api().get("twice-second").await.unwrap();
-    let status = profile.status.unwrap();
-    assert!(status.conditions[0].message.contains("belongs to VnicAttachment twice-first.net1."), "{status:?}");
-    assert_eq!(status.failing_nodes, ["twice-1"]);
-    scene.delete::<VnicProfile>("twice-first").await;
-    scene.objects("twice-first", 0).await;
-    scene.objects("twice-second", 1).await;
-}
-
-#[tokio::test]
-async fn a_terminated_instances_object_goes_when_its_node_is_gone() {
-    let scene = Scene::new("ends");
-    scene.node("ends-1", json!({})).await;
-    scene.profile("ends", json!({})).await;
-    let object = scene.objects("ends", 1).await.remove(0);
-    scene.make(&object, "NodeGone").await;
-    let looks = scene.looks();
-    scene.wait_for("a reconcile", async || (scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())).await;
-    assert_eq!(scene.objects("ends", 1).await[0].metadata.uid, object.metadata.uid, "the Node is still there");
-    scene.delete::<Node>("ends-1").await;
-    scene.objects("ends", 0).await;
 }
 
 #[tokio::test]

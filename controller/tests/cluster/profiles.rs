@@ -142,7 +142,7 @@ async fn objects_of_a_terminated_instance_go_with_its_node() {
     let name = scene.all().await[0].metadata.name.clone().unwrap();
     scene.cloud.set_instance_state("node-0", "TERMINATED").unwrap();
     let object = scene.wait_for_reason(&name, "NodeGone").await;
-    let looks = || controller.metric("oke_node_controller_profile_looks_total").unwrap_or_default();
+    let looks = || controller.metric("oke_node_controller_profile_reconciles_total").unwrap_or_default();
     let nodes: Api<Node> = Api::all(scene.client.clone());
     let before = looks();
     wait_for("it reconciles three times more", async || {

@@ -1,4 +1,4 @@
-//! The roles of manifests/base/controller.yaml: with only its own account's token, the controller does all its work; without
+//! The roles of manifests/base/controller.yaml and probe-pods.yaml: with only its own account's token, the controller does all its work; without
 //! any one verb on any one resource, it does not.
 
 mod cluster;
@@ -48,7 +48,7 @@ async fn the_roles_suffice_and_every_right_is_needed() {
     let before = whole(&cluster).await;
     cluster.serve_pod_networks().await;
     let slowest = before.max(whole(&cluster).await);
-    let impatient = (slowest * 3).max(Duration::from_secs(3));
+    let impatient = (slowest * 3 / 2).max(Duration::from_secs(2));
     for right in each_right(&all) {
         cluster.grant(&all.without(&right)).await;
         let refused = right.refusal();

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use api::{VnicAttachment, VnicProfile};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_mins(20);
 const EACH: usize = 2;
 /// The allowed memory in MiB.
 const MEMORY: u64 = 150;
+/// Objects that change while all agents watch.
+const CHANGES: usize = 100;
 
 /// The designed number, or `SCALE`.
 fn instances() -> usize {
@@ -69,8 +71,8 @@ async fn ready(controller: &Controller, wanted: usize) {
     .await;
 }
 
-/// Nodes without VNICs, an OCI for them, and the watches of their agents.
-async fn populate(scene: &mut Scene, instances: usize) -> Agents {
+/// Nodes without VNICs, and an OCI for them.
+async fn populate(scene: &mut Scene, instances: usize) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (key, value) in [
         ("OCI_ENDPOINT", format!("http://{}", listener.local_addr().unwrap())),
@@ -90,10 +92,19 @@ async fn populate(scene: &mut Scene, instances: usize) -> Agents {
             async move { drop(nodes.create(&PostParams::default(), &node).await.unwrap()) }
         })
         .await;
-    let began = Instant::now();
-    let agents = Agents::start(&scene.kubernetes, instances).await;
-    println!("{instances} agents watch after {:?}", began.elapsed());
-    agents
+}
+
+/// Changes objects of as many agents; how long it takes until each agent has its change.
+async fn change(scene: &Scene, agents: &Agents, count: usize) -> Duration {
+    let api: Api<VnicAttachment> = Api::all(scene.client.clone());
+    let all = api.list_metadata(&ListParams::default().limit(count as u32)).await.unwrap().items;
+    let (began, events) = (Instant::now(), agents.events());
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": { "example.com/changed": "true" } } }));
+    for object in &all {
+        api.patch_metadata(&object.name_any(), &PatchParams::default(), &patch).await.unwrap();
+    }
+    wait_within(PATIENCE, "each agent has its change", async || agents.events() >= events + all.len()).await;
+    began.elapsed()
 }
 
 /// A profile of two VNICs for all nodes.
@@ -122,16 +133,14 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     let wanted = instances * EACH;
     // The API server's own.
     let others = watches(&scene).await;
-    let agents = populate(&mut scene, instances).await;
-    let with_agents = others + instances as u64;
-    has_watches(&scene, with_agents, "every agent watches").await;
+    populate(&mut scene, instances).await;
     request(&scene).await;
     println!("{instances} instances, {wanted} VnicAttachments");
     let mut one = scene.controller("one");
     let began = Instant::now();
     ready(&one, wanted).await;
     let seconds =
-        |one: &Controller, what: &str| one.metric(&format!("oke_node_controller_profile_look_seconds_{what}"));
+        |one: &Controller, what: &str| one.metric(&format!("oke_node_controller_profile_reconcile_seconds_{what}"));
     println!(
         "all created, attached and reported in {:?}: RSS {} MiB, at most {} MiB; planning took {:?} s in {:?} reconciles",
         began.elapsed(),
@@ -141,7 +150,12 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
         seconds(&one, "count"),
     );
     assert!(one.peak() <= MEMORY * 1024, "{} KiB", one.peak());
+    // Not before: each write costs the API server a comparison for each watch.
+    let began = Instant::now();
+    let agents = Agents::start(&scene.kubernetes, instances).await;
+    println!("{instances} agents watch after {:?}", began.elapsed());
     wait_within(PATIENCE, "every agent has its objects", async || agents.objects() == wanted).await;
+    let with_agents = others + instances as u64;
     has_watches(&scene, with_agents + 3, "the controller has three watches").await;
     // A controller that starts with everything in sync.
     assert!(one.terminate().success());
@@ -152,7 +166,7 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     has_watches(&scene, with_agents + 3, "the first controller's watches are gone").await;
     let events = agents.events();
     let before = versions(&scene).await;
-    let looks = || one.metric(r#"oke_node_controller_passes_total{result="settled"}"#).unwrap_or_default();
+    let looks = || one.metric(r#"oke_node_controller_reconciles_total{result="settled"}"#).unwrap_or_default();
     let (seen, written, began) = (looks(), writes(&one), Instant::now());
     wait_within(PATIENCE, "each was reconciled again", async || {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -173,4 +187,5 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     assert_eq!(agents.events(), events, "agents receive nothing while nothing changes");
     has_watches(&scene, with_agents + 3, "watches while nothing changes").await;
     println!("planning took {:?} s in {:?} reconciles", seconds(&one, "sum"), seconds(&one, "count"));
+    println!("{CHANGES} changes reached their agents in {:?}", change(&scene, &agents, CHANGES).await);
 }

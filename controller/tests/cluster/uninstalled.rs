@@ -88,7 +88,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_of_all_nodes_never_ends_while_the_controller_is_installed() {
+async fn drain_of_all_nodes_never_completes_while_controller_is_installed() {
     let scene = Scene::installed().await;
     let cluster = tokio::spawn(play(scene.client.clone()));
     wait_for("two replicas", async || scene.replicas().await.len() == 2).await;

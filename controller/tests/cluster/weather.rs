@@ -90,11 +90,9 @@ async fn requests_refused_by_priority_and_fairness_are_retried() {
     let before = scene.vnics();
     scene.kubernetes.throttle(USER).await.unwrap();
     scene.want("storage", 0, json!({})).await;
-    wait_for("a write was refused", async || {
-        one.metric(r#"oke_node_controller_kubernetes_writes_total{kind="finalizer",result="error"}"#).is_some()
-    })
-    .await;
-    assert!(refusals(&one) > 1.0, "it was retried before it was given up");
+    // The node's pod network is read before anything is written.
+    wait_for("a read was refused, and retried", async || refusals(&one) > 1.0).await;
+    wait_for("the reconcile was given up", async || one.log().contains("instance.unreadable")).await;
     assert_eq!(scene.vnics(), before, "no VNIC without a finalizer");
     scene.kubernetes.unthrottle().await.unwrap();
     scene.wait_for_reason("storage", "Ready").await;

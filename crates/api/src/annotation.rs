@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_quoted_with_its_place() {
+    fn invalid_annotation_is_quoted_with_its_position() {
         let not_a_name = "is not the name of a VnicProfile: small letters, digits and inner hyphens, 1 to 63 of them";
         assert_eq!(complaint("storage, Backup"), format!("\"Backup\" at character 10 {not_a_name}"));
         assert_eq!(complaint("storage,"), format!("\"\" at character 9 {not_a_name}"));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_makes_it_panic() {
+    fn malformed_annotation_causes_no_panic() {
         for text in ["[", "[\"", "[\"é", "[\n\n\"é\" x", "[\"\\u00", "]", "[[]]", "[\"\\u0061\"]", "\u{0}", "[é"] {
             let _ = wanted_profiles(text);
         }

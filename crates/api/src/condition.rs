@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_like_a_kubernetes_condition() {
+    fn condition_serializes_like_a_kubernetes_condition() {
         let written = serde_json::to_value(attached(Attaching, "asked for", 0)).unwrap();
         let expected = serde_json::json!({
             "type": "Attached", "status": "False", "reason": "Attaching", "message": "asked for",

@@ -29,7 +29,6 @@ pub mod npn;
 pub mod probe;
 mod provider_id;
 mod schema;
-mod size;
 mod vnic_attachment;
 mod vnic_name;
 mod vnic_profile;
@@ -38,6 +37,7 @@ mod vnic_template;
 pub use annotation::{AnnotationError, wanted_profiles};
 pub use condition::reason::{AttachmentReason, ProfileReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
+pub use crd::size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
 pub use field::{Field, FieldError};
 pub use names::{
     AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG,
@@ -45,12 +45,11 @@ pub use names::{
     VNICS_ANNOTATION,
 };
 pub use network_test::{
-    MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, STATUS_MAX, TargetService,
-    TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget,
+    MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, PodSelection, STATUS_MAX,
+    TargetService, TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget, TestThroughput,
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
-pub use size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
 pub use vnic_attachment::{NodeReport, VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
 pub use vnic_name::{VnicName, VnicNameError};
 pub use vnic_profile::{ProfileSummary, VnicProfile, VnicProfileSpec, VnicProfileStatus};

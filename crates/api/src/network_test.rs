@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::probe::ProbeKind;
 use crate::schema;
 
-pub use status::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, STATUS_MAX, TestCounts, TestLatency, TestState};
+pub use status::{
+    MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, STATUS_MAX, TestCounts, TestLatency, TestState, TestThroughput,
+};
 
 /// What is tested, from where, and how often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
@@ -34,12 +36,18 @@ pub use status::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, STATUS_MAX, T
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 #[x_kube(
     validation = Rule::new("self == oldSelf").message("cannot be changed: create another NetworkTest"),
-    validation = Rule::new("!self.targets.exists(t, has(t.host)) || (has(self.externalTargets) && self.externalTargets)")
-        .message("a target by host name needs externalTargets: true")
-        .field_path(".externalTargets")
+    validation = Rule::new("!self.targets.exists(t, has(t.host) || has(t.url)) || (has(self.externalTargets) && self.externalTargets)")
+        .message("a target by host name or URL needs externalTargets: true")
+        .field_path(".externalTargets"),
+    validation = Rule::new("!self.targets.exists(t, has(t.url)) || self.probes.all(p, p.type in ['HTTP', 'HTTPS'] && !has(p.port) && !has(p.path))")
+        .message("a target by URL is for the probes HTTP and HTTPS without port and path: the URL has them")
+        .field_path(".probes"),
+    validation = Rule::new("!self.probes.exists(p, p.type == 'Throughput') || (!self.sources.exists(s, has(s.pods)) && self.targets.all(t, has(t.node) || has(t.nodeSelector) || has(t.address) || (has(t.service) && t.service == 'peers')))")
+        .message("Throughput is measured between nodes with agents: sources and targets must be nodes")
+        .field_path(".probes")
 )]
 pub struct NetworkTestSpec {
-    /// Where probes start, 1 to 8 entries: nodes with an agent.
+    /// Where probes start, 1 to 8 entries: nodes with an agent, or pods.
     #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "atomic"))]
     pub sources: Vec<TestSource>,
     /// Where probes go, 1 to 8 entries.
@@ -70,15 +78,16 @@ pub struct NetworkTestSpec {
     pub ttl_seconds_after_finished: Option<u32>,
 }
 
-/// Nodes that send probes: one of node and nodeSelector.
+/// What sends probes: one of node, nodeSelector and pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.node) != has(self.nodeSelector)").message("needs one of node and nodeSelector"),
+    validation = Rule::new("[has(self.node), has(self.nodeSelector), has(self.pods)].filter(x, x).size() == 1")
+        .message("needs exactly one of node, nodeSelector and pods"),
     validation = Rule::new("!has(self.address) || has(self.node)").message("address needs node").field_path(".address")
 )]
 pub struct TestSource {
-    /// A Node's name; nodeSelector instead if absent.
+    /// A Node's name; another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::some_text::<253>")]
     pub node: Option<String>,
@@ -86,18 +95,21 @@ pub struct TestSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::address")]
     pub address: Option<IpAddr>,
-    /// Selects Nodes by their labels; an empty one selects all. Node instead if absent.
+    /// Selects Nodes by their labels; an empty one selects all. Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: Option<LabelSelector>,
+    /// Pods: for each, a short-lived probe Pod on its node sends. Another field if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodSelection>,
 }
 
-/// A target: one of node, nodeSelector, address, service and host.
+/// A target: one of node, nodeSelector, pods, address, service, host and url.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("[has(self.node), has(self.nodeSelector), has(self.address), has(self.service), has(self.host)].filter(x, x).size() == 1")
-        .message("needs exactly one of node, nodeSelector, address, service and host"),
+    validation = Rule::new("[has(self.node), has(self.nodeSelector), has(self.pods), has(self.address), has(self.service), has(self.host), has(self.url)].filter(x, x).size() == 1")
+        .message("needs exactly one of node, nodeSelector, pods, address, service, host and url"),
     validation = Rule::new("!has(self.address) || !isIP(self.address) || !(ip(self.address).isLoopback() || ip(self.address).isUnspecified() || ip(self.address).isLinkLocalUnicast() || ip(self.address).isLinkLocalMulticast() || ip(self.address) == ip('fd00:c1::a9fe:a9fe'))")
         .message("must not be loopback, link-local or the metadata service: use service imds or dns")
         .field_path(".address")
@@ -111,6 +123,9 @@ pub struct TestTarget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: Option<LabelSelector>,
+    /// Pods: their addresses are targets. Another field if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodSelection>,
     /// An address. One that is no Node's needs externalTargets. Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::address")]
@@ -122,6 +137,24 @@ pub struct TestTarget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::host_name")]
     pub host: Option<String>,
+    /// A URL of http or https, which decides between the probes HTTP and HTTPS. The source's node resolves its host. Needs
+    /// externalTargets. Another field if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::url")]
+    pub url: Option<String>,
+}
+
+/// Running pods of one namespace, the first 20 by name. Pods in the host's network are left out: they have their node's address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSelection {
+    /// The namespace. The controller needs the ClusterRole oke-network-test-pods there.
+    #[schemars(schema_with = "schema::some_text::<63>")]
+    pub namespace: String,
+    /// Selects Pods by their labels; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::label_selector")]
+    pub selector: Option<LabelSelector>,
 }
 
 /// A target by what it is for the source's node.
@@ -151,24 +184,30 @@ pub enum TargetService {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("(self.type in ['TCP', 'UDP']) ? has(self.port) : (!has(self.port) || self.type == 'HTTP')")
-        .message("port is for TCP and UDP, which need it, and for HTTP")
+    validation = Rule::new("(self.type in ['TCP', 'UDP']) ? has(self.port) : (!has(self.port) || self.type in ['HTTP', 'HTTPS', 'Throughput'])")
+        .message("port is for TCP and UDP, which need it, and for HTTP, HTTPS and Throughput")
         .field_path(".port"),
     validation = Rule::new("(has(self.count) ? self.count : 5) <= 5 * (has(self.rate) ? self.rate : 20)")
         .message("a probe takes at most 5 seconds: count must be at most 5 times rate")
         .field_path(".count"),
-    validation = Rule::new("!(self.type in ['TCP', 'HTTP']) || !has(self.count) || self.count <= 20")
-        .message("TCP and HTTP make at most 20 connections")
+    validation = Rule::new("!(self.type in ['TCP', 'HTTP', 'HTTPS']) || !has(self.count) || self.count <= 20")
+        .message("TCP, HTTP and HTTPS make at most 20 connections")
         .field_path(".count"),
+    validation = Rule::new("!has(self.megabitsPerSecond) || self.type == 'Throughput'")
+        .message("megabitsPerSecond is for Throughput only")
+        .field_path(".megabitsPerSecond"),
+    validation = Rule::new("self.type != 'Throughput' || !(has(self.count) || has(self.rate) || (has(self.port) && self.port < 1024))")
+        .message("Throughput has neither count nor rate, and no port below 1024"),
     validation = Rule::new("!has(self.name) || self.type == 'DNS'").message("name is for DNS only").field_path(".name"),
-    validation = Rule::new("!has(self.path) || self.type == 'HTTP'").message("path is for HTTP only").field_path(".path")
+    validation = Rule::new("!has(self.path) || self.type in ['HTTP', 'HTTPS']").message("path is for HTTP and HTTPS only").field_path(".path")
 )]
 pub struct TestProbe {
-    /// ICMP, TCP, UDP, HTTP, DNS, PathMTU (full-size packets that no router may fragment) or Route (the kernel's route lookup,
-    /// without a packet).
+    /// ICMP, TCP, UDP, HTTP, HTTPS (any certificate is accepted), DNS, PathMTU (full-size packets that no router may fragment),
+    /// Route (the kernel's route lookup, without a packet) or Throughput (TCP data for 2 seconds, between nodes).
     #[serde(rename = "type")]
     pub kind: ProbeKind,
-    /// The port, of TCP, UDP and HTTP; HTTP uses 80 if absent.
+    /// The port, of TCP, UDP, HTTP, HTTPS and Throughput; HTTP uses 80 if absent, HTTPS 443, Throughput 5201, on which the
+    /// target's agent listens meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 65535>")]
     pub port: Option<u16>,
@@ -176,11 +215,11 @@ pub struct TestProbe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::host_name")]
     pub name: Option<String>,
-    /// The path of HTTP; / if absent, and of the metadata service the instance's own.
+    /// The path of HTTP and HTTPS; / if absent, and of the metadata service the instance's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::http_path")]
     pub path: Option<String>,
-    /// Packets or requests, 1 to 100, of TCP and HTTP 1 to 20, and at most 5 times rate; 5 if absent.
+    /// Packets or requests, 1 to 100, of TCP, HTTP and HTTPS 1 to 20, and at most 5 times rate; 5 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 100>")]
     pub count: Option<u8>,
@@ -188,6 +227,10 @@ pub struct TestProbe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 100>")]
     pub rate: Option<u8>,
+    /// Megabits per second that Throughput sends, 1 to 10000; 100 if absent. The path must carry nine tenths of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::integer::<1, 10000>")]
+    pub megabits_per_second: Option<u16>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it by reference")]

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use kube::core::{ApiResource, GroupVersionKind};
 use thiserror::Error;
-use vcn::{Family, MacAddr, Ocid, PerFamily};
+use vcn::{MacAddr, Ocid, PerFamily};
 
 use crate::FieldError;
 use crate::field::Field;
@@ -35,10 +35,6 @@ pub struct NativePodNetwork {
     pub name: Option<String>,
     /// The instance that it is for (`spec.id`).
     pub instance: Ocid,
-    /// The most pods on the node, host-network pods not counted (`spec.maxPodCount`).
-    pub max_pod_count: Option<u32>,
-    /// The families asked for; empty means the legacy behaviour, IPv4 only.
-    pub ip_families: Vec<Family>,
     /// How far OKE got.
     pub state: NpnState,
     /// `COMPLETED`, `IN_PROGRESS` or a failure word such as `FailedToCreatePrivateIP`.

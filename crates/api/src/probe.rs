@@ -5,6 +5,7 @@
 //!   controller ──ProbeRequest──▶ agent A   send: probes, with what A's host shows before and after
 //!                              ▶ agent B   watch: counts the packets of the same flow meanwhile
 //!                              ▶ agent B   open: sends one packet of the flow in the other direction first
+//!                              ▶ agent B   receive: takes what A sends to measure throughput, and discards it
 //!              ◀─ProbeReport──
 //! ```
 
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bounds::{ProbeError, REQUEST_MAX};
 pub use evidence::{Change, Evidence, Party, Trial};
-pub use report::{Failure, HostState, ProbeReport, RouteSeen, Tally, TapCount, Taps};
+pub use report::{Failure, HostState, ProbeReport, Received, RouteSeen, Tally, TapCount, Taps};
 
 use crate::network_test::TargetService;
 
@@ -27,6 +28,9 @@ use crate::network_test::TargetService;
 pub const PROBE_VERSION: u8 = 1;
 /// Where the agent takes requests.
 pub const PROBE_PATH: &str = "/v1/probe";
+
+/// Where Throughput connects to if nothing else is said: the port of iperf3, which many security lists name already.
+pub const THROUGHPUT_PORT: u16 = 5201;
 
 /// A request to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +52,8 @@ pub enum Task {
     Watch(WatchTask),
     /// Sends one packet of a flow in the other direction, so that stateful rules on the path know the flow.
     Open(Flow),
+    /// Takes the data of one probe of throughput, and discards it.
+    Receive(ReceiveTask),
 }
 
 /// Probes to send.
@@ -88,6 +94,23 @@ pub struct SendTask {
     /// Whether DNS uses TCP.
     #[serde(default)]
     pub over_tcp: bool,
+    /// The megabits per second that Throughput sends; absent for other kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mbits: Option<u16>,
+}
+
+/// Where to receive the data of a probe of throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReceiveTask {
+    /// The address to listen on, one of the node's.
+    pub address: IpAddr,
+    /// The port to listen on.
+    pub port: u16,
+    /// The only sender whose connections are accepted.
+    pub from: IpAddr,
+    /// For how many milliseconds at most.
+    pub for_ms: u16,
 }
 
 /// A flow to count.
@@ -155,6 +178,9 @@ pub enum ProbeKind {
     /// GET requests without redirects.
     #[serde(rename = "HTTP")]
     Http,
+    /// The same by TLS, whose certificate is not verified.
+    #[serde(rename = "HTTPS")]
+    Https,
     /// Queries.
     #[serde(rename = "DNS")]
     Dns,
@@ -163,6 +189,8 @@ pub enum ProbeKind {
     PathMtu,
     /// The kernel's route lookup, without a packet.
     Route,
+    /// Data at a bounded rate from one agent to another.
+    Throughput,
 }
 
 impl ProbeKind {
@@ -174,9 +202,11 @@ impl ProbeKind {
             Self::Tcp => "TCP",
             Self::Udp => "UDP",
             Self::Http => "HTTP",
+            Self::Https => "HTTPS",
             Self::Dns => "DNS",
             Self::PathMtu => "PathMTU",
             Self::Route => "Route",
+            Self::Throughput => "Throughput",
         }
     }
 
@@ -185,7 +215,7 @@ impl ProbeKind {
     pub const fn transport(self) -> Option<Transport> {
         match self {
             Self::Icmp | Self::PathMtu => Some(Transport::Icmp),
-            Self::Tcp | Self::Http => Some(Transport::Tcp),
+            Self::Tcp | Self::Http | Self::Https | Self::Throughput => Some(Transport::Tcp),
             Self::Udp | Self::Dns => Some(Transport::Udp),
             Self::Route => None,
         }

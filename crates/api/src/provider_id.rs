@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instance_is_refused_and_quoted() {
+    fn non_instance_provider_id_is_refused_and_quoted() {
         for bad in
             ["", "aws:///us-east-1a/i-0", "oci://", "oci://ocid1.vnic.oc1.iad.a", "OCI://ocid1.instance.oc1.iad.a"]
         {

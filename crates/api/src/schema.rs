@@ -85,6 +85,14 @@ pub(crate) fn http_path(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^/[!-~]*$" })
 }
 
+/// A URL without user and fragment.
+pub(crate) fn url(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 8, "maxLength": 253,
+        "pattern": "^https?://([-A-Za-z0-9._]+|\\[[0-9a-fA-F:.]+\\])(:[0-9]{1,5})?([/?][!-\"$-~]*)?$"
+    })
+}
+
 /// Up to so many texts, in a status.
 pub(crate) fn texts<const ITEMS: u32, const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "maxItems": ITEMS, "items": { "type": "string", "maxLength": MAX } })

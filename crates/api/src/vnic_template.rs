@@ -21,7 +21,7 @@ use crate::vnic_name::VnicName;
         .message("allowedNamespaces are for purpose Attach only")
         .field_path(".allowedNamespaces"),
     validation = Rule::new("self.purpose == 'Attach' || !has(self.mode)").message("mode is for purpose Attach only").field_path(".mode"),
-    validation = Rule::new(crate::size::shared().as_str())
+    validation = Rule::new(crate::crd::size::shared().as_str())
         .message("a VNIC that pods share has at most 32 IPv4 addresses")
         .field_path(".ipv4Count")
 )]

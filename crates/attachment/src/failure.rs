@@ -71,7 +71,7 @@ pub fn of_ipam(error: &ipam::Error) -> Error {
         ipam::Error::Collision { .. } => (code::STATE, "delete and create one of the two pods: it gets another name"),
         _ => (code::STATE, "check that the state directory is writable and has space"),
     };
-    told(code, error, next)
+    answer_of(code, error, next)
 }
 
 /// A failure to build or look at the network.
@@ -85,7 +85,7 @@ pub fn of_datapath(error: &datapath::Error) -> Error {
             (
                 code::INTERFACE_EXISTS,
                 "another interface of the pod has the default route, and only one network can set it: remove \
-                 vcn-native from the pod's additional networks",
+                 vcn-native from the pod's additional networks; vnic-attach gives a pod more interfaces",
             )
         }
         _ if error.is_already_exists() => (
@@ -106,7 +106,7 @@ pub fn of_datapath(error: &datapath::Error) -> Error {
         }
         datapath::Error::Collision { .. } => (code::LINK_COLLISION, "remove or rename that link"),
     };
-    let mut answer = told(code, error, next);
+    let mut answer = answer_of(code, error, next);
     if let datapath::Error::Apply { left_over, .. } = error {
         for failure in left_over {
             answer = answer.with_details("could not be undone").caused_by(failure);
@@ -127,8 +127,8 @@ pub fn of_host(error: &netlink::Error) -> Error {
         .caused_by(error)
 }
 
-/// The message, what to do next, and below it the causes, none of them twice.
-fn told(code: ErrorCode, error: &dyn std::error::Error, next: &str) -> Error {
+/// The message, the next step, and below it the causes, each once.
+fn answer_of(code: ErrorCode, error: &dyn std::error::Error, next: &str) -> Error {
     let answer = Error::new(code, format!("{error}; {next}"));
     match error.source() {
         Some(cause) => answer.caused_by(cause),

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ipam::Assigned;
+use ipam::AssignedAddress;
 use netlink::{Announcer, Socket, conntrack};
 
 use crate::state_dir::SYSCTL_ROOT;
@@ -28,7 +28,7 @@ pub enum FollowUp {
 
 impl FollowUp {
     /// Does the work and returns what went wrong. The verb does not fail for it.
-    pub fn perform(self, assigned: &[Assigned], addresses: &[IpAddr]) -> Option<String> {
+    pub fn perform(self, assigned: &[AssignedAddress], addresses: &[IpAddr]) -> Option<String> {
         match self {
             Self::Announce => {
                 let error = announce(assigned).err()?;
@@ -39,12 +39,12 @@ impl FollowUp {
     }
 }
 
-fn announce(addresses: &[Assigned]) -> netlink::Result<()> {
+fn announce(addresses: &[AssignedAddress]) -> netlink::Result<()> {
     if addresses.is_empty() {
         return Ok(());
     }
     let (announcer, mut socket) = (Announcer::open()?, Socket::open()?);
-    for Assigned { address, vnic_link, .. } in addresses {
+    for AssignedAddress { address, vnic_link, .. } in addresses {
         let link = socket.link(vnic_link)?;
         if let Some(mac) = link.mac {
             announcer.announce(link.index, *address, mac)?;
@@ -55,21 +55,23 @@ fn announce(addresses: &[Assigned]) -> netlink::Result<()> {
 
 /// How many connections of some addresses were deleted.
 #[derive(Debug)]
-pub enum Forgotten {
+pub enum DeletionOutcome {
     /// All of them.
     All,
-    /// The time limit was reached.
-    Some,
+    /// Some of them: the time limit was reached.
+    Incomplete,
     /// Unknown.
     Failed(netlink::Error),
 }
 
-impl Forgotten {
+impl DeletionOutcome {
     /// What to report of it.
     pub fn problem(&self) -> Option<String> {
         let why = match self {
             Self::All => return None,
-            Self::Some => format!("there are more connections than can be forgotten in {} s", TIME_LIMIT.as_secs()),
+            Self::Incomplete => {
+                format!("there are more connections than can be forgotten in {} s", TIME_LIMIT.as_secs())
+            }
             Self::Failed(error) => error.to_string(),
         };
         Some(format!("{why}: one to the address's last owner may reach the next one"))
@@ -77,20 +79,20 @@ impl Forgotten {
 }
 
 /// Deletes the connections of these addresses, including those that NAT translates to or from them.
-pub fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> Forgotten {
+pub fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> DeletionOutcome {
     forget_within(TIME_LIMIT, addresses)
 }
 
-fn forget_within(limit: Duration, addresses: impl IntoIterator<Item = IpAddr>) -> Forgotten {
+fn forget_within(limit: Duration, addresses: impl IntoIterator<Item = IpAddr>) -> DeletionOutcome {
     let addresses: HashSet<IpAddr> = addresses.into_iter().collect();
     if addresses.is_empty() || conntrack::is_idle(Path::new(SYSCTL_ROOT)) {
-        return Forgotten::All;
+        return DeletionOutcome::All;
     }
     let start = Instant::now();
     let delete = |socket: conntrack::Socket| socket.delete_by_addresses(&addresses, || start.elapsed() < limit);
     match conntrack::Socket::open().and_then(delete) {
-        Ok(deleted) if !deleted.all => Forgotten::Some,
-        Err(error) if !error.is_unsupported() => Forgotten::Failed(error),
-        Ok(_) | Err(_) => Forgotten::All,
+        Ok(deleted) if !deleted.all => DeletionOutcome::Incomplete,
+        Err(error) if !error.is_unsupported() => DeletionOutcome::Failed(error),
+        Ok(_) | Err(_) => DeletionOutcome::All,
     }
 }

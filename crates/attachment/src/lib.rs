@@ -20,7 +20,7 @@ mod take_down;
 
 pub use extra::{enter_pod, network_of};
 pub use failure::code;
-pub use follow_up::{FollowUp, Forgotten, forget};
+pub use follow_up::{DeletionOutcome, FollowUp, forget};
 pub use gc::gc;
 pub use node::{Node, ends, enter, network, observe};
 pub use report::{Program, Report};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cni::{AttachmentKey, ContainerNetns, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Object, Place, Places, pod};
-use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
+use ipam::{Allocation, BootId, BootTime, PodRoute, Pools, Store};
 use netlink::Netns;
 use vcn::Mtu;
 
@@ -134,8 +134,8 @@ impl Node {
         if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
             report.note(format!("the damaged file is now {}, and was rebuilt", path.display()));
         }
-        let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
-        let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
+        let routed = |pod::Owner { address, link, identity }| PodRoute { address, link, identity };
+        let routed: Vec<PodRoute> = owners.into_iter().map(routed).collect();
         match self.store.reconcile_with_kernel(&routed, pools, own, |link| places.has_link(link)) {
             Ok(0) => {}
             Ok(count) => report.note(format!("the record of {count} running attachment(s) was lost and was rebuilt")),
@@ -163,12 +163,12 @@ pub fn ends(key: &AttachmentKey) -> LinkEnds {
 /// a network down does not need it.
 pub fn network(ends: LinkEnds, allocation: &Allocation, pools: Option<&Pools>, limit: Option<Mtu>) -> PodNetwork {
     // A VNIC's link may have been renamed since ADD, and its proxies go with it.
-    let link = |assigned: &ipam::Assigned| {
+    let link = |assigned: &ipam::AssignedAddress| {
         let vnics = pools.into_iter().flat_map(|pools| &pools.vnics);
         let now = vnics.filter(|vnic| vnic.vnic_id == assigned.vnic_id).map(|vnic| &vnic.link).next();
         now.unwrap_or(&assigned.vnic_link).clone()
     };
-    let address = |assigned: &ipam::Assigned| PodAddress {
+    let address = |assigned: &ipam::AssignedAddress| PodAddress {
         address: assigned.address,
         vnic_link: link(assigned),
         table: assigned.table,

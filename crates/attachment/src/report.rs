@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, TraceContext, Verb};
-use ipam::Assigned;
+use ipam::AssignedAddress;
 use telemetry::{Phases, Sink, VerbRecord};
 
 use crate::follow_up::FollowUp;
@@ -23,7 +23,7 @@ pub struct Program {
 pub struct Report {
     record: VerbRecord,
     phases: Phases,
-    assigned: Vec<Assigned>,
+    assigned: Vec<AssignedAddress>,
 }
 
 impl Report {
@@ -70,7 +70,7 @@ impl Report {
     }
 
     /// Addresses that the attachment has, or had.
-    pub fn addresses(&mut self, assigned: &[Assigned]) {
+    pub fn addresses(&mut self, assigned: &[AssignedAddress]) {
         self.record.addresses.extend(assigned.iter().map(|assigned| assigned.address));
         self.assigned.extend_from_slice(assigned);
     }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_cap_and_jitter_takes_at_most_half() {
+    fn delay_doubles_up_to_cap_and_jitter_halves_at_most() {
         let backoff = Backoff { first: Duration::from_millis(100), cap: Duration::from_millis(500) };
         let delays = |chance| [1, 2, 3, 4, 40, u32::MAX].map(|attempt| backoff.delay(attempt, chance).as_millis());
         assert_eq!(delays(1.0), [100, 200, 400, 500, 500, 500]);

@@ -89,6 +89,14 @@ pub enum SendError {
     },
 }
 
+impl SendError {
+    /// Whether the peer answered, and did not accept our key or has another one.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Handshake { source, .. } if source.kind() != io::ErrorKind::TimedOut)
+    }
+}
+
 impl Client {
     /// A client with a key pair.
     #[must_use]
@@ -148,7 +156,7 @@ impl Client {
         reply.map_err(|error| classify(address, error))
     }
 
-    fn config(&self, key: Fingerprint) -> Result<ClientConfig, rustls::Error> {
+    pub(crate) fn config(&self, key: Fingerprint) -> Result<ClientConfig, rustls::Error> {
         let Identity { provider, key: own, .. } = &self.identity;
         let trusted = BTreeSet::from([key]);
         let verifier = PinnedKeys::new(Arc::new(move || trusted.clone()), provider.clone());

@@ -1,6 +1,7 @@
 //! The server: a peer without a trusted key gets no byte of HTTP, and no peer holds a connection for long.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::version::TLS13;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -48,21 +50,14 @@ pub async fn serve(
     handler: Arc<impl Handler>,
     limits: Limits,
 ) -> Result<Infallible, rustls::Error> {
-    let verifier = PinnedKeys::new(trusted, identity.provider.clone());
-    let mut config = ServerConfig::builder_with_provider(identity.provider.clone())
-        .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key.clone())));
-    // A resumed session would skip the comparison of keys.
-    config.send_tls13_tickets = 0;
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let acceptor = acceptor(identity, trusted)?;
     let mut admission = Admission::new(limits);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 // Closed otherwise, before a byte is read.
                 if let Some(place) = admission.admit(peer.ip(), Instant::now()) {
-                    let task = connection(stream, acceptor.clone(), handler.clone());
+                    let task = connection(stream, peer, acceptor.clone(), handler.clone());
                     tokio::spawn(async move {
                         task.await;
                         drop(place);
@@ -80,12 +75,27 @@ pub async fn serve(
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, handler: Arc<impl Handler>) {
-    let peer = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+fn acceptor(identity: &Identity, trusted: TrustedKeys) -> Result<TlsAcceptor, rustls::Error> {
+    let verifier = PinnedKeys::new(trusted, identity.provider.clone());
+    let mut config = ServerConfig::builder_with_provider(identity.provider.clone())
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key.clone())));
+    // A resumed session would skip the comparison of keys.
+    config.send_tls13_tickets = 0;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    acceptor: TlsAcceptor,
+    handler: Arc<impl Handler>,
+) {
     let tls = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(tls)) => tls,
-        Ok(Err(error)) => return tracing::debug!(event = "channel.refused", peer, %error),
-        Err(_) => return tracing::debug!(event = "channel.refused", peer, error = "the handshake took too long"),
+        Ok(Err(error)) => return tracing::debug!(event = "channel.refused", %peer, %error),
+        Err(_) => return tracing::debug!(event = "channel.refused", %peer, error = "the handshake took too long"),
     };
     let service = service_fn(move |request| respond(request, handler.clone()));
     let mut http = http1::Builder::new();
@@ -130,4 +140,59 @@ fn response(Reply { status, etag, body }: Reply) -> Response<Full<Bytes>> {
         response.headers_mut().insert(ETAG, etag);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+
+    use rustls::pki_types::ServerName;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+    use crate::Client;
+
+    struct Silent;
+
+    impl Handler for Silent {
+        async fn handle(&self, _: Request) -> Reply {
+            std::future::pending().await
+        }
+    }
+
+    /// The seconds after which the server closes the connection of a peer that sends this after the handshake and then
+    /// nothing; `None` sends no handshake.
+    async fn closed_after(sent: Option<&str>) -> u64 {
+        let (own, others) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let trusted = BTreeSet::from([others.fingerprint()]);
+        let acceptor = acceptor(&own, Arc::new(move || trusted.clone())).unwrap();
+        let (mut near, far) = tokio::io::duplex(64 << 10);
+        let begun = tokio::time::Instant::now();
+        let address = Ipv4Addr::LOCALHOST;
+        let served = tokio::spawn(connection(far, (address, 1).into(), acceptor, Arc::new(Silent)));
+        if let Some(sent) = sent {
+            let connector = TlsConnector::from(Arc::new(Client::new(others).config(own.fingerprint()).unwrap()));
+            let mut tls = connector.connect(ServerName::IpAddress(address.into()), &mut near).await.unwrap();
+            tls.write_all(sent.as_bytes()).await.unwrap();
+            tls.flush().await.unwrap();
+        }
+        served.await.unwrap();
+        begun.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_peers_are_closed_within_the_bounds() {
+        let (handshake, connection) = (HANDSHAKE.as_secs(), CONNECTION.as_secs());
+        for (sent, bound) in [
+            (None, handshake),
+            (Some(""), handshake),
+            (Some("GET /v1/summary HTTP/1.1\r\nHost: "), handshake),
+            (Some("POST /v1/probe HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{"), connection),
+            (Some("GET /v1/summary HTTP/1.1\r\nHost: a\r\n\r\n"), connection),
+        ] {
+            assert_eq!(closed_after(sent).await, bound, "{sent:?}");
+        }
+    }
 }

@@ -168,8 +168,8 @@ mod tests {
     fn causes_are_listed_once_each() {
         #[derive(Debug, thiserror::Error)]
         #[error("reading the pool")]
-        struct Outer(#[source] std::fmt::Error);
-        let error = Error::new(ErrorCode::IO_FAILURE, "m").caused_by(&Outer(std::fmt::Error));
+        struct PoolError(#[source] std::fmt::Error);
+        let error = Error::new(ErrorCode::IO_FAILURE, "m").caused_by(&PoolError(std::fmt::Error));
         assert!(error.details.starts_with("reading the pool: an error occurred"), "{error}");
     }
 }

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_says_so_and_what_fits_is_whole() {
+    fn shortened_text_has_ellipsis_and_short_text_is_unchanged() {
         assert_eq!(excerpt("größer", 6), "größer");
         assert_eq!(excerpt("größer", 4), "größ…");
         assert_eq!(excerpt("", 0), "");

@@ -105,10 +105,10 @@ pub struct Dns {
 /// A result in the terms of a version: what that does not know is none, and what is none is left out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct ResultDocument<'a> {
     cni_version: &'static str,
-    interfaces: Vec<WrittenInterface<'a>>,
-    ips: Vec<WrittenIp>,
+    interfaces: Vec<InterfaceDocument<'a>>,
+    ips: Vec<IpDocument>,
     routes: Vec<Route>,
     dns: &'a Dns,
 }
@@ -116,7 +116,7 @@ struct Written<'a> {
 /// An interface in the terms of a version.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct WrittenInterface<'a> {
+pub(crate) struct InterfaceDocument<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mac: Option<MacAddr>,
@@ -132,7 +132,7 @@ pub(crate) struct WrittenInterface<'a> {
 
 /// An address in the terms of a version.
 #[derive(Serialize)]
-pub(crate) struct WrittenIp {
+pub(crate) struct IpDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
     address: IpNetwork,
@@ -169,7 +169,7 @@ impl Success {
     /// As one line of JSON, in the terms of `version`.
     #[must_use]
     pub fn to_json(&self, version: Version) -> String {
-        let written = Written {
+        let document = ResultDocument {
             cni_version: version.as_str(),
             interfaces: self.interfaces.iter().map(|interface| interface.in_terms_of(version)).collect(),
             ips: self.ips.iter().map(|ip| ip.in_terms_of(version)).collect(),
@@ -177,14 +177,14 @@ impl Success {
             dns: &self.dns,
         };
         // Neither of serde_json's two failures, maps with odd keys and writers that fail, can happen here.
-        serde_json::to_string(&written).unwrap_or_default()
+        serde_json::to_string(&document).unwrap_or_default()
     }
 }
 
 impl Interface {
-    pub(crate) fn in_terms_of(&self, version: Version) -> WrittenInterface<'_> {
+    pub(crate) fn in_terms_of(&self, version: Version) -> InterfaceDocument<'_> {
         let extended = version.has_extended_results();
-        WrittenInterface {
+        InterfaceDocument {
             name: &self.name,
             mac: self.mac,
             mtu: self.mtu.filter(|_| extended),
@@ -196,9 +196,9 @@ impl Interface {
 }
 
 impl Ip {
-    pub(crate) fn in_terms_of(&self, version: Version) -> WrittenIp {
+    pub(crate) fn in_terms_of(&self, version: Version) -> IpDocument {
         let Self { address, gateway, interface } = *self;
-        WrittenIp { version: version.has_ip_version().then(|| family(address.ip())), address, gateway, interface }
+        IpDocument { version: version.has_ip_version().then(|| family(address.ip())), address, gateway, interface }
     }
 }
 

@@ -26,15 +26,15 @@ pub enum Exit {
     Failure,
 }
 
-/// Who says that a call failed.
-enum Failed {
-    /// We do; the plugin has not been asked.
+/// A failed call, by the origin of its error.
+enum CallFailure {
+    /// This crate: the plugin was not called.
     Refused(Error),
     /// The plugin.
     Answered(Error),
 }
 
-impl From<Error> for Failed {
+impl From<Error> for CallFailure {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
@@ -71,18 +71,18 @@ pub fn run<P: Plugin>(
             let (newest, all) = (Version::NEWEST.as_str(), Version::ALL.map(Version::as_str));
             Ok(Some(json!({"cniVersion": newest, "supportedVersions": all}).to_string()))
         }
-        Ok(call) => stdin::read(input).map_err(Failed::Refused).and_then(|read| {
+        Ok(call) => stdin::read(input).map_err(CallFailure::Refused).and_then(|read| {
             document = read;
             answer(plugin, call, env, &document, &mut version)
         }),
-        Err(error) => Err(Failed::Refused(error)),
+        Err(error) => Err(CallFailure::Refused(error)),
     };
     let answer = answer.map_err(|failed| match failed {
-        Failed::Refused(error) => {
+        CallFailure::Refused(error) => {
             plugin.refused(&Refusal::of(env, &document, &error));
             error
         }
-        Failed::Answered(error) => error,
+        CallFailure::Answered(error) => error,
     });
     panic::note_answered();
     let (mut reply, exit) = match answer {
@@ -107,13 +107,13 @@ fn answer<P: Plugin>(
     env: &dyn Environment,
     document: &[u8],
     version: &mut Version,
-) -> Result<Option<String>, Failed> {
+) -> Result<Option<String>, CallFailure> {
     let document = Config::document(document)?;
     *version = Config::version_of(&document)?;
     panic::note_version(*version);
     let verb = call.verb();
     if *version < Version::introduced(verb) {
-        return Err(Failed::Refused(Error::new(
+        return Err(CallFailure::Refused(Error::new(
             ErrorCode::INCOMPATIBLE_VERSION,
             format!(
                 "the configuration has cniVersion {version}, {verb} needs {} or later: raise it, or do not ask",
@@ -127,33 +127,33 @@ fn answer<P: Plugin>(
         Call::Add(target, netns) => {
             let (key, args, conf) = (target.key(&config), target.args, config.own()?);
             let request = AddRequest { key, netns, args, config, conf, trace };
-            let result: AddResult = plugin.add(&request).map_err(Failed::Answered)?;
+            let result: AddResult = plugin.add(&request).map_err(CallFailure::Answered)?;
             return Ok(Some(result.to_json(*version)));
         }
         Call::Check(target, netns) => {
             let Some(prev_result) = config.prev_result.clone() else {
-                return Err(Failed::Refused(Error::new(
+                return Err(CallFailure::Refused(Error::new(
                     ErrorCode::INVALID_CONFIG,
                     "CHECK without prevResult: give it what ADD answered, there is nothing to compare with otherwise",
                 )));
             };
             let (key, args, conf) = (target.key(&config), target.args, config.own()?);
             let request = CheckRequest { key, netns, prev_result, args, config, conf, trace };
-            plugin.check(&request).map_err(Failed::Answered)?;
+            plugin.check(&request).map_err(CallFailure::Answered)?;
         }
         Call::Del(target) => {
             let (key, args, conf) = (target.key(&config), target.args, config.own());
             let request = DelRequest { key, args, config, conf, trace };
-            plugin.del(&request).map_err(Error::in_words_for_del).map_err(Failed::Answered)?;
+            plugin.del(&request).map_err(Error::in_words_for_del).map_err(CallFailure::Answered)?;
         }
         Call::Status => {
             let conf = config.own()?;
-            plugin.status(&StatusRequest { config, conf, trace }).map_err(Failed::Answered)?;
+            plugin.status(&StatusRequest { config, conf, trace }).map_err(CallFailure::Answered)?;
         }
         Call::Gc if config.disable_gc => {}
         Call::Gc => {
             let (valid, conf) = (config.valid_attachments()?, config.own());
-            plugin.gc(&GcRequest { valid, config, conf, trace }).map_err(Failed::Answered)?;
+            plugin.gc(&GcRequest { valid, config, conf, trace }).map_err(CallFailure::Answered)?;
         }
         // Answered before stdin was touched.
         Call::About | Call::Version => {}

@@ -23,7 +23,7 @@ impl Version {
     /// All of them, oldest first.
     pub const ALL: [Self; 4] = [Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
 
-    /// The newest, which speaks where no configuration has said anything yet.
+    /// The newest: the version of replies until a configuration was read.
     pub const NEWEST: Self = Self::V1_1_0;
 
     /// As it is written in JSON.
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_refused_with_the_list_of_ours() {
+    fn unknown_version_is_refused_with_the_supported_versions() {
         for unknown in ["", "0.1.0", "0.2.0", "0.3.0", "1.1", "1.1.1", "1.9.9", "2.0.0", " 1.0.0"] {
             let error = unknown.parse::<Version>().expect_err(unknown);
             assert_eq!(error.code, ErrorCode::INCOMPATIBLE_VERSION);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_up_stays_up_whatever_else_of_it_changes() {
+    fn link_that_is_up_stays_up_during_other_changes() {
         let (wanted, found) = (vlan(false, Some("alias")), vlan(true, None));
         let steps = plan(&[(Place::Host, wanted)], &[(Place::Host, found.clone())]);
         let change = Change::Replace { from: found, to: vlan(true, Some("alias")) };

@@ -169,7 +169,7 @@ fn inside(ends: &LinkEnds, address: IpAddr) -> impl Iterator<Item = Object> {
     let gateway = gateway(family);
     let link = &ends.pod;
     let route = |destination, via| RouteSpec { destination, via, link: link.clone(), table: TableId::MAIN };
-    // IPv6 link-local addresses are on the link by nature; IPv4's have to be said so.
+    // An IPv6 link-local gateway is on the link by definition; the one of IPv4 needs a route that says so.
     let to_gateway = (family == Family::Ipv4).then(|| Object::Route(route(IpNetwork::from(gateway), None)));
     [
         Object::Address(AddressSpec { link: link.clone(), address: IpNetwork::from(address) }),

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_bad_samples_raise_a_problem_and_enough_good_ones_end_it() {
+    fn problem_starts_after_enough_bad_and_ends_after_good_samples() {
         let mut trial = Trial::new();
         let warning = Some(Severity::Warning);
         assert_eq!(trial.reads(Ok(60.0)), (Verdict::Healthy, None, 1));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_in_a_problem_keeps_when_it_was_first_seen() {
+    fn problem_keeps_its_start_time_across_a_gap() {
         let mut trial = Trial::new();
         assert_eq!(trial.reads(Ok(95.0)).2, 1);
         assert_eq!(trial.reads(Err(Gap::unknown("hangs"))), (Verdict::Unknown, None, 2));

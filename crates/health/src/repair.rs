@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_raised_once_an_hour_and_kept_if_that_helped() {
+    fn limit_is_raised_once_an_hour_and_kept_when_effective() {
         let mut node = Node::new(1000);
         assert_eq!(node.after(0, &problem(), true), ["1000 to 2000"]);
         assert_eq!(node.after(5, &problem(), true), [""; 0]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_without_effect_comes_back_when_half_of_it_is_enough() {
+    fn ineffective_limit_is_restored_when_half_of_it_suffices() {
         let mut node = Node::new(1000);
         assert_eq!(node.after(0, &problem(), true), ["1000 to 2000"]);
         let unknown = report(Verdict::Unknown, 0.0, Action::Report);

@@ -232,15 +232,10 @@ impl fmt::Display for Severity {
 
 /// Whether a name matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((head, rest)) => name.strip_prefix(head).is_some_and(|tail| {
-            tail.char_indices()
-                .map(|(at, _)| at)
-                .chain([tail.len()])
-                .any(|at| matches(rest, tail.get(at..).unwrap_or("")))
-        }),
-    }
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let inner = name.strip_prefix(head).and_then(|name| name.strip_suffix(tail));
+    inner.and_then(|inner| middle.split('*').try_fold(inner, |left, part| Some(left.split_once(part)?.1))).is_some()
 }
 
 fn bound<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
@@ -256,6 +251,8 @@ fn bound<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Add as _;
+
     use super::*;
 
     fn one(overrides: &str, name: &str) -> (Option<Rule>, Vec<String>) {
@@ -309,6 +306,9 @@ mod tests {
         let rule = one(text, "x").0.unwrap();
         let applies = |shape| rule.applies(shape);
         assert!(applies(Some("BM.Standard.E5.192")) && applies(Some("VM.GPU.A10.1")));
+        assert!(
+            matches("*.GPU*.8", "BM.GPU.H100.8") && !matches("BM*M", "BM") && !matches(&"*".repeat(60).add("x"), "BM")
+        );
         assert!(!applies(Some("BM.GPU.H100.8")) && !applies(Some("VM.Standard.E5.Flex")) && !applies(None));
     }
 }

@@ -23,7 +23,6 @@ pub struct Imds {
     base_url: String,
     policy: Policy,
     http: reqwest::Client,
-    chance: fn() -> f64,
 }
 
 impl Imds {
@@ -42,7 +41,7 @@ impl Imds {
             .pool_max_idle_per_host(0)
             .build()
             .map_err(|source| Error::Client { source })?;
-        Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), policy, http, chance })
+        Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), policy, http })
     }
 
     /// Whether a base URL is one, without making a client.
@@ -54,13 +53,6 @@ impl Imds {
             Ok(url) if url.scheme() == "http" => Ok(()),
             _ => Err(Error::BaseUrl { url: base_url.to_owned() }),
         }
-    }
-
-    /// Replaces the source of jitter, a function answering 0.0–1.0.
-    #[must_use]
-    pub const fn with_chance(mut self, chance: fn() -> f64) -> Self {
-        self.chance = chance;
-        self
     }
 
     async fn get(&self, url: &str) -> Result<Vec<u8>, Error> {
@@ -75,7 +67,7 @@ impl Imds {
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::TimedOut(allowed),
             };
-            let pause = backoff.delay(attempts, (self.chance)());
+            let pause = backoff.delay(attempts, chance());
             if !failure.is_transient() || attempts >= most || Instant::now() + pause >= end {
                 return Err(Error::Request { url: url.to_owned(), attempts, source: failure });
             }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use vcn::{Family, Instance, Ocid, PerFamily, SubnetAddressing, VlanTag, Vnic};
 
 use crate::error::beginning;
-use crate::{Error, Unusable, VnicList};
+use crate::{Error, UnusableVnic, VnicList};
 
 /// Custom metadata that networking never needs: long, and users put secrets there, which must not get into a log.
 const LEFT_OUT: [&str; 3] = ["user_data", "ssh_authorized_keys", "oke_init_script"];
@@ -41,7 +41,7 @@ pub(crate) fn vnics(url: &str, body: &[u8]) -> Result<VnicList, Error> {
                 Ok(vnic) => list.vnics.push(vnic),
                 // The second would be taken for the primary one.
                 Err(error) if place == 0 => return Err(error),
-                Err(error) => list.unusable.push(Unusable { place, id: id(entry), reason: error.to_string() }),
+                Err(error) => list.unusable.push(UnusableVnic { place, id: id(entry), reason: error.to_string() }),
             }
         }
         // An instance cannot be without its primary VNIC: believing this would take the others down.

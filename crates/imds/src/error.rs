@@ -43,7 +43,7 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
-    /// The reply lacks a field or one has a value that makes no sense.
+    /// The reply lacks a field, or a field has an invalid value.
     #[error("reading the metadata service's reply to {url} (it begins {beginning:?})")]
     Field {
         /// What was asked for.

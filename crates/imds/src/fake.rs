@@ -1,4 +1,4 @@
-//! Metadata held in memory, for tests of those who ask. Clones share their state.
+//! A metadata service in memory, for tests of its callers. Clones share their state.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

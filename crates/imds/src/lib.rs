@@ -8,12 +8,15 @@
 //!                                   Metadata ◀──implements── FakeMetadata   vcn::Instance, VnicList
 //! ```
 //!
+//! The feature `fake` adds a metadata service in memory, for tests.
+//!
 //! It must never be asked by the CNI plugins (promise P1), and never through a proxy: the service refuses forwarded
 //! requests, and a proxy would answer for another instance.
 
 mod client;
 mod document;
 mod error;
+#[cfg(any(test, feature = "fake"))]
 mod fake;
 mod policy;
 
@@ -21,6 +24,7 @@ use std::future::Future;
 
 pub use client::{DEFAULT_BASE_URL, Imds};
 pub use error::{Error, Failure};
+#[cfg(any(test, feature = "fake"))]
 pub use fake::FakeMetadata;
 // Part of a policy.
 pub use backoff::Backoff;
@@ -47,13 +51,13 @@ pub trait Metadata {
 pub struct VnicList {
     /// Those that can be, in the service's order.
     pub vnics: Vec<Vnic>,
-    /// The entries that cannot: a field is missing (the VNIC is being attached) or makes no sense.
-    pub unusable: Vec<Unusable>,
+    /// The entries that cannot: a field is missing (the VNIC is being attached) or has an invalid value.
+    pub unusable: Vec<UnusableVnic>,
 }
 
 /// An entry of the list that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
+pub struct UnusableVnic {
     /// Its place in the list, from 0.
     pub place: usize,
     /// The VNIC, where it says so much.

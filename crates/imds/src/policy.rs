@@ -11,9 +11,9 @@ pub struct Policy {
     pub timeout: Duration,
     /// The most attempts, at least one.
     pub attempts: u32,
-    /// The pauses between them.
+    /// The backoff between attempts.
     pub backoff: Backoff,
-    /// The most time for all attempts and pauses together.
+    /// The most time for all attempts and backoffs together.
     pub deadline: Duration,
 }
 

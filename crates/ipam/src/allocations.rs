@@ -24,9 +24,9 @@ pub struct Allocations {
     /// The others, of which only the addresses are known. If all records were read ([`crate::Store::update`]), these have none.
     pub(crate) others: Vec<IndexEntry>,
     /// Addresses freed in this boot, oldest first: they cool down, and are reused in this order.
-    pub freed: Vec<Freed>,
+    pub freed: Vec<FreedAddress>,
     /// Set when the index was rebuilt from the kernel: a pod may have had an unlisted address until then.
-    pub(crate) anew: Option<BootTime>,
+    pub(crate) rebuilt_at: Option<BootTime>,
     /// Fields of a newer version.
     pub extra: Map<String, Value>,
 }
@@ -38,7 +38,7 @@ pub struct Allocation {
     /// Network, container id and link name.
     pub key: AttachmentKey,
     /// The addresses, IPv4 first.
-    pub addresses: Vec<Assigned>,
+    pub addresses: Vec<AssignedAddress>,
     /// Set while ADD has not finished: after this moment the allocation is void.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tentative_until: Option<BootTime>,
@@ -57,7 +57,7 @@ pub struct Allocation {
     pub mtu: Option<Mtu>,
     /// What the pod asked for; only of an interface of `vnic-attach`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attached: Option<Attached>,
+    pub attached: Option<InterfaceRecord>,
     /// The link that is in the pod; only where that is the VNIC's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<ExclusiveLink>,
@@ -66,7 +66,7 @@ pub struct Allocation {
 /// What a pod asked for and got in addition to its addresses: enough to check the interface, even if the offer changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Attached {
+pub struct InterfaceRecord {
     /// The network of the configuration that the plugin was called with: only that network's GC may call it dead.
     pub network: NetworkName,
     /// The VNIC's name.
@@ -101,7 +101,7 @@ pub struct ExclusiveLink {
 /// An address and what carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Assigned {
+pub struct AssignedAddress {
     /// The address.
     pub address: IpAddr,
     /// Its VNIC.
@@ -137,7 +137,7 @@ pub struct NetnsRecord {
 
 /// An address that was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
+pub struct FreedAddress {
     /// The address.
     pub address: IpAddr,
     /// When.
@@ -168,7 +168,7 @@ impl Allocations {
             allocations: Vec::new(),
             others: Vec::new(),
             freed: Vec::new(),
-            anew: None,
+            rebuilt_at: None,
             extra: Map::new(),
         }
     }
@@ -236,7 +236,7 @@ impl Allocations {
 
     pub(crate) fn cool(&mut self, addresses: &[IpAddr], now: BootTime) {
         self.freed.retain(|freed| !addresses.contains(&freed.address));
-        self.freed.extend(addresses.iter().map(|&address| Freed { address, at: now, forgotten: false }));
+        self.freed.extend(addresses.iter().map(|&address| FreedAddress { address, at: now, forgotten: false }));
     }
 }
 

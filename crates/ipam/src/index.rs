@@ -21,7 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::records::name_of;
-use crate::{Allocations, BootId, BootTime, Freed};
+use crate::{Allocations, BootId, BootTime, FreedAddress};
 
 /// The mark of an address whose connections the kernel has forgotten.
 const FORGOTTEN: &str = "!";
@@ -37,7 +37,7 @@ struct Index<'a> {
     version: u32,
     boot_id: Cow<'a, BootId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    anew: Option<BootTime>,
+    rebuilt_at: Option<BootTime>,
     #[serde(flatten)]
     extra: Cow<'a, Map<String, Value>>,
 }
@@ -55,7 +55,7 @@ impl Allocations {
         for own in &self.allocations {
             add_holding(&mut held, &name_of(&own.key), own.addresses.iter().map(|assigned| assigned.address));
         }
-        for Freed { address, at: BootTime(at), forgotten } in &self.freed {
+        for FreedAddress { address, at: BootTime(at), forgotten } in &self.freed {
             let mark = if *forgotten { FORGOTTEN } else { "" };
             let _ = write!(freed, "{}{address}@{at}{mark}", separator(&freed));
         }
@@ -64,7 +64,7 @@ impl Allocations {
             freed: freed.into(),
             version: self.version,
             boot_id: Cow::Borrowed(&self.boot_id),
-            anew: self.anew,
+            rebuilt_at: self.rebuilt_at,
             extra: Cow::Borrowed(&self.extra),
         })
     }
@@ -73,12 +73,12 @@ impl Allocations {
 /// What the index says: all of it as of [`Allocations::others`].
 impl<'de> Deserialize<'de> for Allocations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Index { held, freed, version, boot_id, anew, extra } = Index::deserialize(deserializer)?;
+        let Index { held, freed, version, boot_id, rebuilt_at, extra } = Index::deserialize(deserializer)?;
         let wrong = |text, expected| D::Error::custom(format_args!("{text:?} is not {expected}"));
         let others = elements::held(&held).map_err(|text| wrong(text, "a record's name and its addresses"))?;
         let freed = elements::freed(&freed).map_err(|text| wrong(text, "an address and when it was freed"))?;
         let (boot_id, extra) = (boot_id.into_owned(), extra.into_owned());
-        Ok(Self { version, boot_id, allocations: Vec::new(), others, freed, anew, extra })
+        Ok(Self { version, boot_id, allocations: Vec::new(), others, freed, rebuilt_at, extra })
     }
 }
 

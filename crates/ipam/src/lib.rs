@@ -25,10 +25,12 @@ mod records;
 mod reserve;
 mod store;
 
-pub use allocations::{Allocation, Allocations, Assigned, Attached, ExclusiveLink, Freed, NetnsRecord, PodRecord};
+pub use allocations::{
+    Allocation, Allocations, AssignedAddress, ExclusiveLink, FreedAddress, InterfaceRecord, NetnsRecord, PodRecord,
+};
 pub use boot::{BootId, BootTime};
 pub use error::{Error, Shortage};
 pub use file::{AtomicFile, MAX_STATE_BYTES, create, read_named, read_state, set_aside, write_atomically};
 pub use pools::{AttachOffer, AttachRoute, FamilyPool, Pools, VnicPool};
 pub use reserve::{COOLDOWN, Request, Reservation, TENTATIVE_LIFETIME};
-pub use store::{AttachmentLock, Routed, Store};
+pub use store::{AttachmentLock, PodRoute, Store};

@@ -20,7 +20,7 @@ use crate::{BootId, BootTime, Error, read_state, write_atomically};
 const VERSION: u32 = 1;
 const FILE: &str = "pools.json";
 
-/// The moment when pools are said to have become empty that never were anything else in this boot.
+/// The `empty_since` of pools that have had no addresses since the boot.
 const NEVER: BootTime = BootTime(0);
 
 /// The fields of a VNIC and of its addresses that this build knows: what is not there any more was taken away.
@@ -62,7 +62,8 @@ pub struct VnicPool {
     pub link: IfName,
     /// Its Ethernet address.
     pub mac: MacAddr,
-    /// Whether its link must have that one, too. Not said of a bare metal port, which may have its own, nor by an older agent.
+    /// Whether its link must have that one, too. Absent for a bare metal port, which may have
+    /// its own address, and in the file of an older agent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub link_has_mac: bool,
     /// What pods on it use as their MTU.
@@ -175,8 +176,8 @@ impl Pools {
         Ok(pools)
     }
 
-    /// Writes `pools.json` in `state_dir`; returns whether it changed. What a newer build said of a VNIC that is still
-    /// there stays.
+    /// Writes `pools.json` in `state_dir`; returns whether it changed. Fields that a newer build wrote for a VNIC
+    /// that is still listed stay.
     ///
     /// # Errors
     /// [`Error::Write`]; the old file is then intact.

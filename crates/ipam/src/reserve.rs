@@ -10,8 +10,8 @@ use vcn::{Family, IfName, Mtu};
 
 use crate::records::name_of;
 use crate::{
-    Allocation, Allocations, Assigned, BootTime, Error, FamilyPool, Freed, NetnsRecord, PodRecord, Pools, Shortage,
-    VnicPool,
+    Allocation, Allocations, AssignedAddress, BootTime, Error, FamilyPool, FreedAddress, NetnsRecord, PodRecord, Pools,
+    Shortage, VnicPool,
 };
 
 /// The cooldown of a freed address. A client that opened a connection to the old pod may still be retrying: conntrack
@@ -41,7 +41,7 @@ pub struct Request {
     pub host_link: IfName,
     /// Its namespace.
     pub netns: Option<NetnsRecord>,
-    /// The most that its link's MTU may be; its VNIC's where nothing is said.
+    /// The largest MTU of its link; without one, the VNIC's MTU applies.
     pub mtu: Option<Mtu>,
 }
 
@@ -106,7 +106,7 @@ impl Allocations {
             return Ok(Reservation::again(existing, request.netns, now));
         }
         let choice = self.choose(pools, avoided, now)?;
-        let rested = choice.cooling(self.anew, now);
+        let rested = choice.cooling(self.rebuilt_at, now);
         let allocation = choice.allocation(request, now);
         let unforgotten = self.take(&allocation);
         Ok(Reservation { allocation, existing: false, rested, unforgotten })
@@ -122,7 +122,7 @@ impl Allocations {
             .filter(|vnic| !families.is_empty() && !avoided.contains(&vnic.link))
             .filter_map(|vnic| Choice::on(vnic, &families, &in_use, &freed))
             .min_by_key(|choice| {
-                let cooling = choice.cooling(self.anew, now);
+                let cooling = choice.cooling(self.rebuilt_at, now);
                 (cooling.is_some(), Reverse(cooling), choice.load, choice.newest())
             });
         choice.ok_or_else(|| {
@@ -143,10 +143,10 @@ impl Allocations {
     /// Lists a new allocation. Returns its addresses whose last holder's connections the kernel may still know.
     fn take(&mut self, allocation: &Allocation) -> Vec<IpAddr> {
         let addresses = allocation.held();
-        let used: Vec<Freed> = self.freed.extract_if(.., |freed| addresses.contains(&freed.address)).collect();
+        let used: Vec<FreedAddress> = self.freed.extract_if(.., |freed| addresses.contains(&freed.address)).collect();
         let clean = |address: &IpAddr| match used.iter().find(|freed| freed.address == *address) {
             Some(freed) => freed.forgotten,
-            None => self.anew.is_none(),
+            None => self.rebuilt_at.is_none(),
         };
         let unforgotten = addresses.into_iter().filter(|address| !clean(address)).collect();
         self.allocations.push(allocation.clone());
@@ -160,7 +160,8 @@ impl Allocations {
         let on_record = |held: &Allocation| {
             held.key == request.key || held.addresses.iter().any(|assigned| addresses.contains(&assigned.address))
         };
-        let assigned: Option<Vec<Assigned>> = addresses.iter().map(|address| assigned(pools, *address)).collect();
+        let assigned: Option<Vec<AssignedAddress>> =
+            addresses.iter().map(|address| assigned(pools, *address)).collect();
         let Some(mut assigned) = assigned.filter(|them| !them.is_empty()) else { return false };
         if self.allocations.iter().any(on_record) {
             return false;
@@ -213,14 +214,14 @@ impl Allocations {
         let held: HashSet<IpAddr> = self.in_use().collect();
         if addresses.iter().any(|address| !freed.contains(address) && !held.contains(address)) {
             // Another run may have rebuilt the index since `now` was read.
-            self.anew = self.anew.max(Some(now));
+            self.rebuilt_at = self.rebuilt_at.max(Some(now));
         }
         self.rest(addresses, now);
     }
 
     /// Drops freed addresses that need not be listed any more.
     fn trim(&mut self, pools: &Pools, now: BootTime) {
-        let rested = |freed: &Freed| now.since(freed.at) >= COOLDOWN;
+        let rested = |freed: &FreedAddress| now.since(freed.at) >= COOLDOWN;
         // Addresses that left the pools move to the front of the list, because no ADD takes them.
         let left =
             self.freed.iter().take_while(|freed| rested(freed) && assigned(pools, freed.address).is_none()).count();
@@ -260,10 +261,10 @@ fn lacking(pools: &Pools, families: &[Family], in_use: &HashSet<IpAddr>) -> Vec<
 }
 
 /// An address on the VNIC whose pool it is in.
-fn assigned(pools: &Pools, address: IpAddr) -> Option<Assigned> {
+fn assigned(pools: &Pools, address: IpAddr) -> Option<AssignedAddress> {
     let holds = |vnic: &&VnicPool| vnic.families.of(Family::of(address)).is_some_and(|pool| pool.contains(address));
     let VnicPool { vnic_id, link, table, .. } = pools.vnics.iter().find(holds)?;
-    Some(Assigned { address, vnic_id: vnic_id.clone(), vnic_link: link.clone(), table: *table })
+    Some(AssignedAddress { address, vnic_id: vnic_id.clone(), vnic_link: link.clone(), table: *table })
 }
 
 /// What one VNIC could give.
@@ -303,9 +304,9 @@ impl<'a> Choice<'a> {
     }
 
     /// How long the least rested address has rested, when that is less than the cooldown.
-    /// In a record that was made `anew`, what is not in it may have been in use until then.
-    fn cooling(&self, anew: Option<BootTime>, now: BootTime) -> Option<Duration> {
-        let rest = |(_, at): &(IpAddr, Option<BootTime>)| at.or(anew).map(|at| now.since(at));
+    /// An address that an index does not list may have been in use until the index was rebuilt.
+    fn cooling(&self, rebuilt_at: Option<BootTime>, now: BootTime) -> Option<Duration> {
+        let rest = |(_, at): &(IpAddr, Option<BootTime>)| at.or(rebuilt_at).map(|at| now.since(at));
         self.addresses.iter().filter_map(rest).filter(|rest| *rest < COOLDOWN).min()
     }
 
@@ -330,11 +331,16 @@ impl<'a> Choice<'a> {
         }
     }
 
-    fn assigned(&self) -> Vec<Assigned> {
+    fn assigned(&self) -> Vec<AssignedAddress> {
         let VnicPool { vnic_id, link, table, .. } = self.vnic;
         self.addresses
             .iter()
-            .map(|&(address, _)| Assigned { address, vnic_id: vnic_id.clone(), vnic_link: link.clone(), table: *table })
+            .map(|&(address, _)| AssignedAddress {
+                address,
+                vnic_id: vnic_id.clone(),
+                vnic_link: link.clone(),
+                table: *table,
+            })
             .collect()
     }
 }

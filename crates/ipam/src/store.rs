@@ -7,7 +7,7 @@ mod repair;
 mod write;
 
 pub use attachment::AttachmentLock;
-pub use reconcile::Routed;
+pub use reconcile::PodRoute;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -22,7 +22,7 @@ use serde::de::Error as _;
 use crate::allocations::IndexEntry;
 use crate::file;
 use crate::records::{Records, name_of, shown};
-use crate::{Allocation, Allocations, BootId, Error, Freed};
+use crate::{Allocation, Allocations, BootId, Error, FreedAddress};
 
 const INDEX: &str = "allocations.json";
 const LOCK: &str = "allocations.lock";
@@ -44,13 +44,14 @@ pub struct Store {
     patience: Duration,
 }
 
-/// The allocations as they are, before a change.
-struct Opened {
+/// A change of the store under its lock: the files as they were read, and the allocations to write.
+struct StoreUpdate {
     /// The index as it was read; `None` where there is none of this boot.
     index: Option<Vec<u8>>,
     /// The records that were read.
     records: Vec<Allocation>,
-    means: Allocations,
+    /// What the allocations become.
+    all: Allocations,
 }
 
 impl Store {
@@ -105,7 +106,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn freed(&self) -> Result<Vec<Freed>, Error> {
+    pub fn freed(&self) -> Result<Vec<FreedAddress>, Error> {
         Ok(self.index()?.map(|(_, all)| all.freed).unwrap_or_default())
     }
 
@@ -149,10 +150,10 @@ impl Store {
     /// which there was room and permission: then the same change again completes it.
     pub fn update<T, E: From<Error>>(&self, change: impl FnOnce(&mut Allocations) -> Result<T, E>) -> Result<T, E> {
         let _lock = self.lock()?;
-        let mut opened = self.open(|_| true)?;
-        let gone = self.restore(&mut opened)?;
-        let answer = change(&mut opened.means)?;
-        self.keep(&opened, gone)?;
+        let mut update = self.open(|_| true)?;
+        let gone = self.restore(&mut update)?;
+        let answer = change(&mut update.all)?;
+        self.keep(&update, gone)?;
         Ok(answer)
     }
 
@@ -168,19 +169,19 @@ impl Store {
     ) -> Result<T, E> {
         let _lock = self.lock()?;
         let name = name_of(key);
-        let mut opened = self.open(|held| held.name == name)?;
-        let mut gone = match opened.index {
+        let mut update = self.open(|held| held.name == name)?;
+        let mut gone = match update.index {
             Some(_) => BTreeSet::new(),
-            None => self.restore(&mut opened)?,
+            None => self.restore(&mut update)?,
         };
-        let answer = change(&mut opened.means)?;
-        let namesake = opened.records.iter().find(|other| other.key != *key && name_of(&other.key) == name);
-        match (opened.means.find(key), namesake) {
+        let answer = change(&mut update.all)?;
+        let namesake = update.records.iter().find(|other| other.key != *key && name_of(&other.key) == name);
+        match (update.all.find(key), namesake) {
             (Some(_), Some(other)) => return Err(E::from(self.records.collision(other, key))),
             (None, None) => drop(gone.insert(name)),
             _ => {}
         }
-        self.keep(&opened, gone)?;
+        self.keep(&update, gone)?;
         Ok(answer)
     }
 
@@ -188,11 +189,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::update`].
-    pub fn forget(&self, freed: &[Freed]) -> Result<usize, Error> {
+    pub fn forget(&self, freed: &[FreedAddress]) -> Result<usize, Error> {
         let _lock = self.lock()?;
-        let mut opened = self.open(|_| false)?;
-        let noted = freed.iter().filter(|freed| opened.means.forget(freed.address, freed.at)).count();
-        self.keep(&opened, BTreeSet::new())?;
+        let mut update = self.open(|_| false)?;
+        let noted = freed.iter().filter(|freed| update.all.forget(freed.address, freed.at)).count();
+        self.keep(&update, BTreeSet::new())?;
         Ok(noted)
     }
 
@@ -211,20 +212,20 @@ impl Store {
 
     /// The allocations, with the records of those that are `wanted`. An entry without a record stays: only the kernel knows
     /// whether a pod uses its addresses.
-    fn open(&self, wanted: impl Fn(&IndexEntry) -> bool) -> Result<Opened, Error> {
-        let (index, mut means) = match self.index()? {
-            Some((index, means)) => (Some(index), means),
+    fn open(&self, wanted: impl Fn(&IndexEntry) -> bool) -> Result<StoreUpdate, Error> {
+        let (index, mut all) = match self.index()? {
+            Some((index, all)) => (Some(index), all),
             None => (None, self.none()),
         };
         let mut records = Vec::new();
-        for held in std::mem::take(&mut means.others) {
+        for held in std::mem::take(&mut all.others) {
             match if wanted(&held) { self.record(&held)? } else { None } {
                 Some(record) => records.push(record),
-                None => means.others.push(held),
+                None => all.others.push(held),
             }
         }
-        means.allocations.clone_from(&records);
-        Ok(Opened { index, records, means })
+        all.allocations.clone_from(&records);
+        Ok(StoreUpdate { index, records, all })
     }
 
     /// The record of an entry of the index; under the lock, so that they belong together.

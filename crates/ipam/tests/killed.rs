@@ -45,7 +45,7 @@ fn writer(dir: &Path, pools: &Pools) -> Pid {
 }
 
 #[test]
-fn kill_9_at_any_moment_then_del_leaves_the_record_as_before() {
+fn del_after_sigkill_at_any_moment_restores_the_records() {
     let (dir, pools) = (tempfile::tempdir_in("/dev/shm").unwrap(), pools("10.9.1.0/29"));
     let store = Store::new(dir.path(), boot());
     reserve(&store, &pools, "resident").unwrap();

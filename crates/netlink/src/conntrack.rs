@@ -48,9 +48,9 @@ pub struct Socket {
     delete: Transport,
 }
 
-/// What became of the connections of some addresses.
+/// How many connections of some addresses were deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deleted {
+pub struct DeletedConnections {
     /// How many were forgotten.
     pub connections: usize,
     /// Whether there can be no more: none was left for want of time.
@@ -116,8 +116,8 @@ impl Socket {
         mut self,
         addresses: &HashSet<IpAddr>,
         mut go_on: impl FnMut() -> bool,
-    ) -> Result<Deleted> {
-        let mut deleted = Deleted { connections: 0, all: true };
+    ) -> Result<DeletedConnections> {
+        let mut deleted = DeletedConnections { connections: 0, all: true };
         for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
             let of_family = |address: &IpAddr| address.is_ipv4() == (family == NetfilterProtoFamily::IPv4);
             if deleted.all && addresses.iter().any(of_family) {
@@ -133,7 +133,7 @@ impl Socket {
         family: NetfilterProtoFamily,
         addresses: &HashSet<IpAddr>,
         mut go_on: impl FnMut() -> bool,
-        deleted: &mut Deleted,
+        deleted: &mut DeletedConnections,
     ) -> Result<(), Cause> {
         let message = |attributes| Message { header: NetfilterHeader::new(family, 0, 0), attributes };
         let list = Request { message_type: IPCTNL_MSG_CT_GET, flags: 0 };

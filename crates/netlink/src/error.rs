@@ -1,4 +1,4 @@
-//! What went wrong: the operation and its subject, and as the cause what the kernel said, its extended-ack text included.
+//! Errors: the operation and its subject, and as the cause the kernel's error with its extended-ack text.
 //! Callers ask `is_…()`; they never match text.
 
 use std::fmt;
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_neither_absent_nor_worth_another_try() {
+    fn unsupported_is_neither_not_found_nor_retryable() {
         let error = refused(Errno::EOPNOTSUPP).during("add link", "vnic.100");
         assert!(error.is_unsupported() && !error.is_not_found() && !error.is_retryable());
     }
 
     #[test]
-    fn the_message_names_operation_and_subject_and_leaves_the_cause_to_the_chain() {
+    fn message_names_operation_and_subject_and_leaves_cause_to_source() {
         let cause =
             Cause::Refused(Refusal { errno: Errno::EINVAL, text: Some("Nexthop has invalid gateway".to_owned()) });
         let error = cause.during("add route", "default via 10.0.0.1 dev 3");

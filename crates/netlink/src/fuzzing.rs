@@ -30,7 +30,7 @@ pub const READERS: &[(&str, Reader)] = &[
     ("setting", |payload| drop(Setting::decode(payload))),
     ("conntrack", connection),
     ("nft_table", |payload| drop(observed::table(payload))),
-    ("nft_chain", |payload| drop(observed::chain(payload, (TableFamily::Inet, "vcn-native")))),
+    ("nft_chain", |payload| drop(observed::chain(payload, TableFamily::Inet, "vcn-native"))),
     ("nft_rule", |payload| drop(observed::rule(payload, "vcn-native"))),
 ];
 

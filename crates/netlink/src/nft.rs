@@ -10,18 +10,17 @@ use std::fmt;
 
 use vcn::IfName;
 
+mod base_chains;
 mod encode;
 mod expression;
 mod forward_filter;
 pub(crate) mod observed;
-mod ruleset;
 mod socket;
 mod watch;
 
-pub use expression::{CtStates, Direction, Expression, LinkMatch, Masked, Protocol, Rate};
+pub use expression::{CtStates, Direction, Expression, LinkMatch, MaskedValue, Protocol, Rate};
 pub use forward_filter::{BlockingChain, ForwardPath};
 pub use observed::{ChainState, RuleState, TableState};
-pub use ruleset::{Ruleset, TextLimits};
 pub use socket::Socket;
 pub use watch::Watch;
 

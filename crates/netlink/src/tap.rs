@@ -1,6 +1,9 @@
 //! Packets as the links of this host carry them: a packet socket that reads, and the option that keeps routers from
 //! fragmenting. Incoming packets are seen before netfilter, outgoing ones after it.
 
+mod filter;
+
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -17,7 +20,8 @@ const BUFFER: usize = 8 << 20;
 /// More than the headers of any packet that is recognized, and of the packet within an ICMP error.
 const HEADERS: usize = 192;
 
-/// A packet socket on all links of one network namespace.
+/// A packet socket on all links of one network namespace, for the packets between two addresses and the ICMP errors about
+/// them. Its first packets can be others, which arrived before the kernel had the filter.
 #[derive(Debug)]
 pub struct PacketTap {
     socket: OwnedFd,
@@ -40,10 +44,11 @@ impl PacketTap {
     ///
     /// # Errors
     /// Without CAP_NET_RAW.
-    pub fn open() -> Result<Self> {
+    pub fn open(source: IpAddr, target: IpAddr) -> Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let opened = socket(AddressFamily::Packet, SockType::Datagram, flags, SockProtocol::EthAll);
         let socket = opened.map_err(|errno| Cause::from(errno).during("open", "a packet socket"))?;
+        attach(&socket, &mut filter::between(source, target))?;
         // Without CAP_NET_ADMIN the buffer is smaller; what is lost then is counted.
         let _ = setsockopt(&socket, RcvBufForce, &BUFFER);
         Ok(Self { socket, buffer: [0; HEADERS] })
@@ -96,6 +101,26 @@ impl PacketTap {
         Errno::result(result).map_err(|errno| Cause::from(errno).during("read the losses of", "a packet socket"))?;
         Ok(counted.tp_drops > 0)
     }
+}
+
+/// Lets the kernel queue only the packets that a program passes.
+#[expect(unsafe_code, reason = "nix does not have this option")]
+fn attach(socket: &impl AsFd, program: &mut [libc::sock_filter]) -> Result<()> {
+    let len = u16::try_from(program.len()).unwrap_or(u16::MAX);
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    let length = u32::try_from(size_of::<libc::sock_fprog>()).unwrap_or(0);
+    // SAFETY: the kernel copies the `len` instructions that the pointer has.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            length,
+        )
+    };
+    Errno::result(result).map_err(|errno| Cause::from(errno).during("attach a filter to", "a packet socket"))?;
+    Ok(())
 }
 
 /// Lets no router fragment what a socket sends, and sends each packet up to the link's MTU whatever smaller MTU the path had.

@@ -43,13 +43,15 @@ pub enum Cause {
     TargetDown,
     /// The service answers with an error.
     ServiceError,
+    /// The path carries less data per second than was sent.
+    Bandwidth,
     /// The same probe passed a moment later.
     Intermittent,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::SecurityList,
         Self::SecurityGroup,
         Self::RouteTable,
@@ -69,6 +71,7 @@ impl Cause {
         Self::PortClosed,
         Self::TargetDown,
         Self::ServiceError,
+        Self::Bandwidth,
         Self::Intermittent,
     ];
 
@@ -95,6 +98,7 @@ impl Cause {
             Self::PortClosed => "PortClosed",
             Self::TargetDown => "TargetDown",
             Self::ServiceError => "ServiceError",
+            Self::Bandwidth => "Bandwidth",
             Self::Intermittent => "Intermittent",
         }
     }
@@ -118,7 +122,7 @@ impl Cause {
             | Self::HostConntrack
             | Self::ConntrackRace
             | Self::HostFirewall => Place::SourceHost,
-            Self::Intermittent => Place::Unknown,
+            Self::Bandwidth | Self::Intermittent => Place::Unknown,
         }
     }
 
@@ -171,6 +175,9 @@ impl Cause {
             }
             Self::TargetDown => "Check the target's instance and VNIC in OCI.",
             Self::ServiceError => "Packets pass: read the log of the service that answered.",
+            Self::Bandwidth => {
+                "Compare with the bandwidth of both shapes, which VNICs and block volumes share; else look for drops and a lack of CPU on both hosts."
+            }
             Self::Intermittent => "Run the test with an interval, and compare the failed runs.",
         }
     }
@@ -181,12 +188,13 @@ impl Cause {
         match self {
             Self::SecurityList => "a source in another subnet",
             Self::SecurityGroup => "a source of the same subnet with other security groups",
-            Self::RouteTable => "a source in another subnet",
-            Self::Gateway => "an agent on the target's side",
+            Self::RouteTable => "the route tables of both subnets in OCI",
+            Self::Gateway => "the route tables and attachments of the DRG or peering in OCI",
             Self::VnicConntrack => "the VNIC's metric VnicConntrackIsFull",
             Self::HostFirewall => "an agent on the target's host",
             Self::TargetDown => "the instance's state in OCI",
             Self::PathMtu => "packets of another size",
+            Self::Bandwidth => "the VNICs' metrics VnicIngressDropsThrottle and VnicEgressDropsThrottle",
             _ => "the same probe again",
         }
     }

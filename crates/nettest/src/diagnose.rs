@@ -8,8 +8,9 @@ mod services;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
-use api::probe::{Change, Evidence, Failure, ProbeKind, RouteSeen, Transport};
+use api::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, RouteSeen, Transport};
 
 use crate::cause::Cause;
 use crate::tap::Tap;
@@ -65,7 +66,10 @@ const ROWS: &[Row] = &[
     hosts::firewall_error,
     hosts::firewall_of_metadata,
     hosts::port_closed,
+    hosts::firewall_refuses,
     network::path_mtu,
+    network::bandwidth,
+    network::large_packets,
     network::source_dest_check,
 ];
 
@@ -139,7 +143,14 @@ pub(crate) fn rose_by_the_lost(evidence: &Evidence, before: Option<u64>, after: 
 /// Whether the target's address is in the source's subnet, so that no route table applies.
 pub(crate) fn is_same_subnet(evidence: &Evidence) -> bool {
     let target = evidence.target.address.or(evidence.attempt.target);
-    matches!((evidence.attempt.subnet, target), (Some(subnet), Some(target)) if subnet.contains(target))
+    target.and_then(|target| shares_subnet(&evidence.attempt, target)) == Some(true)
+}
+
+/// Whether an address is in a subnet that a host reports of the pair's link. `None` if it reports none of the address's family.
+pub(crate) fn shares_subnet(report: &ProbeReport, address: IpAddr) -> Option<bool> {
+    let reported = report.subnet.iter().chain(&report.link_subnets);
+    let of_family: Vec<_> = reported.filter(|subnet| subnet.is_ipv4() == address.is_ipv4()).collect();
+    (!of_family.is_empty()).then(|| of_family.iter().any(|subnet| subnet.contains(address)))
 }
 
 fn state(evidence: &Evidence, label: Label, found: &[Finding]) -> Verdict {

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use api::TargetService;
 use api::probe::{
-    Change, Evidence, Flow, Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendTask, Task, Trial, WatchTask,
+    Change, Evidence, Failure, Flow, Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, ReceiveTask, Received,
+    SendTask, Tally, Task, Trial, WatchTask,
 };
 
 use crate::diagnose::{diagnose, has_failed};
@@ -17,6 +18,9 @@ use crate::verdict::{Label, Verdict};
 const WATCH_FIRST_MS: u16 = 400;
 /// How much longer it watches than the probe may take.
 const WATCH_LONGER_MS: u32 = 1_500;
+
+/// Connections that are tried when a probe of throughput finds none.
+const CONNECTIONS: u8 = 3;
 
 /// A pair to test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +61,14 @@ pub enum Role {
     Arrival,
     /// The probe with one thing changed.
     Trial(Change),
+    /// The packets of a trial that is sent at the same time, on the target's host.
+    TrialArrival(Change),
+    /// A packet of the target, on the source's host.
+    FromTarget,
     /// Preparation of the next ask.
     Preparation,
+    /// The data of the probe, on the target's host: without it the probe shows nothing.
+    Reception,
 }
 
 /// The investigation of one pair.
@@ -68,6 +78,8 @@ pub struct Investigation {
     stage: Stage,
     rounds: VecDeque<Vec<Ask>>,
     evidence: Option<Evidence>,
+    /// What the target's agent received in this round.
+    received: Option<Received>,
 }
 
 /// What has been asked.
@@ -83,7 +95,7 @@ impl Investigation {
     /// Nothing was asked yet.
     #[must_use]
     pub const fn new(case: Case) -> Self {
-        Self { case, stage: Stage::Nothing, rounds: VecDeque::new(), evidence: None }
+        Self { case, stage: Stage::Nothing, rounds: VecDeque::new(), evidence: None, received: None }
     }
 
     /// The asks of the next round; none at the end.
@@ -96,22 +108,41 @@ impl Investigation {
 
     /// Takes an answer; `None` where the agent gave none.
     pub fn answer(&mut self, role: Role, report: Option<ProbeReport>) {
-        let Some(report) = report else { return };
+        let Some(mut report) = report else { return };
+        if let (Role::Attempt, Some(received)) = (role, self.received) {
+            self.case.judge(&mut report, received);
+        }
         match (role, &mut self.evidence) {
-            (Role::Attempt, None) => self.evidence = Some(self.case.evidence(report)),
+            (Role::Reception, _) => self.received = report.received,
+            (Role::Attempt, None) => {
+                let evidence = self.case.evidence(report);
+                self.evidence = Some(Evidence { received: self.received.take(), ..evidence });
+            }
             (Role::Attempt, Some(evidence)) => {
-                let again = Trial { change: Change::Again, tally: report.tally.clone() };
-                // Taps and counters of both hosts must be of the same packets.
-                if report.tally.fails() {
+                let again = Trial { change: Change::Again, tally: report.tally.clone(), arrived: None };
+                let is_measured = self.case.send.kind == ProbeKind::Throughput;
+                // Taps and counters of both hosts must be of the same packets. Of two measurements the better one counts.
+                if report.tally.fails() || is_measured {
                     evidence.attempt = report;
+                    evidence.kind = self.case.send.kind;
+                    evidence.received = self.received.take();
                 }
                 evidence.trials.push(again);
             }
             (Role::Arrival, Some(evidence)) => evidence.arrival = Some(report),
             (Role::Trial(change), Some(evidence)) => {
-                evidence.trials.push(Trial { change, tally: report.tally });
+                evidence.trials.push(Trial { change, tally: report.tally, arrived: None });
             }
-            (Role::Arrival | Role::Trial(_), None) | (Role::Preparation, _) => {}
+            (Role::TrialArrival(change), Some(evidence)) if !report.taps.incomplete => {
+                let of_change = evidence.trials.iter_mut().filter(|trial| trial.change == change);
+                of_change.for_each(|trial| trial.arrived = Some(report.taps.inward.packets));
+            }
+            (Role::FromTarget, Some(evidence)) if !report.taps.incomplete => {
+                let received = u16::from(report.taps.inward.packets > 0);
+                let tally = Tally { sent: 1, received, ..Tally::default() };
+                evidence.trials.push(Trial { change: Change::FromTarget, tally, arrived: None });
+            }
+            (Role::Arrival | Role::Trial(_) | Role::TrialArrival(_) | Role::FromTarget | Role::Preparation, _) => {}
         }
     }
 
@@ -130,11 +161,20 @@ impl Investigation {
     fn plan(&mut self) {
         self.stage = match (self.stage, &self.evidence) {
             (Stage::Nothing, _) => {
-                self.rounds.push_back(vec![self.case.attempt(0)]);
+                self.rounds.push_back(self.case.first());
                 Stage::Attempt
             }
             (Stage::Attempt, Some(evidence)) if may_have_failed(evidence) => {
-                self.rounds.push_back(self.case.again(evidence));
+                let connected =
+                    matches!(evidence.attempt.tally.failure, Some(Failure::Slow { .. } | Failure::Invalid(_)));
+                let mut round = self.case.reception().into_iter().collect::<Vec<_>>();
+                if self.case.send.kind == ProbeKind::Throughput && !connected {
+                    // No data: the connection is what fails.
+                    self.case.send =
+                        SendTask { kind: ProbeKind::Tcp, mbits: None, count: CONNECTIONS, ..self.case.send.clone() };
+                }
+                round.extend(self.case.again(evidence));
+                self.rounds.push_back(round);
                 Stage::Again
             }
             (Stage::Again, Some(evidence)) => {
@@ -169,24 +209,73 @@ impl Case {
             target,
             service: self.service,
             attempt,
+            received: None,
             arrival: None,
             trials: Vec::new(),
         }
     }
 
     fn attempt(&self, after_ms: u16) -> Ask {
-        self.ask(&self.source, Task::Send(self.send.clone()), Role::Attempt).after(after_ms)
+        let is_measured = self.send.kind == ProbeKind::Throughput;
+        let source = if is_measured { self.sender() } else { self.send.source };
+        self.ask(&self.source, Task::Send(SendTask { source, ..self.send.clone() }), Role::Attempt).after(after_ms)
+    }
+
+    /// Compares what arrived with what was to be sent.
+    fn judge(&self, report: &mut ProbeReport, received: Received) {
+        let Some(of) = self.send.mbits.filter(|_| self.send.kind == ProbeKind::Throughput) else { return };
+        let source = self.sender();
+        let failure = match &report.tally.failure {
+            None if received.is_enough(of) => return,
+            None => Failure::Slow { mbits: received.mbits(), of },
+            // The receiver closed the connection of an address that it does not expect.
+            Some(Failure::Invalid(_)) if received.from.is_some() && received.from != source => {
+                let [from, source] =
+                    [received.from, source].map(|address| address.map_or_else(String::new, |it| it.to_string()));
+                Failure::Invalid(format!(
+                    "the target saw the source {from}, not {source}: its address is translated on the way"
+                ))
+            }
+            Some(_) => return,
+        };
+        report.tally = Tally { failure: Some(failure), received: 0, ..report.tally.clone() };
+    }
+
+    /// The address from which data is sent: the one that the receiver accepts.
+    fn sender(&self) -> Option<IpAddr> {
+        self.send.source.or(self.source.address)
+    }
+
+    /// The probe, and what receives its data.
+    fn first(&self) -> Vec<Ask> {
+        match self.reception() {
+            Some(reception) => vec![reception, self.attempt(WATCH_FIRST_MS)],
+            None => vec![self.attempt(0)],
+        }
+    }
+
+    /// A receiver on the target's host, of a probe of throughput.
+    fn reception(&self) -> Option<Ask> {
+        let is_measured = self.send.kind == ProbeKind::Throughput;
+        let (address, from) = (self.target.address?, self.sender()?);
+        let receive = ReceiveTask { address, port: self.send.port, from, for_ms: watch_ms(self.send.longest_ms()) };
+        is_measured.then(|| self.ask(&self.target, Task::Receive(receive), Role::Reception))
     }
 
     /// The same probe again while the target's agent watches, if it has one.
     fn again(&self, evidence: &Evidence) -> Vec<Ask> {
-        let watch = self.flow(evidence).filter(|_| self.target_has_agent).map(|flow| {
-            let for_ms = self.send.longest_ms() + u32::from(WATCH_FIRST_MS) + WATCH_LONGER_MS;
-            let for_ms = u16::try_from(for_ms.min(api::probe::bounds::TASK_MAX_MS)).unwrap_or(u16::MAX);
-            self.ask(&self.target, Task::Watch(WatchTask { flow, for_ms }), Role::Arrival)
-        });
+        if self.send.kind == ProbeKind::Throughput {
+            return vec![self.attempt(WATCH_FIRST_MS)];
+        }
+        let flow = self.flow(evidence).filter(|_| self.target_has_agent);
+        let watch = flow.map(|flow| self.watch(&self.target, (flow, self.send.longest_ms()), Role::Arrival));
         let after_ms = if watch.is_some() { WATCH_FIRST_MS } else { 0 };
         watch.into_iter().chain([self.attempt(after_ms)]).collect()
+    }
+
+    /// A watch of a flow whose packets take so long, and are sent [`WATCH_FIRST_MS`] later.
+    pub(crate) fn watch(&self, party: &Party, (flow, longest_ms): (Flow, u32), role: Role) -> Ask {
+        self.ask(party, Task::Watch(WatchTask { flow, for_ms: watch_ms(longest_ms) }), role)
     }
 
     /// The flow of the probe's packets, once both addresses are known.
@@ -221,13 +310,25 @@ impl Case {
             name: None,
             path: None,
             over_tcp: false,
+            mbits: None,
             count: self.send.count.min(5),
             ..self.send.clone()
         }
     }
 }
 
+/// How long the other host watches or receives while a probe takes so long, and is sent [`WATCH_FIRST_MS`] later.
+fn watch_ms(longest_ms: u32) -> u16 {
+    let for_ms = longest_ms + u32::from(WATCH_FIRST_MS) + WATCH_LONGER_MS;
+    u16::try_from(for_ms.min(api::probe::bounds::TASK_MAX_MS)).unwrap_or(u16::MAX)
+}
+
 impl Ask {
+    /// Sent while another host watches.
+    pub(crate) const fn watched(self) -> Self {
+        self.after(WATCH_FIRST_MS)
+    }
+
     const fn after(mut self, milliseconds: u16) -> Self {
         self.after_ms = milliseconds;
         self

@@ -122,6 +122,7 @@ impl Verdict {
             probe,
             label: self.label.as_str().to_owned(),
             cause: self.cause(),
+            failure: self.failure.clone(),
             last_seen: self.last_tap.map_or("Unknown", Tap::as_word).to_owned(),
             before: self.before.clone(),
             after: self.after.clone(),
@@ -164,6 +165,7 @@ pub(crate) fn failure(evidence: &Evidence) -> String {
         Some(Failure::Local(error)) => format!("not sent: {error}"),
         Some(Failure::Status(status)) => format!("HTTP status {status}"),
         Some(Failure::Invalid(meaning)) => meaning.clone(),
+        Some(Failure::Slow { mbits, of }) => return format!("{mbits} of {of} Mbit/s carried"),
     };
     format!("{} of {} lost, {why}", tally.lost(), tally.sent)
 }

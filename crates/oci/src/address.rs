@@ -7,7 +7,7 @@ use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use vcn::{Family, Ocid};
 
-use crate::tagged::FreeformTags;
+use crate::object::FreeformTags;
 use crate::vnic::none_is_empty;
 
 /// An address object: one address of a VNIC, or a block of them.
@@ -30,44 +30,12 @@ pub struct IpObject {
     /// Whether it is its VNIC's own address, which goes with the VNIC only.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub is_primary: bool,
-    /// Whether a VNIC holds it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ip_state: Option<AddressState>,
-    /// Whether it outlives its VNIC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lifetime: Option<Lifetime>,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
     /// Free-form tags.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub freeform_tags: FreeformTags,
-}
-
-/// Whether a VNIC holds an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum AddressState {
-    /// One does.
-    Assigned,
-    /// None does.
-    Available,
-    /// A state that was introduced after this was written.
-    #[serde(other)]
-    Unknown,
-}
-
-/// How long an address object lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Lifetime {
-    /// As long as its VNIC.
-    Ephemeral,
-    /// Until it is deleted.
-    Reserved,
-    /// One that this version does not know.
-    #[serde(other)]
-    Unknown,
 }
 
 /// A request for one address, or one block.
@@ -83,18 +51,12 @@ pub struct CreateAddress {
     /// For a block: its prefix length (IPv4 /18–/30; IPv6 /80 and multiples of four).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cidr_prefix_length: Option<u8>,
-    /// Which IPv4 block of the subnet it comes from.
-    #[serde(rename = "ipv4SubnetCidrAtCreation", skip_serializing_if = "Option::is_none")]
-    pub ipv4_subnet_cidr: Option<IpNetwork>,
     /// Which IPv6 block of the subnet it comes from. Compulsory where that has more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6_subnet_cidr: Option<IpNetwork>,
     /// Its name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// How long it lives.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lifetime: Option<Lifetime>,
     /// Free-form tags.
     #[serde(skip_serializing_if = "FreeformTags::is_empty")]
     pub freeform_tags: FreeformTags,
@@ -120,9 +82,6 @@ pub(crate) struct Names {
     pub(crate) list: &'static str,
     pub(crate) delete: &'static str,
     pub(crate) bulk_create: (&'static str, &'static str, &'static str),
-    pub(crate) bulk_delete: (&'static str, &'static str, &'static str),
-    /// The field that names one in a bulk delete.
-    pub(crate) id: &'static str,
 }
 
 const IPV4: Names = Names {
@@ -131,8 +90,6 @@ const IPV4: Names = Names {
     list: "ListPrivateIps",
     delete: "DeletePrivateIp",
     bulk_create: ("BulkCreatePrivateIps", "bulkCreatePrivateIps", "bulkCreatePrivateIpItem"),
-    bulk_delete: ("BulkDeletePrivateIps", "bulkDeletePrivateIps", "bulkDeletePrivateIpItem"),
-    id: "privateIpId",
 };
 
 // The singular path and the plural item are the API's.
@@ -142,23 +99,11 @@ const IPV6: Names = Names {
     list: "ListIpv6s",
     delete: "DeleteIpv6",
     bulk_create: ("BulkCreateIpv6s", "bulkCreateIpv6s", "bulkCreateIpv6sItem"),
-    bulk_delete: ("BulkDeleteIpv6s", "bulkDeleteIpv6s", "bulkDeleteIpv6sItem"),
-    id: "ipv6Id",
 };
 
 pub(crate) const fn names(family: Family) -> &'static Names {
     match family {
         Family::Ipv4 => &IPV4,
         Family::Ipv6 => &IPV6,
-    }
-}
-
-impl IpObject {
-    /// The addresses as a network: a single one is a /32 or /128.
-    #[must_use]
-    pub fn network(&self) -> IpNetwork {
-        let single = IpNetwork::from(self.ip_address);
-        let prefix = self.cidr_prefix_length.unwrap_or_else(|| single.prefix());
-        IpNetwork::new(self.ip_address, prefix).unwrap_or(single)
     }
 }

@@ -6,7 +6,7 @@ use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use vcn::Ocid;
 
-use crate::tagged::{DefinedTags, FreeformTags};
+use crate::object::FreeformTags;
 
 /// A VNIC attachment. Belongs to the instance's compartment, the VNIC itself to its subnet's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,9 +20,6 @@ pub struct VnicAttachment {
     pub instance_id: Ocid,
     /// Its state.
     pub lifecycle_state: AttachmentState,
-    /// Its availability domain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub availability_domain: Option<String>,
     /// The name given with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
@@ -38,9 +35,6 @@ pub struct VnicAttachment {
     /// The physical port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic_index: Option<u8>,
-    /// When it was requested (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_created: Option<String>,
 }
 
 /// The state of an attachment.
@@ -92,21 +86,12 @@ pub struct CreateVnic {
     /// Whether it gets an IPv6 address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assign_ipv6_ip: Option<bool>,
-    /// Whether DNS has a record of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assign_private_dns_record: Option<bool>,
-    /// Its host name in the subnet's DNS domain.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hostname_label: Option<String>,
     /// Its network security groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nsg_ids: Vec<Ocid>,
     /// The primary IPv4 address; one of the subnet's choice where this is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_ip: Option<IpAddr>,
-    /// Which IPv4 block of the subnet the address comes from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subnet_cidr: Option<IpNetwork>,
     /// Which IPv6 addresses it gets.
     #[serde(rename = "ipv6AddressIpv6SubnetCidrPairDetails", skip_serializing_if = "Vec::is_empty")]
     pub ipv6: Vec<Ipv6Choice>,
@@ -116,9 +101,6 @@ pub struct CreateVnic {
     /// Free-form tags.
     #[serde(skip_serializing_if = "FreeformTags::is_empty")]
     pub freeform_tags: FreeformTags,
-    /// Defined tags.
-    #[serde(skip_serializing_if = "DefinedTags::is_empty")]
-    pub defined_tags: DefinedTags,
 }
 
 /// An IPv6 address for a new VNIC: a given one, or any of a block.
@@ -138,12 +120,6 @@ impl AttachmentState {
     #[must_use]
     pub const fn counts(self) -> bool {
         matches!(self, Self::Attaching | Self::Attached)
-    }
-
-    /// Whether it is on the way to another state.
-    #[must_use]
-    pub const fn is_passing(self) -> bool {
-        matches!(self, Self::Attaching | Self::Detaching)
     }
 }
 

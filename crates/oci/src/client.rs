@@ -27,11 +27,11 @@ use crate::auth::sign::{Credentials, Signable, sign};
 use crate::client::request_id::RequestId;
 use crate::client::transport::{Answer, Carrier, Transport, Trust};
 use crate::error::{Error, Failure, LoginError};
+use crate::object::{Etag, VersionedObject};
 use crate::region::Endpoints;
 use crate::region::endpoint::Endpoint;
-use crate::tagged::{Etag, Tagged};
 
-pub use budget::{Budget, Rates, Standing};
+pub use budget::{Budget, BudgetState, Rates};
 pub use observer::{Attempt, Observer};
 pub use policy::Policy;
 use retry::{Decision, Situation, decide};
@@ -95,11 +95,11 @@ impl Oci {
     }
 
     /// Makes a call that answers with an object.
-    pub(crate) async fn object<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<Tagged<T>, Error> {
+    pub(crate) async fn object<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<VersionedObject<T>, Error> {
         let (answer, request_id) = self.call(&call).await?;
         let value = read(&answer).map_err(|source| call.failed(1, &request_id, source))?;
         let etag = answer.header("etag").map(|text| Etag(text.to_owned()));
-        Ok(Tagged { value, etag })
+        Ok(VersionedObject { value, etag })
     }
 
     /// Makes a call that answers with the OCID of work.

@@ -5,7 +5,7 @@
 use std::future::Future;
 
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use vcn::{Family, Ocid};
 
 use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest, names};
@@ -14,9 +14,9 @@ use crate::client::Oci;
 use crate::client::call::{delete, get, post};
 use crate::error::Error;
 use crate::instance::{Instance, Shape};
+use crate::object::{Etag, VersionedObject};
 use crate::retry_token::RetryToken;
 use crate::subnet::Subnet;
-use crate::tagged::{Etag, Tagged};
 use crate::vnic::{UpdateVnic, Vnic};
 
 /// Reads what VNICs need. Changes nothing. Lists are complete.
@@ -58,12 +58,15 @@ pub trait CloudView: AsRef<Oci> + Send + Sync {
     }
 
     /// An attachment.
-    fn vnic_attachment(&self, id: &Ocid) -> impl Future<Output = Result<Tagged<VnicAttachment>, Error>> + Send {
+    fn vnic_attachment(
+        &self,
+        id: &Ocid,
+    ) -> impl Future<Output = Result<VersionedObject<VnicAttachment>, Error>> + Send {
         async move { self.as_ref().object(get("GetVnicAttachment", id.as_str(), format!("/vnicAttachments/{id}"))).await }
     }
 
     /// A VNIC.
-    fn vnic(&self, id: &Ocid) -> impl Future<Output = Result<Tagged<Vnic>, Error>> + Send {
+    fn vnic(&self, id: &Ocid) -> impl Future<Output = Result<VersionedObject<Vnic>, Error>> + Send {
         async move { self.as_ref().object(get("GetVnic", id.as_str(), format!("/vnics/{id}"))).await }
     }
 
@@ -91,7 +94,7 @@ pub trait Cloud: CloudView {
         &self,
         request: &AttachVnic,
         token: &RetryToken,
-    ) -> impl Future<Output = Result<Tagged<VnicAttachment>, Error>> + Send {
+    ) -> impl Future<Output = Result<VersionedObject<VnicAttachment>, Error>> + Send {
         async move {
             let mut call = post("AttachVnic", request.instance_id.as_str(), "/vnicAttachments".to_owned(), request)?;
             call.retry_token = Some(token);
@@ -118,7 +121,7 @@ pub trait Cloud: CloudView {
         id: &Ocid,
         change: &UpdateVnic,
         if_match: Option<&Etag>,
-    ) -> impl Future<Output = Result<Tagged<Vnic>, Error>> + Send {
+    ) -> impl Future<Output = Result<VersionedObject<Vnic>, Error>> + Send {
         async move {
             let mut call = post("UpdateVnic", id.as_str(), format!("/vnics/{id}"), change)?;
             call.method = Method::PUT;
@@ -133,7 +136,7 @@ pub trait Cloud: CloudView {
         family: Family,
         request: &CreateAddress,
         token: &RetryToken,
-    ) -> impl Future<Output = Result<Tagged<IpObject>, Error>> + Send {
+    ) -> impl Future<Output = Result<VersionedObject<IpObject>, Error>> + Send {
         async move {
             let names = names(family);
             let subject = request.vnic_id.as_ref().map_or("without a VNIC", Ocid::as_str);
@@ -165,23 +168,6 @@ pub trait Cloud: CloudView {
             let mut call =
                 post(operation, request.vnic_id.as_str(), format!("/{}/actions/{action}", names.path), &body)?;
             call.retry_token = Some(token);
-            self.as_ref().work(&call).await
-        }
-    }
-
-    /// Deletes several addresses of a VNIC at once. Returns before they are gone.
-    fn delete_addresses(
-        &self,
-        family: Family,
-        vnic: &Ocid,
-        ids: &[Ocid],
-    ) -> impl Future<Output = Result<WorkRequest, Error>> + Send {
-        async move {
-            let names = names(family);
-            let (operation, action, items) = names.bulk_delete;
-            let ids: Vec<Value> = ids.iter().map(|id| json!({ names.id: id })).collect();
-            let body = json!({ "vnicId": vnic, items: ids });
-            let call = post(operation, vnic.as_str(), format!("/{}/actions/{action}", names.path), &body)?;
             self.as_ref().work(&call).await
         }
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use vcn::Ocid;
 
-use crate::tagged::FreeformTags;
+use crate::object::FreeformTags;
 use crate::vnic::none_is_empty;
 
 /// An instance.
@@ -21,9 +21,6 @@ pub struct Instance {
     /// Its part of a flexible shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape_config: Option<ShapeConfig>,
-    /// Its availability domain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub availability_domain: Option<String>,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
@@ -86,9 +83,6 @@ pub struct Shape {
     /// How that follows from the OCPUs of a flexible shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_vnic_attachment_options: Option<VnicLimits>,
-    /// How many physical ports a VNIC may be put on (bare metal).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network_ports: Option<u32>,
 }
 
 /// How many VNICs a flexible shape allows.

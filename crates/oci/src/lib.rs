@@ -20,28 +20,28 @@ mod client;
 mod cloud;
 mod error;
 mod instance;
+mod object;
 mod region;
 mod retry_token;
 mod subnet;
-mod tagged;
 mod vnic;
 
-pub use address::{AddressState, CreateAddress, CreateAddresses, IpObject, Lifetime, WorkRequest};
+pub use address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
 pub use attachment::{AttachVnic, AttachmentState, CreateVnic, Ipv6Choice, VnicAttachment};
 pub use auth::{ApiKey, InstancePrincipal, KeyOwner, Login, WorkloadIdentity};
 pub use client::request_id::RequestId;
 pub use client::transport::{Carrier, Trust};
-pub use client::{Attempt, Budget, Observer, Oci, Options, Policy, Rates, Standing};
+pub use client::{Attempt, Budget, BudgetState, Observer, Oci, Options, Policy, Rates};
 pub use cloud::{Cloud, CloudView};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
 // Part of a policy.
 pub use backoff::Backoff;
+pub use object::{Etag, FreeformTags, VersionedObject};
 pub use region::endpoint::{Endpoint, MetadataUrl};
 pub use region::{Endpoints, RealmDomain, Region, RegionName};
 pub use retry_token::RetryToken;
 pub use subnet::Subnet;
-pub use tagged::{DefinedTags, Etag, FreeformTags, Tagged};
 pub use vnic::{UpdateVnic, Vnic, VnicState};
 
 /// The metadata service of an instance.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
-use vcn::{MacAddr, Ocid};
+use vcn::Ocid;
 
 use crate::vnic::none_is_empty;
 
@@ -16,21 +16,12 @@ pub struct Subnet {
     pub id: Ocid,
     /// Its compartment.
     pub compartment_id: Ocid,
-    /// Its VCN.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vcn_id: Option<Ocid>,
-    /// Its availability domain; absent for a regional one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub availability_domain: Option<String>,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
     /// Its first IPv4 block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cidr_block: Option<IpNetwork>,
-    /// All its IPv4 blocks.
-    #[serde(default, deserialize_with = "none_is_empty")]
-    pub ipv4_cidr_blocks: Vec<IpNetwork>,
     /// Its first IPv6 block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6_cidr_block: Option<IpNetwork>,
@@ -40,9 +31,6 @@ pub struct Subnet {
     /// Its router's IPv4 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_router_ip: Option<IpAddr>,
-    /// Its router's Ethernet address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub virtual_router_mac: Option<MacAddr>,
     /// Its router's IPv6 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6_virtual_router_ip: Option<IpAddr>,

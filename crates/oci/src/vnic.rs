@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use vcn::{MacAddr, Ocid};
 
-use crate::tagged::{DefinedTags, FreeformTags};
+use crate::object::FreeformTags;
 
 /// A VNIC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,9 +20,6 @@ pub struct Vnic {
     /// Its subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet_id: Option<Ocid>,
-    /// Its availability domain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub availability_domain: Option<String>,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
@@ -32,9 +29,6 @@ pub struct Vnic {
     /// Its primary IPv4 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_ip: Option<IpAddr>,
-    /// Its public address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub public_ip: Option<IpAddr>,
     /// Its IPv6 addresses.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub ipv6_addresses: Vec<IpAddr>,
@@ -47,18 +41,9 @@ pub struct Vnic {
     /// Whether its packets may have addresses that are not its own.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub skip_source_dest_check: bool,
-    /// Its host name in the subnet's DNS domain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostname_label: Option<String>,
-    /// Its own route table, where it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub route_table_id: Option<Ocid>,
     /// Free-form tags.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub freeform_tags: FreeformTags,
-    /// Defined tags.
-    #[serde(default, deserialize_with = "none_is_empty")]
-    pub defined_tags: DefinedTags,
 }
 
 /// The state of a VNIC.
@@ -85,24 +70,15 @@ pub struct UpdateVnic {
     /// Its name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Its host name in the subnet's DNS domain.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hostname_label: Option<String>,
     /// Its network security groups, all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nsg_ids: Option<Vec<Ocid>>,
     /// Whether its packets may have addresses that are not its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_source_dest_check: Option<bool>,
-    /// Its own route table.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub route_table_id: Option<Ocid>,
     /// Free-form tags, all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeform_tags: Option<FreeformTags>,
-    /// Defined tags, all of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub defined_tags: Option<DefinedTags>,
 }
 
 /// The service writes `null` where there is nothing.

@@ -20,7 +20,8 @@ pub const CONFIG_FILE: &str = "CONFIG_FILE";
 /// # Errors
 /// Those of clap, including help and version.
 pub fn read<A: Parser>(
-    (keys, default_file): (&Keys, &str),
+    keys: &Keys,
+    default_file: &str,
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
 ) -> Result<(ArgMatches, Layers), clap::Error> {

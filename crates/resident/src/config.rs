@@ -1,4 +1,4 @@
-//! The configuration: from what was said in four places to settings, or to everything that is wrong with it at once.
+//! The configuration: merges values from four places into settings, or reports everything that is wrong with them at once.
 //!
 //! ```text
 //!   flags ───────────────┐
@@ -7,7 +7,7 @@
 //!   defaults ────────────┘
 //! ```
 //!
-//! There is one list of keys, the options of a program ([`Configured::Options`]): flags, environment, file,
+//! There is one list of keys, the options of a program ([`ProgramSettings::Options`]): flags, environment, file,
 //! `config --explain` and the table in docs/ are made from it.
 
 pub mod explain;
@@ -25,7 +25,7 @@ use keys::{Key, Keys};
 pub use problem::{Place, Problem};
 
 /// Settings that are made of options.
-pub trait Configured: Sized {
+pub trait ProgramSettings: Sized {
     /// Everything that can be set, as typed.
     type Options: clap::Args;
     /// Why options make no settings.
@@ -35,13 +35,13 @@ pub trait Configured: Sized {
     ///
     /// # Errors
     /// When an option is not valid, by itself or with others; the message names its flag.
-    fn configured(options: Self::Options) -> Result<Self, Self::Error>;
+    fn from_options(options: Self::Options) -> Result<Self, Self::Error>;
 }
 
 /// Why values make no settings.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What was said outside of the file, once and for all: a process's flags and environment do not change.
+/// The values outside of the file, and where the file is. A process's flags and environment do not change.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     /// By key, as typed.
@@ -54,24 +54,24 @@ pub struct Layers {
     pub file_is_named: bool,
 }
 
-/// What was said of a key, and where.
+/// The value of a key, and where it was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenValue {
-    /// As it was said.
+    /// As typed.
     pub value: String,
-    /// The strongest place that said it.
+    /// The place with the highest precedence that sets the key.
     pub place: Place,
 }
 
-/// The keys of which something was said.
+/// The keys that are set.
 pub type Values = BTreeMap<String, GivenValue>;
 
 /// The configuration as far as it is right, and what is wrong with the rest.
 #[derive(Debug)]
 pub struct Read {
-    /// What was said and is right.
+    /// The valid values.
     pub values: Values,
-    /// What is not.
+    /// What is wrong with the others.
     pub problems: Vec<Problem>,
     /// Whether there is a file.
     pub has_file: bool,
@@ -87,17 +87,17 @@ impl Layers {
         let mut read = Read { values: Values::new(), problems: Vec::new(), has_file };
         match text {
             Ok(text) => {
-                let (said, problems) = file::parse(&self.file, &text);
+                let (given, problems) = file::parse(&self.file, &text);
                 read.problems.extend(problems);
-                read.take(keys, said);
+                read.take(keys, given);
             }
             Err(error) => {
                 let text = format!("it cannot be read: {error}");
                 read.problems.push(Problem::new(Place::File { path: self.file.clone(), line: 0 }, "", text));
             }
         }
-        let said = keys.in_environment(&self.environment, &mut read.problems);
-        read.take(keys, said);
+        let given = keys.in_environment(&self.environment, &mut read.problems);
+        read.take(keys, given);
         let typed =
             |(key, value): (&String, &String)| (key.clone(), GivenValue { value: value.clone(), place: Place::Flag });
         read.take(keys, self.flags.iter().map(typed).collect());
@@ -105,7 +105,7 @@ impl Layers {
     }
 }
 
-/// Reads a file alone, as if nothing else said anything.
+/// Reads a file alone, without flags and environment.
 #[must_use]
 pub fn read_file(keys: &Keys, path: &Path) -> Read {
     Layers { file: path.to_owned(), file_is_named: true, ..Layers::default() }.read(keys)
@@ -116,7 +116,7 @@ impl Read {
     ///
     /// # Errors
     /// When anything is wrong, whichever layer would have won.
-    pub fn settings<S: Configured>(self, keys: &Keys) -> Result<S, Vec<Problem>> {
+    pub fn settings<S: ProgramSettings>(self, keys: &Keys) -> Result<S, Vec<Problem>> {
         let Self { values, mut problems, .. } = self;
         match settings(keys, &values) {
             Ok(settings) if problems.is_empty() => return Ok(settings),
@@ -135,7 +135,7 @@ impl Read {
 
     /// The settings without what is wrong: for who must answer whatever the configuration says.
     #[must_use]
-    pub fn settings_anyway<S: Configured>(&self, keys: &Keys) -> Option<S> {
+    pub fn settings_anyway<S: ProgramSettings>(&self, keys: &Keys) -> Option<S> {
         let mut values = self.values.clone();
         for (key, _) in blame::<S>(keys, &self.values) {
             values.remove(&key);
@@ -143,19 +143,19 @@ impl Read {
         settings(keys, &values).or_else(|_| settings(keys, &Values::new())).ok()
     }
 
-    /// Adds a stronger layer: what of it is right. An empty value says nothing, as manifests leave it.
-    fn take(&mut self, keys: &Keys, said: Vec<(String, GivenValue)>) {
-        for (name, said) in said {
+    /// Adds a stronger layer: its valid values. An empty value sets nothing: manifests leave some empty.
+    fn take(&mut self, keys: &Keys, layer: Vec<(String, GivenValue)>) {
+        for (name, given) in layer {
             match keys.find(&name) {
                 None => {
                     let nearest = keys.nearest(&name);
-                    let problem = Problem::new(said.place, name, "is no key").instead(nearest);
+                    let problem = Problem::new(given.place, name, "is no key").instead(nearest);
                     self.problems.push(problem);
                 }
-                Some(_) if said.value.is_empty() && said.place != Place::Flag => {}
-                Some(key) => match key.check(&said.value) {
-                    Ok(()) => drop(self.values.insert(name, said)),
-                    Err((text, nearest)) => self.problems.push(Problem::new(said.place, name, text).instead(nearest)),
+                Some(_) if given.value.is_empty() && given.place != Place::Flag => {}
+                Some(key) => match key.check(&given.value) {
+                    Ok(()) => drop(self.values.insert(name, given)),
+                    Err((text, nearest)) => self.problems.push(Problem::new(given.place, name, text).instead(nearest)),
                 },
             }
         }
@@ -166,25 +166,25 @@ impl Read {
 ///
 /// # Errors
 /// When a value is not valid.
-pub fn settings<S: Configured>(keys: &Keys, values: &Values) -> Result<S, BoxError> {
-    let known = |(name, said): (&String, &GivenValue)| Some(keys.find(name)?.argument(&said.value));
+pub fn settings<S: ProgramSettings>(keys: &Keys, values: &Values) -> Result<S, BoxError> {
+    let known = |(name, given): (&String, &GivenValue)| Some(keys.find(name)?.argument(&given.value));
     let arguments: Vec<OsString> = values.iter().filter_map(known).collect();
     let command = S::Options::augment_args(clap::Command::new("settings")).no_binary_name(true).mut_args(keys::bare);
     let options = command.try_get_matches_from(arguments).and_then(|matches| S::Options::from_arg_matches(&matches));
-    Ok(S::configured(options?)?)
+    Ok(S::from_options(options?)?)
 }
 
 /// Which values make no sense by themselves.
-fn blame<'a, S: Configured>(
+fn blame<'a, S: ProgramSettings>(
     keys: &'a Keys,
     values: &'a Values,
 ) -> impl Iterator<Item = (String, Problem)> + use<'a, S> {
-    values.iter().filter_map(move |(name, said)| {
-        let alone = Values::from([(name.clone(), said.clone())]);
+    values.iter().filter_map(move |(name, given)| {
+        let alone = Values::from([(name.clone(), given.clone())]);
         let error = settings::<S>(keys, &alone).err()?;
         let flag = keys.find(name).map(Key::flag).unwrap_or_default();
         // The key is named already.
         let text = crate::logging::chain(error.as_ref()).replace(&format!("{flag} is "), "is ");
-        Some((name.clone(), Problem::new(said.place.clone(), name.clone(), text)))
+        Some((name.clone(), Problem::new(given.place.clone(), name.clone(), text)))
     })
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use crate::config::keys::{Key, Keys};
-use crate::config::{Configured, Layers, file};
+use crate::config::{Layers, ProgramSettings, file};
 
 /// Compares the part of a document between its markers `<!-- begin: part -->` and `<!-- end: part -->` with what the code
 /// says; writes it when `UPDATE_DOCS` is set.
@@ -88,7 +88,7 @@ pub fn action(alerts: &[Alert], metric: &str) -> String {
 ///
 /// # Errors
 /// What is wrong, for a test to show.
-pub fn check_commented<S: Configured + Debug>(text: &str, keys: &Keys) -> Result<(), String> {
+pub fn check_commented<S: ProgramSettings + Debug>(text: &str, keys: &Keys) -> Result<(), String> {
     let set = pairs(text)?;
     if !set.is_empty() {
         return Err(format!("it sets {set:?}"));
@@ -110,8 +110,8 @@ pub fn check_commented<S: Configured + Debug>(text: &str, keys: &Keys) -> Result
 
 /// The keys that a file sets, in its order.
 fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
-    let (said, problems) = file::parse(Path::new(""), text);
-    let pairs = said.into_iter().map(|(key, said)| (key, said.value)).collect();
+    let (given, problems) = file::parse(Path::new(""), text);
+    let pairs = given.into_iter().map(|(key, given)| (key, given.value)).collect();
     if problems.is_empty() { Ok(pairs) } else { Err(format!("{problems:?}")) }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_that_differs_or_lacks_the_part_is_told() {
+    fn document_that_differs_or_lacks_the_part_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.md");
         std::fs::write(&path, "x\n<!-- begin: keys -->\nold\n<!-- end: keys -->\n").unwrap();

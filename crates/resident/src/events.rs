@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn event_has_the_fields_of_the_api_and_an_escaped_note() {
+    fn event_has_fields_of_the_api_and_an_escaped_note() {
         let controller = "oke.oraclecloud.com/oke-node-controller";
         let reporter = Reporter { controller, instance: "oke-node-controller-0".to_owned() };
         let note = "\u{1b}[2J no profile \"x\"\n";

@@ -60,7 +60,7 @@ mod tests {
     struct Link(&'static str, #[source] Option<Box<Link>>);
 
     #[test]
-    fn a_cause_that_repeats_what_was_said_is_left_out() {
+    fn cause_that_repeats_its_parent_message_is_omitted() {
         let link = |text, cause: Option<Link>| Link(text, cause.map(Box::new));
         let error = link("step failed: link set up", Some(link("link set up", Some(link("not permitted", None)))));
         assert_eq!(chain(&error), "step failed: link set up: not permitted");

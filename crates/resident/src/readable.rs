@@ -23,8 +23,8 @@ impl Readable {
         Ok(Self { descriptor: register(descriptor.try_clone_to_owned()?)? })
     }
 
-    /// Waits until `read` has something to say: it answers `None` (and is asked again when there is more) once nothing is
-    /// left to read. May be dropped while it waits.
+    /// Waits until `read` returns a value. It returns `None` when nothing is left to read, and is called again when there
+    /// is more. May be dropped while it waits.
     ///
     /// # Errors
     /// As `read` says, or the system.

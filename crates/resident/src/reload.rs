@@ -19,7 +19,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::time::Instant;
 
 use crate::config::keys::{Key, Keys};
-use crate::config::{Configured, Layers, Place, Problem, Read, Values};
+use crate::config::{Layers, Place, Problem, ProgramSettings, Read, Values};
 use crate::readable::{Readable, drain};
 
 /// How often the file is read although no event came: its directory may not have existed.
@@ -56,7 +56,7 @@ enum FileState {
     Invalid(String),
 }
 
-impl<S: Configured> RunningConfiguration<S> {
+impl<S: ProgramSettings> RunningConfiguration<S> {
     /// Reads the configuration that a program starts with.
     ///
     /// # Errors
@@ -210,7 +210,7 @@ impl Watch {
 }
 
 fn differ(key: &Key, one: &Values, other: &Values) -> bool {
-    let value = |values: &Values| values.get(key.name()).map(|said| said.value.clone()).or_else(|| key.default());
+    let value = |values: &Values| values.get(key.name()).map(|given| given.value.clone()).or_else(|| key.default());
     value(one) != value(other)
 }
 
@@ -232,11 +232,11 @@ mod tests {
 
     struct Word;
 
-    impl Configured for Word {
+    impl ProgramSettings for Word {
         type Options = Options;
         type Error = Infallible;
 
-        fn configured(_: Options) -> Result<Self, Infallible> {
+        fn from_options(_: Options) -> Result<Self, Infallible> {
             Ok(Self)
         }
     }

@@ -15,7 +15,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::server::{Answer, Answers, Asker, Connections, connection, refused};
+use crate::server::{Answer, Caller, Connections, Handler, connection, refused};
 
 /// The wait between two attempts to bind the port.
 const REBIND: Duration = Duration::from_secs(10);
@@ -64,10 +64,10 @@ struct Certificates {
     made: Option<(Instant, TlsAcceptor)>,
 }
 
-impl<B: Answers> Answers for MetricsOnly<B> {
-    async fn answer(&self, path: &str, _: Asker) -> Answer {
+impl<B: Handler> Handler for MetricsOnly<B> {
+    async fn answer(&self, path: &str, _: Caller) -> Answer {
         match path {
-            "/metrics" => self.0.answer(path, Asker::Anybody).await,
+            "/metrics" => self.0.answer(path, Caller::Anybody).await,
             _ => Answer::text(404, "not found\n"),
         }
     }
@@ -75,7 +75,7 @@ impl<B: Answers> Answers for MetricsOnly<B> {
 
 /// Serves the port, if there is one; never returns. It retries while the port cannot be bound, because the program works without
 /// it.
-pub async fn run(port: Option<MetricsPort>, board: Arc<impl Answers>) {
+pub async fn run(port: Option<MetricsPort>, handler: Arc<impl Handler>) {
     let Some(MetricsPort { listen, tls }) = port else { return std::future::pending().await };
     let mut failed = false;
     let listener = loop {
@@ -90,12 +90,12 @@ pub async fn run(port: Option<MetricsPort>, board: Arc<impl Answers>) {
         tokio::time::sleep(REBIND).await;
     };
     tracing::info!(event = "metrics.listening", %listen, tls = tls.is_some());
-    serve(listener, tls, board).await;
+    serve(listener, tls, handler).await;
 }
 
 /// Serves a listener; never returns.
-pub async fn serve(listener: TcpListener, tls: Option<PathBuf>, board: Arc<impl Answers>) {
-    let board = Arc::new(MetricsOnly(board));
+pub async fn serve(listener: TcpListener, tls: Option<PathBuf>, handler: Arc<impl Handler>) {
+    let handler = Arc::new(MetricsOnly(handler));
     let mut certificates = tls.map(|folder| Certificates { folder, made: None });
     let mut connections = Connections::default();
     loop {
@@ -106,9 +106,9 @@ pub async fn serve(listener: TcpListener, tls: Option<PathBuf>, board: Arc<impl 
                 continue;
             }
         };
-        let board = board.clone();
+        let handler = handler.clone();
         let Some(certificates) = &mut certificates else {
-            connections.serve(connection(stream, board, Asker::Anybody)).await;
+            connections.serve(connection(stream, handler, Caller::Anybody)).await;
             continue;
         };
         // Without valid files no client is served, because an operator who configured TLS does not want an open port.
@@ -116,7 +116,7 @@ pub async fn serve(listener: TcpListener, tls: Option<PathBuf>, board: Arc<impl 
             connections
                 .serve(async move {
                     if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                        connection(stream, board, Asker::Anybody).await;
+                        connection(stream, handler, Caller::Anybody).await;
                     }
                 })
                 .await;

@@ -31,10 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client may take to ask.
 const QUESTION: Duration = Duration::from_secs(5);
 
-/// Who knows the answers.
-pub trait Answers: Send + Sync + 'static {
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
     /// Answers a GET of a path.
-    fn answer(&self, path: &str, asker: Asker) -> impl Future<Output = Answer> + Send;
+    fn answer(&self, path: &str, caller: Caller) -> impl Future<Output = Answer> + Send;
 }
 
 /// An answer.
@@ -48,9 +48,9 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Who asks: a socket is root's, a TCP port is everybody's who reaches it.
+/// Which client sends a request: root by the socket, any client by the TCP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asker {
+pub enum Caller {
     /// Any client of the port.
     Anybody,
     /// Root.
@@ -103,28 +103,28 @@ pub fn socket(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Serves a TCP port; never returns.
-pub async fn serve_port(listener: TcpListener, board: Arc<impl Answers>) {
+pub async fn serve_port(listener: TcpListener, handler: Arc<impl Handler>) {
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.serve(connection(stream, board.clone(), Asker::Anybody)).await,
+            Ok((stream, _)) => connections.serve(connection(stream, handler.clone(), Caller::Anybody)).await,
             Err(error) => refused(&error).await,
         }
     }
 }
 
 /// Serves root's socket; never returns.
-pub async fn serve_socket(listener: UnixListener, board: Arc<impl Answers>) {
+pub async fn serve_socket(listener: UnixListener, handler: Arc<impl Handler>) {
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Its mode and its directory's say the same, but both may be changed by others; who asks cannot.
-                let asker = match stream.peer_cred() {
-                    Ok(peer) if peer.uid() == 0 => Asker::Root,
-                    _ => Asker::Anybody,
+                // Its mode and its directory's say the same, but other programs may change both; the peer's user cannot be changed.
+                let caller = match stream.peer_cred() {
+                    Ok(peer) if peer.uid() == 0 => Caller::Root,
+                    _ => Caller::Anybody,
                 };
-                connections.serve(connection(stream, board.clone(), asker)).await;
+                connections.serve(connection(stream, handler.clone(), caller)).await;
             }
             Err(error) => refused(&error).await,
         }
@@ -153,10 +153,10 @@ pub(crate) async fn refused(error: &io::Error) {
 
 pub(crate) async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-    board: Arc<impl Answers>,
-    asker: Asker,
+    handler: Arc<impl Handler>,
+    caller: Caller,
 ) {
-    let service = service_fn(move |request| respond(request, board.clone(), asker));
+    let service = service_fn(move |request| respond(request, handler.clone(), caller));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(QUESTION).keep_alive(false).max_buf_size(16 * 1024);
     // A client that goes away or talks nonsense is its own problem.
@@ -165,8 +165,8 @@ pub(crate) async fn connection(
 
 async fn respond(
     request: Request<Incoming>,
-    board: Arc<impl Answers>,
-    asker: Asker,
+    handler: Arc<impl Handler>,
+    caller: Caller,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = Response::new(Full::default());
@@ -174,7 +174,7 @@ async fn respond(
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
-    let Answer { status, content_type, body } = board.answer(request.uri().path(), asker).await;
+    let Answer { status, content_type, body } = handler.answer(request.uri().path(), caller).await;
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn laps_follow_each_other_add_up_by_name_and_fit_into_the_total() {
+    fn phases_are_summed_by_name_and_fit_into_the_total() {
         let mut phases = Phases::start();
         let until = Instant::now() + Duration::from_millis(2);
         while Instant::now() < until {}

@@ -11,10 +11,27 @@ use crate::Phase;
 /// The longest line, its newline included: one page, well below what a datagram may carry.
 pub const LINE_LIMIT: usize = 4096;
 
-/// How a record that is too long is cut, step by step: bytes of the message, bytes of every other text, length of every
-/// list. The last step always fits: 12 texts and 4 phases of 16 bytes, six for each when all must be escaped.
-const CUTS: [(usize, usize, usize); 6] =
-    [(3072, 253, 32), (2048, 253, 32), (1024, 253, 32), (256, 128, 32), (64, 64, 8), (16, 16, 4)];
+/// Limits for a record that is too long.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// Bytes of the message.
+    message: usize,
+    /// Bytes of every other text.
+    text: usize,
+    /// Length of every list.
+    list: usize,
+}
+
+/// A record is cut step by step, until it fits. The last step always fits: 12 texts and 4 phases of 16 bytes, six for each
+/// when all must be escaped.
+const CUTS: [Cut; 6] = [
+    Cut { message: 3072, text: 253, list: 32 },
+    Cut { message: 2048, text: 253, list: 32 },
+    Cut { message: 1024, text: 253, list: 32 },
+    Cut { message: 256, text: 128, list: 32 },
+    Cut { message: 64, text: 64, list: 8 },
+    Cut { message: 16, text: 16, list: 4 },
+];
 
 /// One run of a plugin. Fields that a reader does not know are passed over and those that are missing are empty, so that
 /// plugin and agent may be of different versions.
@@ -121,7 +138,7 @@ impl VerbRecord {
         line
     }
 
-    fn cut(&self, (message, text, list): (usize, usize, usize)) -> Self {
+    fn cut(&self, Cut { message, text, list }: Cut) -> Self {
         let short = |given: &String| cut_text(given, text);
         Self {
             unix_millis: self.unix_millis,
@@ -232,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_room_for_all_addresses_says_how_many_it_lacks() {
+    fn line_without_room_for_all_addresses_counts_the_omitted() {
         let address = |number: u16| IpAddr::from([0x2603, 0xc020, 0x4005, 0x21ab, 0, 0, 0xabcd, number]);
         let long = VerbRecord { addresses: (0..240).map(address).collect(), ..record() };
         let read = VerbRecord::from_line(long.to_line().as_bytes()).unwrap();
@@ -245,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_a_span_of_its_own_in_the_callers_trace() {
+    fn run_is_a_separate_span_in_trace_of_caller() {
         let span = || {
             let mut record = record();
             record.continue_trace("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");

@@ -59,7 +59,7 @@ fn a_dead_agents_socket_is_passed_by_and_then_replaced() {
 }
 
 #[test]
-fn a_newer_agent_takes_over_and_the_older_ones_end_does_not_disturb_it() {
+fn newer_agent_takes_over_and_exit_of_older_is_harmless() {
     let dir = dir();
     let older = Listener::bind(dir.path()).unwrap();
     let newer = Listener::bind(dir.path()).unwrap();
@@ -71,7 +71,7 @@ fn a_newer_agent_takes_over_and_the_older_ones_end_does_not_disturb_it() {
 }
 
 #[test]
-fn an_agent_that_does_not_keep_up_delays_nobody_and_loses_nothing() {
+fn slow_agent_delays_no_writer_and_loses_no_record() {
     let dir = dir();
     let listener = Listener::bind(dir.path()).unwrap();
     let sink = Sink::new(dir.path());
@@ -89,7 +89,7 @@ fn an_agent_that_does_not_keep_up_delays_nobody_and_loses_nothing() {
 }
 
 #[test]
-fn a_missing_or_unwritable_directory_costs_the_record_and_nothing_else() {
+fn missing_or_unwritable_directory_loses_only_the_record() {
     let dir = dir();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -101,7 +101,7 @@ fn a_missing_or_unwritable_directory_costs_the_record_and_nothing_else() {
 }
 
 #[test]
-fn neither_links_nor_pipes_at_the_files_place_are_written_to() {
+fn symlink_or_pipe_in_place_of_log_is_never_written() {
     let dir = dir();
     let victim = dir.path().join("victim");
     fs::write(&victim, "precious").unwrap();
@@ -115,7 +115,7 @@ fn neither_links_nor_pipes_at_the_files_place_are_written_to() {
 }
 
 #[test]
-fn strangers_datagrams_are_told_from_records() {
+fn foreign_datagrams_are_distinguished_from_records() {
     let dir = dir();
     let listener = Listener::bind(dir.path()).unwrap();
     let stranger = UnixDatagram::unbound().unwrap();
@@ -180,7 +180,7 @@ fn taken(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_taken_from_the_files_is_taken_once_and_in_order() {
+fn logged_records_are_taken_once_and_in_order() {
     let dir = dir();
     let sink = Sink::new(dir.path()).with_log_limit(1000);
     let mut sent = 0;
@@ -199,7 +199,7 @@ fn what_is_taken_from_the_files_is_taken_once_and_in_order() {
 }
 
 #[test]
-fn nothing_is_lost_while_the_files_are_taken_under_the_writers() {
+fn concurrent_writes_lose_no_record_while_files_are_taken() {
     let dir = dir();
     let (writers, each) = (4, 200);
     // A generation holds 40 lines. What is taken when more are there comes from both; were it taken when 80 are, the older
@@ -260,7 +260,7 @@ fn on_file_system(options: &str, act: impl FnOnce(&Path) + Send) {
 }
 
 #[test]
-fn a_read_only_state_directory_costs_the_record_but_an_agent_is_still_reached() {
+fn read_only_state_directory_still_allows_delivery_to_an_agent() {
     on_file_system("size=1m", |dir| {
         use nix::mount::{MsFlags, mount};
         let listener = Listener::bind(dir).unwrap();
@@ -299,7 +299,7 @@ fn damaged_lines_are_left_out_when_the_file_is_read() {
 }
 
 #[test]
-fn of_a_huge_log_no_more_is_read_than_two_limits() {
+fn huge_log_is_read_only_up_to_two_limits() {
     let dir = dir();
     assert_eq!(Sink::new(dir.path()).send(&record("a")), Delivery::Log);
     // A line that does not end.

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bit_of_our_marks_is_one_of_the_well_known_others() {
+    fn own_mark_bits_differ_from_well_known_foreign_bits() {
         for (whose, bits) in [
             ("kube-proxy", 0xc000),
             ("portmap", 0x2000),

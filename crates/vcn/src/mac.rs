@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_link_local_address_bears_the_ethernet_address_with_one_bit_turned() {
+    fn link_local_address_contains_mac_with_one_bit_flipped() {
         for (mac, address) in
             [("02:00:17:00:00:21", "fe80::17ff:fe00:21"), ("00:00:17:01:02:03", "fe80::200:17ff:fe01:203")]
         {

@@ -21,7 +21,7 @@ pub struct Invocation {
 /// # Errors
 /// Those of clap, which include help and version.
 pub fn read(arguments: Vec<OsString>, environment: Vec<(String, String)>) -> Result<Invocation, clap::Error> {
-    let (matches, layers) = resident::command_line::read::<Args>((&keys(), DEFAULT_CONFIG), arguments, environment)?;
+    let (matches, layers) = resident::command_line::read::<Args>(&keys(), DEFAULT_CONFIG, arguments, environment)?;
     let command = match matches.subcommand() {
         Some(_) => Command::from_arg_matches(&matches)?,
         None => Command::Run,

@@ -7,7 +7,7 @@ use api::probe::PROBE_PATH;
 use channel::{BODY_MAX, Handler, Reply, Request};
 use health::repair::REPAIRS_QUERY;
 use health::summary::{Check, VERSION};
-use health::{Area, Summary, Verdict, rules};
+use health::{Area, Report, Summary, Verdict, rules};
 use serde::Serialize;
 use serde_json::json;
 
@@ -15,13 +15,13 @@ use crate::probes::ProbeHandler;
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
 use crate::report::status::Status;
-use crate::report::status_server::Board;
+use crate::report::status_server::StatusServer;
 use crate::settings::Settings;
 
 /// The answers.
 pub(super) struct Answers {
     pub(super) settings: Arc<Settings>,
-    pub(super) board: Arc<Board>,
+    pub(super) status_server: Arc<StatusServer>,
     pub(super) gate: RepairGate,
     pub(super) probes: ProbeHandler,
 }
@@ -35,7 +35,7 @@ impl Handler for Answers {
                 let summary = self.summary();
                 Reply { etag: Some(summary.etag()), ..body(&summary.bounded()) }
             }
-            "/v1/node" => self.node(),
+            "/v1/node" => details(self.status_server.current_status(), self.status_server.signals()),
             PROBE_PATH => {
                 let (status, body) = self.probes.answer(&request.body.unwrap_or_default()).await;
                 Reply { status, ..Reply::ok(body) }
@@ -47,7 +47,7 @@ impl Handler for Answers {
 
 impl Answers {
     fn summary(&self) -> Summary {
-        let Status { readiness, instance, .. } = self.board.current_status();
+        let Status { readiness, instance, .. } = self.status_server.current_status();
         let (instance, shape) = instance.map(|it| (it.id.to_string(), it.shape)).unzip();
         let summary = Summary {
             version: VERSION,
@@ -59,21 +59,20 @@ impl Answers {
             checks: readiness.conditions.iter().map(check).collect(),
             ..Summary::default()
         };
-        summary.with(&self.board.signals())
+        summary.with(&self.status_server.signals())
     }
+}
 
-    /// Everything about the node. What is too long for a reply goes: first the last reconcile, then the healthy signals.
-    fn node(&self) -> Reply {
-        let (mut status, mut signals) = (self.board.current_status(), self.board.signals());
-        let whole = body(&json!({ "status": status, "signals": signals }));
-        if whole.body.len() <= BODY_MAX {
-            return whole;
-        }
-        status.report = None;
-        signals.signals.retain(|state| matches!(state.verdict, Verdict::Problem | Verdict::Unknown));
-        let short = body(&json!({ "status": status, "signals": signals, "shortened": true }));
-        if short.body.len() <= BODY_MAX { short } else { Reply::text(500, "the details are longer than a reply\n") }
+/// Everything about the node. What is too long for a reply goes: the last reconcile and the healthy signals.
+fn details(mut status: Status, mut signals: Report) -> Reply {
+    let whole = body(&json!({ "status": status, "signals": signals }));
+    if whole.body.len() <= BODY_MAX {
+        return whole;
     }
+    status.report = None;
+    signals.signals.retain(|state| matches!(state.verdict, Verdict::Problem | Verdict::Unknown));
+    let short = body(&json!({ "status": status, "signals": signals, "shortened": true }));
+    if short.body.len() <= BODY_MAX { short } else { Reply::text(500, "the details are longer than a reply\n") }
 }
 
 fn body(value: &impl Serialize) -> Reply {
@@ -92,5 +91,35 @@ fn check(condition: &Condition) -> Check {
         action: rules::Action::Report,
         message: condition.message.clone(),
         since_unix_millis: condition.since_unix_millis.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn details_beyond_a_reply_lose_what_is_healthy() {
+        let read = |verdicts: &[&str], length: usize| {
+            let status = json!({ "agent": { "running": true, "version": "1" }, "ready": true, "conditions": [],
+                "sources": [], "report": { "cause": "timer", "unixMillis": 1, "micros": 1, "changes": [],
+                    "conditions": [], "vnics": [], "usable": true } });
+            let state = |verdict: &&str| {
+                json!({ "signal": "pids", "verdict": verdict, "unit": "percent", "detail": "x".repeat(length),
+                    "sampledUnixMillis": 1, "sinceUnixMillis": 1, "everySeconds": 60 })
+            };
+            let signals = json!({ "signals": verdicts.iter().map(state).collect::<Vec<_>>() });
+            let reply = details(serde_json::from_value(status).unwrap(), serde_json::from_value(signals).unwrap());
+            assert!(reply.body.len() <= BODY_MAX);
+            let value = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
+            let left = value["signals"]["signals"].as_array().map(|left| left.len());
+            (reply.status, left, value["status"]["report"].is_object(), value["shortened"] == true)
+        };
+        let all = ["healthy", "problem", "notApplicable", "unknown"];
+        assert_eq!(read(&all, 1000), (200, Some(4), true, false));
+        assert_eq!(read(&all, 25_000), (200, Some(2), false, true));
+        assert_eq!(read(&all, 40_000), (500, None, false, false));
     }
 }

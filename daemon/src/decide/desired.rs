@@ -11,7 +11,7 @@ use api::npn::NpnVnic;
 use datapath::Object;
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
 use ipnetwork::IpNetwork;
-use vcn::{Family, Mtu, Ocid, PerFamily, Purpose, SubnetAddressing, Vnic, vnic_mark};
+use vcn::{Family, Mtu, Ocid, PerFamily, Purpose, SubnetAddressing, TableId, Vnic, vnic_mark};
 
 use crate::decide::devices::Devices;
 use crate::decide::exclusive::ExclusiveVnic;
@@ -117,17 +117,7 @@ pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> Desire
         wanted.conditions.extend(placement.as_ref().err().filter(|_| left_alone.is_none()).map(missing));
         // A VNIC without a table is configured as soon as slots can be written.
         let (Ok(placement), Some(table)) = (placement, slots.table(&vnic.id)) else { continue };
-        let entry = npn_vnic(facts.npn, &vnic.id);
-        let own = entry.and_then(|entry| entry.addressing.ipv6.as_ref()?.host);
-        let own = own.or_else(|| request.and_then(|request| request.own(Family::Ipv6)));
-        let addressing = addressing(vnic, entry, AddressHints::of(facts, own, table, &for_pods));
-        let ipv6 = addressing.ipv6.filter(|_| facts.ipv6);
-        let vnic = Vnic { addressing: PerFamily { ipv6, ..addressing }, ..vnic.clone() };
-        let shared = || request.filter(|it| it.is_shared()).map(|_| subnets(&vnic));
-        let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).or_else(shared).unwrap_or_default();
-        let mtu = request.map_or(Mtu::VCN, |request| request.mtu);
-        let routes = request.filter(|it| it.purpose == Purpose::Host).map(|it| it.routes.clone()).unwrap_or_default();
-        let host = HostVnic { vnic, placement, table, mtu, pod_blocks, routes };
+        let host = host_vnic(vnic, HostLink { placement, table }, facts, &for_pods);
         wanted.undecided.extend((left_alone == Some(UnmanagedReason::Undecided)).then(|| host.clone()));
         if left_alone.is_some() { foreign.push(host) } else { vnics.push(host) }
     }
@@ -152,6 +142,29 @@ pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> Desire
     let serves_pods = policy.ours || vnics.iter().any(is_shared);
     wanted.network = Some(HostNetwork { primary, vnics, pods: serves_pods.then_some(services) });
     wanted
+}
+
+/// Where a VNIC is on the host.
+struct HostLink {
+    placement: Placement,
+    table: TableId,
+}
+
+/// A VNIC with its addresses, and what its VnicAttachment or NativePodNetwork asks for.
+fn host_vnic(vnic: &Vnic, at: HostLink, facts: HostFacts<'_>, for_pods: &[IpNetwork]) -> HostVnic {
+    let request = facts.requests.get(&vnic.id);
+    let entry = npn_vnic(facts.npn, &vnic.id);
+    let own = entry.and_then(|entry| entry.addressing.ipv6.as_ref()?.host);
+    let own = own.or_else(|| request.and_then(|request| request.own(Family::Ipv6)));
+    let addressing = addressing(vnic, entry, AddressHints::of(facts, own, at.table, for_pods));
+    let ipv6 = addressing.ipv6.filter(|_| facts.ipv6);
+    let vnic = Vnic { addressing: PerFamily { ipv6, ..addressing }, ..vnic.clone() };
+    let shared = || request.filter(|it| it.is_shared()).map(|_| subnets(&vnic));
+    let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).or_else(shared).unwrap_or_default();
+    let mtu = request.map_or(Mtu::VCN, |request| request.mtu);
+    let routes = request.filter(|it| it.purpose == Purpose::Host).map(|it| it.routes.clone()).unwrap_or_default();
+    let HostLink { placement, table } = at;
+    HostVnic { vnic, placement, table, mtu, pod_blocks, routes }
 }
 
 impl DesiredState {

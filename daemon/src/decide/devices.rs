@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn device_with_changed_mac_is_the_vnics_if_nothing_speaks_against_it() {
+    fn device_with_changed_mac_is_matched_when_nothing_contradicts() {
         let changed = device("renamed", 5, 0x66);
         let bonded = Link { master: Some(9), ..changed.clone() };
         let with_primary_mac = device("ens5", 5, 0x0a);

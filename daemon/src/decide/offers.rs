@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_vnic_offers_its_additional_addresses_and_is_configured_on_the_host() {
+    fn shared_vnic_offers_additional_addresses_and_is_configured_on_host() {
         let node = shared();
         assert_eq!(node.host(), (vec!["pods 9000".to_owned(), "storage 1500".to_owned()], true));
         let published = serde_json::to_value(node.published(None)).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_vnic_is_served_where_the_pod_network_is_another_programs() {
+    fn shared_vnic_is_served_when_another_program_provides_pod_network() {
         let mut node = shared();
         node.ours = false;
         assert_eq!(node.host(), (vec!["storage 1500".to_owned()], true), "the NativePodNetwork's is not touched");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn requested_vnic_is_configured_on_a_node_of_okes_own_cni() {
+    fn requested_vnic_is_configured_on_node_with_oke_cni() {
         let host = |purpose: &str| {
             let mut node =
                 Node::new(json!({ "purpose": purpose, "routes": [{ "destination": "172.16.0.0/12" }] }), json!({}));

@@ -154,7 +154,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn new_use_ends_when_addresses_or_the_vnic_are_to_go() {
+    fn new_use_ends_when_addresses_or_vnic_are_being_removed() {
         let ready = |status: &str, reason: &str| json!([{ "type": "Ready", "status": status, "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
         let is_leaving = |spec: Value, status: Value, others: &[&str], is_deleted: bool| {
             let mut attachment = attachment(&spec, &status);

@@ -116,7 +116,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_mount_is_known_by_its_place_and_of_two_the_last_counts() {
+    fn mount_is_found_by_mount_point_and_last_one_wins() {
         let mounts = format!("{BEFORE}403 401 0:61 /over /etc/cni/net.d rw - tmpfs tmpfs rw\nhalf a li");
         assert_eq!(root(&mounts, Path::new("/opt/cni/bin")), Some("/opt/cni/bin"));
         assert_eq!(root(&mounts, Path::new("/etc/cni/net.d")), Some("/over"));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_no_mount_is_lost_when_another_takes_its_place() {
+    fn plain_directory_is_lost_when_another_replaces_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("net.d");
         fs::create_dir(&path).unwrap();

@@ -15,7 +15,7 @@ use super::packet::{Direction, Headers};
 const WAIT: Duration = Duration::from_millis(20);
 /// How long answers that arrived with the last packet may take to be seen.
 const LINGER: Duration = Duration::from_millis(60);
-/// The most packets of all flows that it reads: a host that is this busy is not slowed down by a tap.
+/// The most packets of all flows of the two addresses that it reads: hosts that are this busy are not slowed down by a tap.
 const MOST: u64 = 2_000_000;
 
 /// A running tap.
@@ -48,7 +48,7 @@ impl FlowTap {
     pub(super) fn start(flow: Flow) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread = PacketTap::open().ok().and_then(|tap| {
+        let thread = PacketTap::open(flow.source, flow.target).ok().and_then(|tap| {
             let named = std::thread::Builder::new().name("flow-tap".to_owned());
             named.spawn(move || count(tap, &flow, &stopped)).ok()
         });

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use api::probe::{ProbeReport, ProbeRequest};
-use tokio::sync::{Semaphore, oneshot};
+use api::probe::{ProbeKind, ProbeReport, ProbeRequest, Task};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{Surroundings, TaskError, perform};
 
-/// Tasks at once. With the bounds of a task: at most 400 packets per second.
+/// Tasks at once. With the bounds of a task: at most 400 packets per second, next to one measurement of throughput.
 const AT_ONCE: usize = 4;
 
 /// The agent's part of network tests.
@@ -15,6 +15,9 @@ const AT_ONCE: usize = 4;
 pub struct ProbeHandler {
     surroundings: Arc<Surroundings>,
     free: Arc<Semaphore>,
+    /// Throughput is sent by one task at a time, and received by one.
+    sender: Arc<Semaphore>,
+    receiver: Arc<Semaphore>,
 }
 
 /// An answer: the HTTP status, and JSON or the reason in words.
@@ -24,7 +27,9 @@ impl ProbeHandler {
     /// It is idle.
     #[must_use]
     pub fn new(surroundings: Surroundings) -> Self {
-        Self { surroundings: Arc::new(surroundings), free: Arc::new(Semaphore::new(AT_ONCE)) }
+        let places = |number| Arc::new(Semaphore::new(number));
+        let surroundings = Arc::new(surroundings);
+        Self { surroundings, free: places(AT_ONCE), sender: places(1), receiver: places(1) }
     }
 
     /// Carries a request out. 400 for one that exceeds a bound, 429 while others are in progress.
@@ -33,8 +38,8 @@ impl ProbeHandler {
             Ok(request) => request,
             Err(error) => return (400, error.to_string().into_bytes()),
         };
-        let Ok(permit) = self.free.clone().try_acquire_owned() else {
-            return (429, format!("{AT_ONCE} tasks are in progress; retry").into_bytes());
+        let Some(permit) = self.place(&request.task) else {
+            return (429, b"as many tasks as allowed are in progress; retry".to_vec());
         };
         let (done, result) = oneshot::channel();
         let surroundings = self.surroundings.clone();
@@ -48,6 +53,16 @@ impl ProbeHandler {
             (Err(error), _) => (503, format!("start a thread: {error}").into_bytes()),
             (_, Err(_)) => (500, b"the probe ended without a result".to_vec()),
         }
+    }
+
+    /// A place for a task, if there is one.
+    fn place(&self, task: &Task) -> Option<OwnedSemaphorePermit> {
+        let places = match task {
+            Task::Receive(_) => &self.receiver,
+            Task::Send(send) if send.kind == ProbeKind::Throughput => &self.sender,
+            _ => &self.free,
+        };
+        places.clone().try_acquire_owned().ok()
     }
 }
 

@@ -4,23 +4,29 @@ use std::fs;
 use std::path::Path;
 
 use api::probe::HostState;
+use vcn::Family;
 
-/// Reads the state of the calling thread's network namespace; `device` is the link whose reverse-path filter counts.
-pub(super) fn read(proc: &Path, device: &str) -> HostState {
+/// Reads the state of the calling thread's network namespace; `device` is the link whose reverse-path filter counts, `family` that
+/// of the packets: each has a neighbour table of its own.
+pub(super) fn read(proc: &Path, device: &str, family: Family) -> HostState {
     // A thread may be in another namespace than its process: tests are.
     let net = proc.join("thread-self/net");
     let text = |path: &str| fs::read_to_string(net.join(path)).unwrap_or_default();
     let number = |path: &str| fs::read_to_string(proc.join(path)).ok()?.trim().parse::<u64>().ok();
-    let (arp, conntrack) = (text("stat/arp_cache"), text("stat/nf_conntrack"));
+    let (table, settings) = match family {
+        Family::Ipv4 => ("stat/arp_cache", "ipv4"),
+        Family::Ipv6 => ("stat/ndisc_cache", "ipv6"),
+    };
+    let (neighbours, conntrack) = (text(table), text("stat/nf_conntrack"));
     let filter = |link: &str| number(&format!("sys/net/ipv4/conf/{link}/rp_filter"));
     let rp_filter = filter("all").into_iter().chain(filter(device).filter(|_| !device.is_empty())).max();
     HostState {
         rp_filter_drops: column(&text("netstat"), "TcpExt:", "IPReversePathFilter"),
         rp_filter: rp_filter.and_then(|value| u8::try_from(value).ok()),
         // Each CPU's row repeats the number of the whole table.
-        neighbours: hex_rows(&arp, "entries").first().copied(),
-        neighbour_limit: number("sys/net/ipv4/neigh/default/gc_thresh3"),
-        neighbour_overflows: sum(&hex_rows(&arp, "table_fulls")),
+        neighbours: hex_rows(&neighbours, "entries").first().copied(),
+        neighbour_limit: number(&format!("sys/net/{settings}/neigh/default/gc_thresh3")),
+        neighbour_overflows: sum(&hex_rows(&neighbours, "table_fulls")),
         connections: number("sys/net/netfilter/nf_conntrack_count"),
         connection_limit: number("sys/net/netfilter/nf_conntrack_max"),
         connection_drops: sum(&hex_rows(&conntrack, "drop")),

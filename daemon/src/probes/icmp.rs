@@ -1,4 +1,5 @@
-//! Echo requests, of any size; of PathMTU none may be fragmented.
+//! Echo requests, of any size; of PathMTU none may be fragmented. Without the capability NET_RAW the kernel's socket for echo
+//! requests is used, which net.ipv4.ping_group_range allows.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -26,6 +27,8 @@ struct Echo<'a> {
     socket: Socket,
     identifier: u16,
     payload: usize,
+    /// Whether packets have an IP header, and the answers of other sockets are received.
+    is_raw: bool,
 }
 
 pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
@@ -40,7 +43,10 @@ fn open<'a>(way: &'a Way, task: &SendTask) -> io::Result<Echo<'a>> {
         Family::Ipv4 => (Protocol::ICMPV4, HEADERS_V4),
         Family::Ipv6 => (Protocol::ICMPV6, HEADERS_V6),
     };
-    let socket = way.open(Type::RAW, Some(protocol))?;
+    let (socket, is_raw) = match way.open(Type::RAW, Some(protocol)) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => (way.open(Type::DGRAM, Some(protocol))?, false),
+        socket => (socket?, true),
+    };
     let is_full = task.kind == ProbeKind::PathMtu;
     if is_full {
         netlink::forbid_fragments(&socket, way.family()).map_err(io::Error::other)?;
@@ -56,7 +62,7 @@ fn open<'a>(way: &'a Way, task: &SendTask) -> io::Result<Echo<'a>> {
         0 => NEXT_IDENTIFIER.fetch_add(1, Ordering::Relaxed),
         identifier => identifier,
     };
-    Ok(Echo { way, socket, identifier, payload })
+    Ok(Echo { way, socket, identifier, payload, is_raw })
 }
 
 impl Exchange for Echo<'_> {
@@ -79,15 +85,17 @@ impl Exchange for Echo<'_> {
         let Some(length) = receive(&self.socket, &mut buffer, within)? else { return Ok(None) };
         let bytes = buffer.get(..length).unwrap_or_default();
         let message = match self.way.family() {
-            Family::Ipv4 => {
+            Family::Ipv4 if self.is_raw => {
                 let header = usize::from(bytes.first().copied().unwrap_or(0) & 0x0f) * 4;
                 bytes.get(header..).unwrap_or_default()
             }
-            Family::Ipv6 => bytes,
+            Family::Ipv4 | Family::Ipv6 => bytes,
         };
         let answer = if self.way.family() == Family::Ipv4 { 0 } else { 129 };
         let &[kind, _, _, _, id_high, id_low, high, low, ..] = message else { return Ok(None) };
-        let is_answer = kind == answer && u16::from_be_bytes([id_high, id_low]) == self.identifier;
+        // The kernel chose another identifier, and gives this socket no other answers.
+        let is_ours = !self.is_raw || u16::from_be_bytes([id_high, id_low]) == self.identifier;
+        let is_answer = kind == answer && is_ours;
         Ok(is_answer.then(|| Answer { number: u16::from_be_bytes([high, low]), failure: None }))
     }
 }

@@ -6,7 +6,7 @@ use api::probe::{Failure, Flow, ProbeKind, ProbeReport, ProbeTarget, SendTask, T
 use super::flow_tap::FlowTap;
 use super::socket::Way;
 use super::target::Destination;
-use super::{Surroundings, TaskError, dns, empty, host_state, http, icmp, tcp, udp};
+use super::{Surroundings, TaskError, dns, empty, host_state, http, icmp, tcp, throughput, udp};
 
 /// Sends, and waits for the last answer.
 pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<ProbeReport, TaskError> {
@@ -17,6 +17,7 @@ pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<Probe
         source: way.source,
         target: Some(way.target.ip()),
         subnet: way.subnet,
+        link_subnets: way.link_subnets.clone(),
         route: Some(way.route.clone()),
         ..empty()
     };
@@ -24,8 +25,10 @@ pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<Probe
     // DNS over TCP is of another protocol than its kind.
     let protocol = if task.over_tcp { Transport::Tcp } else { protocol };
     let port = if protocol == Transport::Icmp { 0 } else { way.target.port() };
-    let before = host_state::read(&surroundings.proc, &way.route.expected);
-    let tap = way.source.map(|source| {
+    let state = || host_state::read(&surroundings.proc, &way.route.expected, way.family());
+    let before = state();
+    // A tap would copy each packet, and slow down what is measured.
+    let tap = way.source.filter(|_| task.kind != ProbeKind::Throughput).map(|source| {
         let source_port = task.source_port;
         FlowTap::start(Flow { protocol, source, target: way.target.ip(), source_port, port })
     });
@@ -33,8 +36,9 @@ pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<Probe
         ProbeKind::Icmp | ProbeKind::PathMtu => icmp::probe(&way, task),
         ProbeKind::Tcp => tcp::probe(&way, task),
         ProbeKind::Udp => udp::probe(&way, task),
-        ProbeKind::Http => http::probe(&way, task, &destination),
+        ProbeKind::Http | ProbeKind::Https => http::probe(&way, task, &destination),
         ProbeKind::Dns => dns::probe(&way, task),
+        ProbeKind::Throughput => throughput::probe(&way, task),
         ProbeKind::Route => Tally::default(),
     };
     let mut taps = api::probe::Taps { incomplete: true, ..api::probe::Taps::default() };
@@ -48,7 +52,7 @@ pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<Probe
     if tally.failure == Some(Failure::Local("EMSGSIZE".to_owned())) {
         tally.failure = Some(Failure::TooBig { mtu: way.mtu, from: None });
     }
-    Ok(ProbeReport { tally, taps, before, after: host_state::read(&surroundings.proc, &way.route.expected), ..report })
+    Ok(ProbeReport { tally, taps, before, after: state(), ..report })
 }
 
 /// An ICMP error says more than the silence, or the error number, that it caused.

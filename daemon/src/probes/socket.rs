@@ -26,6 +26,8 @@ pub(super) struct Way {
     pub(super) mtu: u32,
     /// The source's subnet.
     pub(super) subnet: Option<IpNetwork>,
+    /// All subnets of the source's link.
+    pub(super) link_subnets: Vec<IpNetwork>,
     pub(super) route: RouteSeen,
 }
 
@@ -63,7 +65,8 @@ impl Way {
             source_port: task.source_port,
             link: Some(expected).filter(|name| task.force_link && !name.is_empty()),
             mtu: mtu.map_or(1500, |link| link.mtu.0),
-            subnet: held.map(|held| held.address).filter(|held| held.prefix() < Family::of(held.ip()).host_prefix()),
+            subnet: held.map(|held| held.address).filter(is_subnet),
+            link_subnets: held.map(|held| subnets_of(held.index, &addresses)).unwrap_or_default(),
             route,
         })
     }
@@ -111,10 +114,23 @@ impl Way {
     }
 }
 
-/// The link that has an address of this host.
-pub(super) fn link_of(address: IpAddr) -> Option<String> {
+/// The link that has an address of this host, and the link's subnets.
+pub(super) fn link_of(address: IpAddr) -> Option<(String, Vec<IpNetwork>)> {
     let mut kernel = netlink::Socket::open().ok()?;
-    let held = kernel.addresses(None).ok()?.into_iter().find(|held| held.address.ip() == address)?;
-    let links = kernel.links().ok()?;
-    links.into_iter().find(|link| link.index == held.index).map(|link| link.name.to_string())
+    let addresses = kernel.addresses(None).ok()?;
+    let index = addresses.iter().find(|held| held.address.ip() == address)?.index;
+    let link = kernel.links().ok()?.into_iter().find(|link| link.index == index)?;
+    Some((link.name.to_string(), subnets_of(index, &addresses)))
+}
+
+/// The subnets of a link: DHCPv6 gives a single address, so that often only IPv4 shows the VNIC's subnet.
+fn subnets_of(index: u32, addresses: &[netlink::Address]) -> Vec<IpNetwork> {
+    let held = addresses.iter().filter(|held| held.index == index).map(|held| held.address);
+    // Each link has fe80::/64: it tells no subnets apart.
+    let is_local = |held: &IpNetwork| matches!(held.ip(), IpAddr::V6(address) if address.is_unicast_link_local());
+    held.filter(is_subnet).filter(|held| !is_local(held)).collect()
+}
+
+fn is_subnet(held: &IpNetwork) -> bool {
+    held.prefix() < Family::of(held.ip()).host_prefix()
 }

@@ -10,7 +10,8 @@ use vcn::Family;
 
 use super::{Surroundings, TaskError};
 
-const HTTP: u16 = 80;
+pub(super) const HTTP: u16 = 80;
+pub(super) const HTTPS: u16 = 443;
 const DNS: u16 = 53;
 /// Destinations outside any VCN (RFC 5737, RFC 3849): their route is the default route.
 const OUTSIDE: [&str; 2] = ["203.0.113.157", "2001:db8:ffff::157"];
@@ -35,6 +36,7 @@ impl Destination {
     pub(super) fn of(task: &SendTask, surroundings: &Surroundings) -> Result<Self, TaskError> {
         let port = match (task.port, task.kind) {
             (0, ProbeKind::Http) => HTTP,
+            (0, ProbeKind::Https) => HTTPS,
             (0, ProbeKind::Dns) => DNS,
             (port, _) => port,
         };

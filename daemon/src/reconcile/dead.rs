@@ -17,7 +17,7 @@ use std::time::Instant;
 use datapath::host::HostVnic;
 use datapath::pod::LinkEnds;
 use datapath::{Object, Places, dismantle, plan, pod};
-use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
+use ipam::{Allocation, BootId, BootTime, PodRoute, Pools, Store};
 use netlink::Link;
 use resident::logging::chain;
 
@@ -117,8 +117,8 @@ impl DeadPods {
                 Changed::new("attachment", format!("attachment: what was damaged is now {}", path.display()))
             }),
         );
-        let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
-        let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
+        let routed = |pod::Owner { address, link, identity }| PodRoute { address, link, identity };
+        let routed: Vec<PodRoute> = owners.into_iter().map(routed).collect();
         let pools = Pools::read(&self.state_dir, &self.boot).ok();
         let restored = self.store.reconcile_with_kernel(&routed, pools.as_ref(), None, |link| places.has_link(link));
         if let Ok(count @ 1..) = restored {

@@ -141,9 +141,9 @@ mod tests {
         .unwrap();
         let problem = Report { signals: vec![state] };
         let (signals_in, signals) = watch::channel(problem.clone());
-        let (board, mut notes) = Notices::channel();
+        let (notices, mut notes) = Notices::channel();
         let gate = RepairGate::default();
-        tokio::spawn(run(directory.path().to_owned(), signals, gate.clone(), Notices::of("limits", &board)));
+        tokio::spawn(run(directory.path().to_owned(), signals, gate.clone(), Notices::of("limits", &notices)));
         sleep(LOOK * 3).await;
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "262144\n", "the controller has not asked");
         gate.note(true, Instant::now());

@@ -55,7 +55,7 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(30);
 
     #[test]
-    fn missing_link_is_reported_after_grace_unless_its_vnic_leaves_the_list() {
+    fn missing_link_is_reported_after_grace_unless_vnic_is_unlisted() {
         let (mut links, begun) = (MissingLinks::default(), Instant::now());
         let other = || Condition::degraded(Reason::NftFailed, "busy");
         let mut reconcile = |cause, seconds, missing: &[&str], listed: &[&str]| {

@@ -199,7 +199,7 @@ fn concerns(hints: &DriftHints, held: &Allocations) -> bool {
 /// The desired network of an allocation on the host's side. A VNIC's link may have been renamed since ADD: `link_of` has its
 /// present name.
 pub(crate) fn network(allocation: &Allocation, link_of: impl Fn(&Ocid) -> Option<IfName>) -> PodNetwork {
-    let address = |assigned: &ipam::Assigned| PodAddress {
+    let address = |assigned: &ipam::AssignedAddress| PodAddress {
         address: assigned.address,
         vnic_link: link_of(&assigned.vnic_id).unwrap_or_else(|| assigned.vnic_link.clone()),
         table: assigned.table,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use datapath::host::HostVnic;
-use imds::Unusable;
+use imds::UnusableVnic;
 
 use crate::decide::pools;
 use crate::report::condition::{Condition, Reason};
@@ -66,7 +66,7 @@ fn stale_copies(errors: &CopyErrors) -> impl Iterator<Item = Condition> {
     })
 }
 
-fn unusable(entry: &Unusable, facts: &NodeFacts) -> Condition {
+fn unusable(entry: &UnusableVnic, facts: &NodeFacts) -> Condition {
     let is_known = entry.id.as_ref().is_some_and(|id| facts.vnics().iter().any(|vnic| vnic.id == *id));
     let effect = if is_known { "the agent uses what was known of it before" } else { "it is not configured" };
     let message = format!("the metadata service's entry of it cannot be used: {}; {effect}", entry.reason);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use datapath::Places;
 use datapath::pods::Observed;
-use ipam::{Allocation, Assigned, BootId, BootTime, Pools, Store};
+use ipam::{Allocation, AssignedAddress, BootId, BootTime, Pools, Store};
 use netlink::{Link, Socket};
 use serde::{Deserialize, Serialize};
 use vcn::{IfName, Ocid};
@@ -29,7 +29,7 @@ pub struct Attachment {
     /// The interface in the pod.
     pub interface: IfName,
     /// Its addresses, with the VNIC of each.
-    pub addresses: Vec<Assigned>,
+    pub addresses: Vec<AssignedAddress>,
     /// The host end of its link.
     pub host_link: IfName,
     /// Seconds since it got its addresses.

@@ -90,7 +90,7 @@ impl Default for Metrics {
             ),
             lines_dropped: all.metric("cni_lines_dropped", "Plugin runs counted but not logged, because of the rate limit"),
             follow_ups: all.family(
-                "aftercare_addresses",
+                "follow_up_addresses",
                 "Addresses announced after ADD, or whose connections were removed after DEL, by result",
             ),
             connections_forgotten: all.metric(

@@ -18,13 +18,13 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// The board of all tasks, and what reads it.
+    /// The notices of all tasks, and their receiver.
     #[must_use]
     pub(crate) fn channel() -> (watch::Sender<Notes>, watch::Receiver<Notes>) {
         watch::channel(Notes::new())
     }
 
-    /// A task's place on the board.
+    /// The notices of one task.
     pub(crate) fn of(task: &'static str, notes: &watch::Sender<Notes>) -> Self {
         Self { task, notes: notes.clone() }
     }

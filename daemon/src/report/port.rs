@@ -14,7 +14,12 @@ use crate::report::notices::Notices;
 use crate::sources::backoff::RETRY;
 
 /// Serves the port. While it cannot be bound, `notices` say why.
-pub(crate) async fn run(listen: SocketAddr, board: Arc<impl server::Answers>, chance: fn() -> f64, notices: Notices) {
+pub(crate) async fn run(
+    listen: SocketAddr,
+    status_server: Arc<impl server::Handler>,
+    chance: fn() -> f64,
+    notices: Notices,
+) {
     let mut failures = 0;
     let port = loop {
         match TcpListener::bind(listen).await {
@@ -28,5 +33,5 @@ pub(crate) async fn run(listen: SocketAddr, board: Arc<impl server::Answers>, ch
         sleep(RETRY.delay(failures, chance())).await;
     };
     notices.report([]);
-    server::serve_port(port, board).await;
+    server::serve_port(port, status_server).await;
 }

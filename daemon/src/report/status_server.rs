@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ipam::BootId;
 use resident::logging::chain;
-use resident::server::{Answer, Answers, Asker};
+use resident::server::{Answer, Caller, Handler};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -30,7 +30,7 @@ const PREVIEW: Duration = Duration::from_secs(20);
 
 /// What the answers are made from.
 #[derive(Clone, Debug)]
-pub struct Board {
+pub struct StatusServer {
     /// The directory of pools and allocations.
     pub state_dir: PathBuf,
     /// Their boot.
@@ -55,9 +55,9 @@ pub struct Board {
     pub previews: mpsc::Sender<PreviewRequest>,
 }
 
-impl Answers for Board {
-    async fn answer(&self, path: &str, asker: Asker) -> Answer {
-        match (path, asker) {
+impl Handler for StatusServer {
+    async fn answer(&self, path: &str, caller: Caller) -> Answer {
+        match (path, caller) {
             ("/healthz", _) => self.health(Instant::now()),
             ("/readyz", _) => {
                 let readiness = Readiness::of(self.report().as_deref());
@@ -68,21 +68,21 @@ impl Answers for Board {
                 self.metrics.set_signals(&self.signals());
                 Answer::metrics(self.metrics.text(&self.facts.borrow(), self.report().as_deref(), usage.as_ref()))
             }
-            ("/status", Asker::Root) => Answer::json(200, &self.current_status()),
-            ("/pools", Asker::Root) => json(&self.read(Usage::read).await),
-            ("/attachments", Asker::Root) => {
+            ("/status", Caller::Root) => Answer::json(200, &self.current_status()),
+            ("/pools", Caller::Root) => json(&self.read(Usage::read).await),
+            ("/attachments", Caller::Root) => {
                 let sysctl_root = self.sysctl_root.clone();
                 json(&self.read(move |state_dir, boot| attachments::read(state_dir, &sysctl_root, boot)).await)
             }
-            ("/health-signals", Asker::Root) => Answer::json(200, &self.signals()),
-            ("/plan", Asker::Root) => self.plan().await,
-            ("/verbs", Asker::Root) => Answer::json(200, &self.recent.runs()),
+            ("/health-signals", Caller::Root) => Answer::json(200, &self.signals()),
+            ("/plan", Caller::Root) => self.plan().await,
+            ("/verbs", Caller::Root) => Answer::json(200, &self.recent.runs()),
             _ => Answer::text(404, "not found\n"),
         }
     }
 }
 
-impl Board {
+impl StatusServer {
     /// The process lives and its loop runs. No outside failure makes it unhealthy: a restart would not repair that.
     fn health(&self, now: Instant) -> Answer {
         let last = self.reports.borrow().as_ref().map_or(self.started, |completed| completed.at);

@@ -14,7 +14,7 @@ use crate::report::node_events::Recorder;
 use crate::report::notices::Notes;
 use crate::report::reconcile_report::CompletedReconcile;
 use crate::report::signals;
-use crate::report::status_server::Board;
+use crate::report::status_server::StatusServer;
 use crate::report::vnic_reports::VnicReporter;
 use crate::settings::Settings;
 use crate::sources::backoff::chance;
@@ -62,12 +62,12 @@ impl Shared {
     }
 
     /// What the servers answer from.
-    pub(super) fn board(
+    pub(super) fn status_server(
         &self,
         signals: watch::Receiver<health::Report>,
         previews: mpsc::Sender<PreviewRequest>,
-    ) -> Arc<Board> {
-        Arc::new(Board {
+    ) -> Arc<StatusServer> {
+        Arc::new(StatusServer {
             signals,
             state_dir: self.settings.state_dir.clone(),
             boot: self.boot.clone(),

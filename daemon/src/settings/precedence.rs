@@ -43,7 +43,7 @@ impl Scene {
 }
 
 #[test]
-fn flags_outrank_the_environment_which_outranks_the_file_which_outranks_the_default() {
+fn precedence_is_flag_then_environment_then_file_then_default() {
     let file = "RESYNC_SECONDS=5\nDETACH_GRACE_SECONDS=6\nLOG_LEVEL=warn\n";
     let environment = [("RESYNC_SECONDS", "7"), ("DETACH_GRACE_SECONDS", "8"), ("PATH", "/bin")];
     let settings = Scene::new(file, &environment, &[("RESYNC_SECONDS", "9")]).settings().unwrap();
@@ -54,7 +54,7 @@ fn flags_outrank_the_environment_which_outranks_the_file_which_outranks_the_defa
 }
 
 #[test]
-fn everything_wrong_is_said_at_once_with_the_nearest_right_one() {
+fn all_problems_are_reported_together_with_nearest_valid_key() {
     let file = "\
 # a comment
 RESYNC_SECOND=5
@@ -72,7 +72,7 @@ COMPLETELY_FOREIGN_KEY=1
         Scene::new(file, &environment, &flags).problems(),
         [
             r#"agent.conf, line 5: "what is this" is not KEY=value"#,
-            "agent.conf, line 7: STATE_DIR is said twice",
+            "agent.conf, line 7: STATE_DIR is set twice",
             r#"agent.conf, line 8: NPN_FILE is "/x": values are taken as they are, so leave the quotes out"#,
             "agent.conf, line 2: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
             r#"agent.conf, line 3: LOG_LEVEL is "wran", which is none of error, warn, info, debug, trace; did you mean warn?"#,
@@ -91,13 +91,13 @@ COMPLETELY_FOREIGN_KEY=1
 
 /// A manifest may be a release ahead of its image, or behind it: what is new in it must be no slip of what is known.
 #[test]
-fn no_key_is_a_slip_of_another_that_was_released_before_it() {
+fn no_key_resembles_a_key_that_was_released_earlier() {
     // Never released one without the other.
     assert_eq!(keys().alike(), [("POD_NAME", "NODE_NAME"), ("BM_PORT_0", "BM_PORT_1")]);
 }
 
 #[test]
-fn what_kubelets_runtimes_and_manifests_are_used_to_add_is_nobodys_slip() {
+fn usual_environment_of_a_container_is_accepted() {
     let usual =
         ["HOME", "HOSTNAME", "PATH", "TERM", "POD_NAMESPACE", "POD_IP", "POD_IPS", "POD_UID", "HOST_IP", "HOST_IPS"];
     let others = ["NAMESPACE", "SERVICE_ACCOUNT", "KUBERNETES_PORT", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY"];
@@ -106,7 +106,7 @@ fn what_kubelets_runtimes_and_manifests_are_used_to_add_is_nobodys_slip() {
 }
 
 #[test]
-fn what_is_right_alone_and_wrong_together_is_said_too() {
+fn conflicting_values_are_reported() {
     let together = Scene::new("CNI_SOURCE_DIR=/srv/cni\nCNI_BIN_DIR=/srv/cni\n", &[], &[]);
     let problems = together.problems();
     assert!(problems.len() == 1 && problems[0].starts_with("configuration: "), "{problems:?}");
@@ -121,7 +121,7 @@ fn an_empty_value_says_nothing_and_json_is_a_value() {
 }
 
 #[test]
-fn switches_are_said_by_their_value() {
+fn boolean_switches_are_set_by_their_value() {
     assert!(Scene::new("CNI_TAKEOVER=yes\n", &[], &[]).settings().unwrap().installer.takeover);
     assert!(
         !Scene::new("CNI_TAKEOVER=true\n", &[("CNI_TAKEOVER", "false")], &[]).settings().unwrap().installer.takeover
@@ -138,7 +138,7 @@ fn a_file_that_was_asked_for_must_be_there() {
 }
 
 #[test]
-fn who_must_answer_anyway_goes_by_what_is_right() {
+fn settings_anyway_uses_valid_values_and_defaults() {
     let scene = Scene::new("STATE_DIR=/run/elsewhere\nRESYNC_SECONDS=0\nDATA_DIR=x\nNONSENSE=1\n", &[], &[]);
     let keys = keys();
     let settings = scene.layers.read(&keys).settings_anyway::<Settings>(&keys).unwrap();

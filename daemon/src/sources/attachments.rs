@@ -2,7 +2,7 @@
 //! NativePodNetwork names: most nodes have none.
 //!
 //! ```text
-//!   API server ──watch by spec.instanceId──▶ AttachmentWatch ──▶ cached copy on disk
+//!   API server ──watch by spec.instanceId──▶ InstanceWatch ──▶ cached copy on disk
 //!                                                 │                  │ (an agent that starts, a command, no cluster)
 //!                                                 └─▶ AttachmentSource ◀─┘
 //! ```
@@ -21,9 +21,10 @@ use vcn::{ATTACHMENTS_COPY_FILE, Ocid};
 
 use crate::settings::Settings;
 use crate::sources::cached_copy::CachedCopy;
+use crate::sources::instance_watch::{InstanceWatch, InstanceWatcher};
 use crate::sources::source::Source;
 
-pub use watch::{AttachmentWatch, AttachmentWatcher};
+pub use watch::OwnAttachments;
 
 /// What is known of this instance's VnicAttachments.
 pub type KnownAttachments = Source<Vec<VnicAttachment>>;
@@ -32,7 +33,7 @@ pub type KnownAttachments = Source<Vec<VnicAttachment>>;
 #[derive(Debug)]
 pub enum AttachmentSource {
     /// The API server, watched.
-    ApiServer(AttachmentWatch),
+    ApiServer(InstanceWatch<OwnAttachments>),
     /// The cached copy, for a command that runs without the agent and an agent outside a cluster.
     Cache(CachedCopy),
 }
@@ -52,11 +53,11 @@ pub enum Need {
 impl AttachmentSource {
     /// For the agent, with the task that must run for it, which notifies `changed`.
     #[must_use]
-    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<AttachmentWatcher>) {
+    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnAttachments>>) {
         if !in_cluster() {
             return (Self::at_hand(settings), None);
         }
-        let (watch, watcher) = AttachmentWatch::new(cache(settings), changed);
+        let (watch, watcher) = InstanceWatch::new(cache(settings), changed);
         (Self::ApiServer(watch), Some(watcher))
     }
 

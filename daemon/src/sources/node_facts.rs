@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use api::NativePodNetwork;
 use api::npn::{NpnState, NpnVnic};
-use imds::Unusable;
+use imds::UnusableVnic;
 use installer::{Presence, Signals};
 use vcn::{Family, Instance, MacAddr, Ocid, Vnic};
 
@@ -37,7 +37,7 @@ pub struct NodeFacts {
     /// The DaemonSet of OKE's own CNI.
     pub oke_daemonset: Presence,
     /// Entries of the last list of VNICs that cannot be used.
-    pub unusable: Vec<Unusable>,
+    pub unusable: Vec<UnusableVnic>,
     /// Addresses of the last list of VNICs that were removed from it.
     pub refused: Vec<RefusedAddress>,
     /// Why cached copies are out of date.

@@ -1,9 +1,9 @@
 //! Where this node's NativePodNetwork comes from: the API server if the agent runs in a cluster, else a file.
 //!
 //! ```text
-//!   API server ──watch──▶ NpnWatch ──▶ cached copy on disk
-//!                            │                │ (an agent that starts, a preview)
-//!   NPN_FILE ────────────────┴──▶ NpnSource ◀─┘
+//!   API server ──watch──▶ InstanceWatch ──▶ cached copy on disk
+//!                            │                     │ (an agent that starts, a preview)
+//!   NPN_FILE ────────────────┴──▶ NpnSource ◀──────┘
 //! ```
 
 mod watch;
@@ -24,10 +24,13 @@ use vcn::{NPN_COPY_FILE, Ocid};
 
 use crate::settings::Settings;
 use crate::sources::cached_copy::{CachedAnswer, CachedCopy};
+use crate::sources::instance_watch::{InstanceWatch, InstanceWatcher};
 use crate::sources::source::Source;
 
-pub(crate) use watch::FIRST_ANSWER;
-pub use watch::{NpnWatch, NpnWatcher};
+pub use watch::OwnNpn;
+
+/// How long the first question waits for the first answer.
+pub(crate) const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 
 /// What is known of this instance's NativePodNetwork; the inner `None` is the answer that there is none.
 pub type KnownNpn = Source<Option<NativePodNetwork>>;
@@ -38,7 +41,7 @@ pub enum NpnSource {
     /// A file; without it there is no NativePodNetwork.
     File(PathBuf),
     /// The API server, watched.
-    ApiServer(NpnWatch),
+    ApiServer(InstanceWatch<OwnNpn>),
     /// The cached copy of what the API server said, for a command that runs without the agent.
     Cache(CachedCopy),
 }
@@ -46,11 +49,11 @@ pub enum NpnSource {
 impl NpnSource {
     /// For the agent, with the task that must run for it, which notifies `changed`.
     #[must_use]
-    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<NpnWatcher>) {
+    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnNpn>>) {
         match file(settings) {
             Some(file) => (Self::File(file), None),
             None => {
-                let (watch, watcher) = NpnWatch::new(cache(settings), changed);
+                let (watch, watcher) = InstanceWatch::new(cache(settings), changed);
                 (Self::ApiServer(watch), Some(watcher))
             }
         }
@@ -69,7 +72,7 @@ impl NpnSource {
                 let answer = read_file(path.clone(), instance).await;
                 known.absorb(answer.map_err(|error| chain(error.as_ref())), Instant::now());
             }
-            Self::ApiServer(watch) => *known = watch.current(instance).await,
+            Self::ApiServer(watch) => *known = watch.current(instance, FIRST_ANSWER).await,
             Self::Cache(copy) => match read_copy(copy, instance) {
                 Ok(Some((npn, age))) => known.recall(Some(npn), age, None, Instant::now()),
                 Ok(None) => known.fail("the agent does not run and left no copy".to_owned(), Instant::now()),

@@ -19,49 +19,65 @@ use crate::sources::backoff::chance;
 
 /// What to watch, and how.
 #[derive(Debug)]
-pub(super) struct ObjectWatch<K> {
+pub struct ObjectWatch<K> {
     /// The field that chooses them: `metadata.name`, or one that the kind makes selectable.
-    pub(super) field: &'static str,
+    pub field: &'static str,
     /// Its value; names the watch in messages.
-    pub(super) name: String,
+    pub name: String,
     /// Its kind, in messages.
-    pub(super) kind: &'static str,
+    pub kind: &'static str,
     /// Opens its API.
-    pub(super) api: fn(Client) -> Api<K>,
+    pub api: fn(Client) -> Api<K>,
     /// How the server is asked; the field is added.
-    pub(super) config: fn() -> watcher::Config,
+    pub config: fn() -> watcher::Config,
     /// How long the first answer may take.
-    pub(super) deadline: Duration,
+    pub deadline: Duration,
     /// Between failures; the nodes of a cluster fail together when its API server does.
-    pub(super) retry: Backoff,
+    pub retry: Backoff,
     /// The names of the log events of a lost and of a restored watch.
-    pub(super) events: LogEvents,
+    pub events: LogEvents,
 }
 
 /// Names of log events.
 #[derive(Debug)]
-pub(super) struct LogEvents {
-    pub(super) lost: &'static str,
-    pub(super) restored: &'static str,
+pub struct LogEvents {
+    /// Of a lost watch.
+    pub lost: &'static str,
+    /// Of a restored watch.
+    pub restored: &'static str,
 }
 
 /// Why a watch ended.
 #[derive(Debug, Error)]
-pub(super) enum WatchEnd {
+pub enum WatchEnd {
+    /// There is no client.
     #[error("setting up the client of the API server: {0}")]
     Client(String),
+    /// No answer came in time.
     #[error("the API server does not answer within {} s", .0.as_secs())]
     Timeout(Duration),
+    /// The API server ended it.
     #[error("the API server closed the watch")]
     Closed,
+    /// The API server refused it, or the connection broke.
     #[error("watching {kind} {name} at {server}: {cause}")]
-    Failed { kind: &'static str, name: String, server: String, cause: String },
+    Failed {
+        /// The kind.
+        kind: &'static str,
+        /// The field's value.
+        name: String,
+        /// The API server's address.
+        server: String,
+        /// The cause.
+        cause: String,
+    },
+    /// The kind does not exist.
     #[error("the API server does not know the kind {0} (404)")]
     UnknownKind(&'static str),
 }
 
 /// Takes in what a watch reports.
-pub(super) trait Observer<K> {
+pub trait Observer<K> {
     /// The objects as they are now, by name.
     fn observe(&mut self, objects: Vec<K>);
 
@@ -71,7 +87,7 @@ pub(super) trait Observer<K> {
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatch<K> {
     /// Watches without end.
-    pub(super) async fn run(self, mut observer: impl Observer<K>) {
+    pub async fn run(self, mut observer: impl Observer<K>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {
             let watch = self.watch_once(|objects| {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_stays_until_the_next_and_only_a_change_is_published() {
+    fn answer_is_kept_until_next_and_only_changes_are_published() {
         let mut known = None;
         let answers =
             [None, None, Some(Presence::Absent), None, Some(Presence::Present), Some(Presence::Present), None];

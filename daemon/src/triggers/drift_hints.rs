@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_or_change_of_what_a_pod_has_is_a_hint() {
+    fn lost_or_changed_pod_object_is_a_hint() {
         let address: IpAddr = "10.0.33.33".parse().unwrap();
         for event in
             [rule(Change::Gone), route(Change::Gone, PODS_TABLE, PROTOCOL), route(Change::Present, PODS_TABLE, 4)]

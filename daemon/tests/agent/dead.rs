@@ -8,7 +8,7 @@ use netlink::{LinkChange, Rule};
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
 use vcn::{Family, MacAddr, PROTOCOL, RulePriorities, TableId};
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, wait_for};
 use crate::pod::{Pod, store};
@@ -50,7 +50,7 @@ fn pod_gone_without_del_frees_its_addresses_and_leaves_nothing() {
     agent.wait_said("host.repaired", "attachment del vcn-native/died/eth0 (");
     let metrics = || node.get("/metrics").1;
     assert!(metrics().contains(r#"reconcile_changes_total{noun="attachment",cause="timer"} 1"#), "{}", metrics());
-    let forgotten = || metrics().contains(r#"aftercare_addresses_total{what="forget",result="ok"} 2"#);
+    let forgotten = || metrics().contains(r#"follow_up_addresses_total{what="forget",result="ok"} 2"#);
     wait_for("its connections to be forgotten", forgotten, metrics);
     lives.del(&node);
     // A reconcile at that moment may repair what the DEL removes; that is removed as an orphan.
@@ -109,7 +109,7 @@ fn leftovers_of_a_killed_add_go_with_its_lease() {
 
 /// Its addresses are never free: another pod with them would break its network.
 #[test]
-fn lost_record_of_a_pod_is_restored_by_the_next_reconcile() {
+fn next_reconcile_restores_lost_record_of_a_pod() {
     let (node, agent) = node_and_agent();
     let pod = Pod::add(&node, "a");
     let (whole, addresses) = (left(&node), pod.addresses());
@@ -127,7 +127,7 @@ fn lost_record_of_a_pod_is_restored_by_the_next_reconcile() {
 
 /// A reconcile that checks neither must not report them as repaired.
 #[test]
-fn leftover_of_a_gone_pod_is_reported_until_it_is_removed() {
+fn remains_of_deleted_pod_are_reported_until_they_are_removed() {
     let node = dual_stack_node();
     let settings = node.settings(&[]);
     let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);

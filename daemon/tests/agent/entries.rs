@@ -3,7 +3,7 @@
 use serde_json::Value;
 use vcn::Family;
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::wait_for;
 use crate::pod::Pod;
@@ -14,7 +14,7 @@ fn without(mut entry: Value, field: &str) -> Value {
 }
 
 #[test]
-fn incomplete_entry_affects_neither_its_vnic_nor_others() {
+fn incomplete_entry_affects_neither_its_vnic_nor_other_vnics() {
     let node = dual_stack_node();
     let primary = || vnic("primary", 10);
     node.metadata.set_vnics(vec![primary(), without(vnic("new", 35), "virtualRouterIp"), dual_stack("pods", 33)]);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use vcn::Family;
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, wait_for};
 use crate::pod::Pod;

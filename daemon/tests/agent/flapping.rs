@@ -74,7 +74,7 @@ fn flapping_foreign_link_causes_no_questions_and_few_reconciles() {
     let cost = flap(&node, &agent, "veth0", |cost| cost.passes > 0);
     // The agent raised a VNIC's link when it started: about that it asks some more.
     assert_at_most("questions", u32::try_from(cost.questions).unwrap(), 0.0, &cost);
-    assert_at_most("passes", cost.passes, 2.5, &cost);
+    assert_at_most("reconciles", cost.passes, 2.5, &cost);
 }
 
 #[test]

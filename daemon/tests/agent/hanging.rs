@@ -29,7 +29,7 @@ fn asked(node: &Node) -> usize {
 }
 
 #[test]
-fn repair_waits_no_longer_than_the_deadline_of_a_hanging_plugin() {
+fn hanging_plugin_delays_repair_only_until_its_deadline() {
     let node = node_with_pods();
     hangs(&node);
     let mut agent = node.agent(&["--resync-seconds", "0.2"]);

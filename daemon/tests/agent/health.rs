@@ -12,6 +12,7 @@ fn signals_are_reported_with_cause_and_next_step() {
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
     node.publish("SUCCESS", &[("pods", 33)]);
+    sandbox::copy_program(&node.path("source/vcn-native"), &node.path("source/vnic-attach")).unwrap();
     let mut agent = node.agent(&["--node-ip", "10.0.33.7", "--node-name", "10.0.10.7"]);
     node.wait_ready(&mut agent);
     let has = |line: &str| node.get("/metrics").1.lines().any(|found| found == line);
@@ -39,11 +40,16 @@ fn signals_are_reported_with_cause_and_next_step() {
     ] {
         assert!(text.contains(words), "{words:?} is not in\n{text}");
     }
-    let output = node.output(&["health", "-o", "json"]);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let states = report["signals"].as_array().unwrap();
-    let state = states.iter().find(|state| state["signal"] == "node_ip_mismatch").unwrap();
-    assert_eq!((&state["verdict"], &state["everySeconds"]), (&"problem".into(), &300.into()));
+    let state = |signal: &str| {
+        let report: Value = serde_json::from_slice(&node.output(&["health", "-o", "json"]).stdout).unwrap();
+        let mut states = report["signals"].as_array().unwrap().iter();
+        states.find(|state| state["signal"] == signal).cloned().unwrap_or_default()
+    };
+    let problem = state("node_ip_mismatch");
+    assert_eq!((&problem["verdict"], &problem["everySeconds"]), (&"problem".into(), &300.into()));
+    for signal in ["version_plugin", "version_attach_plugin"] {
+        wait_for(signal, || state(signal)["detail"] == env!("CARGO_PKG_VERSION"), || state(signal).to_string());
+    }
     agent.stop();
     let output = node.output(&["health"]);
     assert_eq!(output.status.code(), Some(3));

@@ -96,7 +96,7 @@ fn vnic_with_ipv6_works_where_new_links_disable_it() {
 /// has nf_tables.
 #[test]
 #[ignore = "needs a kernel without IPv6"]
-fn dual_stack_node_works_with_ipv4_on_a_kernel_without_ipv6() {
+fn dual_stack_node_uses_ipv4_on_a_kernel_without_ipv6() {
     assert!(!std::path::Path::new("/proc/sys/net/ipv6").exists(), "this kernel has IPv6");
     let scene = Scene::new(&[dual_stack("pods", 33)]);
     let node = &scene.node;

@@ -5,7 +5,7 @@ use std::process::Command;
 use netlink::{Address, LinkChange, Socket};
 use vcn::{Family, MacAddr, Mtu};
 
-use crate::aftercare::{dual_stack_node, raise_neighbour};
+use crate::follow_up::{dual_stack_node, raise_neighbour};
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, name, wait_for};
 use crate::pod::Pod;

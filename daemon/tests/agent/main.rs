@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
 
-mod aftercare;
 mod attachments;
 mod bundle;
 mod called;
@@ -16,6 +15,7 @@ mod entries;
 mod families;
 mod files;
 mod flapping;
+mod follow_up;
 mod hanging;
 mod health;
 mod host;

@@ -259,7 +259,7 @@ impl Node {
     /// So many passes more that a timer begins; three are beyond the grace, after which what is no longer wanted goes.
     pub(crate) fn wait_timer_passes(&self, agent: &Agent, more: u32) {
         let before = self.passes("timer");
-        wait_for("passes", || self.passes("timer") >= before + more, || agent.log());
+        wait_for("reconciles", || self.passes("timer") >= before + more, || agent.log());
     }
 
     /// The words of the conditions that /readyz reports.

@@ -57,7 +57,7 @@ fn vnic_of_okes_cni_is_never_changed() {
 
 /// As an agent did it that took the VNIC for the host's.
 #[test]
-fn unused_configuration_of_an_oke_vnic_is_removed_and_its_link_stays() {
+fn unused_configuration_of_oke_vnic_is_removed_without_its_link() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);

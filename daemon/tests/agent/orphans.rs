@@ -3,7 +3,7 @@
 use netlink::{LinkChange, Neighbour, Rule};
 use vcn::{Family, PROTOCOL, RulePriorities, TableId};
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::node::{Agent, Node, name, wait_for};
 use crate::pod::Pod;
 use crate::pods::left;
@@ -21,7 +21,7 @@ fn rule(from: &str, protocol: u8) -> Rule {
 }
 
 #[test]
-fn only_orphaned_rules_and_proxies_of_ours_are_removed() {
+fn only_our_own_orphaned_rules_and_proxies_are_removed() {
     let (node, agent) = node_and_agent();
     let (pod, adding) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
     adding.reopen(&node);

@@ -3,7 +3,7 @@
 use netlink::{LinkChange, Socket};
 use serde_json::{Value, json};
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::{Fault, vnic};
 use crate::node::{Node, name, wait_for};
 use crate::pod::Pod;
@@ -145,7 +145,7 @@ fn cached_copy_of_another_machine_is_not_used() {
 
 /// It asks no operator to drain the node for that.
 #[test]
-fn unknown_owner_of_the_pod_network_is_not_reported_as_handover() {
+fn unknown_pod_network_owner_is_not_reported_as_handover() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);

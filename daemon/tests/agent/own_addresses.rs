@@ -6,7 +6,7 @@ use netlink::{Address, Rule};
 use serde_json::{Value, json};
 use vcn::{Family, PROTOCOL, RulePriorities, TableId};
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, name, native_pod_network, wait_for};
 use crate::pod::Pod;
@@ -118,7 +118,7 @@ fn pod_address_is_not_assigned_to_the_host_without_index() {
 
 /// As it is made while the pod has it and nothing else is listed.
 #[test]
-fn rule_of_a_pod_address_does_not_make_it_the_hosts() {
+fn rule_for_pod_address_does_not_assign_it_to_host() {
     let node = dual_stack_node();
     let rule = Rule::new(Family::Ipv6, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
     let from: IpAddr = FOR_PODS.parse().unwrap();
@@ -154,7 +154,7 @@ fn pod_address_assigned_to_the_host_is_removed_at_once() {
 }
 
 #[test]
-fn host_address_of_the_native_pod_network_replaces_the_chosen_one() {
+fn host_address_of_native_pod_network_replaces_the_chosen_one() {
     let node = dual_stack_node();
     node.publish("BACKOFF", &[]);
     list(&node, &[FOR_PODS, "2603:c020:0:33::21", OWN]);

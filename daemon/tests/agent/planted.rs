@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::node::{Node, wait_for};
 use crate::pod::Pod;
 

@@ -29,7 +29,7 @@ impl Pod {
         let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
         let reserved = store(node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
         let mut allocation = reserved.allocation;
-        let address = |assigned: &ipam::Assigned| PodAddress {
+        let address = |assigned: &ipam::AssignedAddress| PodAddress {
             address: assigned.address,
             vnic_link: assigned.vnic_link.clone(),
             table: assigned.table,

@@ -119,7 +119,7 @@ fn pod_network_handed_over_keeps_the_network_of_running_pods() {
 }
 
 #[test]
-fn our_configuration_goes_with_the_last_pod_on_foreign_pod_network() {
+fn own_conflist_is_removed_with_last_pod_on_foreign_network() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -202,36 +202,6 @@ fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
     assert_eq!(configurations(&node), ["10-flannel.conflist"]);
 }
 
-#[test]
-fn deleted_configuration_is_restored() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    let conflist = node.path("net.d").join(CONFLIST_FILE);
-    std::fs::remove_file(&conflist).unwrap();
-    wait_for("the configuration", || conflist.exists(), || agent.log());
-    std::fs::remove_file(node.path("run/pools.json")).unwrap();
-    wait_for("the pools", || !node.pools().is_null(), || agent.log());
-}
-
-#[test]
-fn foreign_malformed_file_before_ours_is_reported_and_unchanged() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    assert_eq!(node.conditions(), [""; 0]);
-    let broken = node.path("net.d/00-broken.conflist");
-    std::fs::write(&broken, "{").unwrap();
-    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationBlocked"], || agent.log());
-    let said = node.get("/readyz").1;
-    assert!(said.contains("00-broken.conflist sorts before our configuration and is not a valid one"), "{said}");
-    assert_eq!((node.get("/readyz").0, std::fs::read_to_string(&broken).unwrap().as_str()), (503, "{"));
-    std::fs::remove_file(&broken).unwrap();
-    wait_for("its end", || node.conditions().is_empty(), || agent.log());
-}
-
 /// The runtime may see more than the agent: it is reported all the same.
 #[test]
 fn dangling_link_before_our_configuration_is_reported() {
@@ -250,7 +220,7 @@ fn dangling_link_before_our_configuration_is_reported() {
 }
 
 #[test]
-fn foreign_configuration_before_ours_blocks_without_its_binary() {
+fn foreign_configuration_before_own_blocks_when_binary_is_missing() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -272,25 +242,6 @@ fn foreign_configuration_before_ours_blocks_without_its_binary() {
     fs::remove_file(node.path("bin/multus")).unwrap();
     wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
     assert_eq!(node.get("/readyz").0, 503);
-}
-
-/// As some distributions' packages bring it, under a name that sorts last.
-#[test]
-fn loopback_configuration_blocks_only_before_ours() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let loopback = r#"{"cniVersion":"0.3.1","name":"lo","type":"loopback"}"#;
-    fs::write(node.path("bin/loopback"), "").unwrap();
-    fs::write(node.path("net.d/99-loopback.conf"), loopback).unwrap();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    assert_eq!(node.conditions(), [""; 0]);
-    fs::rename(node.path("net.d/99-loopback.conf"), node.path("net.d/00-loopback.conf")).unwrap();
-    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
-    let (code, said) = node.get("/readyz");
-    assert!(code == 503 && said.contains("00-loopback.conf sorts before our configuration"), "{said}");
-    fs::rename(node.path("net.d/00-loopback.conf"), node.path("net.d/99-loopback.conf")).unwrap();
-    wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use netlink::{LinkChange, NeighbourFilter, RouteFilter, Socket};
 use sandbox::kept_waiting;
 use vcn::{Family, HOST_LINK_PREFIX, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePriorities};
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::node::{Agent, Node, wait_for};
 use crate::pod::{Pod, is_link};
 use crate::running::{SECOND, in_time};

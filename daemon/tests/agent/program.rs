@@ -9,7 +9,7 @@ use std::time::Instant;
 use netlink::{LinkChange, Socket, nft};
 use vcn::Family;
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, name, wait_for};
 use crate::pod::Pod;

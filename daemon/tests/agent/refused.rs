@@ -6,7 +6,7 @@ use netlink::{Address, Rule};
 use serde_json::json;
 use vcn::{Family, PROTOCOL, RulePriorities, TableId};
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, name, native_pod_network, wait_for};
 use crate::pod::Pod;

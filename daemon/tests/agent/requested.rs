@@ -122,7 +122,7 @@ fn host_reaches_networks_behind_a_requested_vnic() {
 }
 
 #[test]
-fn shared_vnic_is_offered_on_a_node_of_another_pod_network() {
+fn shared_vnic_is_offered_on_node_with_another_pod_network() {
     let status = json!({ "podAddresses": ["10.0.34.8", "10.0.34.9"] });
     let spec = json!({ "purpose": "Attach", "allowedNamespaces": ["backup"], "ipv4Count": 2 });
     let mut scene = Scene::with_options(&[vnic("other", 33), dual_stack("storage", 34)], &["--pod-network", "none"]);

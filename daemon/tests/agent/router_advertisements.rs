@@ -8,7 +8,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 use nix::sys::socket::{socket, sockopt};
 use vcn::Family;
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::node::{Node, name, wait_for};
 
 const ROUTER: &str = "fe80::a";

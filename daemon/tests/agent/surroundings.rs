@@ -10,7 +10,7 @@ use netlink::LinkChange;
 use serde_json::{Value, json};
 use vcn::Family;
 
-use crate::aftercare::dual_stack_node;
+use crate::follow_up::dual_stack_node;
 use crate::metadata::vnic;
 use crate::node::{Node, name, wait_for};
 
@@ -208,7 +208,7 @@ fn foreign_objects_are_unchanged_by_the_agent() {
 
 /// Of a VPN, for example. No rule skips what it refuses.
 #[test]
-fn foreign_default_route_in_the_pod_table_does_not_apply_to_the_host() {
+fn foreign_default_route_in_pod_table_does_not_affect_host() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.plug("tun0", 99);

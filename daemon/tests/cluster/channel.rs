@@ -7,6 +7,7 @@ use std::time::Duration;
 use ::channel::{Announcement, Client, Identity, Peer, Reply, Request, SendError};
 use api::AGENT_CHANNEL_ANNOTATION;
 use health::Summary;
+use health::rules::Action;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use serde_json::Value;
@@ -25,9 +26,13 @@ struct Channel {
 }
 
 impl Channel {
-    fn new() -> Self {
+    fn new(rules: Option<&str>) -> Self {
         let scene = Scene::new();
         let node = &scene.cluster.node;
+        if let Some(rules) = rules {
+            std::fs::create_dir(node.path("conf")).unwrap();
+            std::fs::write(node.path("conf/health-rules.json"), rules).unwrap();
+        }
         let controller = Identity::generate().unwrap();
         let keys = node.path("keys");
         std::fs::create_dir(&keys).unwrap();
@@ -70,7 +75,7 @@ fn announcement(scene: &Scene) -> Option<Announcement> {
 
 #[test]
 fn agent_answers_the_controllers_key_and_no_other() {
-    let channel = Channel::new();
+    let channel = Channel::new(None);
     let stranger = Identity::generate().unwrap();
     let refused = channel.ask(&stranger, Request::get("/v1/summary"));
     assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
@@ -95,4 +100,21 @@ fn agent_answers_the_controllers_key_and_no_other() {
     channel.scene.vnic_gone();
     let has_check = || read(&summary()).checks.iter().any(|check| check.name == "VnicNotListed");
     wait_for("the condition", has_check, || channel.agent.log());
+}
+
+/// That the controller sends this request is shown in `controller/tests/cluster/fleet.rs`.
+#[test]
+fn agent_raises_a_limit_only_when_the_controller_permits() {
+    let channel = Channel::new(Some(
+        r#"{"rules": [{"name": "conntrack-nearly-full", "bound": -1, "samples": {"bad": 1, "of": 1}, "action": "repair"}]}"#,
+    ));
+    let asks_to_repair = || {
+        let summary: Summary = serde_json::from_slice(&channel.asked(&Request::get("/v1/summary")).body).unwrap();
+        summary.checks.iter().any(|check| check.name == "conntrack_use" && check.action == Action::Repair)
+    };
+    wait_for("the problem", asks_to_repair, || channel.agent.log());
+    assert!(!channel.agent.log().contains("\"limit."), "{}", channel.agent.log());
+    channel.asked(&Request::get("/v1/summary?repairs=allow"));
+    // Outside the kernel's first network namespace the limit can be read and not written.
+    wait_for("the attempt", || channel.agent.log().contains("\"limit."), || channel.agent.log());
 }

@@ -98,7 +98,7 @@ impl Scene {
 }
 
 #[test]
-fn agent_follows_requests_reports_use_and_knows_them_without_the_api_server() {
+fn agent_applies_requests_reports_use_and_remembers_them_without_api() {
     let scene = scene();
     scene.request(json!({ "ipv4Count": 2, "allowedNamespaces": ["backup"] }));
     let agent = scene.cluster.node.agent(&["--dead-after-seconds", "3600"]);

@@ -19,7 +19,7 @@ pub(crate) fn run(command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn set(path: &str, value: &str) {
+pub(crate) fn set(path: &str, value: &str) {
     std::fs::write(format!("/proc/sys/{path}"), value).unwrap();
 }
 
@@ -53,7 +53,7 @@ fn strict_reverse_path_filter_is_named() {
 
 /// The packets get no further than the security list; the host's fault behind it cannot be seen.
 #[test]
-fn security_list_before_a_reverse_path_filter_is_not_the_only_cause_left() {
+fn security_list_hides_reverse_path_filter_so_cause_is_ambiguous() {
     let lab = Lab::new();
     let case = to_the_second_vnic(&lab, "1");
     let list = Denied { at: DeniedAt::SubnetIngress("third".into()), tcp_port: Some(PORT), except: BTreeSet::new() };
@@ -83,7 +83,7 @@ fn missing_rule_of_a_vnic_is_named_without_a_packet() {
 }
 
 #[test]
-fn firewall_that_rejects_is_named_and_one_that_drops_is_likely() {
+fn rejecting_firewall_is_proven_and_dropping_firewall_is_likely() {
     let lab = Lab::new();
     for (rule, label) in [("reject with icmp type host-prohibited", Label::Proven), ("drop", Label::Likely)] {
         lab.on("back-1", || {

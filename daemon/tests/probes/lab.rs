@@ -1,23 +1,26 @@
 //! Nodes of three subnets, and the investigation of one pair of them, asked as the controller asks.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use api::TargetService;
 use api::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendTask};
+use netlink::Netns;
 use nettest::{Case, Cause, Investigation, Label, Verdict};
 use oke_node_agent::probes::{Surroundings, TaskError, perform};
-use sandbox::{Container, Image, NodeSpec, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{Container, Image, Node, NodeSpec, SubnetSpec, Vcn, VnicSpec};
 use vcn::Family;
 
-/// Where a server listens on `back-1`.
+/// Where a server of TCP and one of UDP are on each node.
 pub(crate) const PORT: u16 = 8443;
 
 /// Two nodes each of the subnets `front` and `back`, one of `third`.
 pub(crate) struct Lab {
     pub(crate) vcn: Vcn,
+    /// The namespace of the node of this name, if not the sandbox's.
+    pub(crate) machine: Option<(String, Netns)>,
 }
 
 impl Lab {
@@ -36,15 +39,8 @@ impl Lab {
             .node(node("third-1", "third"))
             .start()
             .unwrap();
-        let lab = Self { vcn };
-        lab.listen("back-1");
-        lab
-    }
-
-    /// Accepts connections on a node until the test ends.
-    fn listen(&self, node: &str) {
-        let listener = self.vcn.node(node).unwrap().run(|| TcpListener::bind(("::", PORT)).unwrap()).unwrap();
-        thread::spawn(move || listener.incoming().for_each(drop));
+        vcn.nodes().for_each(|node| serve(node));
+        Self { vcn, machine: None }
     }
 
     pub(crate) fn address(&self, node: &str) -> IpAddr {
@@ -53,10 +49,14 @@ impl Lab {
 
     /// Runs code on a node, outside any container: as its administrator.
     pub(crate) fn on<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
-        self.vcn.node(node).unwrap().run(work).unwrap()
+        let named = self.vcn.node(node).unwrap();
+        match &self.machine {
+            Some((name, netns)) if name == node => named.run(|| netns.run(work).unwrap()).unwrap(),
+            _ => named.run(work).unwrap(),
+        }
     }
 
-    fn party(&self, node: &str) -> Party {
+    pub(crate) fn party(&self, node: &str) -> Party {
         Party { node: Some(node.to_owned()), address: Some(self.address(node)) }
     }
 
@@ -81,19 +81,16 @@ impl Lab {
                 name: None,
                 path: None,
                 over_tcp: false,
+                mbits: (kind == ProbeKind::Throughput).then_some(100),
             },
             target,
             others: ["front-2", "back-2", "third-1"].map(|node| self.party(node)).into(),
         }
     }
 
-    /// The same by IPv6.
+    /// The same by IPv6. The controller knows the other nodes by IPv4.
     pub(crate) fn case_v6(&self, kind: ProbeKind, port: u16) -> Case {
-        let mut case = self.case(kind, port);
-        let target = self.vcn.node("back-1").unwrap().address(Family::Ipv6).unwrap();
-        case.target.address = Some(target);
-        case.send.target = ProbeTarget::Address(target);
-        case
+        self.case(kind, port).to(self.vcn.node("back-1").unwrap().address(Family::Ipv6).unwrap())
     }
 
     /// A case from `front-1` to a service.
@@ -108,7 +105,9 @@ impl Lab {
         let container = Container::node_agent().unwrap();
         let api_server = Some(SocketAddr::new(self.address("back-1"), PORT));
         let surroundings = Surroundings { proc: PathBuf::from("/proc"), api_server };
-        self.on(node, || container.run(&Image::default(), || perform(request, &surroundings)).unwrap())
+        // As kubelets do by its policy of DNS.
+        let image = Image::default().file("/etc/resolv.conf", "/etc/resolv.conf");
+        self.on(node, || container.run(&image, || perform(request, &surroundings)).unwrap())
     }
 
     /// All rounds of a case.
@@ -143,4 +142,30 @@ impl Lab {
         let verdict = self.investigate(case);
         (verdict.label, verdict.causes)
     }
+}
+
+/// A case to another address.
+pub(crate) trait To {
+    fn to(self, target: IpAddr) -> Self;
+}
+
+impl To for Case {
+    fn to(mut self, target: IpAddr) -> Self {
+        self.target.address = Some(target);
+        self.send.target = ProbeTarget::Address(target);
+        self
+    }
+}
+
+/// Accepts connections and returns datagrams on a node until the test ends.
+fn serve(node: &Node) {
+    let bind = || (TcpListener::bind(("::", PORT)).unwrap(), UdpSocket::bind(("::", PORT)).unwrap());
+    let (streams, datagrams) = node.run(bind).unwrap();
+    thread::spawn(move || streams.incoming().for_each(drop));
+    thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while let Ok((length, from)) = datagrams.recv_from(&mut buffer) {
+            let _ = datagrams.send_to(&buffer[..length], from);
+        }
+    });
 }

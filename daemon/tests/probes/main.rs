@@ -5,5 +5,10 @@
 mod hosts;
 mod lab;
 mod network;
+mod no_fault;
+mod pod;
 mod refused;
 mod services;
+mod tables;
+mod throughput;
+mod two_faults;

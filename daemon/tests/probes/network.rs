@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use api::probe::ProbeKind;
 use nettest::{Cause, Label};
 use sandbox::{Denied, DeniedAt, PathMtu, Policy};
+use vcn::Family;
 
 use crate::lab::{Lab, PORT};
 
-fn denied(at: DeniedAt) -> Denied {
+pub(crate) fn denied(at: DeniedAt) -> Denied {
     Denied { at, tcp_port: Some(PORT), except: BTreeSet::new() }
 }
 
@@ -29,25 +30,25 @@ fn pair_without_fault_is_reachable_by_every_probe() {
 }
 
 #[test]
-fn security_list_is_named_by_ipv6_too() {
+fn security_list_and_group_are_named_by_ipv6_too() {
     let lab = Lab::new();
     let list = denied(DeniedAt::SubnetIngress("back".into()));
     lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
-    let mut case = lab.case_v6(ProbeKind::Tcp, PORT);
-    // The subnet of the source is found by its IPv4 address alone.
-    case.others.clear();
-    assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
+    assert_eq!(lab.named(lab.case_v6(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityList]));
+    let address = |node: &str| lab.vcn.node(node).unwrap().address(Family::Ipv6).unwrap();
+    let mut group = denied(DeniedAt::VnicIngress(address("back-1")));
+    group.except.insert(address("front-2"));
+    lab.vcn.set_policy(Policy { denied: vec![group], ..Policy::default() }).unwrap();
+    assert_eq!(lab.named(lab.case_v6(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityGroup]));
 }
 
 #[test]
-fn network_that_no_subnet_reaches_leaves_gateway_and_target() {
+fn network_that_no_subnet_reaches_leaves_gateway_and_route_table() {
     let lab = Lab::new();
     let unrouted = ["front", "third"].map(|subnet| (subnet.to_owned(), "10.0.20.0/24".parse().unwrap()));
     lab.vcn.set_policy(Policy { unrouted: unrouted.into(), ..Policy::default() }).unwrap();
-    let mut case = lab.case(ProbeKind::Tcp, PORT);
-    case.others.sort_by_key(|other| other.node.as_deref() != Some("third-1"));
-    let left = vec![Cause::Gateway, Cause::TargetDown, Cause::SecurityList, Cause::SecurityGroup];
-    assert_eq!(lab.named(case), (Label::OneOf, left));
+    let left = vec![Cause::Gateway, Cause::RouteTable];
+    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::OneOf, left));
 }
 
 #[test]
@@ -82,10 +83,7 @@ fn missing_route_of_the_sources_subnet_is_named() {
     let lab = Lab::new();
     let unrouted = vec![("front".to_owned(), "10.0.20.0/24".parse().unwrap())];
     lab.vcn.set_policy(Policy { unrouted, ..Policy::default() }).unwrap();
-    let mut case = lab.case(ProbeKind::Tcp, PORT);
-    // A node that the source reaches.
-    case.others.sort_by_key(|other| other.node.as_deref() != Some("third-1"));
-    assert_eq!(lab.named(case), (Label::Likely, vec![Cause::RouteTable]));
+    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::RouteTable]));
 }
 
 #[test]
@@ -96,10 +94,8 @@ fn missing_return_route_leaves_gateway_and_route_table() {
         ("back".to_owned(), "10.0.30.0/24".parse().unwrap()),
     ];
     lab.vcn.set_policy(Policy { unrouted, ..Policy::default() }).unwrap();
-    let mut case = lab.case(ProbeKind::Tcp, PORT);
-    case.others.sort_by_key(|other| other.node.as_deref() != Some("third-1"));
     let left = vec![Cause::Gateway, Cause::RouteTable, Cause::SecurityList, Cause::SecurityGroup];
-    assert_eq!(lab.named(case), (Label::OneOf, left));
+    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::OneOf, left));
 }
 
 #[test]
@@ -111,6 +107,10 @@ fn path_that_swallows_or_reports_large_packets_is_named() {
         let verdict = lab.investigate(lab.case(ProbeKind::PathMtu, 0));
         assert_eq!((verdict.label, verdict.causes), (Label::Proven, vec![Cause::PathMtu]));
         assert_eq!(verdict.failure.contains("10.0.10.1 allows 1500 bytes"), reported, "{}", verdict.failure);
+        let verdict = lab.investigate(lab.case_v6(ProbeKind::PathMtu, 0));
+        assert_eq!((verdict.label, verdict.causes), (Label::Proven, vec![Cause::PathMtu]), "by IPv6");
+        let router = verdict.failure.contains("lost, fe80::") && verdict.failure.contains(" allows 1500 bytes");
+        assert_eq!(router, reported, "{}", verdict.failure);
     }
 }
 

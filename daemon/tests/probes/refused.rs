@@ -25,12 +25,19 @@ fn agent_refuses_what_exceeds_its_bounds_and_forbidden_addresses() {
     assert!(matches!(peers, Err(TaskError::Refused(ProbeError::Unfit(_)))));
 }
 
-/// The sandbox's resolver gives the name of the metadata service its address.
+/// The names are in the sandbox's resolver. A name of a node shows that names are resolved at all.
 #[test]
 fn name_that_resolves_to_a_forbidden_address_is_refused() {
     let lab = Lab::new();
-    let mut send = lab.case(ProbeKind::Tcp, 80).send;
-    send.target = ProbeTarget::Host("169.254.169.254".to_owned());
-    let refused = lab.ask("front-1", &ProbeRequest::new(Task::Send(send)));
-    assert!(matches!(refused, Err(TaskError::Refused(ProbeError::Forbidden(_)))));
+    let asked = |kind, name: &str| {
+        let mut send = lab.case(kind, PORT).send;
+        send.source = Some(lab.address("front-1"));
+        send.target = ProbeTarget::Host(format!("{name}.sandbox.internal"));
+        lab.ask("front-1", &ProbeRequest::new(Task::Send(send)))
+    };
+    assert_eq!(asked(ProbeKind::Tcp, "back-1").unwrap().target, Some(lab.address("back-1")));
+    for kind in [ProbeKind::Tcp, ProbeKind::Http, ProbeKind::Https] {
+        let refused = asked(kind, "metadata");
+        assert!(matches!(refused, Err(TaskError::Refused(ProbeError::Forbidden(_)))), "{kind:?}: {refused:?}");
+    }
 }

@@ -1,12 +1,16 @@
 //! The services of a node: metadata, resolver, gateway, API server, and their limits.
 
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::thread;
+
 use api::TargetService;
-use api::probe::ProbeKind;
+use api::probe::{Party, ProbeKind, ProbeTarget};
 use nettest::{Cause, Label};
-use sandbox::{Fault, FaultKind};
+use sandbox::MetadataFault;
 
 use crate::hosts::run;
-use crate::lab::Lab;
+use crate::lab::{Lab, PORT};
 
 #[test]
 fn services_without_fault_are_reachable() {
@@ -21,11 +25,39 @@ fn services_without_fault_are_reachable() {
     }
 }
 
+/// As the controller asks for targets outside the cluster: by a name that the source's node resolves.
+#[test]
+fn url_host_name_and_oci_services_are_resolved_and_probed() {
+    let lab = Lab::new();
+    let web = lab.on("back-1", || TcpListener::bind(("::", 80)).unwrap());
+    thread::spawn(move || {
+        for mut stream in web.incoming().flatten() {
+            let mut request = [0; 1024];
+            let _ = std::io::Read::read(&mut stream, &mut request)
+                .and_then(|_| stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n"));
+        }
+    });
+    let named = |kind, port, service| {
+        let mut case = lab.case(kind, port);
+        (case.target, case.target_has_agent, case.service) = (Party::default(), false, service);
+        case.send.target = ProbeTarget::Host("back-1.sandbox.internal".to_owned());
+        case.send.path = (kind == ProbeKind::Http).then(|| "/path".to_owned());
+        lab.named(case)
+    };
+    let oci = Some(TargetService::OciServices);
+    for (kind, port, service) in [(ProbeKind::Http, 80, None), (ProbeKind::Icmp, 0, None), (ProbeKind::Tcp, PORT, oci)]
+    {
+        assert_eq!(named(kind, port, service), (Label::Reachable, vec![]), "{kind:?}");
+    }
+    for (kind, service) in [(ProbeKind::Http, None), (ProbeKind::Tcp, oci)] {
+        assert_eq!(named(kind, PORT + 1, service), (Label::Proven, vec![Cause::PortClosed]), "{kind:?}");
+    }
+}
+
 #[test]
 fn throttled_metadata_service_is_named() {
     let lab = Lab::new();
-    let fault = Fault::lasting(FaultKind::Status(429));
-    lab.vcn.node("front-1").unwrap().set_metadata_fault(Some(fault));
+    lab.vcn.node("front-1").unwrap().set_metadata_fault(Some(MetadataFault::Status(429)));
     let case = lab.service(ProbeKind::Http, TargetService::Imds);
     assert_eq!(lab.named(case), (Label::Proven, vec![Cause::MetadataThrottled]));
 }
@@ -40,6 +72,25 @@ fn rule_of_the_host_that_refuses_metadata_is_named() {
     });
     let case = lab.service(ProbeKind::Http, TargetService::Imds);
     assert_eq!(lab.named(case), (Label::Likely, vec![Cause::HostFirewall]));
+}
+
+#[test]
+fn missing_or_wrong_route_to_metadata_is_named() {
+    let lab = Lab::new();
+    let case = || lab.service(ProbeKind::Http, TargetService::Imds);
+    lab.on("front-1", || run("ip route add unreachable 169.254.169.254"));
+    assert_eq!(lab.named(case()), (Label::Proven, vec![Cause::HostRoute]));
+    // To a link behind which nothing answers.
+    lab.on("front-1", || {
+        run("ip route delete unreachable 169.254.169.254");
+        run("ip link add wrong type bridge");
+        run("ip link set wrong up");
+        run("ip route add 169.254.169.254 dev wrong");
+    });
+    assert_eq!(lab.named(case()), (Label::Proven, vec![Cause::HostRoute]));
+    // Packets leave, and no answer comes.
+    lab.on("front-1", || run("ip neighbour replace 169.254.169.254 lladdr 02:00:00:00:00:01 dev wrong"));
+    assert_eq!(lab.named(case()), (Label::Proven, vec![Cause::HostRoute]));
 }
 
 #[test]

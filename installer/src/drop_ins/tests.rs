@@ -24,7 +24,7 @@ fn drop_in_is_noted_once_and_later_fields_are_kept() {
 }
 
 #[test]
-fn special_files_are_not_ours_and_do_not_block() {
+fn special_file_is_not_recognized_and_does_not_block() {
     let data = tempfile::tempdir().unwrap();
     let (path, ours) = (data.path().join(FILE), data.path().join("drop-in"));
     fs::write(&ours, MARK).unwrap();

@@ -10,7 +10,7 @@ use super::{ConfFile, ConfText, Contents};
 use crate::files::Digest;
 use crate::settings::{MAIN, OURS, PluginEntry, VNIC_ATTACH};
 use crate::versions::Answer;
-use crate::{Error, Settings, VersionCache, VnicAttach};
+use crate::{Error, Settings, VersionCache};
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +60,9 @@ pub(crate) enum EntryOrigin {
 
 /// Our binaries that belong on the node.
 pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Error>> {
-    let attach = if install { settings.has_vnic_attach() } else { settings.vnic_attach == VnicAttach::On };
-    // An older image does not have it; the plugin is then left out of the chain.
-    let attach = attach && settings.source_dir.join(VNIC_ATTACH).exists();
-    let names = [(MAIN, install), (VNIC_ATTACH, attach)].into_iter().filter(|(_, wanted)| *wanted);
+    let names = [(MAIN, install), (VNIC_ATTACH, settings.places_vnic_attach(install))]
+        .into_iter()
+        .filter(|(_, wanted)| *wanted);
     names.map(|(name, _)| binary(settings, name)).collect()
 }
 

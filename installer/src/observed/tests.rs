@@ -75,7 +75,7 @@ fn files_that_containerd_refuses_are_recognized() {
 }
 
 #[test]
-fn owner_and_network_of_a_file_are_known_by_name_and_plugins() {
+fn owner_and_network_of_file_follow_from_name_and_plugins() {
     assert!(file("10-oci.conflist", Contents::Malformed(String::new())).is_oke());
     assert!(file("05-renamed.conflist", plugins(&["oci-ipvlan", "oci-ptp"])).is_oke());
     assert!(file("10-flannel.conflist", plugins(&[])).is_flannel());
@@ -159,7 +159,7 @@ fn special_and_huge_files_are_not_read() {
 }
 
 #[test]
-fn plugins_of_settings_and_of_configurations_before_ours_are_looked_up() {
+fn plugins_of_settings_and_preceding_configurations_are_looked_up() {
     let directory = tempfile::tempdir().unwrap();
     let chain = PluginEntry::list("portmap,vnic-attach").unwrap();
     let settings = Settings { chain, ..fixture::settings_in(directory.path()) };

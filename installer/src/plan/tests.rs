@@ -167,7 +167,7 @@ fn conf(name: &str, kinds: &[&str]) -> ConfFile {
 }
 
 #[test]
-fn configurations_before_ours_are_reported_as_runtimes_use_them() {
+fn preceding_configurations_are_reported_as_runtimes_use_them() {
     let texts = |files: &[ConfFile], lacking: &[&str]| {
         let missing_before = lacking.iter().map(|file| ((*file).to_owned(), vec!["x".to_owned()])).collect();
         let observed = Observed { conf_files: files.to_vec(), missing_before, ..Observed::default() };
@@ -219,7 +219,7 @@ fn node_of_okes_cni_without_a_configuration_is_noted() {
 }
 
 #[test]
-fn leftover_goes_only_if_another_network_is_meant_and_pods_have_one() {
+fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
     let settings = fixture::settings_in(Path::new("/node"));
     let ours = || conf(vcn::CONFLIST_FILE, &["vcn-native"]);
     let flannel = || conf("10-flannel.conflist", &["flannel"]);

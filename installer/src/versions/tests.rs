@@ -95,7 +95,7 @@ fn processes_that_a_plugin_left_behind_are_killed() {
 }
 
 #[test]
-fn binary_is_asked_once_until_it_changes_or_its_failure_expires() {
+fn binary_is_queried_once_until_it_changes_or_failure_expires() {
     let (directory, path) = plugin("");
     let count = directory.path().join("count");
     let asked = || fs::read_to_string(&count).unwrap().lines().count();

@@ -67,7 +67,7 @@ fn a_single_plugins_configuration_is_copied_as_a_list() {
 }
 
 #[test]
-fn copy_that_another_program_changes_is_repaired_but_not_for_ever() {
+fn copy_is_repaired_until_another_program_changes_it_repeatedly() {
     let node = node(FLANNEL);
     for _ in 0..6 {
         let (code, printed) = node.run(&ON);
@@ -96,7 +96,7 @@ fn nothing_is_copied_without_binary_version_or_source() {
 }
 
 #[test]
-fn copy_goes_when_the_pod_network_becomes_ours_or_the_setting_says_so() {
+fn copy_is_removed_when_our_network_or_setting_replaces_it() {
     for after in [
         ["--signal-node-label=true", "--cni-usable", "--vnic-attach=on"],
         ["--signal-node-label=false", "--cni-usable", "--vnic-attach=off"],
@@ -110,19 +110,22 @@ fn copy_goes_when_the_pod_network_becomes_ours_or_the_setting_says_so() {
 }
 
 #[test]
-fn our_own_configuration_lists_it_last_where_the_image_has_it() {
-    for (setting, listed) in [("--vnic-attach=auto", true), ("--vnic-attach=on", true), ("--vnic-attach=off", false)] {
-        let node = Node::new();
-        node.executable("bin/portmap", PORTMAP);
-        let (_, printed) = node.run(&["--signal-node-label=true", "--cni-usable", setting]);
-        assert!(!printed.contains("vnic-attach"), "an image without it: {printed}");
-        node.executable("source/vnic-attach", PLUGIN);
+fn own_configuration_lists_vnic_attach_last_when_image_has_it() {
+    let node = Node::new();
+    node.executable("bin/portmap", PORTMAP);
+    let (_, printed) = node.run(&["--signal-node-label=true", "--cni-usable"]);
+    assert!(!printed.contains("vnic-attach"), "an image without it: {printed}");
+    node.executable("source/vnic-attach", PLUGIN);
+    for setting in ["--vnic-attach=auto", "--vnic-attach=off", "--vnic-attach=on"] {
         node.run(&["--signal-node-label=true", "--cni-usable", setting]);
         let document = document(&node, "net.d/05-vcn-native.conflist");
         let kinds: Vec<_> =
             document["plugins"].as_array().unwrap().iter().map(|it| it["type"].as_str().unwrap()).collect();
-        let expected =
-            if listed { vec!["vcn-native", "portmap", "vnic-attach"] } else { vec!["vcn-native", "portmap"] };
+        let expected: &[_] = if setting.ends_with("off") {
+            &["vcn-native", "portmap"]
+        } else {
+            &["vcn-native", "portmap", "vnic-attach"]
+        };
         assert_eq!(kinds, expected, "{setting}");
     }
 }

@@ -35,7 +35,7 @@ fn flannel_node_and_node_without_signals_are_left_alone() {
 }
 
 #[test]
-fn binaries_come_at_once_and_configuration_when_an_address_is_usable() {
+fn binaries_are_installed_first_and_configuration_once_address_is_usable() {
     let node = Node::new();
     for name in ["bin", "net.d"] {
         fs::remove_dir(node.path(name)).unwrap();
@@ -113,18 +113,6 @@ fn configuration_needs_every_binary() {
         assert!(code == 1 && text.contains(word) && text.contains("configuration: pending"), "{text}");
         assert!(!node.conflist().exists());
     }
-}
-
-#[test]
-fn installers_in_parallel_end_in_the_same_state() {
-    let node = Node::new();
-    let start = |_| node.command(&INSTALL).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let running: Vec<_> = (0..6).map(start).collect();
-    for child in running {
-        let (code, text) = printed(&child.wait_with_output().unwrap());
-        assert!(code == 0 && text.contains("status: installed"), "{text}");
-    }
-    assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
 }
 
 #[test]

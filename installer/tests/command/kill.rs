@@ -218,7 +218,7 @@ fn failed_flush_keeps_the_old_binary() {
 
 /// A power cut could come between: contents are on the disk before the rename, and the rename before the next file.
 #[test]
-fn files_are_flushed_before_their_rename_and_names_before_the_next_file() {
+fn files_are_flushed_before_rename_and_names_before_next_file() {
     let node = before();
     let (output, log) = run(&node, &["--trace=openat,fchmod,fsync,rename".into(), "--decode-fds=path".into()]);
     assert!(output.status.success(), "{log}");

@@ -55,7 +55,7 @@ fn refused_next_to_okes_daemonset(node: &Node) {
 }
 
 #[test]
-fn it_goes_when_another_configuration_is_there() {
+fn leftover_conflist_is_removed_when_another_configuration_exists() {
     let node = ours();
     let none = "there is no configuration of another pod network that a runtime could use (POD_NETWORK=none says that none is meant)";
     assert_eq!(reported(&node, &ANOTHER), left(none));
@@ -72,7 +72,7 @@ fn it_goes_when_another_configuration_is_there() {
 }
 
 #[test]
-fn record_of_a_removed_configuration_goes_once_another_network_is_meant() {
+fn record_of_removed_conflist_is_deleted_on_another_network() {
     for foreign in [false, true] {
         let node = ours();
         fs::remove_file(node.conflist()).unwrap();
@@ -110,7 +110,7 @@ fn setting_none_restores_what_was_there_before_at_once() {
 }
 
 #[test]
-fn failure_to_remove_it_is_reported_as_left_behind() {
+fn leftover_conflist_that_cannot_be_removed_is_reported() {
     let node = ours_over_theirs();
     fs::set_permissions(node.path("net.d"), fs::Permissions::from_mode(0o555)).unwrap();
     let (code, text) = node.run(&NONE);
@@ -135,7 +135,7 @@ fn silence_and_doubt_remove_nothing() {
 }
 
 #[test]
-fn it_stays_while_a_pod_uses_it() {
+fn leftover_conflist_is_kept_while_a_pod_uses_it() {
     let node = ours_and_flannel();
     node.allocate();
     assert_eq!(reported(&node, &ANOTHER), left("1 attachment(s) of this boot hold addresses (default/web-0)"));
@@ -144,7 +144,7 @@ fn it_stays_while_a_pod_uses_it() {
 }
 
 #[test]
-fn file_that_came_with_an_image_goes_and_another_programs_stays() {
+fn unrecorded_own_conflist_is_removed_and_foreign_one_is_kept() {
     let node = ours_and_flannel();
     fs::remove_dir_all(node.path("lib")).unwrap();
     let absent = ["--signal-native-pod-network", "absent"];

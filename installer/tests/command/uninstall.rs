@@ -87,7 +87,7 @@ impl Node {
 }
 
 #[test]
-fn everything_of_ours_goes_and_everything_else_stays() {
+fn uninstall_removes_our_files_and_keeps_all_other_state() {
     let node = Node::new();
     node.executable("bin/portmap", PORTMAP);
     fs::write(node.path("net.d/87-podman.conflist"), r#"{"plugins":[{"type":"bridge"}]}"#).unwrap();
@@ -191,7 +191,7 @@ fn directory_named_by_mistake_keeps_other_files() {
 }
 
 #[test]
-fn files_with_our_names_that_are_not_ours_stay() {
+fn foreign_files_with_our_names_are_kept() {
     for installed in [true, false] {
         let node = if installed { Node::installed() } else { Node::new() };
         fs::write(node.conflist(), THEIRS).unwrap();
@@ -209,7 +209,7 @@ fn files_with_our_names_that_are_not_ours_stay() {
 }
 
 #[test]
-fn binaries_of_earlier_releases_are_known_to_be_ours() {
+fn binaries_of_earlier_releases_are_recognized_as_our_own() {
     let node = Node::installed();
     for release in ["two", "three"] {
         node.executable("source/vcn-native", &format!("{PORTMAP}# {release}"));

@@ -65,11 +65,6 @@ fn multus(path: &Path) -> bool {
     false
 }
 
-/// Cilium, exclusive: renames every other file.
-fn cilium(path: &Path) -> bool {
-    fs::rename(path, path.with_extension("conflist.cilium_bak")).is_ok()
-}
-
 fn kinds(path: &PathBuf) -> Vec<String> {
     let document: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let mut kinds: Vec<_> =
@@ -124,38 +119,6 @@ fn writers_of_one_file_keep_their_plugins_and_agree() {
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text.matches("1000000000000000000").count(), 2, "{text}");
     assert!(foreign >= 2, "both added foreign at least once");
-}
-
-#[test]
-fn installer_pauses_against_a_program_that_always_removes_the_file() {
-    let node = Node::new();
-    let (path, variant) = (node.conflist(), settings(""));
-    let done = AtomicBool::new(false);
-    let mut written = 0;
-    let last = thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                cilium(&path);
-                thread::sleep(Duration::from_millis(1));
-            }
-        });
-        let begun = Instant::now();
-        let mut last;
-        loop {
-            last = node.reconcile(&variant);
-            written += last.steps.iter().filter(|step| step.to_string().contains("05-vcn-native.conflist")).count();
-            let paused = last.to_string().contains("[contention]");
-            if begun.elapsed() >= LASTS && paused || begun.elapsed() >= PATIENCE {
-                break;
-            }
-        }
-        done.store(true, Ordering::Relaxed);
-        last
-    });
-    assert_eq!(written, 6, "once, and five repairs");
-    let text = last.to_string();
-    assert!(text.contains("it was removed") && text.contains("[contention]"), "{text}");
-    assert!(path.with_extension("conflist.cilium_bak").exists(), "its file is not touched");
 }
 
 #[test]

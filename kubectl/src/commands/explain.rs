@@ -9,7 +9,7 @@ use crate::run::{Answer, Exit, Style};
 /// The meanings of a word, or all words.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Explained {
+pub struct Explanation {
     /// The word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
@@ -22,15 +22,15 @@ pub struct Explained {
 
 /// Finds a word.
 #[must_use]
-pub fn run(word: Option<&str>) -> Explained {
+pub fn run(word: Option<&str>) -> Explanation {
     let all = catalog::entries();
-    let Some(word) = word else { return Explained { word: None, entries: all, suggestions: Vec::new() } };
+    let Some(word) = word else { return Explanation { word: None, entries: all, suggestions: Vec::new() } };
     let entries = catalog::find(&all, word);
     let suggestions = if entries.is_empty() { catalog::near(&all, word) } else { Vec::new() };
-    Explained { word: Some(word.to_owned()), entries, suggestions }
+    Explanation { word: Some(word.to_owned()), entries, suggestions }
 }
 
-impl Answer for Explained {
+impl Answer for Explanation {
     fn exit(&self) -> Exit {
         if self.entries.is_empty() { Exit::Usage } else { Exit::Fine }
     }

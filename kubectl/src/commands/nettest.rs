@@ -19,9 +19,9 @@ use crate::cluster::Cluster;
 use crate::run::{Answer, Exit, Style};
 
 /// The deadline of the run itself, in seconds.
-const DEADLINE: u16 = 90;
+const DEADLINE: u16 = 120;
 /// More than that, for the controller to begin and to write the result.
-const LONGEST: Duration = Duration::from_secs(180);
+const LONGEST: Duration = Duration::from_secs(210);
 /// Between two reads of the status.
 const AGAIN: Duration = Duration::from_millis(500);
 /// If the command is killed: a controller deletes the finished test after so many seconds.
@@ -43,9 +43,9 @@ pub struct PairResult {
 ///
 /// # Errors
 /// When the test cannot be created or has no result in time.
-pub async fn run(cluster: &Cluster, asked: &NetTestArgs) -> anyhow::Result<PairResult> {
+pub async fn run(cluster: &Cluster, asked: &NetTestArgs, test: &NetworkTest) -> anyhow::Result<PairResult> {
     let api: Api<NetworkTest> = Api::all(cluster.client().await?);
-    let test = api.create(&PostParams::default(), &object(asked)?).await.context("creating a NetworkTest")?;
+    let test = api.create(&PostParams::default(), test).await.context("creating a NetworkTest")?;
     let name = test.metadata.name.unwrap_or_default();
     let status = tokio::select! {
         status = wait(&api, &name) => status,
@@ -58,18 +58,28 @@ pub async fn run(cluster: &Cluster, asked: &NetTestArgs) -> anyhow::Result<PairR
 }
 
 /// A NetworkTest of one pair.
-fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
+///
+/// # Errors
+/// When the target and the options do not fit together.
+pub fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
     let service = serde_json::from_value::<TargetService>(json!(asked.to)).ok();
     let target = match (service, asked.to.parse::<IpAddr>()) {
         (Some(TargetService::Peers), _) => bail!("peers is no single target"),
         (Some(service), _) => TestTarget { service: Some(service), ..TestTarget::default() },
         // A Node of OKE is named by its address.
         (None, Ok(address)) if asked.external => TestTarget { address: Some(address), ..TestTarget::default() },
+        (None, _) if asked.is_url() => TestTarget { url: Some(asked.to.clone()), ..TestTarget::default() },
         (None, _) if asked.external => TestTarget { host: Some(asked.to.clone()), ..TestTarget::default() },
         (None, _) => TestTarget { node: Some(asked.to.clone()), ..TestTarget::default() },
     };
     let probe = match (asked.port, service) {
+        (_, Some(_)) if asked.throughput.is_some() => bail!("throughput is measured between Nodes"),
+        (port, None) if asked.throughput.is_some() => {
+            json!({ "type": "Throughput", "megabitsPerSecond": asked.throughput, "port": port })
+        }
+        _ if asked.is_url() && (asked.port.is_some() || asked.mtu) => bail!("a URL has a port of its own, and no MTU"),
         (Some(port), _) => json!({ "type": if asked.udp { "UDP" } else { "TCP" }, "port": port }),
+        (None, _) if asked.is_url() => json!({ "type": "HTTPS" }),
         (None, Some(TargetService::Imds)) => json!({ "type": "HTTP" }),
         (None, Some(TargetService::Dns)) => json!({ "type": "DNS" }),
         (None, Some(TargetService::ApiServer | TargetService::OciServices)) => json!({ "type": "TCP", "port": 443 }),
@@ -83,6 +93,15 @@ fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
     let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest",
         "metadata": { "generateName": "kubectl-" }, "spec": spec });
     serde_json::from_value(object).context("describing a NetworkTest")
+}
+
+/// The exit status of a failure: the API server refuses a target or a number that no test may have as invalid.
+#[must_use]
+pub fn exit_of(error: &anyhow::Error) -> Exit {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) if status.code == 422 => Exit::Usage,
+        _ => Exit::Undecided,
+    }
 }
 
 /// Waits for the end of the run.
@@ -126,14 +145,26 @@ impl Answer for PairResult {
         if !status.message.is_empty() {
             page.line(format_args!("{}", status.message));
         }
-        if let Some(counts) = status.counts {
+        if let Some(counts) = status.counts.filter(|counts| counts.sent > 0) {
             let latency = status.latency.map_or(String::new(), |latency| {
                 format!(", round trip {} µs (median), {} µs (99 of 100)", latency.p50_micros, latency.p99_micros)
             });
             page.line(format_args!("{} of {} lost{latency}", counts.lost, counts.sent));
         }
-        let Some(PairVerdict { probe, last_seen, before, after, fix, .. }) = status.worst.first() else { return };
-        let lines = [("probe", probe), ("last seen", last_seen), ("before", before), ("after", after), ("next", fix)];
+        if let Some(carried) = status.throughput {
+            page.line(format_args!("{} Mbit/s carried", carried.least_megabits_per_second));
+        }
+        let Some(PairVerdict { probe, failure, last_seen, before, after, fix, .. }) = status.worst.first() else {
+            return;
+        };
+        let lines = [
+            ("probe", probe),
+            ("failure", failure),
+            ("last seen", last_seen),
+            ("before", before),
+            ("after", after),
+            ("next", fix),
+        ];
         for (name, text) in lines.into_iter().filter(|(_, text)| !text.is_empty()) {
             page.line(format_args!("  {name}: {text}"));
         }
@@ -161,8 +192,14 @@ mod tests {
             (&["a", "b", "--port", "443"], json!({ "node": "b" }), json!({ "type": "TCP", "port": 443 })),
             (&["a", "b", "--port", "53", "--udp"], json!({ "node": "b" }), json!({ "type": "UDP", "port": 53 })),
             (&["a", "b", "--mtu"], json!({ "node": "b" }), json!({ "type": "PathMTU" })),
+            (
+                &["a", "b", "--throughput", "500"],
+                json!({ "node": "b" }),
+                json!({ "type": "Throughput", "megabitsPerSecond": 500 }),
+            ),
             (&["a", "imds"], json!({ "service": "imds" }), json!({ "type": "HTTP" })),
             (&["a", "dns"], json!({ "service": "dns" }), json!({ "type": "DNS" })),
+            (&["a", "https://b.org/c", "--external"], json!({ "url": "https://b.org/c" }), json!({ "type": "HTTPS" })),
             (&["a", "1.2.3.4", "--external"], json!({ "address": "1.2.3.4" }), json!({ "type": "ICMP" })),
             (
                 &["a", "b.org", "--external", "--port", "443"],

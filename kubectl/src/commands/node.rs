@@ -5,6 +5,7 @@ mod finding;
 
 use anyhow::{Context as _, bail};
 use health::fleet::{FleetNode, NodeDetails, NodeState};
+use k8s_openapi::api::core::v1::Node;
 use resident::logging::chain;
 use resident::page::{Page, age};
 use serde::Serialize;
@@ -14,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::commands::status::Source;
 use crate::commands::vnics::{self, Vnics};
 use crate::leader;
-use crate::nodes::{self, Condition};
+use crate::nodes::{self, Condition, Versions};
 use crate::run::{Answer, Exit, Style};
 use crate::table::{or_dash, since};
 use agent::{AgentStatus, Details};
@@ -33,8 +34,9 @@ pub struct NodeAnswer {
     pub node: FleetNode,
     /// What is wrong, the worst first, and what to do.
     pub findings: Vec<Finding>,
-    /// Its conditions: the kubelet's, and those of our controller.
-    pub conditions: Vec<Condition>,
+    /// From its Node object.
+    #[serde(flatten)]
+    pub object: NodeObject,
     /// Its VnicAttachments.
     pub vnics: Vnics,
     /// The agent's own report, as it sent it.
@@ -45,6 +47,16 @@ pub struct NodeAnswer {
     pub details_error: Option<String>,
 }
 
+/// What the Node object has.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NodeObject {
+    /// What runs on the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Versions>,
+    /// Its conditions: the kubelet's, and those of our controller.
+    pub conditions: Vec<Condition>,
+}
+
 /// Asks the leader and the API server.
 ///
 /// # Errors
@@ -52,9 +64,9 @@ pub struct NodeAnswer {
 pub async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
     let view: anyhow::Result<NodeDetails> = leader::get(cluster, &format!("/fleet/{name}")).await;
     let object = cluster.node(name).await;
-    let (conditions, entry) = match &object {
-        Ok(Some(object)) => (nodes::conditions(object), Some(nodes::entry(object))),
-        _ => (Vec::new(), None),
+    let (has, entry) = match &object {
+        Ok(Some(object)) => (NodeObject::of(object), Some(nodes::entry(object))),
+        _ => (NodeObject::default(), None),
     };
     let instance = entry.as_ref().and_then(|entry| entry.instance.as_deref()?.parse().ok());
     let vnics = match &instance {
@@ -63,19 +75,30 @@ pub async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
     };
     let vnics = vnics.unwrap_or_else(|error| Vnics::unread(chain(error.as_ref())));
     match (view, entry) {
-        (Ok(view), _) => Ok(NodeAnswer::of_view(view, conditions, vnics)),
-        (Err(error), Some(node)) => Ok(NodeAnswer::of_api(node, chain(error.as_ref()), conditions, vnics)),
+        (Ok(view), _) => Ok(NodeAnswer::of_view(view, has, vnics)),
+        (Err(error), Some(node)) => Ok(NodeAnswer::of_api(node, chain(error.as_ref()), has, vnics)),
         (Err(error), None) => {
             let why = chain(error.as_ref());
+            if cluster.target.view_url.is_none() {
+                cluster.client().await?;
+            }
             object.with_context(|| format!("the controller is not reachable ({why}), nor the API server"))?;
             bail!("there is no Node {name}; the controller: {why}")
         }
     }
 }
 
+impl NodeObject {
+    /// Of a Node.
+    #[must_use]
+    pub fn of(node: &Node) -> Self {
+        Self { versions: nodes::versions(node), conditions: nodes::conditions(node) }
+    }
+}
+
 impl NodeAnswer {
     /// With the leader's answer.
-    pub(crate) fn of_view(view: NodeDetails, conditions: Vec<Condition>, vnics: Vnics) -> Self {
+    pub(crate) fn of_view(view: NodeDetails, object: NodeObject, vnics: Vnics) -> Self {
         let Details { status, signals, error } = Details::of(view.details.as_ref());
         let findings = match (status, signals) {
             (None, None) => view.node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
@@ -86,7 +109,7 @@ impl NodeAnswer {
             unreachable: None,
             node: view.node,
             findings,
-            conditions,
+            object,
             vnics,
             details: view.details,
             details_error: error.or(view.error),
@@ -94,13 +117,13 @@ impl NodeAnswer {
     }
 
     /// Without a leader: `why`.
-    pub(crate) fn of_api(node: FleetNode, why: String, conditions: Vec<Condition>, vnics: Vnics) -> Self {
+    pub(crate) fn of_api(node: FleetNode, why: String, object: NodeObject, vnics: Vnics) -> Self {
         Self {
             source: Source::ApiServer,
             unreachable: Some(why),
             findings: node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
             node,
-            conditions,
+            object,
             vnics,
             details: None,
             details_error: None,
@@ -123,14 +146,17 @@ impl Answer for NodeAnswer {
         let status = Details::of(self.details.as_ref()).status;
         self.head(page, status.as_ref());
         finding::show(page, &self.findings, style);
-        if !self.conditions.is_empty() {
+        if !self.object.conditions.is_empty() {
             page.line("");
             let row = |one: &Condition| {
                 let words = [&one.kind, &one.status].map(Clone::clone);
                 let rest = [since(one.since_unix_millis, style), or_dash(&one.reason), one.message.clone()];
                 words.into_iter().chain(rest).collect()
             };
-            page.columns(&["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], self.conditions.iter().map(row));
+            page.columns(
+                &["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"],
+                self.object.conditions.iter().map(row),
+            );
         }
         if let Some(status) = &status {
             agent::show(page, status, style);
@@ -156,6 +182,10 @@ impl NodeAnswer {
         if let Some(instance) = instance {
             page.field("instance", instance);
         }
+        if let Some(Versions { kubelet, container_runtime, kernel, os }) = &self.object.versions {
+            page.field("kubelet", format_args!("{kubelet}, {container_runtime}"));
+            page.field("system", format_args!("{os}, kernel {kernel}"));
+        }
         let Some(summary) = summary else { return };
         if let Some(shape) = &summary.shape {
             page.field("shape", shape);
@@ -166,6 +196,8 @@ impl NodeAnswer {
             page.field("agent", format_args!("version {}{uptime}", summary.agent));
         }
         let what = if self.source == Source::Leader { "new pods can start" } else { "kubelet ready" };
-        page.field(what, if summary.ready { "yes" } else { "no" });
+        // The summary is of the last poll.
+        let is_ready = status.and_then(|status| status.ready).unwrap_or(summary.ready);
+        page.field(what, if is_ready { "yes" } else { "no" });
     }
 }

@@ -73,6 +73,10 @@ pub async fn run(cluster: &Cluster, only_problems: bool) -> anyhow::Result<Statu
         Ok(fleet) => Status::new(fleet, None),
         Err(error) => {
             let why = chain(error.as_ref());
+            // A bad kubeconfig is no outage; --view-url needs none.
+            if cluster.target.view_url.is_none() {
+                cluster.client().await?;
+            }
             from_api(cluster, &why).await.with_context(|| {
                 format!("the controller is not reachable ({why}), and the API server does not answer instead")
             })?

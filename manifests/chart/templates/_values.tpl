@@ -59,6 +59,10 @@
   {{- with $.values.settings.METRICS_PORT -}}
     {{- $_ := set $container "ports" (list (dict "name" "metrics" "containerPort" (int .))) -}}
   {{- end -}}
+  {{- if eq (toString $.values.kernelLog) "true" -}}
+    {{- $granted := $container.securityContext.capabilities -}}
+    {{- $_ := set $granted "add" (append $granted.add "SYSLOG") -}}
+  {{- end -}}
   {{- with $.values.resources }}{{ $_ := set $container "resources" . }}{{ end -}}
 {{- end -}}
 {{- with .values.settings.METRICS_TLS_DIR -}}

@@ -4,7 +4,7 @@ mod offer;
 
 use std::net::IpAddr;
 
-use attachment::{Forgotten, Node, Report, Source, code, failure};
+use attachment::{DeletionOutcome, Node, Report, Source, code, failure};
 use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
 use datapath::pod::{LinkEnds, PodNetwork};
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
@@ -13,13 +13,13 @@ use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
 
 use crate::conf::Conf;
-use offer::{Offer, Why};
+use offer::{AddressProblem, Offer};
 
 /// How a try to make a network ended.
 enum Attempt {
     Made(AddResult),
     /// Other addresses may do. Nothing was left.
-    Void(Error, Why),
+    Void(Error, AddressProblem),
 }
 
 pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<AddResult, Error> {
@@ -32,17 +32,19 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
     let mut offer = Offer::new(&pools);
     loop {
-        let (error, why) = match attempt(request, &mut places, &node, &offer, report) {
+        let (error, problem) = match attempt(request, &mut places, &node, &offer, report) {
             Ok(Attempt::Made(result)) => return Ok(result),
-            Ok(Attempt::Void(error, why)) => (error, why),
+            Ok(Attempt::Void(error, problem)) => (error, problem),
             Err(error) => return Err(offer.explain(error)),
         };
-        offer.learn(&why, error)?;
-        match why {
-            Why::Taken => node.rebuild_record(Some(&pools), Some(&request.key), report)?,
-            Why::Absent(link) => report.note(format!("the host has no link {link}: its VNIC is passed over")),
-            Why::Down(link) => report.note(format!("link {link} is down: its VNIC is passed over")),
-            Why::Remembered => {}
+        offer.learn(&problem, error)?;
+        match problem {
+            AddressProblem::Taken => node.rebuild_record(Some(&pools), Some(&request.key), report)?,
+            AddressProblem::Absent(link) => {
+                report.note(format!("the host has no link {link}: its VNIC is passed over"))
+            }
+            AddressProblem::Down(link) => report.note(format!("link {link} is down: its VNIC is passed over")),
+            AddressProblem::Remembered => {}
         }
         report.no_addresses();
     }
@@ -72,9 +74,9 @@ fn attempt(
     // The agent has seen to it already, as a rule.
     let forgotten = attachment::forget(reservation.unforgotten);
     report.note_some(forgotten.problem());
-    if matches!(forgotten, Forgotten::Some) && offer.has_patience() {
+    if matches!(forgotten, DeletionOutcome::Incomplete) && offer.has_patience() {
         let error = Error::new(ErrorCode::TRY_AGAIN_LATER, "the address has connections of its last owner");
-        return Ok(Attempt::Void(give_up(error, request, node, &allocation, report), Why::Remembered));
+        return Ok(Attempt::Void(give_up(error, request, node, &allocation, report), AddressProblem::Remembered));
     }
 
     let network = attachment::network(ends, &allocation, Some(offer.pools), request.conf.mtu);
@@ -85,7 +87,9 @@ fn attempt(
     match built {
         Ok(()) => Ok(Attempt::Made(success(&network, request).into())),
         Err(Trouble::Failed(error) | Trouble::Void(error, _)) if settled => Err(error),
-        Err(Trouble::Void(error, why)) => Ok(Attempt::Void(give_up(error, request, node, &allocation, report), why)),
+        Err(Trouble::Void(error, problem)) => {
+            Ok(Attempt::Void(give_up(error, request, node, &allocation, report), problem))
+        }
         Err(Trouble::Failed(error)) => Err(give_up(error, request, node, &allocation, report)),
     }
 }
@@ -94,7 +98,7 @@ fn attempt(
 enum Trouble {
     Failed(Error),
     /// Others may do.
-    Void(Error, Why),
+    Void(Error, AddressProblem),
 }
 
 impl From<Error> for Trouble {
@@ -123,7 +127,7 @@ fn build(network: &PodNetwork, places: &mut Places, left: &Leftover<'_>, report:
         let msg = format!(
             "link {link}, the VNIC's of the pod's address, is down; `ip link set {link} up` on the node, or see who lowers it"
         );
-        return Err(Trouble::Void(Error::new(code::STEP_FAILED, msg), Why::Down(link)));
+        return Err(Trouble::Void(Error::new(code::STEP_FAILED, msg), AddressProblem::Down(link)));
     }
     let desired = pod::desired(network);
     let observed = if left.existing { left.observe(places)? } else { Vec::new() };
@@ -164,17 +168,17 @@ fn lowered(network: &PodNetwork, places: &mut Places) -> Option<IfName> {
 
 /// What it means for the pod's addresses that its network could not be made.
 fn trouble(network: &PodNetwork, error: &datapath::Error, places: &mut Places) -> Result<Trouble, Error> {
-    let why = if error.is_not_found() {
+    let problem = if error.is_not_found() {
         let mut links = network.addresses.iter().map(|pod| &pod.vnic_link);
-        links.find(|link| !places.has_link(link)).cloned().map(Why::Absent)
+        links.find(|link| !places.has_link(link)).cloned().map(AddressProblem::Absent)
     } else if error.is_already_exists() && has_anothers(network, places)? {
-        Some(Why::Taken)
+        Some(AddressProblem::Taken)
     } else {
         None
     };
     let error = failure::of_datapath(error);
-    Ok(match why {
-        Some(why) => Trouble::Void(error, why),
+    Ok(match problem {
+        Some(problem) => Trouble::Void(error, problem),
         None => Trouble::Failed(error),
     })
 }

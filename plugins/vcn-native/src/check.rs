@@ -93,7 +93,7 @@ fn contradictions(
 
 /// VNICs that are the node's no more: what is sent to their addresses does not arrive here.
 fn vanished(allocation: &Allocation, pools: &Pools) -> impl Iterator<Item = String> {
-    let gone = |held: &&ipam::Assigned| !pools.vnics.iter().any(|vnic| vnic.vnic_id == held.vnic_id);
+    let gone = |held: &&ipam::AssignedAddress| !pools.vnics.iter().any(|vnic| vnic.vnic_id == held.vnic_id);
     allocation
         .addresses
         .iter()
@@ -115,7 +115,7 @@ fn misleading(
     let found = pod::misleading(&network.ends.host, &held, mac.unwrap_or(network.ends.pod_mac), places)
         .map_err(|error| failure::of_datapath(&error))?;
     Ok(found.into_iter().map(|NeighbourSpec { link, address, .. }| {
-        format!("{link} has a permanent neighbour {address} with another Ethernet address than the pod's, of somebody else's: neigh del {address} dev {link}")
+        format!("{link} has another program's permanent neighbour {address} with an Ethernet address that is not the pod's: neigh del {address} dev {link}")
     }))
 }
 
@@ -158,7 +158,7 @@ fn mtu_inside(observed: &[(Place, Object)]) -> Option<Mtu> {
 }
 
 fn uplinks(allocation: &Allocation, pools: &Pools) -> Vec<Uplink> {
-    let carrier = |held: &ipam::Assigned| {
+    let carrier = |held: &ipam::AssignedAddress| {
         let vnic = pools.vnics.iter().find(|vnic| vnic.vnic_id == held.vnic_id)?;
         let router = vnic.families.of(Family::of(held.address))?.router;
         let mac = vnic.link_has_mac.then_some(vnic.mac);

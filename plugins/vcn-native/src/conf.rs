@@ -8,7 +8,7 @@ use vcn::Mtu;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Conf {
-    /// The largest MTU a pod's link gets; the VNIC's, where that is smaller or nothing is said. A chained plugin that
+    /// The largest MTU a pod's link gets. Without it, or if the VNIC's MTU is smaller, the VNIC's MTU applies. A chained plugin that
     /// changes the MTU (tuning) needs the same value here, or CHECK calls it a difference.
     #[serde(deserialize_with = "pod_mtu")]
     pub mtu: Option<Mtu>,

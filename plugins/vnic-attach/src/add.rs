@@ -6,45 +6,45 @@ use datapath::pod::{self, ExtraNetwork};
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
 
-use crate::attach::{Attaching, Made};
+use crate::attach::{CreatedInterface, InterfaceBuilder};
 use crate::conf::Conf;
-use crate::offer::{self, Granted};
-use crate::requested::Requested;
+use crate::offer::{self, VnicGrant};
+use crate::requested::InterfaceRequest;
 use crate::{chained, is_delegate, key_of};
 
 pub(crate) fn add(
     request: &AddRequest<Conf>,
-    requested: Vec<Requested>,
+    requested: Vec<InterfaceRequest>,
     report: &mut Report,
 ) -> Result<AddResult, Error> {
     let node = Node::open().map_err(|error| failure::of_ipam(&error))?;
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     let namespace = request.args.pod_namespace.as_deref();
-    let granted: Vec<Granted<'_>> =
+    let grants: Vec<VnicGrant<'_>> =
         requested.into_iter().map(|one| offer::grant(&pools, one, namespace)).collect::<Result<_, _>>()?;
     let mut places = attachment::enter(&request.netns)?;
     let used = pod::used_names(&mut places).map_err(|error| failure::of_datapath(&error))?;
     let before = before(request, &node, report)?;
     let used = used.into_iter().filter(|name| !before.iter().any(|key| key.ifname == *name)).collect();
-    let names = names(&granted, used)?;
+    let names = names(&grants, used)?;
     report.mark("grant");
 
-    let mut attaching = Attaching { request, node: &node, pools: &pools, places: &mut places, report };
-    let mut made: Vec<Made> = Vec::new();
-    for (one, name) in granted.iter().zip(names) {
-        match attaching.attach(one, name) {
-            Ok(interface) => made.push(interface),
+    let mut builder = InterfaceBuilder { request, node: &node, pools: &pools, places: &mut places, report };
+    let mut created: Vec<CreatedInterface> = Vec::new();
+    for (one, name) in grants.iter().zip(names) {
+        match builder.build(one, name) {
+            Ok(interface) => created.push(interface),
             Err(error) => {
-                // What an earlier ADD has made and a running pod uses stays.
-                let fresh = made.iter().rev().filter(|it| !it.is_repeated);
-                return Err(fresh.fold(error, |error, it| attaching.undo(it, error)));
+                // What an earlier ADD has created and a running pod uses stays.
+                let fresh = created.iter().rev().filter(|it| !it.is_repeated);
+                return Err(fresh.fold(error, |error, it| builder.undo(it, error)));
             }
         }
     }
-    Ok(answer(request, &made))
+    Ok(answer(request, &created))
 }
 
-/// What an earlier ADD of this attachment has made.
+/// The interfaces that an earlier ADD of this attachment created.
 fn before(request: &AddRequest<Conf>, node: &Node, report: &mut Report) -> Result<Vec<AttachmentKey>, Error> {
     match is_delegate(&request.config) {
         true => Ok(vec![key_of(&request.key.container_id, request.key.ifname.clone())?]),
@@ -53,8 +53,8 @@ fn before(request: &AddRequest<Conf>, node: &Node, report: &mut Report) -> Resul
 }
 
 /// The interfaces' names, in the order of the request; none of them is `used`.
-fn names(granted: &[Granted<'_>], mut used: Vec<IfName>) -> Result<Vec<IfName>, Error> {
-    let asked: Vec<Option<IfName>> = granted.iter().map(|one| one.requested.interface.clone()).collect();
+fn names(grants: &[VnicGrant<'_>], mut used: Vec<IfName>) -> Result<Vec<IfName>, Error> {
+    let asked: Vec<Option<IfName>> = grants.iter().map(|one| one.requested.interface.clone()).collect();
     if let Some(taken) = asked.iter().flatten().find(|name| used.contains(name)) {
         let msg = format!("the pod has an interface {taken} already; ask for another name");
         return Err(Error::new(ErrorCode::TRY_AGAIN_LATER, msg));
@@ -76,11 +76,11 @@ fn names(granted: &[Granted<'_>], mut used: Vec<IfName>) -> Result<Vec<IfName>, 
 }
 
 /// What the chain made so far and these interfaces, in this order: runtimes take the pod's address from the first.
-fn answer(request: &AddRequest<Conf>, made: &[Made]) -> AddResult {
+fn answer(request: &AddRequest<Conf>, created: &[CreatedInterface]) -> AddResult {
     let sandbox = request.netns.path().display().to_string();
     match request.config.prev_result.clone() {
         Some(mut result) => {
-            for Made { network, .. } in made {
+            for CreatedInterface { network, .. } in created {
                 let mut at = 0;
                 for interface in interfaces(network, &sandbox) {
                     at = result.add_interface(&interface);
@@ -91,7 +91,7 @@ fn answer(request: &AddRequest<Conf>, made: &[Made]) -> AddResult {
         }
         None => {
             let mut result = Success { dns: request.config.dns.clone(), ..Success::default() };
-            for Made { network, .. } in made {
+            for CreatedInterface { network, .. } in created {
                 result.interfaces.extend(interfaces(network, &sandbox));
                 result.ips.extend(ips(network, result.interfaces.len().saturating_sub(1)));
             }

@@ -4,20 +4,20 @@ use attachment::{Node, Report, Source, failure};
 use cni::{AddRequest, AttachmentKey, Error, ErrorCode};
 use datapath::pod::{self, ExtraNetwork};
 use datapath::{Places, apply, dismantle, plan};
-use ipam::{Allocation, Attached, ExclusiveLink, NetnsRecord, Pools, Request, Reservation};
+use ipam::{Allocation, ExclusiveLink, InterfaceRecord, NetnsRecord, Pools, Request, Reservation};
 use netlink::{Netns, NetnsId, RouteFilter, Socket};
 use vcn::{AttachMode, Family, IfName, PerFamily, TableId};
 
 use crate::conf::Conf;
 use crate::key_of;
-use crate::offer::Granted;
+use crate::offer::VnicGrant;
 
 /// How often addresses are exchanged that another pod turns out to have, which is on no record. All of them are then taken in at
 /// once, so a second time is rare already.
 const MOVES: usize = 3;
 
-/// What the interfaces of one ADD have in common.
-pub(crate) struct Attaching<'a> {
+/// Creates the interfaces of one ADD.
+pub(crate) struct InterfaceBuilder<'a> {
     pub(crate) request: &'a AddRequest<Conf>,
     pub(crate) node: &'a Node,
     pub(crate) pools: &'a Pools,
@@ -25,21 +25,21 @@ pub(crate) struct Attaching<'a> {
     pub(crate) report: &'a mut Report,
 }
 
-/// An interface that was made.
-pub(crate) struct Made {
+/// An interface that ADD created.
+pub(crate) struct CreatedInterface {
     pub(crate) network: ExtraNetwork,
-    /// An earlier ADD had made it.
+    /// An earlier ADD had created it.
     pub(crate) is_repeated: bool,
     key: AttachmentKey,
     allocation: Allocation,
 }
 
-impl Attaching<'_> {
-    /// Makes one interface.
+impl InterfaceBuilder<'_> {
+    /// Creates one interface.
     ///
     /// # Errors
     /// When there is none, and nothing of it is left.
-    pub(crate) fn attach(&mut self, one: &Granted<'_>, name: IfName) -> Result<Made, Error> {
+    pub(crate) fn build(&mut self, one: &VnicGrant<'_>, name: IfName) -> Result<CreatedInterface, Error> {
         let key = key_of(&self.request.key.container_id, name)?;
         let _lock = self.node.store.attachment(&key).map_err(|error| failure::of_ipam(&error))?;
         let mut moves = 0;
@@ -48,7 +48,7 @@ impl Attaching<'_> {
             let is_repeated = reservation.existing && reservation.allocation.tentative_until.is_none();
             let allocation = reservation.allocation;
             attachment::forget(reservation.unforgotten);
-            let built = self.build(one, &allocation, reservation.existing).and_then(|network| {
+            let built = self.build_network(one, &allocation, reservation.existing).and_then(|network| {
                 self.node.store.commit(&key).map_err(|error| failure::of_ipam(&error))?;
                 Ok(network)
             });
@@ -59,7 +59,7 @@ impl Attaching<'_> {
                     if network.device.is_none() {
                         self.report.addresses(&allocation.addresses);
                     }
-                    return Ok(Made { network, is_repeated, key, allocation });
+                    return Ok(CreatedInterface { network, is_repeated, key, allocation });
                 }
                 Err(error) if is_repeated => return Err(error),
                 Err(error) => {
@@ -75,11 +75,11 @@ impl Attaching<'_> {
         }
     }
 
-    /// Takes back an interface that was made, because another cannot be.
-    pub(crate) fn undo(&mut self, made: &Made, error: Error) -> Error {
-        match self.node.store.attachment(&made.key) {
-            Ok(_lock) => self.give_up(&made.key, &made.allocation, error),
-            Err(busy) => error.with_details(format!("{} is left for DEL", made.key)).caused_by(&busy),
+    /// Removes an interface, because another one cannot be created.
+    pub(crate) fn undo(&mut self, created: &CreatedInterface, error: Error) -> Error {
+        match self.node.store.attachment(&created.key) {
+            Ok(_lock) => self.give_up(&created.key, &created.allocation, error),
+            Err(busy) => error.with_details(format!("{} is left for DEL", created.key)).caused_by(&busy),
         }
     }
 
@@ -97,7 +97,7 @@ impl Attaching<'_> {
     }
 
     /// Reserves addresses of the VNIC. Of one that a single pod can have, a pod that is gone without a DEL lets go.
-    fn reserve(&mut self, one: &Granted<'_>, key: &AttachmentKey) -> Result<Reservation, Error> {
+    fn reserve(&mut self, one: &VnicGrant<'_>, key: &AttachmentKey) -> Result<Reservation, Error> {
         let view = self.pools.only(one.vnic, &one.requested.ips);
         let asked = Request {
             key: key.clone(),
@@ -134,7 +134,7 @@ impl Attaching<'_> {
     }
 
     /// Ends the attachment of a pod that has an Exclusive VNIC and is gone: its namespace is. Answers whether it was ended.
-    fn end_holder(&mut self, one: &Granted<'_>) -> Result<bool, Error> {
+    fn end_holder(&mut self, one: &VnicGrant<'_>) -> Result<bool, Error> {
         let wrap = |error| failure::of_ipam(&error);
         let (held, _) = self.node.store.read_sound().map_err(wrap)?;
         let holds = |it: &&Allocation| it.addresses.iter().any(|held| held.vnic_id == one.vnic.vnic_id);
@@ -161,7 +161,12 @@ impl Attaching<'_> {
 
     /// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
     /// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away.
-    fn build(&mut self, one: &Granted<'_>, allocation: &Allocation, is_existing: bool) -> Result<ExtraNetwork, Error> {
+    fn build_network(
+        &mut self,
+        one: &VnicGrant<'_>,
+        allocation: &Allocation,
+        is_existing: bool,
+    ) -> Result<ExtraNetwork, Error> {
         let wrap = |error: datapath::Error| failure::of_datapath(&error);
         let Some(mut network) = attachment::network_of(allocation, Some(self.pools)) else {
             let msg = format!("the record of {} was lost and written again; delete the pod", allocation.key);
@@ -199,9 +204,9 @@ impl Attaching<'_> {
 }
 
 /// What is recorded of an interface in addition to its addresses.
-fn recorded(one: &Granted<'_>, request: &AddRequest<Conf>) -> (Option<Attached>, Option<ExclusiveLink>) {
-    let Granted { vnic, offer, requested } = one;
-    let attached = Attached {
+fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (Option<InterfaceRecord>, Option<ExclusiveLink>) {
+    let VnicGrant { vnic, offer, requested } = one;
+    let attached = InterfaceRecord {
         network: request.config.name.clone(),
         vnic: offer.name.clone(),
         subnets: offer.subnets.clone(),
@@ -219,14 +224,14 @@ fn recorded(one: &Granted<'_>, request: &AddRequest<Conf>) -> (Option<Attached>,
 }
 
 /// Whether what an earlier ADD reserved is what this one asks for.
-fn matches(reservation: &Reservation, one: &Granted<'_>) -> bool {
+fn matches(reservation: &Reservation, one: &VnicGrant<'_>) -> bool {
     let held = &reservation.allocation;
     let on_vnic = held.attached.as_ref().is_some_and(|attached| attached.vnic == one.offer.name);
     on_vnic && one.requested.ips.iter().all(|ip| held.addresses.iter().any(|it| it.address == *ip))
 }
 
 /// Whether the VNIC's link is there to be used, and the host does not need it.
-fn usable(one: &Granted<'_>, network: &ExtraNetwork) -> Result<(), Error> {
+fn usable(one: &VnicGrant<'_>, network: &ExtraNetwork) -> Result<(), Error> {
     let name = &one.requested.vnic;
     let refused =
         |why: String| Err(Error::new(ErrorCode::TRY_AGAIN_LATER, format!("VNIC {name} cannot be used: {why}")));

@@ -6,10 +6,14 @@ use datapath::{Change, Place, Step, plan, pod};
 use ipam::Allocation;
 
 use crate::conf::Conf;
-use crate::requested::Requested;
+use crate::requested::InterfaceRequest;
 use crate::{chained, is_delegate, key_of};
 
-pub(crate) fn check(request: &CheckRequest<Conf>, requested: &[Requested], report: &mut Report) -> Result<(), Error> {
+pub(crate) fn check(
+    request: &CheckRequest<Conf>,
+    requested: &[InterfaceRequest],
+    report: &mut Report,
+) -> Result<(), Error> {
     let wrap = |error: ipam::Error| failure::of_ipam(&error);
     let mut places = attachment::enter(&request.netns)?;
     let node = Node::open().map_err(wrap)?;
@@ -33,7 +37,7 @@ pub(crate) fn check(request: &CheckRequest<Conf>, requested: &[Requested], repor
             return Err(Error::new(code::NOT_ALLOCATED, msg));
         };
         report.addresses(&allocation.addresses);
-        let gone = |held: &&ipam::Assigned| !pools.vnics.iter().any(|vnic| vnic.vnic_id == held.vnic_id);
+        let gone = |held: &&ipam::AssignedAddress| !pools.vnics.iter().any(|vnic| vnic.vnic_id == held.vnic_id);
         differences.extend(allocation.addresses.iter().filter(gone).map(|held| {
             format!("{} is on VNIC {}, which is not among this node's any more", held.address, held.vnic_id)
         }));

@@ -6,20 +6,24 @@ use cni::{Error, ErrorCode};
 use ipam::{AttachOffer, Pools, VnicPool};
 use vcn::{AttachMode, Family};
 
-use crate::requested::Requested;
+use crate::requested::InterfaceRequest;
 
-/// A VNIC that a pod may use, as it asked for it.
-pub(crate) struct Granted<'a> {
+/// A VNIC that a pod may use, with the pod's request for it.
+pub(crate) struct VnicGrant<'a> {
     pub(crate) vnic: &'a VnicPool,
     pub(crate) offer: &'a AttachOffer,
-    pub(crate) requested: Requested,
+    pub(crate) requested: InterfaceRequest,
 }
 
 /// The VNIC that is asked for, if the pod's namespace may use it and it is there to be used.
 ///
 /// # Errors
 /// Code 11 with the reason: it may pass when the VNIC comes, or is changed.
-pub(crate) fn grant<'a>(pools: &'a Pools, requested: Requested, namespace: Option<&str>) -> Result<Granted<'a>, Error> {
+pub(crate) fn grant<'a>(
+    pools: &'a Pools,
+    requested: InterfaceRequest,
+    namespace: Option<&str>,
+) -> Result<VnicGrant<'a>, Error> {
     let name = &requested.vnic;
     let refused = |why: String| Err(Error::new(ErrorCode::TRY_AGAIN_LATER, why));
     // Who may not use it need not know more of it, but a wrong name is the commonest mistake.
@@ -48,7 +52,7 @@ pub(crate) fn grant<'a>(pools: &'a Pools, requested: Requested, namespace: Optio
     if let Some(ip) = requested.ips.iter().find(|ip| !gives(vnic, offer, **ip)) {
         return refused(format!("{ip} is no address that VNIC {name} has for pods"));
     }
-    Ok(Granted { vnic, offer, requested })
+    Ok(VnicGrant { vnic, offer, requested })
 }
 
 /// Whether a VNIC can give an address: an Exclusive one gives its own alone.

@@ -22,9 +22,9 @@ const QUOTED: usize = 64;
 /// The longest name of a VNIC: a label of Kubernetes (RFC 1123).
 const LONGEST_NAME: usize = 63;
 
-/// An interface that a pod asks for.
+/// A pod's request for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requested {
+pub struct InterfaceRequest {
     /// The VNIC's name on the node.
     pub vnic: String,
     /// The interface's name; the first of net1, net2, … that is free if absent.
@@ -52,7 +52,7 @@ struct Entry {
 ///
 /// # Errors
 /// Code 11 where it cannot be understood: the pod must not start without it.
-pub fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<Requested>, Error> {
+pub fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<InterfaceRequest>, Error> {
     let requested = match &conf.vnic {
         Some(vnic) => {
             let (vnic, ips, default_route) = (vnic.clone(), conf.ips.clone(), conf.default_route);
@@ -70,7 +70,7 @@ pub fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<Requested
 }
 
 /// The interfaces of an annotation: `storage@net1,db`, or a JSON list. `own` is the pod's own interface.
-fn listed(text: &str, own: &IfName) -> Result<Vec<Requested>, String> {
+fn listed(text: &str, own: &IfName) -> Result<Vec<InterfaceRequest>, String> {
     if text.len() > LONGEST {
         return Err(format!("it has {} bytes, and {LONGEST} are allowed", text.len()));
     }
@@ -79,7 +79,7 @@ fn listed(text: &str, own: &IfName) -> Result<Vec<Requested>, String> {
     if entries.len() > MOST {
         return Err(format!("it asks for {} interfaces, and {MOST} are allowed", entries.len()));
     }
-    let mut requested: Vec<Requested> = Vec::with_capacity(entries.len());
+    let mut requested: Vec<InterfaceRequest> = Vec::with_capacity(entries.len());
     for (index, entry) in entries.into_iter().enumerate() {
         let one = checked(entry).map_err(|complaint| format!("[{index}]: {complaint}"))?;
         if one.interface.as_ref() == Some(own) {
@@ -122,7 +122,7 @@ fn of_list(text: &str) -> Vec<Entry> {
     text.split(',').filter(|_| !text.is_empty()).map(entry).collect()
 }
 
-fn checked(entry: Entry) -> Result<Requested, String> {
+fn checked(entry: Entry) -> Result<InterfaceRequest, String> {
     let Entry { vnic, interface, ips, default_route } = entry;
     let alphanumeric = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let is_name = vnic.len() <= LONGEST_NAME
@@ -141,7 +141,7 @@ fn checked(entry: Entry) -> Result<Requested, String> {
             return Err(format!("ips: more than one {family} address"));
         }
     }
-    Ok(Requested { vnic, interface: interface.transpose()?, ips, default_route })
+    Ok(InterfaceRequest { vnic, interface: interface.transpose()?, ips, default_route })
 }
 
 /// The beginning of a user's text, on one line.
@@ -157,13 +157,13 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<Requested>, String> {
+    fn read(text: &str) -> Result<Vec<InterfaceRequest>, String> {
         listed(text, &IfName::new("eth0").unwrap())
     }
 
-    fn plain(vnic: &str, interface: Option<&str>) -> Requested {
+    fn plain(vnic: &str, interface: Option<&str>) -> InterfaceRequest {
         let interface = interface.map(|name| IfName::new(name).unwrap());
-        Requested { vnic: vnic.to_owned(), interface, ips: Vec::new(), default_route: false }
+        InterfaceRequest { vnic: vnic.to_owned(), interface, ips: Vec::new(), default_route: false }
     }
 
     #[test]
@@ -173,11 +173,14 @@ mod tests {
         assert_eq!(read("[]"), Ok(Vec::new()));
         let long = r#"[{"vnic":"storage","interface":"net1","ips":["10.0.1.9","2001:db8::9"],"defaultRoute":true}]"#;
         let ips = ["10.0.1.9", "2001:db8::9"].map(|ip| ip.parse().unwrap()).to_vec();
-        assert_eq!(read(long), Ok(vec![Requested { ips, default_route: true, ..plain("storage", Some("net1")) }]));
+        assert_eq!(
+            read(long),
+            Ok(vec![InterfaceRequest { ips, default_route: true, ..plain("storage", Some("net1")) }])
+        );
     }
 
     #[test]
-    fn hostile_annotations_are_refused_with_the_field_on_one_short_line() {
+    fn hostile_annotation_is_refused_with_one_short_line() {
         let many = format!("[{}]", vec![r#"{"vnic":"a"}"#; 1000].join(","));
         let (deep, huge) = ("[".repeat(10_000), "a".repeat(100_000));
         let long = format!("{}@net1", "a".repeat(200));

@@ -20,7 +20,7 @@ const PODS_PER_VNIC: u32 = 16;
 pub(crate) fn run(options: &Cluster) -> Result<ExitCode> {
     let folder = options.folder.canonicalize().with_context(|| format!("find {}", options.folder.display()))?;
     let isolated = sandbox::isolate().context("isolate the sandbox")?;
-    let signals = block_signals(&[])?;
+    let signals = block_signals()?;
     let vcn = Arc::new(start().context("start the emulated VCN")?);
     let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).context("start the OCI API")?;
     describe(&vcn, &oci, isolated, &folder).with_context(|| format!("describe the VCN in {}", folder.display()))?;
@@ -35,8 +35,8 @@ fn start() -> Result<Vcn> {
     let machine = |name| NodeSpec::virtual_machine(name, "nodes");
     let vcn = builder()?
         .node(machine("control-plane"))
-        .node(worker(machine("node-a"), 2, PODS_PER_VNIC))
-        .node(worker(machine("node-b"), 2, PODS_PER_VNIC))
+        .node(worker(machine("node-a"), PODS_PER_VNIC))
+        .node(worker(machine("node-b"), PODS_PER_VNIC))
         .start()?;
     Ok(vcn)
 }

@@ -2,7 +2,6 @@
 //! installer; a dozen pods get their addresses from the real plugin; packets prove that it works. Then a real API server joins,
 //! where one can be had, and the controller manager attaches VNICs. All of it goes again.
 
-mod keep;
 mod kubectl;
 mod kubernetes;
 mod proof;
@@ -18,7 +17,7 @@ use kube_harness::Assets;
 use sandbox::{Agent, Attachment, Capabilities, Isolated, Node, NodeSpec, NpnShape, Pod, Runtime, Vcn};
 
 use crate::cli::args::Demo;
-use crate::cli::vcn::{builder, worker};
+use crate::cli::vcn::{block_signals, builder, worker};
 use kubernetes::Cluster;
 
 const PODS_PER_NODE: usize = 6;
@@ -37,15 +36,6 @@ struct Running {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Demo) -> Result<ExitCode> {
-    if options.keep && !options.in_background { keep::in_background() } else { foreground(options) }
-}
-
-/// Ends the demo that was left up.
-pub(crate) fn down() -> Result<ExitCode> {
-    keep::down()
-}
-
-fn foreground(options: &Demo) -> Result<ExitCode> {
     let bin_dir =
         options.bin_dir.canonicalize().with_context(|| format!("cannot find {}", options.bin_dir.display()))?;
     for program in PROGRAMS {
@@ -62,7 +52,6 @@ fn foreground(options: &Demo) -> Result<ExitCode> {
     let nodes: Vec<Arc<Node>> = kubernetes::workers(&vcn, &control_plane).cloned().collect();
     let mut agents = set_up(&vcn, &nodes, &bin_dir)?;
     let pods = add_pods(&nodes)?;
-    phases(&nodes)?;
     let failures = proof::prove(kernel, &nodes, &pods);
     let cluster = match building {
         Some(building) => kubernetes::set_up(building, &vcn, &control_plane, &bin_dir)?,
@@ -77,7 +66,7 @@ fn foreground(options: &Demo) -> Result<ExitCode> {
     }
     if options.keep && failures == 0 {
         look_inside(&nodes, &pods, cluster.as_ref(), isolated);
-        keep::hold()?;
+        block_signals()?.wait()?;
         return Ok(ExitCode::SUCCESS);
     }
     take_down(&nodes, pods, agents)?;
@@ -95,8 +84,8 @@ fn start(kernel: Capabilities) -> Result<Arc<Vcn>> {
         false => NodeSpec::virtual_machine("node-b", "nodes"),
     };
     let vcn = builder()?
-        .node(worker(NodeSpec::virtual_machine("node-a", "nodes"), 2, PODS_PER_VNIC))
-        .node(worker(second, 2, PODS_PER_VNIC))
+        .node(worker(NodeSpec::virtual_machine("node-a", "nodes"), PODS_PER_VNIC))
+        .node(worker(second, PODS_PER_VNIC))
         .node(NodeSpec::virtual_machine(CONTROL_PLANE, "nodes"))
         .start()?;
     report::row("emulated VCN: fabric, metadata service, resolver", "up", started.elapsed());
@@ -135,39 +124,6 @@ fn add_pods(nodes: &[Arc<Node>]) -> Result<Vec<Running>> {
         pods.push(Running { node: Arc::clone(node), pod, attachment });
     }
     Ok(pods)
-}
-
-/// The phases of an ADD, from the agents' histograms: the plugin reports every run to the agent.
-fn phases(nodes: &[Arc<Node>]) -> Result<()> {
-    // phase → (seconds, runs)
-    let mut phases: Vec<(String, f64, f64)> = Vec::new();
-    for node in nodes {
-        let metrics = Agent::metrics(node)?;
-        let samples = metrics.lines().filter(|line| line.contains("verb=\"ADD\""));
-        for line in samples {
-            let Some((name, rest)) = line.split_once('{') else { continue };
-            let phase = rest.split_once("phase=\"").and_then(|(_, rest)| rest.split('"').next());
-            let value = line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok());
-            let (Some(phase), Some(value)) = (phase, value) else { continue };
-            if !phases.iter().any(|(known, ..)| known == phase) {
-                phases.push((phase.to_owned(), 0.0, 0.0));
-            }
-            let Some((_, seconds, runs)) = phases.iter_mut().find(|(known, ..)| known == phase) else { continue };
-            match name.rsplit('_').next() {
-                Some("sum") => *seconds += value,
-                Some("count") => *runs += value,
-                _ => {}
-            }
-        }
-    }
-    report::title("of which, by the agents' metrics (oke_node_agent_cni_verb_seconds), mean");
-    for name in ["netns", "pools", "ipam", "network", "commit", "total"] {
-        if let Some((_, seconds, runs)) = phases.iter().find(|(phase, ..)| phase == name) {
-            let mean = Duration::from_secs_f64((seconds / runs.max(1.0)).max(0.0));
-            report::row(name, &format!("{runs} runs"), mean);
-        }
-    }
-    Ok(())
 }
 
 fn take_down(nodes: &[Arc<Node>], pods: Vec<Running>, agents: Vec<Agent>) -> Result<()> {
@@ -210,7 +166,7 @@ fn look_inside(nodes: &[Arc<Node>], pods: &[Running], cluster: Option<&Cluster>,
         let enter = cluster.node().enter_hint(isolated);
         report::line(&format!("{enter} env {}", cluster.hint()));
     }
-    report::line("# take it away: make demo-down");
+    report::line("# take it away: Ctrl-C");
 }
 
 fn median(times: &mut [Duration]) -> Duration {

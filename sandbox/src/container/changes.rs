@@ -6,21 +6,18 @@ use super::{Container, Volume};
 
 impl Container {
     /// The same without a capability, to see what breaks.
-    #[must_use]
     pub fn without_capability(mut self, name: &str) -> Self {
         self.capabilities.retain(|capability| capability != name);
         self
     }
 
     /// The same without a volume, to see what breaks.
-    #[must_use]
     pub fn without_volume(mut self, host: &Path) -> Self {
         self.volumes.retain(|volume| volume.host != host);
         self
     }
 
     /// The same on a node that keeps a volume's directory elsewhere: for tests that have no files of a node's own.
-    #[must_use]
     pub fn with_volume_at(mut self, host: &Path, elsewhere: &Path) -> Self {
         for volume in self.volumes.iter_mut().filter(|volume| volume.host == host) {
             elsewhere.clone_into(&mut volume.host);
@@ -29,7 +26,6 @@ impl Container {
     }
 
     /// The same with one more volume, writable, as an operator may add to the manifest.
-    #[must_use]
     pub fn with_volume(mut self, host: &Path, mounted: &Path) -> Self {
         let (host, mounted) = (host.to_owned(), mounted.to_owned());
         self.volumes.push(Volume { host, mounted, read_only: false, create: true });
@@ -37,7 +33,6 @@ impl Container {
     }
 
     /// The same in a cluster that has one of its ConfigMaps: a directory as the kubelet makes it of that.
-    #[must_use]
     pub fn with_config_map(mut self, name: &str, directory: &Path) -> Self {
         let volume = |mounted: &PathBuf| {
             let (host, mounted) = (directory.to_owned(), mounted.clone());
@@ -49,7 +44,6 @@ impl Container {
 
     /// The same in a cluster: a directory with its service account's token, as the kubelet makes it, and where the API
     /// server is. Without this there is none.
-    #[must_use]
     pub fn with_api_server(mut self, service_account: &Path, host: &str, port: &str) -> Self {
         if let Some(mounted) = self.service_account.clone() {
             let host = service_account.to_owned();
@@ -61,7 +55,6 @@ impl Container {
     }
 
     /// The same with another program, such as `kubectl exec` runs in it.
-    #[must_use]
     pub fn running<const N: usize>(mut self, words: [&str; N]) -> Self {
         self.command = words.map(str::to_owned).to_vec();
         self

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The image's files: where the container sees each, and where it is really.
+#[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     pub(super) files: BTreeMap<PathBuf, PathBuf>,
@@ -13,7 +14,6 @@ pub struct Image {
 
 impl Image {
     /// The one that we ship, of a directory with our programs.
-    #[must_use]
     pub fn of_programs(bin_dir: &Path) -> Self {
         Self::default()
             .file("/usr/local/bin/oke-node-agent", bin_dir.join("oke-node-agent"))
@@ -23,7 +23,6 @@ impl Image {
     }
 
     /// With one file or directory more, or another one.
-    #[must_use]
     pub fn file(mut self, inside: impl Into<PathBuf>, file: impl Into<PathBuf>) -> Self {
         self.files.insert(inside.into(), file.into());
         self

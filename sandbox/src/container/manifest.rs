@@ -134,7 +134,6 @@ fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
         config_maps,
         service_account,
         read_only_root,
-        no_new_privileges: true,
         seccomp,
     })
 }

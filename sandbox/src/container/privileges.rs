@@ -16,12 +16,11 @@ const NAMES: &str = "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGI
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const VERSION: u32 = 0x2008_0522;
 
-/// The capabilities that stay.
+/// The capabilities that stay, and no way to get others (`allowPrivilegeEscalation: false`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Privileges {
     /// A bit per capability.
     keep: u64,
-    no_new_privileges: bool,
 }
 
 #[repr(C)]
@@ -41,14 +40,14 @@ struct Half {
 
 impl Privileges {
     /// Only the named capabilities.
-    pub(super) fn of(names: &[String], no_new_privileges: bool) -> Result<Self> {
+    pub(super) fn of(names: &[String]) -> Result<Self> {
         let mut keep = 0;
         for name in names {
             let number = NAMES.split(' ').position(|known| known == name);
             let number = number.ok_or_else(|| Error::Invalid(format!("{name} is no capability")))?;
             keep |= 1 << number;
         }
-        Ok(Self { keep, no_new_privileges })
+        Ok(Self { keep })
     }
 
     /// Gives up all others. Only system calls.
@@ -62,9 +61,7 @@ impl Privileges {
         }
         control(libc::PR_CAP_AMBIENT, u64::from(libc::PR_CAP_AMBIENT_CLEAR_ALL.unsigned_abs()), 0)?;
         set(self.keep)?;
-        if self.no_new_privileges {
-            prctl::set_no_new_privs()?;
-        }
+        prctl::set_no_new_privs()?;
         Ok(())
     }
 }
@@ -95,9 +92,9 @@ mod tests {
     #[test]
     fn names_stand_at_their_numbers() {
         for (name, number) in [("CHOWN", 0), ("NET_ADMIN", 12), ("NET_RAW", 13), ("SYS_ADMIN", 21), ("BPF", 39)] {
-            let privileges = Privileges::of(&[name.to_owned()], true).unwrap();
+            let privileges = Privileges::of(&[name.to_owned()]).unwrap();
             assert_eq!(privileges.keep, 1 << number, "{name}");
         }
-        assert!(Privileges::of(&["CAP_NET_ADMIN".to_owned()], true).is_err());
+        assert!(Privileges::of(&["CAP_NET_ADMIN".to_owned()]).is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
@@ -33,28 +33,18 @@ const TERMINALS: &str = "/dev/pts";
 /// Where the loader and the libraries of programs are that are not static.
 const LIBRARIES: [&str; 4] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"];
 
-/// Everything to be made, in order.
-#[derive(Debug, Default)]
+/// Everything to be made, as the kernel takes it: [`Self::enter`] needs no memory.
+#[derive(Debug)]
 pub(super) struct Root {
     read_only: bool,
     /// Below PLACE, parents first.
-    directories: BTreeSet<PathBuf>,
-    files: BTreeSet<PathBuf>,
-    links: Vec<(PathBuf, PathBuf)>,
-    binds: Vec<(PathBuf, PathBuf, bool)>,
-    made: Prepared,
-}
-
-/// The same as the kernel takes it.
-#[derive(Debug, Default)]
-struct Prepared {
-    directories: Vec<CString>,
-    files: Vec<CString>,
+    directories: BTreeSet<CString>,
+    files: BTreeSet<CString>,
     /// Target, then the link.
     links: Vec<(CString, CString)>,
     binds: Vec<Bind>,
     /// Of /proc, as it is seen inside.
-    read_only: Vec<CString>,
+    sealed: Vec<CString>,
     place: CString,
     proc: CString,
     terminals: CString,
@@ -69,15 +59,23 @@ struct Bind {
 
 impl Root {
     pub(super) fn new(read_only: bool) -> Self {
-        let mut root = Self { read_only, ..Self::default() };
+        let mut root = Self {
+            read_only,
+            directories: BTreeSet::new(),
+            files: BTreeSet::new(),
+            links: vec![(c"pts/ptmx".to_owned(), within("/dev/ptmx"))],
+            binds: Vec::new(),
+            sealed: READ_ONLY.map(within).to_vec(),
+            place: text(PLACE),
+            proc: within("/proc"),
+            terminals: within(TERMINALS),
+        };
         root.directory(Path::new("/proc"));
         root.directory(Path::new(TERMINALS));
-        root.links.push(("pts/ptmx".into(), "/dev/ptmx".into()));
         // Of the network namespace that it is in, as runtimes mount it with the host's network.
-        root.directory(Path::new("/sys"));
-        root.binds.push(("/sys".into(), "/sys".into(), true));
+        root.mount(Path::new("/sys"), Path::new("/sys"), true);
         for device in DEVICES.map(Path::new).into_iter().filter(|device| device.exists()) {
-            root.mount_file(device, device, false);
+            root.mount(device, device, false);
         }
         root
     }
@@ -86,61 +84,31 @@ impl Root {
     pub(super) fn file(&mut self, from: &Path, inside: &Path) -> Result<()> {
         let found = from.canonicalize();
         let found = found.map_err(|error| Error::Invalid(format!("the image has no {}: {error}", from.display())))?;
-        let inside = proper(inside)?;
-        if found.is_dir() {
-            self.directory(inside);
-            self.binds.push((found, inside.to_owned(), true));
-        } else {
-            self.mount_file(&found, inside, true);
-        }
+        self.mount(&found, proper(inside)?, true);
         Ok(())
     }
 
     /// The machine's libraries.
-    pub(super) fn libraries(&mut self) -> Result<()> {
+    pub(super) fn libraries(&mut self) {
         for path in LIBRARIES.map(Path::new) {
             if let Ok(target) = fs::read_link(path) {
                 self.parents(path);
-                self.links.push((target, path.to_owned()));
+                self.links.push((text(target), within(path)));
             } else if path.is_dir() {
-                self.directory(path);
-                self.binds.push((path.to_owned(), path.to_owned(), true));
+                self.mount(path, path, true);
             }
         }
-        Ok(())
     }
 
     /// A volume.
     pub(super) fn volume(&mut self, volume: &Volume) -> Result<()> {
-        let inside = proper(&volume.mounted)?;
-        self.directory(inside);
-        self.binds.push((volume.host.clone(), inside.to_owned(), volume.read_only));
+        self.mount(&volume.host, proper(&volume.mounted)?, volume.read_only);
         Ok(())
-    }
-
-    /// Prepares all paths, so that [`Self::enter`] needs no memory.
-    pub(super) fn finish(mut self) -> Self {
-        let within = |path: &Path| text(&Path::new(PLACE).join(path.strip_prefix("/").unwrap_or(path)));
-        self.made = Prepared {
-            directories: self.directories.iter().map(|path| within(path)).collect(),
-            files: self.files.iter().map(|path| within(path)).collect(),
-            links: self.links.iter().map(|(target, path)| (text(target), within(path))).collect(),
-            binds: self
-                .binds
-                .iter()
-                .map(|(from, to, read_only)| Bind { from: text(from), to: within(to), read_only: *read_only })
-                .collect(),
-            read_only: READ_ONLY.iter().map(|path| within(Path::new(path))).collect(),
-            place: text(Path::new(PLACE)),
-            proc: within(Path::new("/proc")),
-            terminals: within(Path::new(TERMINALS)),
-        };
-        self
     }
 
     /// Makes it, in a mount namespace of its own, and enters. Only system calls.
     pub(super) fn enter(&self) -> io::Result<()> {
-        let Prepared { directories, files, links, binds, read_only, place, proc, terminals } = &self.made;
+        let Self { directories, files, links, binds, sealed, place, proc, terminals, .. } = self;
         let none = None::<&std::ffi::CStr>;
         unshare(CloneFlags::CLONE_NEWNS)?;
         mount(none, c"/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
@@ -165,7 +133,7 @@ impl Root {
         mount(Some(c"proc"), proc.as_c_str(), Some(c"proc"), safe, none)?;
         let own = Some(c"newinstance,ptmxmode=0666,mode=0620");
         mount(Some(c"devpts"), terminals.as_c_str(), Some(c"devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, own)?;
-        for path in read_only {
+        for path in sealed {
             match mount(Some(path.as_c_str()), path.as_c_str(), none, MsFlags::MS_BIND, none) {
                 Ok(()) => seal(path.as_c_str())?,
                 // Not every kernel has all of them.
@@ -184,20 +152,24 @@ impl Root {
         Ok(())
     }
 
-    fn mount_file(&mut self, from: &Path, inside: &Path, read_only: bool) {
-        self.parents(inside);
-        self.files.insert(inside.to_owned());
-        self.binds.push((from.to_owned(), inside.to_owned(), read_only));
+    fn mount(&mut self, from: &Path, inside: &Path, read_only: bool) {
+        if from.is_dir() {
+            self.directory(inside);
+        } else {
+            self.parents(inside);
+            self.files.insert(within(inside));
+        }
+        self.binds.push(Bind { from: text(from), to: within(inside), read_only });
     }
 
     fn directory(&mut self, path: &Path) {
         self.parents(path);
-        self.directories.insert(path.to_owned());
+        self.directories.insert(within(path));
     }
 
     fn parents(&mut self, path: &Path) {
         let above = path.ancestors().skip(1).filter(|path| path.parent().is_some());
-        self.directories.extend(above.map(Path::to_owned));
+        self.directories.extend(above.map(within));
     }
 }
 
@@ -210,7 +182,11 @@ fn proper(path: &Path) -> Result<&Path> {
     }
 }
 
-fn text(path: &Path) -> CString {
+fn within(path: impl AsRef<Path>) -> CString {
+    text(format!("{PLACE}{}", path.as_ref().display()))
+}
+
+fn text(path: impl AsRef<Path>) -> CString {
     // A path with a NUL byte becomes an empty one, which the kernel refuses.
-    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+    CString::new(path.as_ref().as_os_str().as_bytes()).unwrap_or_default()
 }

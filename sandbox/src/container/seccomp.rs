@@ -1,65 +1,31 @@
 //! The calls that container runtimes' default profile (`RuntimeDefault`) refuses. The profile lists what is allowed, which is
-//! long; this one lists the rest, with the capability that allows it.
+//! long; this one lists the rest, but for calls for which the kernel itself wants a capability that the container lacks.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// Refused unless the container has the capability.
-const UNLESS: &[(&str, &[libc::c_long])] = &[
-    (
-        "SYS_ADMIN",
-        &[
-            libc::SYS_fanotify_init,
-            libc::SYS_fsconfig,
-            libc::SYS_fsmount,
-            libc::SYS_fsopen,
-            libc::SYS_fspick,
-            libc::SYS_mount,
-            libc::SYS_mount_setattr,
-            libc::SYS_move_mount,
-            libc::SYS_open_tree,
-            libc::SYS_quotactl,
-            libc::SYS_quotactl_fd,
-            libc::SYS_setdomainname,
-            libc::SYS_sethostname,
-            libc::SYS_setns,
-            libc::SYS_umount2,
-            libc::SYS_unshare,
-        ],
-    ),
-    ("BPF", &[libc::SYS_bpf]),
-    ("PERFMON", &[libc::SYS_perf_event_open]),
-    ("SYSLOG", &[libc::SYS_syslog]),
-    ("SYS_BOOT", &[libc::SYS_reboot]),
-    ("SYS_CHROOT", &[libc::SYS_chroot]),
-    ("SYS_MODULE", &[libc::SYS_delete_module, libc::SYS_init_module, libc::SYS_finit_module]),
-    ("SYS_PACCT", &[libc::SYS_acct]),
-    ("SYS_PTRACE", &[libc::SYS_kcmp, libc::SYS_pidfd_getfd]),
-    #[cfg(target_arch = "x86_64")]
-    ("SYS_RAWIO", &[libc::SYS_iopl, libc::SYS_ioperm]),
-    ("SYS_TIME", &[libc::SYS_settimeofday, libc::SYS_clock_settime]),
-    ("SYS_TTY_CONFIG", &[libc::SYS_vhangup]),
-    ("SYS_NICE", &[libc::SYS_get_mempolicy, libc::SYS_mbind, libc::SYS_set_mempolicy]),
-    ("DAC_READ_SEARCH", &[libc::SYS_open_by_handle_at]),
-];
-
-/// Refused whatever the container has.
-const NEVER: &[libc::c_long] = &[
+const REFUSED: &[libc::c_long] = &[
     libc::SYS_add_key,
-    libc::SYS_keyctl,
-    libc::SYS_request_key,
-    libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_pivot_root,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
+    libc::SYS_bpf,
+    libc::SYS_fanotify_init,
+    libc::SYS_get_mempolicy,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kcmp,
+    libc::SYS_keyctl,
+    libc::SYS_mbind,
     libc::SYS_migrate_pages,
     libc::SYS_move_pages,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_request_key,
+    libc::SYS_set_mempolicy,
+    libc::SYS_syslog,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
 ];
 
 /// `CLONE_NEW*` of all namespaces.
@@ -89,20 +55,14 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The default profile's, for a container with these capabilities.
-    pub(super) fn runtime_default(capabilities: &[String]) -> Self {
-        let has = |name: &str| capabilities.iter().any(|capability| capability == name);
+    /// The default profile's.
+    pub(super) fn runtime_default() -> Self {
         let mut program =
             vec![load(ARCHITECTURE), if_equal(AUDIT_ARCH, 1, 0), answer(libc::SECCOMP_RET_KILL_PROCESS), load(NUMBER)];
-        let closed = UNLESS.iter().filter(|(name, _)| !has(name)).flat_map(|(_, calls)| *calls);
-        for call in closed.chain(NEVER) {
-            refuse(&mut program, *call, libc::EPERM);
-        }
-        if !has("SYS_ADMIN") {
-            // Its flags lie in memory, where a filter cannot look; callers fall back to clone.
-            refuse(&mut program, libc::SYS_clone3, libc::ENOSYS);
-            refuse_argument(&mut program, libc::SYS_clone, |refuse| any_bit(NAMESPACES, refuse));
-        }
+        REFUSED.iter().for_each(|call| refuse(&mut program, *call, libc::EPERM));
+        // Its flags lie in memory, where a filter cannot look; callers fall back to clone.
+        refuse(&mut program, libc::SYS_clone3, libc::ENOSYS);
+        refuse_argument(&mut program, libc::SYS_clone, |refuse| any_bit(NAMESPACES, refuse));
         // A hypervisor's sockets.
         let vsock = libc::AF_VSOCK.unsigned_abs();
         refuse_argument(&mut program, libc::SYS_socket, |refuse| if_equal(vsock, refuse, 0));

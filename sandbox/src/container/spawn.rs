@@ -8,9 +8,6 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 /// Starts a command as process 1 of a PID namespace of its own, which is what a container's first process is. The number
 /// of the child is the caller's.
-///
-/// # Errors
-/// When it cannot be started.
 pub fn spawn_first(command: &mut Command) -> io::Result<Child> {
     let own = fs::File::open("/proc/thread-self/ns/pid")?;
     // Of this thread: the next child is the first process of the new namespace.

@@ -13,59 +13,44 @@ const MOST_REASONS: usize = 1024;
 
 /// Why a frame was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
+#[expect(missing_docs, reason = "each variant's message says it")]
 pub enum DropReason {
-    /// Not a packet.
     #[error("malformed {0}")]
     Malformed(&'static str),
-    /// No VNIC has this place.
     #[error("no VNIC is here ({})", .0.map_or_else(|| "untagged".to_owned(), |tag| format!("tag {tag}")))]
     NoVnic(Option<VlanTag>),
-    /// Anti-spoofing, Ethernet.
     #[error("source MAC {0} is not the VNIC's")]
     ForeignMac(MacAddr),
-    /// Anti-spoofing, IP.
     #[error("source address {0} is not the VNIC's")]
     ForeignSource(IpAddr),
-    /// Anti-spoofing, ARP and NDP.
     #[error("ARP or NDP speaks for {0}, which is not the VNIC's")]
     ForeignNeighbour(IpAddr),
-    /// The services answer on the primary VNIC only.
     #[error("169.254.169.254 is reached through the primary VNIC only")]
     MetadataFromSecondary,
-    /// Another 169.254.0.0/16 address.
     #[error("no service has the link-local address {0}")]
     NoSuchService(IpAddr),
-    /// Neither the router's MAC nor the destination's.
     #[error("destination MAC {0} is neither the router's nor the destination's")]
     WrongMac(MacAddr),
-    /// No VNIC holds the destination.
     #[error("no VNIC has the address {0}")]
     NoHolder(IpAddr),
-    /// The VNIC that holds it does not answer ARP or NDP for it.
     #[error("{0} did not answer ARP or NDP")]
     NoAnswer(IpAddr),
-    /// Too many frames were waiting for an answer to ARP or NDP.
     #[error("too many frames wait for {0} to answer ARP or NDP")]
     QueueFull(IpAddr),
-    /// No rule of the destination's subnet or VNIC admits it.
     #[error("no security rule admits the packet to {0}")]
     SecurityRule(IpAddr),
-    /// The route table of the source's subnet has no route.
     #[error("the subnet's route table has no route to {0}")]
     NoRoute(IpAddr),
-    /// The hop limit ran out.
+    #[error("the packet to {0} is one of those that are lost by chance")]
+    Chance(IpAddr),
     #[error("the hop limit ran out on the way to {0}")]
     HopLimit(IpAddr),
-    /// Longer than the VCN carries.
     #[error("{0} bytes are more than the VCN's MTU")]
     TooLong(usize),
-    /// The router answers nothing but echo requests.
     #[error("the virtual router answers echo requests only")]
     RouterOnlyEchoes,
-    /// Neither ARP nor IP.
     #[error("EtherType {0:#06x} is not carried")]
     EtherType(u16),
-    /// Too many different reasons.
     #[error("other reasons, too many to list")]
     Overflow,
 }

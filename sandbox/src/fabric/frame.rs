@@ -92,10 +92,17 @@ pub(super) fn icmpv6(pair: Pair<Ipv6Addr>, message: Icmpv6Repr<'_>) -> Vec<u8> {
     bytes
 }
 
-/// ICMP "fragmentation needed" from the router of a VNIC, about a packet of IPv4 that the VNIC sent.
+/// ICMP "fragmentation needed" or "packet too big" from the router of a VNIC, about a packet that the VNIC sent.
 pub(super) fn too_big(vnic: &VnicPort, about: &[u8], mtu: u16) -> Option<Vec<u8>> {
-    let router = vnic.subnet.router_v4()?;
     let cause = EthernetFrame::new_checked(about).ok()?;
+    if cause.ethertype() == EthernetProtocol::Ipv6 {
+        let packet = Ipv6Packet::new_checked(cause.payload()).ok()?;
+        let pair = Pair { from: (vnic.subnet.router_mac, vnic.subnet.router_v6()?), to: (vnic.mac, packet.src_addr()) };
+        // With its own headers and those of the packet no more than 1280 bytes (RFC 4443).
+        let (header, data) = (Ipv6Repr::parse(&packet).ok()?, packet.payload().get(..1280 - 88)?);
+        return Some(icmpv6(pair, Icmpv6Repr::PktTooBig { mtu: mtu.into(), header, data }));
+    }
+    let router = vnic.subnet.router_v4()?;
     let packet = Ipv4Packet::new_checked(cause.payload()).ok()?;
     // Its header and the first eight bytes after it (RFC 792).
     let quoted = cause.payload().get(..usize::from(packet.header_len()) + 8)?;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ipnetwork::IpNetwork;
 use smoltcp::wire::{EthernetFrame, IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket, UdpPacket};
@@ -18,6 +19,17 @@ pub struct Policy {
     pub unrouted: Vec<(String, IpNetwork)>,
     /// The path MTU between subnets.
     pub path_mtu: Option<PathMtu>,
+    /// What a network without fault does to packets, too.
+    pub noise: Option<Noise>,
+}
+
+/// Delay and loss that are no fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noise {
+    /// The longest delay of a frame.
+    pub delay: Duration,
+    /// One of so many packets between VNICs is lost.
+    pub lost_of: u32,
 }
 
 /// Packets that the rules of a subnet or of a VNIC do not admit.
@@ -54,6 +66,8 @@ pub struct PathMtu {
 pub(super) struct Rules {
     policy: Policy,
     flows: BTreeSet<FlowKey>,
+    /// Packets so far.
+    packets: u32,
 }
 
 /// Source, target, protocol and both ports.
@@ -70,7 +84,12 @@ pub(super) enum Decision {
 
 impl Rules {
     pub(super) fn set(&mut self, policy: Policy) {
-        *self = Self { policy, flows: BTreeSet::new() };
+        *self = Self { policy, ..Self::default() };
+    }
+
+    /// The longest delay of a frame, if the policy has noise.
+    pub(super) fn longest_delay(&self) -> Option<Duration> {
+        self.policy.noise.map(|noise| noise.delay)
     }
 
     /// Decides about a packet from one VNIC to another, and remembers its flow if it passes.
@@ -80,6 +99,10 @@ impl Rules {
         }
         let Some((key, length)) = read(bytes) else { return Decision::Pass };
         let (source, target, ..) = key;
+        self.packets = self.packets.wrapping_add(1);
+        if self.policy.noise.is_some_and(|noise| self.packets.is_multiple_of(noise.lost_of)) {
+            return Decision::Drop(DropReason::Chance(target));
+        }
         let other_subnet = from.subnet.id != to.subnet.id;
         let unrouted =
             |(subnet, network): &(String, IpNetwork)| *subnet == from.subnet.name && network.contains(target);

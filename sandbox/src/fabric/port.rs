@@ -47,7 +47,6 @@ pub struct VnicPort {
 
 impl VnicPort {
     /// Whether the VNIC holds an address.
-    #[must_use]
     pub fn owns(&self, address: IpAddr) -> bool {
         self.addresses.contains(&address) || self.blocks.iter().any(|block| block.contains(address))
     }

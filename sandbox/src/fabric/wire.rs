@@ -8,6 +8,7 @@
 //!   svc0 ═══ veth ═══ w1  ─┘  (all links of the namespace)
 //! ```
 
+mod held;
 mod offload;
 mod socket;
 
@@ -24,6 +25,7 @@ use vcn::{IfName, MacAddr, Mtu};
 
 use crate::error::{During, Error, Result};
 use crate::fabric::{Dropped, Fabric, Policy, Port, VnicPort};
+use held::Held;
 use socket::{Frames, PacketSocket};
 
 /// How often the fabric's clock ticks.
@@ -171,21 +173,28 @@ struct Carrier {
 
 impl Carrier {
     fn run(self) {
-        let mut frames = Frames::default();
+        let (mut frames, mut held) = (Frames::default(), Held::default());
         let (mut ticked, mut announced) = (Duration::ZERO, Duration::ZERO);
-        while self.wait() {
+        while self.wait(held.next()) {
             for _ in 0..BURST {
                 let Some((port, frame)) = self.packets.receive(&mut frames) else { break };
-                let out = lock(&self.fabric).handle(self.epoch.elapsed(), port, frame);
+                let now = self.epoch.elapsed();
+                let (out, delay) = {
+                    let mut fabric = lock(&self.fabric);
+                    (fabric.handle(now, port, frame), fabric.longest_delay())
+                };
                 for (port, frame) in out {
-                    self.packets.send(port, &frame);
+                    match delay {
+                        None => self.packets.send(port, &frame),
+                        Some(longest) => held.add(now, longest, (port, frame)),
+                    }
                 }
             }
             let now = self.epoch.elapsed();
-            let mut out = Vec::new();
+            let mut out = held.due(now);
             if now >= ticked + TICK {
                 ticked = now;
-                out = lock(&self.fabric).tick(now);
+                out.extend(lock(&self.fabric).tick(now));
             }
             if now >= announced + ANNOUNCE {
                 announced = now;
@@ -197,13 +206,16 @@ impl Carrier {
         }
     }
 
-    /// Waits for a frame or a tick; returns whether to go on.
-    fn wait(&self) -> bool {
+    /// Waits for a frame, a tick or the next held frame; returns whether to go on.
+    fn wait(&self, next: Option<Duration>) -> bool {
         let mut fds = [
             PollFd::new(self.packets.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN),
         ];
-        let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO);
+        let left = next.map_or(TICK, |next| next.saturating_sub(self.epoch.elapsed()).min(TICK));
+        // Rounded up to whole milliseconds, so that it does not spin.
+        let left = left + Duration::from_micros(999);
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
         // If it was interrupted, the next round checks again.
         let _ = poll(&mut fds, timeout);
         !fds.get(1).and_then(PollFd::any).unwrap_or(false)

@@ -2,8 +2,7 @@
 //! NativePodNetwork document.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use vcn::CONFLIST_FILE;
 use crate::container::{Container, Image};
 use crate::error::{During, Error, Result};
 use crate::harness::NpnShape;
+use crate::harness::probe::http_get;
 use crate::network::Vcn;
 use crate::node::Node;
 
@@ -32,9 +32,6 @@ pub struct Agent {
 }
 
 /// Writes the NativePodNetwork document where the agent reads it, as the control plane would publish it.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn publish_native_pod_network(vcn: &Vcn, node: &Node, shape: NpnShape) -> Result<()> {
     let document = vcn.native_pod_network(node.name(), shape)?.to_string();
     node.run(|| {
@@ -47,17 +44,11 @@ pub fn publish_native_pod_network(vcn: &Vcn, node: &Node, shape: NpnShape) -> Re
 impl Agent {
     /// Starts `oke-node-agent` of `bin_dir`, which also holds the plugins to install, under exactly what its DaemonSet's
     /// manifest gives it.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start(node: &Node, bin_dir: &Path) -> Result<Self> {
         Self::start_in(&Container::node_agent()?, node, bin_dir)
     }
 
     /// The same in another container.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start_in(container: &Container, node: &Node, bin_dir: &Path) -> Result<Self> {
         let command = node.container(container, &Image::of_programs(bin_dir))?;
         let log = node.run(|| File::create(LOG))?.during(|| format!("make {LOG} on {}", node.name()))?;
@@ -67,9 +58,6 @@ impl Agent {
     }
 
     /// Waits until the node can run pods: the CNI configuration is in place. Returns the time since the start.
-    ///
-    /// # Errors
-    /// When it takes too long or the agent ends; its log is in the error.
     pub fn wait_ready(&mut self, node: &Node) -> Result<Duration> {
         let conflist = PathBuf::from("/etc/cni/net.d").join(CONFLIST_FILE);
         loop {
@@ -87,39 +75,22 @@ impl Agent {
     }
 
     /// Its log.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub fn log(node: &Node) -> Result<String> {
         node.run(|| fs::read_to_string(LOG))?.during(|| format!("read {LOG} of {}", node.name()))
     }
 
     /// Its metrics, as Prometheus reads them.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub fn metrics(node: &Node) -> Result<String> {
-        let ask = || {
-            let mut stream = TcpStream::connect(("127.0.0.1", 9808))?;
-            stream.set_read_timeout(Some(READY_WITHIN))?;
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok::<_, io::Error>(answer)
-        };
+        let ask = || http_get((Ipv4Addr::LOCALHOST, 9808), "/metrics", "");
         node.run(ask)?.during(|| format!("ask the agent of {} for its metrics", node.name()))
     }
 
     /// Its process number.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Ends it by SIGTERM and waits. Returns the time it took.
-    ///
-    /// # Errors
-    /// When it exits with an error.
     pub fn stop(mut self) -> Result<Duration> {
         let started = Instant::now();
         let pid = i32::try_from(self.child.id()).map_err(|_| Error::Invalid("an impossible process number".into()))?;

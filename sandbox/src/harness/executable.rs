@@ -13,17 +13,11 @@ use crate::error::{During, Result};
 const SCRIPT: &str = r#"cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0""#;
 
 /// Writes an executable file, or replaces it.
-///
-/// # Errors
-/// When it cannot be written.
 pub fn write_program(path: &Path, content: &[u8]) -> Result<()> {
     written(path, Stdio::piped(), content).during(|| format!("write the program {}", path.display()))
 }
 
 /// Copies an executable file, or replaces it.
-///
-/// # Errors
-/// When it cannot be read or written.
 pub fn copy_program(from: &Path, to: &Path) -> Result<()> {
     let copied = File::open(from).and_then(|file| written(to, file.into(), b""));
     copied.during(|| format!("copy the program {} to {}", from.display(), to.display()))

@@ -26,9 +26,6 @@ impl Vcn {
     /// The object for a node: its secondary VNICs that have secondary addresses. The first secondary address of a VNIC
     /// is its `hostAddress`, the others are for pods; of a VNIC with a block, all of the block is for pods and the
     /// VNIC's own address is the host's.
-    ///
-    /// # Errors
-    /// When there is no such node.
     pub fn native_pod_network(&self, node: &str, shape: NpnShape) -> Result<Value> {
         let node = self.node(node)?;
         let vnics = node.vnics();

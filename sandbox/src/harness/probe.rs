@@ -1,7 +1,7 @@
 //! Packets as proof: an echo, a name, the time, the metadata service, requested from inside a pod.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use simple_dns::{CLASS, Name, Packet, Question, TYPE};
@@ -64,16 +64,7 @@ impl Pod {
     /// The instance's own description, by the metadata service.
     pub fn ask_metadata(&self) -> Outcome {
         let started = Instant::now();
-        let answer = self.run(|| {
-            let mut stream = TcpStream::connect_timeout(&SocketAddr::from((SERVICES, 80)), DEADLINE)?;
-            stream.set_read_timeout(Some(DEADLINE))?;
-            stream.write_all(
-                b"GET /opc/v2/instance/id HTTP/1.1\r\nHost: 169.254.169.254\r\nAuthorization: Bearer Oracle\r\nConnection: close\r\n\r\n",
-            )?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok::<_, io::Error>(answer)
-        });
+        let answer = self.run(|| http_get((SERVICES, 80), "/opc/v2/instance/id", "Authorization: Bearer Oracle\r\n"));
         match answer {
             Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200") => Ok(started.elapsed()),
             Ok(Ok(answer)) => {
@@ -107,4 +98,14 @@ impl Pod {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// The whole answer to a request.
+pub(super) fn http_get(server: (Ipv4Addr, u16), path: &str, header: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&server.into(), DEADLINE)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: sandbox\r\nConnection: close\r\n{header}\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }

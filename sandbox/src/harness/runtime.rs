@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use thiserror::Error;
 
+use crate::error::{During, Error, Result};
 use crate::node::Node;
 use crate::node::Pod;
 
@@ -32,101 +32,45 @@ pub struct Attachment {
     pub took: Duration,
 }
 
-/// Why a pod could not be added or deleted.
-#[derive(Debug, Error)]
-pub enum RuntimeError {
-    /// There is no configuration.
-    #[error("{node} has no CNI configuration in {CONF_DIR}")]
-    NoConfiguration {
-        /// The node.
-        node: String,
-    },
-    /// The configuration cannot be used.
-    #[error("the CNI configuration of {node} is unusable: {why}")]
-    BadConfiguration {
-        /// The node.
-        node: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A plugin refused.
-    #[error("{plugin} {verb} of {pod}: {answer}")]
-    Refused {
-        /// The plugin's type.
-        plugin: String,
-        /// The verb.
-        verb: &'static str,
-        /// The pod.
-        pod: String,
-        /// What it printed.
-        answer: String,
-    },
-    /// The plugin could not be run.
-    #[error("cannot run a plugin for {pod}")]
-    Run {
-        /// The pod.
-        pod: String,
-        /// Why.
-        #[source]
-        source: crate::Error,
-    },
-}
-
 impl<'a> Runtime<'a> {
     /// The first configuration by name of a node.
-    ///
-    /// # Errors
-    /// When there is none, or it is no list of plugins.
-    pub fn of(node: &'a Node) -> Result<Self, RuntimeError> {
-        let name = node.name().to_owned();
-        let bad = |why: String| RuntimeError::BadConfiguration { node: name.clone(), why };
-        let content = node.run(first_configuration).map_err(|error| bad(error.to_string()))?;
-        let Some(content) = content else { return Err(RuntimeError::NoConfiguration { node: name }) };
-        match serde_json::from_slice(&content).map_err(|error| bad(error.to_string()))? {
+    pub fn of(node: &'a Node) -> Result<Self> {
+        let name = node.name();
+        let content = node.run(first_configuration)?;
+        let content =
+            content.ok_or_else(|| Error::Invalid(format!("{name} has no CNI configuration in {CONF_DIR}")))?;
+        match serde_json::from_slice(&content).during(|| format!("read the CNI configuration of {name}"))? {
             Value::Object(list) if list.get("plugins").is_some_and(Value::is_array) => {
                 Ok(Self { node, list, capabilities: Map::new() })
             }
-            _ => Err(bad("it is no list of plugins".into())),
+            _ => Err(Error::Invalid(format!("the CNI configuration of {name} is no list of plugins"))),
         }
     }
 
     /// Passes a value, such as `portMappings`, to the plugins that declare the capability.
-    #[must_use]
     pub fn with_capability(mut self, name: &str, value: Value) -> Self {
         self.capabilities.insert(name.to_owned(), value);
         self
     }
 
     /// ADD for each plugin of the chain, each with the result of the one before.
-    ///
-    /// # Errors
-    /// The error of the first plugin that refuses.
-    pub fn add(&self, pod: &Pod) -> Result<Attachment, RuntimeError> {
+    pub fn add(&self, pod: &Pod) -> Result<Attachment> {
         let started = Instant::now();
         let mut result = Value::Null;
         for plugin in self.plugins() {
             let answer = self.call(pod, "ADD", plugin, &result)?;
-            result = serde_json::from_slice(&answer).map_err(|error| RuntimeError::BadConfiguration {
-                node: self.node.name().to_owned(),
-                why: format!("a result is no JSON: {error}"),
-            })?;
+            result = serde_json::from_slice(&answer).during(|| format!("read a result for {}", pod.name()))?;
         }
         Ok(Attachment { result, took: started.elapsed() })
     }
 
     /// CHECK for each plugin, with the result of all.
-    ///
-    /// # Errors
-    /// The error of the first plugin that finds a problem.
-    pub fn check(&self, pod: &Pod, attachment: &Attachment) -> Result<(), RuntimeError> {
+    pub fn check(&self, pod: &Pod, attachment: &Attachment) -> Result<()> {
         self.plugins().try_for_each(|plugin| self.call(pod, "CHECK", plugin, &attachment.result).map(|_| ()))
     }
 
     /// DEL for each plugin, last first. Returns the time it took.
-    ///
-    /// # Errors
-    /// The error of the first plugin that refuses.
-    pub fn del(&self, pod: &Pod, attachment: &Attachment) -> Result<Duration, RuntimeError> {
+    pub fn del(&self, pod: &Pod, attachment: &Attachment) -> Result<Duration> {
         let started = Instant::now();
         for plugin in self.plugins().collect::<Vec<_>>().into_iter().rev() {
             self.call(pod, "DEL", plugin, &attachment.result)?;
@@ -138,13 +82,7 @@ impl<'a> Runtime<'a> {
         self.list.get("plugins").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
     }
 
-    fn call(
-        &self,
-        pod: &Pod,
-        verb: &'static str,
-        plugin: &Map<String, Value>,
-        previous: &Value,
-    ) -> Result<Vec<u8>, RuntimeError> {
+    fn call(&self, pod: &Pod, verb: &'static str, plugin: &Map<String, Value>, previous: &Value) -> Result<Vec<u8>> {
         let mut conf = plugin.clone();
         for key in ["name", "cniVersion"] {
             conf.insert(key.into(), self.list.get(key).cloned().unwrap_or_default());
@@ -172,17 +110,12 @@ impl<'a> Runtime<'a> {
             .env("CNI_IFNAME", "eth0")
             .env("CNI_PATH", BIN_DIR)
             .env("CNI_ARGS", arguments)
-            .output_of_input(json!(conf).to_string().as_bytes())
-            .map_err(|source| RuntimeError::Run { pod: pod.name().to_owned(), source })?;
+            .output_of_input(json!(conf).to_string().as_bytes())?;
         if output.status.success() {
             return Ok(output.stdout);
         }
-        Err(RuntimeError::Refused {
-            plugin: kind.to_owned(),
-            verb,
-            pod: pod.name().to_owned(),
-            answer: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-        })
+        let answer = String::from_utf8_lossy(&output.stdout);
+        Err(Error::Invalid(format!("{kind} {verb} of {}: {}", pod.name(), answer.trim())))
     }
 }
 

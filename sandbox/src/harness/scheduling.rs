@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long the live threads of a process, and this one, have waited for a processor so far.
-#[must_use]
 pub fn kept_waiting(process: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let all = threads.map(|thread| thread.path()).chain([PathBuf::from("/proc/thread-self")]);

@@ -28,17 +28,11 @@ impl Wanted {
 
 impl Vcn {
     /// Gives an attached VNIC one more address or block.
-    ///
-    /// # Errors
-    /// When the node has no such VNIC, the addresses are not free, or the VNIC has a block already.
     pub(crate) fn assign(&self, node: &str, id: &Ocid, wanted: Wanted) -> Result<IpNetwork> {
         self.change_vnic(node, id, |vnic| self.give(vnic, wanted))
     }
 
     /// Takes an address or a block from an attached VNIC: a secondary one, or its own IPv6 address.
-    ///
-    /// # Errors
-    /// When the node has no such VNIC, or the VNIC no such network.
     pub(crate) fn unassign(&self, node: &str, id: &Ocid, network: IpNetwork) -> Result<()> {
         let (family, address) = (Family::of(network.ip()), network.ip());
         self.change_vnic(node, id, |vnic| {
@@ -107,7 +101,10 @@ impl Vcn {
     fn take(&self, subnet: &Subnet, Wanted { block, first, prefix }: Wanted) -> Result<IpAddr> {
         let size = 1_u128.checked_shl(u32::from(width(block).saturating_sub(prefix))).unwrap_or(u128::MAX);
         let mut registry = self.registry();
-        let addresses = registry.addresses.get_mut(&block).ok_or_else(|| Error::NoSubnet(subnet.name.clone()))?;
+        let addresses = registry
+            .addresses
+            .get_mut(&block)
+            .ok_or_else(|| Error::Invalid(format!("{} has no {block}", subnet.name)))?;
         let (subnet, family) = (subnet.name.clone(), Family::of(block.ip()));
         match first {
             Some(first) if addresses.take_at(first, size) => Ok(first),
@@ -131,7 +128,7 @@ impl Vcn {
             let instance = instances.get(node).ok_or_else(|| Error::NoNode(node.to_owned()))?;
             (instance.vnics.iter().find(|vnic| vnic.id == *id).cloned(), instance.on_paper)
         };
-        let mut vnic = found.ok_or_else(|| Error::NoVnic { node: node.to_owned(), vnic: id.to_string() })?;
+        let mut vnic = found.ok_or_else(|| Error::NoVnic { node: node.to_owned(), vnic: id.clone() })?;
         let done = change(&mut vnic)?;
         if let (false, Some(wiring)) = (on_paper, &self.wiring) {
             wiring.switch.attach(vnic.port, vnic.fabric_port(node));

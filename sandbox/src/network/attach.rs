@@ -12,9 +12,6 @@ use crate::fabric::wire::WireEnd;
 impl Vcn {
     /// Attaches a VNIC to a running node: on a virtual machine a link appears, on bare metal the metadata service lists
     /// it and the physical port starts to carry its tag.
-    ///
-    /// # Errors
-    /// When the node or the subnet does not exist, the subnet is full, or the shape allows no more VNICs.
     pub fn attach_vnic(&self, node: &str, spec: &VnicSpec) -> Result<Vnic> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let vnic = self.reserve(node, spec)?;
@@ -23,16 +20,13 @@ impl Vcn {
 
     /// Detaches a VNIC and deletes it, as OCI does: a virtual machine's link vanishes, a bare-metal port stops carrying
     /// its tag. Its addresses are free again.
-    ///
-    /// # Errors
-    /// When the node has no such VNIC, or it is the primary one.
     pub fn detach_vnic(&self, node: &str, id: &Ocid) -> Result<()> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let (vnic, kind) = {
             let mut instances = self.inventory.lock();
             let instance = instances.get_mut(node).ok_or_else(|| Error::NoNode(node.to_owned()))?;
             let place = instance.vnics.iter().position(|vnic| vnic.id == *id);
-            let place = place.ok_or_else(|| Error::NoVnic { node: node.to_owned(), vnic: id.to_string() })?;
+            let place = place.ok_or_else(|| Error::NoVnic { node: node.to_owned(), vnic: id.clone() })?;
             if place == 0 {
                 return Err(Error::Invalid(format!("the primary VNIC of {node} cannot be detached")));
             }

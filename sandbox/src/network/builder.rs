@@ -8,6 +8,7 @@ use crate::network::{NodeSpec, SubnetSpec};
 use crate::node::Capabilities;
 
 /// Collects what to build.
+#[must_use]
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     subnets: Vec<SubnetSpec>,
@@ -16,7 +17,6 @@ pub struct Builder {
 
 impl Vcn {
     /// Starts a description.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -24,14 +24,12 @@ impl Vcn {
 
 impl Builder {
     /// Adds a subnet.
-    #[must_use]
     pub fn subnet(mut self, subnet: SubnetSpec) -> Self {
         self.subnets.push(subnet);
         self
     }
 
     /// Adds a node.
-    #[must_use]
     pub fn node(mut self, node: NodeSpec) -> Self {
         self.nodes.push(node);
         self
@@ -47,7 +45,8 @@ impl Builder {
         if let Some(node) = self.nodes.iter().find(|node| node.kind == MachineKind::BareMetal)
             && !Capabilities::probe()?.vlan
         {
-            return Err(Error::NoVlan { node: node.name.clone() });
+            let message = format!("{} is a bare-metal node, which needs 802.1Q (VLAN) in this kernel", node.name);
+            return Err(Error::Invalid(message));
         }
         let mut vcn = Vcn::empty()?;
         for subnet in self.subnets {

@@ -9,7 +9,7 @@ use vcn::{MachineKind, Ocid};
 
 use crate::network::Vnic;
 use crate::oci::Authority;
-use crate::services::Fault;
+use crate::services::MetadataFault;
 
 /// An instance, as the services know it.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Instance {
     pub(crate) metadata: BTreeMap<String, String>,
     /// The primary one first, then as they were attached.
     pub(crate) vnics: Vec<Vnic>,
-    pub(crate) fault: Option<Fault>,
+    pub(crate) fault: Option<MetadataFault>,
     /// Whether there is no node: an instance of the inventory only.
     pub(crate) on_paper: bool,
     /// Fields of its document in the OCI API that differ from the default ones.

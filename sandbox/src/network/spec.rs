@@ -7,6 +7,7 @@ use ipnetwork::IpNetwork;
 use vcn::{Family, MachineKind, PerFamily};
 
 /// A subnet to make.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct SubnetSpec {
     pub(crate) name: String,
@@ -16,20 +17,17 @@ pub struct SubnetSpec {
 
 impl SubnetSpec {
     /// A subnet of one address block.
-    #[must_use]
     pub fn new(name: &str, block: IpNetwork) -> Self {
         Self { name: name.to_owned(), blocks: PerFamily::default(), second_ipv6: None }.with(block)
     }
 
     /// Adds (or replaces) the block of the other family.
-    #[must_use]
     pub fn with(mut self, block: IpNetwork) -> Self {
         *self.blocks.slot(Family::of(block.ip())) = Some(block);
         self
     }
 
     /// Adds another IPv6 block: a request for an IPv6 address must name the block then.
-    #[must_use]
     pub const fn second_ipv6(mut self, block: IpNetwork) -> Self {
         self.second_ipv6 = Some(block);
         self
@@ -37,6 +35,7 @@ impl SubnetSpec {
 }
 
 /// A VNIC to attach.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct VnicSpec {
     pub(crate) subnet: String,
@@ -68,7 +67,6 @@ pub enum Secondary {
 
 impl VnicSpec {
     /// A VNIC without secondary addresses, on the first port.
-    #[must_use]
     pub fn new(subnet: &str) -> Self {
         Self {
             subnet: subnet.to_owned(),
@@ -82,48 +80,41 @@ impl VnicSpec {
     }
 
     /// A VNIC as VCN-native pod networking has it: `pods` addresses for pods, and one more for the host.
-    #[must_use]
     pub fn for_pods(subnet: &str, pods: u32) -> Self {
         Self::new(subnet).secondary(Secondary::Count(pods.saturating_add(1)))
     }
 
     /// Gives it secondary addresses.
-    #[must_use]
     pub const fn secondary(mut self, secondary: Secondary) -> Self {
         self.secondary = secondary;
         self
     }
 
     /// Puts it on another physical port (bare metal).
-    #[must_use]
     pub const fn nic_index(mut self, nic_index: u8) -> Self {
         self.nic_index = nic_index;
         self
     }
 
     /// Gives it this address of its own, instead of the lowest free one.
-    #[must_use]
     pub fn address(mut self, address: IpAddr) -> Self {
         *self.address.slot(Family::of(address)) = Some(address);
         self
     }
 
     /// Takes its own IPv6 address out of this block of the subnet, instead of the first.
-    #[must_use]
     pub const fn ipv6_block(mut self, block: IpNetwork) -> Self {
         self.ipv6_block = Some(block);
         self
     }
 
     /// Gives it no IPv6 address in a subnet of both families: what OCI does unless asked.
-    #[must_use]
     pub const fn without_ipv6(mut self) -> Self {
         self.ipv6 = false;
         self
     }
 
     /// Names it.
-    #[must_use]
     pub fn display_name(mut self, name: &str) -> Self {
         self.display_name = Some(name.to_owned());
         self
@@ -131,6 +122,7 @@ impl VnicSpec {
 }
 
 /// A node to start.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct NodeSpec {
     pub(crate) name: String,
@@ -145,7 +137,6 @@ pub struct NodeSpec {
 
 impl NodeSpec {
     /// A virtual machine whose primary VNIC is in `subnet`: 24 VNICs at most, as the largest flexible shapes.
-    #[must_use]
     pub fn virtual_machine(name: &str, subnet: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -160,7 +151,6 @@ impl NodeSpec {
     }
 
     /// A bare-metal machine with two physical ports, 256 VNICs at most.
-    #[must_use]
     pub fn bare_metal(name: &str, subnet: &str) -> Self {
         Self {
             kind: MachineKind::BareMetal,
@@ -172,7 +162,6 @@ impl NodeSpec {
     }
 
     /// Names another shape, with its limit of VNICs.
-    #[must_use]
     pub fn shape(mut self, shape: &str, max_vnics: u32) -> Self {
         shape.clone_into(&mut self.shape);
         self.max_vnics = max_vnics;
@@ -180,21 +169,18 @@ impl NodeSpec {
     }
 
     /// Makes it an instance of the inventory only: no namespace, no links. For tests of many instances.
-    #[must_use]
     pub const fn on_paper(mut self) -> Self {
         self.on_paper = true;
         self
     }
 
     /// Adds an entry of custom metadata.
-    #[must_use]
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
         self.metadata.insert(key.to_owned(), value.to_owned());
         self
     }
 
     /// Adds a secondary VNIC.
-    #[must_use]
     pub fn vnic(mut self, vnic: VnicSpec) -> Self {
         self.vnics.push(vnic);
         self

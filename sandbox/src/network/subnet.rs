@@ -26,7 +26,6 @@ pub struct Subnet {
 
 impl Subnet {
     /// The virtual router's IPv4 address, where the subnet has IPv4.
-    #[must_use]
     pub fn router_v4(&self) -> Option<Ipv4Addr> {
         match self.blocks.ipv4 {
             Some(IpNetwork::V4(block)) => block.nth(1),
@@ -35,13 +34,11 @@ impl Subnet {
     }
 
     /// The virtual router's link-local IPv6 address (EUI-64 of its MAC), where the subnet has IPv6.
-    #[must_use]
     pub fn router_v6(&self) -> Option<Ipv6Addr> {
         self.blocks.ipv6.is_some().then(|| self.router_mac.link_local())
     }
 
     /// The virtual router's address of one family.
-    #[must_use]
     pub fn router(&self, family: Family) -> Option<IpAddr> {
         match family {
             Family::Ipv4 => self.router_v4().map(IpAddr::V4),
@@ -50,7 +47,6 @@ impl Subnet {
     }
 
     /// Whether an address lies in one of the subnet's blocks.
-    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.block_of(address).is_some()
     }
@@ -61,13 +57,11 @@ impl Subnet {
     }
 
     /// The block that has an address.
-    #[must_use]
     pub fn block_of(&self, address: IpAddr) -> Option<IpNetwork> {
         self.all_blocks().find(|block| block.contains(address))
     }
 
     /// The IPv4 block, typed.
-    #[must_use]
     pub fn ipv4(&self) -> Option<Ipv4Network> {
         match self.blocks.ipv4 {
             Some(IpNetwork::V4(block)) => Some(block),
@@ -76,7 +70,6 @@ impl Subnet {
     }
 
     /// The IPv6 block, typed.
-    #[must_use]
     pub fn ipv6(&self) -> Option<Ipv6Network> {
         match self.blocks.ipv6 {
             Some(IpNetwork::V6(block)) => Some(block),
@@ -90,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_router_is_the_first_address_and_a_link_local_one() {
+    fn router_has_first_ipv4_address_and_link_local_ipv6() {
         let subnet = Subnet {
             name: "nodes".into(),
             id: "ocid1.subnet.oc1.iad.a".parse().unwrap(),

@@ -16,9 +16,6 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Tries, in a namespace of its own.
-    ///
-    /// # Errors
-    /// When not even a namespace or a veth pair can be made.
     pub fn probe() -> Result<Self> {
         let netns = Netns::create().during(|| "make a namespace to try VLANs in")?;
         let mut socket = Socket::open_in(&netns).during(|| "manage links to try VLANs")?;

@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
@@ -66,11 +65,11 @@ impl Drop for Spawner {
 /// A program to be started inside a node or a pod; as [`std::process::Command`], but every call takes and returns it.
 ///
 /// It sees the node's files and network, inherits the environment, and is killed when the sandbox ends.
+#[must_use]
 #[derive(Debug)]
 pub struct Command {
     inner: std::process::Command,
     program: OsString,
-    directory: Option<PathBuf>,
     namespaces: Namespaces,
     spawner: std::sync::Arc<Spawner>,
     confinement: Option<Confinement>,
@@ -81,7 +80,6 @@ impl Command {
         Self {
             inner: std::process::Command::new(program),
             program: program.to_owned(),
-            directory: None,
             namespaces,
             spawner,
             confinement: None,
@@ -96,82 +94,62 @@ impl Command {
         spawner: std::sync::Arc<Spawner>,
     ) -> Self {
         let program = inner.get_program().to_owned();
-        Self { inner, program, directory: None, namespaces, spawner, confinement: Some(confinement) }
+        Self { inner, program, namespaces, spawner, confinement: Some(confinement) }
     }
 
     /// Adds an argument.
-    #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.inner.arg(argument);
         self
     }
 
     /// Adds arguments.
-    #[must_use]
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.inner.args(arguments);
         self
     }
 
     /// Sets an environment variable.
-    #[must_use]
     pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.inner.env(key, value);
         self
     }
 
     /// Inherits no environment.
-    #[must_use]
     pub fn env_clear(mut self) -> Self {
         self.inner.env_clear();
         self
     }
 
-    /// The working directory, a path inside the node; `/` otherwise.
-    #[must_use]
-    pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.directory = Some(directory.into());
-        self
-    }
-
     /// Sets its input.
-    #[must_use]
     pub fn stdin(mut self, stdio: impl Into<Stdio>) -> Self {
         self.inner.stdin(stdio);
         self
     }
 
     /// Sets its output.
-    #[must_use]
     pub fn stdout(mut self, stdio: impl Into<Stdio>) -> Self {
         self.inner.stdout(stdio);
         self
     }
 
     /// Sets its error output.
-    #[must_use]
     pub fn stderr(mut self, stdio: impl Into<Stdio>) -> Self {
         self.inner.stderr(stdio);
         self
     }
 
     /// Starts it.
-    ///
-    /// # Errors
-    /// When it cannot be started, or the sandbox has ended.
     pub fn spawn(self) -> Result<Child> {
-        let Self { mut inner, program, directory, namespaces, spawner, confinement } = self;
+        let Self { mut inner, program, namespaces, spawner, confinement } = self;
         let contained = confinement.is_some();
-        enter_before_exec(&mut inner, namespaces, confinement, directory);
+        enter_before_exec(&mut inner, namespaces, confinement);
         let spawn = move || if contained { spawn_first(&mut inner) } else { inner.spawn() };
         let started = spawner.run(spawn).and_then(|result| result);
         started.during(|| format!("start {}", program.display()))
     }
 
     /// Runs it to its end and captures its output.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn output(self) -> Result<Output> {
         let program = self.program.clone();
         let child = self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -179,9 +157,6 @@ impl Command {
     }
 
     /// Runs it to its end with this input and captures its output.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn output_of_input(self, input: &[u8]) -> Result<Output> {
         let program = self.program.clone();
         let mut child = self.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -196,34 +171,15 @@ impl Command {
             writer.join().map_err(|_| Error::Panicked("writing to a program")).and(output)
         })
     }
-
-    /// Runs it to its end, with this process's own input and output.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn status(self) -> Result<std::process::ExitStatus> {
-        let program = self.program.clone();
-        self.spawn()?.wait().during(|| format!("wait for {}", program.display()))
-    }
 }
 
 #[expect(unsafe_code, reason = "pre_exec runs between fork and exec")]
-fn enter_before_exec(
-    command: &mut std::process::Command,
-    namespaces: Namespaces,
-    confinement: Option<Confinement>,
-    directory: Option<PathBuf>,
-) {
-    let directory = directory.map(|path| std::ffi::CString::new(path.into_os_string().into_encoded_bytes()));
+fn enter_before_exec(command: &mut std::process::Command, namespaces: Namespaces, confinement: Option<Confinement>) {
     let enter = move || {
         namespaces.enter()?;
         prctl::set_pdeathsig(Signal::SIGKILL)?;
         if let Some(confinement) = &confinement {
             confinement.apply()?;
-        }
-        if let Some(directory) = &directory {
-            let Ok(directory) = directory else { return Err(io::ErrorKind::InvalidInput.into()) };
-            nix::unistd::chdir(directory.as_c_str())?;
         }
         // The sandbox may be waiting for signals; a program starts with none blocked.
         SigSet::empty().thread_set_mask()?;

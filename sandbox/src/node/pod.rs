@@ -40,41 +40,31 @@ impl Pod {
     }
 
     /// Its name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The namespace's path inside the node: CNI_NETNS.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The namespace.
-    #[must_use]
     pub fn netns(&self) -> &Netns {
         self.namespaces.net()
     }
 
     /// Runs a closure in the pod's network, with the node's files.
-    ///
-    /// # Errors
-    /// When the namespaces cannot be entered, or the closure panicked.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         self.namespaces.run(work)
     }
 
     /// A program in the pod's network, with the node's files.
-    #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         Command::new(program.as_ref(), self.namespaces.clone(), Arc::clone(&self.spawner))
     }
 
     /// Removes it as a runtime does: the path goes, and with the last holder the namespace.
-    ///
-    /// # Errors
-    /// When the path is gone already.
     pub fn remove(self) -> Result<()> {
         let Self { name, path, namespaces, .. } = self;
         namespaces.run(|| Netns::unbind(&path))?.during(|| format!("remove pod {name}"))

@@ -16,7 +16,6 @@ mod guard;
 mod instance;
 mod message;
 mod operation;
-mod random;
 mod settings;
 mod state;
 mod subnet;
@@ -26,7 +25,7 @@ mod vnic;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ipnetwork::IpNetwork;
+use backoff::TokenBucket;
 use serde_json::{Map, Value};
 use vcn::{Family, Ocid};
 use x509_cert::der::DateTime;
@@ -80,9 +79,6 @@ pub(super) enum Task {
         family: Family,
         items: Vec<Map<String, Value>>,
     },
-    DeleteAddresses {
-        addresses: Vec<(String, Ocid, IpNetwork)>,
-    },
 }
 
 /// The result of an operation: the response, the OCID of what it created, and the work that follows.
@@ -100,8 +96,10 @@ impl From<Response> for Done {
 
 impl Emulator {
     pub(super) fn new(vcn: Arc<Vcn>, settings: OciSettings) -> Self {
-        let state = Mutex::new(State::new(settings.seed));
-        Self { vcn, settings, state }
+        // A burst is one second's worth.
+        let limit = |rate: f64| TokenBucket::new(rate.max(1.0), rate, Instant::now());
+        let state = State { allowance: settings.per_second.map(limit), ..State::default() };
+        Self { vcn, settings, state: Mutex::new(state) }
     }
 
     pub(super) const fn settings(&self) -> &OciSettings {
@@ -121,8 +119,6 @@ impl Emulator {
     pub(super) fn current(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         sync::sync(&mut state, &self.vcn);
-        let kept = self.settings.detached_kept;
-        state.attachments.retain(|_, attachment| attachment.ended.is_none_or(|ended| ended.elapsed() < kept));
         state
     }
 
@@ -156,8 +152,7 @@ impl Emulator {
         let done = self.dispatch(&mut state, route, request)?;
         if let Some(token) = token {
             let (response, created) = (done.response.clone(), done.created.clone());
-            let until = Instant::now() + self.settings.retry_token_life;
-            state.replays.insert(token.to_owned(), Replay { body: request.body.clone(), response, created, until });
+            state.replays.insert(token.to_owned(), Replay { body: request.body.clone(), response, created });
         }
         Ok(done)
     }
@@ -169,7 +164,6 @@ impl Emulator {
             Operation::DetachVnic => return self.detach_vnic(state, id, request),
             Operation::CreateAddress => return self.create_address(state, *family, request),
             Operation::BulkCreateAddresses => return self.create_addresses(state, *family, request),
-            Operation::BulkDeleteAddresses => return self.delete_addresses(state, *family, request),
             Operation::UpdateVnic if state.ignored.contains(operation) => self.get_vnic(state, id),
             Operation::DeleteAddress if state.ignored.contains(operation) => Ok(Response::empty()),
             Operation::GetInstance => self.get_instance(state, id),
@@ -194,12 +188,6 @@ impl Emulator {
             Task::Detach(id) => self.finish_detach(&id),
             Task::GiveUp(id) => self.give_up(&id),
             Task::CreateAddresses { node, vnic, family, items } => self.finish_create((&node, &vnic), family, &items),
-            Task::DeleteAddresses { addresses } => {
-                for (node, vnic, network) in addresses {
-                    // It may be gone already: the VNIC was detached, or another request deleted it.
-                    let _ = self.vcn.unassign(&node, &vnic, network);
-                }
-            }
         }
     }
 

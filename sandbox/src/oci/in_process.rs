@@ -24,7 +24,7 @@ use crate::{Subnet, Vcn};
 use door::Door;
 
 /// A cloud in memory, and our client of it. Clones share their state. Operations are named as Oracle names them, but for
-/// addresses: `CreateAddress`, `ListAddresses`, `DeleteAddress`, `BulkCreateAddresses`, `BulkDeleteAddresses`.
+/// addresses: `CreateAddress`, `ListAddresses`, `DeleteAddress`, `BulkCreateAddresses`.
 #[derive(Clone, Debug)]
 pub struct FakeCloud {
     client: Oci,
@@ -43,7 +43,6 @@ impl Default for FakeCloud {
 
 impl FakeCloud {
     /// An empty cloud.
-    #[must_use]
     #[expect(clippy::expect_used, reason = "only tests use this door")]
     pub fn new() -> Self {
         let settings =
@@ -140,26 +139,6 @@ impl FakeCloud {
         let _ = self.door.emulator.set_instance_state(id.as_str(), "TERMINATING");
     }
 
-    /// An instance ended long ago: no record of it is left.
-    pub fn forget_instance(&self, id: &Ocid) {
-        let emulator = &self.door.emulator;
-        let gone = emulator.vcn().inventory().lock().remove(id.as_str());
-        gone.iter().flat_map(|instance| &instance.vnics).for_each(|vnic| emulator.vcn().release(vnic));
-        emulator.state().attachments.retain(|_, attachment| attachment.instance != *id);
-        emulator.vcn().changed();
-    }
-
-    /// An instance is moved to a compartment that the caller may not read. Its VNICs stay in their subnets'.
-    pub fn hide_instance(&self, id: &Ocid, compartment: &Ocid) {
-        self.forbid(id);
-        self.door.change(id, |machine| machine.compartment = compartment.clone());
-        for attachment in self.door.emulator.current().attachments.values_mut() {
-            if attachment.instance == *id {
-                attachment.compartment = compartment.clone();
-            }
-        }
-    }
-
     /// Carries out what was accepted: ATTACHING becomes ATTACHED, DETACHING becomes DETACHED; STARTING, STOPPING and
     /// TERMINATING become RUNNING, STOPPED and TERMINATED; paced addresses are created.
     pub fn settle(&self) {
@@ -207,13 +186,11 @@ impl FakeCloud {
     }
 
     /// All calls so far, in order: operation and subject.
-    #[must_use]
     pub fn calls(&self) -> Vec<(&'static str, String)> {
         self.door.script().calls.clone()
     }
 
     /// All attachments.
-    #[must_use]
     pub fn attachments(&self) -> Vec<VnicAttachment> {
         let state = self.door.emulator.current();
         let all = state.attachments.iter();

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use sandbox::{ApiFault, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn};
+use sandbox::{ApiFault, OciSettings, Operation};
 use serde_json::{Value, json};
 
 use crate::client::text;
-use crate::scene::{SOON, Scene, by_each, by_each_in, wait_for, wait_for_state};
+use crate::scene::{Scene, by_each, by_each_in, wait_for, wait_for_state};
 
 #[test]
 fn an_attached_vnic_is_a_link_until_it_is_detached() {
@@ -43,7 +43,7 @@ fn an_attached_vnic_is_a_link_until_it_is_detached() {
 }
 
 #[test]
-fn a_list_holds_all_pages_the_primary_vnic_and_records_of_detached_ones() {
+fn list_contains_all_pages_primary_vnic_and_detached_records() {
     by_each(|scene, client| {
         assert_eq!(scene.attachments(client).len(), 1, "the primary one");
         let gone = scene.attached(client, "gone");
@@ -99,18 +99,6 @@ fn a_retry_token_makes_one_vnic_until_that_is_gone() {
         client.call("detachVnic", json!({ "id": id })).unwrap();
         wait_for_state(client, &id, "DETACHED");
         client.call("attachVnic", request()).unwrap_err().expect(409, "InvalidatedRetryToken");
-    });
-}
-
-#[test]
-fn a_retry_token_is_forgotten_after_its_time() {
-    let hurried = || Scene::with(OciSettings { retry_token_life: Duration::from_millis(1), ..OciSettings::default() });
-    by_each_in(hurried, |scene, client| {
-        let request = || json!({ "body": scene.request("once"), "retryToken": "once" });
-        let first = client.call("attachVnic", request()).unwrap().value;
-        wait_for_state(client, &text(&first, "id"), "ATTACHED");
-        let second = client.call("attachVnic", request()).unwrap().value;
-        assert_ne!(first["id"], second["id"], "the same request, and another VNIC");
     });
 }
 
@@ -178,7 +166,7 @@ fn a_given_address_is_given_once() {
 }
 
 #[test]
-fn an_attach_takes_its_ipv6_address_from_the_block_that_it_names() {
+fn attach_uses_ipv6_address_from_the_named_block() {
     by_each(|scene, client| {
         let request = |pair: Value| {
             let mut request = scene.request("two");
@@ -236,24 +224,6 @@ fn injected_faults_look_like_the_apis_errors() {
         }
         client.call("getVnicAttachment", json!({ "id": id })).unwrap();
     });
-}
-
-#[test]
-fn instances_on_paper_have_attachments_too() {
-    let network = |text: &str| text.parse().unwrap();
-    let mut builder = Vcn::builder().subnet(SubnetSpec::new("nodes", network("10.0.0.0/22")));
-    for number in 0..20 {
-        let name = format!("node-{number}");
-        builder = builder.node(NodeSpec::virtual_machine(&name, "nodes").shape("VM.Standard.E5.Flex", 24).on_paper());
-    }
-    let vcn = std::sync::Arc::new(builder.start().unwrap());
-    let api = OciApi::start(std::sync::Arc::clone(&vcn), sandbox::OciSettings::default()).unwrap();
-    vcn.attach_vnic("node-7", &sandbox::VnicSpec::new("nodes")).unwrap();
-    api.settle(SOON).unwrap();
-    let attachments = api.attachments();
-    assert_eq!(attachments.len(), 21);
-    assert_eq!(attachments.iter().filter(|attachment| attachment.node == "node-7").count(), 2);
-    assert!(vcn.node("node-7").is_err(), "there is no namespace");
 }
 
 #[test]

@@ -88,13 +88,6 @@ def call(operation, given):
             return network.bulk_create_ipv6s(model("BulkCreateIpv6sDetails", body), **token)
         body = {"vnicId": given["vnicId"], "bulkCreatePrivateIpItem": given["items"]}
         return network.bulk_create_private_ips(model("BulkCreatePrivateIpsDetails", body), **token)
-    if operation == "bulkDeleteAddresses":
-        if ipv6:
-            body = {"vnicId": given["vnicId"], "bulkDeleteIpv6sItem": [{"ipv6Id": one} for one in given["ids"]]}
-            return network.bulk_delete_ipv6s(model("BulkDeleteIpv6sDetails", body))
-        items = [{"privateIpId": one} for one in given["ids"]]
-        body = {"vnicId": given["vnicId"], "bulkDeletePrivateIpItem": items}
-        return network.bulk_delete_private_ips(model("BulkDeletePrivateIpsDetails", body))
     if operation == "getSubnet":
         return network.get_subnet(given["id"])
     if operation == "getInstance":

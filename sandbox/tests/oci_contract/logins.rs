@@ -1,7 +1,6 @@
 //! Each way of logging in, and refused logins.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use oci::WorkloadIdentity;
 use sandbox::OciSettings;
@@ -9,8 +8,8 @@ use serde_json::json;
 
 use crate::client::Client;
 use crate::our_client::OurClient;
-use crate::scene::{Scene, by_each_in};
-use crate::sdk_client::{Sdk, SdkClient, driver, python};
+use crate::scene::Scene;
+use crate::sdk_client::{Sdk, SdkClient};
 
 /// A read, a write with a body, a list.
 fn works(scene: &Scene, client: &mut dyn Client) {
@@ -71,60 +70,4 @@ fn a_user_of_another_cloud_is_refused() {
     for mut client in each_by_config(&scene, &config) {
         client.call("getVnic", json!({ "id": id })).unwrap_err().expect(401, "NotAuthenticated");
     }
-}
-
-/// Encrypts the key in a file in place, as PKCS#8 and by the library that Oracle's tools use.
-const ENCRYPT: &str = "
-import sys
-from cryptography.hazmat.primitives import serialization as form
-name, pass_phrase = sys.argv[1], sys.argv[2].encode()
-key = form.load_pem_private_key(open(name, 'rb').read(), None)
-encryption = form.BestAvailableEncryption(pass_phrase)
-open(name, 'wb').write(key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, encryption) + b'OCI_API_KEY')
-";
-
-#[test]
-fn a_user_logs_in_by_an_encrypted_key_and_its_pass_phrase() {
-    let scene = Scene::new();
-    let config = scene.api.write_user(scene.folder.path()).unwrap();
-    let key = scene.folder.path().join("oci_api_key.pem");
-    let output = Command::new(python()).args(["-c", ENCRYPT]).arg(&key).arg("correct horse").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(std::fs::read_to_string(key).unwrap().contains("BEGIN ENCRYPTED PRIVATE KEY"));
-    let plain = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(&config, format!("{plain}pass_phrase=correct horse\n")).unwrap();
-    for mut client in each_by_config(&scene, &config) {
-        println!("== by {}", client.name());
-        assert_eq!(scene.attachments(client.as_mut()).len(), 1);
-    }
-}
-
-#[test]
-fn a_wrong_clock_is_refused() {
-    let hasty = || Scene::with(OciSettings { clock_skew: std::time::Duration::ZERO, ..OciSettings::default() });
-    by_each_in(hasty, |scene, client| {
-        let id = scene.vcn.node("node-a").unwrap().vnics()[0].id.to_string();
-        client.call("getVnic", json!({ "id": id })).unwrap_err().expect(401, "NotAuthenticated");
-    });
-}
-
-/// With what `oke-sandbox up` prints.
-#[test]
-fn the_sdk_works_on_a_node_of_the_sandbox_from_the_command_line() {
-    let script = r#"
-        login="{\"login\":\"config\",\"config\":\"$OCI_CONFIG_FILE\",\"endpoint\":\"$OKE_SANDBOX_OCI_URL\"}"
-        echo '{"operation":"listShapes","arguments":{"compartmentId":"COMPARTMENT"}}' | "$0" "$1" "$login"
-    "#;
-    let vcn = Scene::new();
-    let script = script.replace("COMPARTMENT", vcn.api.compartment());
-    let output = Command::new(env!("CARGO_BIN_EXE_oke-sandbox"))
-        .args(["up", "--", "sh", "-c", &script])
-        .args([python(), driver()])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let answer = text.lines().last().unwrap_or_default();
-    let answer: serde_json::Value = serde_json::from_str(answer).unwrap_or_else(|_| panic!("{text}"));
-    assert_eq!(answer["value"][0]["shape"], "VM.Standard.E5.Flex", "{answer}");
-    assert!(text.contains("OCI API, on the nodes: http://169.254.169.254:"), "{text}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oci::{
     ApiKey, Cloud, CloudView, CreateAddresses, Endpoints, Error, Etag, InstancePrincipal, Login, Oci, Options, Policy,
-    RetryToken, Tagged, Trust, WorkloadIdentity,
+    RetryToken, Trust, VersionedObject, WorkloadIdentity,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -81,10 +81,6 @@ async fn call(oci: &Oci, operation: &str, arguments: &Value) -> Result<Reply, Er
             let request = CreateAddresses { vnic_id: id("vnicId"), items };
             plain(&oci.create_addresses(family, &request, &token).await?.0)
         }
-        "bulkDeleteAddresses" => {
-            let ids: Vec<Ocid> = serde_json::from_value(arguments["ids"].clone()).expect("ids");
-            plain(&oci.delete_addresses(family, &id("vnicId"), &ids).await?.0)
-        }
         "getSubnet" => plain(&oci.subnet(&id("id")).await?),
         "getInstance" => plain(&oci.instance(&id("id")).await?),
         "listShapes" => plain(&oci.shapes(&id("compartmentId")).await?),
@@ -104,7 +100,7 @@ fn plain(value: &impl Serialize) -> Reply {
     Reply { value: json!(value), etag: None }
 }
 
-fn tagged<T: Serialize>(tagged: &Tagged<T>) -> Reply {
+fn tagged<T: Serialize>(tagged: &VersionedObject<T>) -> Reply {
     Reply { value: json!(tagged.value), etag: tagged.etag.as_ref().map(|etag| etag.as_str().to_owned()) }
 }
 

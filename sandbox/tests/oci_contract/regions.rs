@@ -15,7 +15,7 @@ print(json.dumps({name: [oci.regions.endpoint_for(of, name) for of in ('compute'
 ";
 
 #[test]
-fn every_region_that_the_sdk_knows_has_its_endpoints_by_name_and_by_key() {
+fn every_region_of_the_sdk_has_correct_endpoints() {
     let output = Command::new(python()).args(["-c", LIST]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let theirs: BTreeMap<String, [String; 2]> = serde_json::from_slice(&output.stdout).unwrap();

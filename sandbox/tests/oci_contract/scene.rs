@@ -13,7 +13,7 @@ use crate::our_client::OurClient;
 use crate::sdk_client::{Sdk, SdkClient};
 
 /// Long enough for a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(90);
+const SOON: Duration = Duration::from_secs(90);
 
 /// A VCN of one node and an API whose pages hold two entries.
 pub(crate) struct Scene {

@@ -126,7 +126,7 @@ fn read_lines(stdout: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-pub(crate) fn driver() -> PathBuf {
+fn driver() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oci_contract/driver.py")
 }
 

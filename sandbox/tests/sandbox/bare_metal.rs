@@ -11,7 +11,7 @@ fn two_bare_metal_nodes() -> Vcn {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn the_first_vnic_of_a_port_is_untagged_and_the_next_ones_are_tagged() {
+fn first_vnic_of_a_port_is_untagged_and_later_tagged() {
     let vcn = two_bare_metal_nodes();
     vcn.attach_vnic("node-a", &VnicSpec::new("pods")).unwrap();
     vcn.attach_vnic("node-a", &VnicSpec::new("pods").nic_index(1)).unwrap();
@@ -29,7 +29,7 @@ fn the_first_vnic_of_a_port_is_untagged_and_the_next_ones_are_tagged() {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_tagged_vnic_answers_once_its_vlan_link_is_made() {
+fn tagged_vnic_replies_once_its_vlan_link_exists() {
     let vcn = two_bare_metal_nodes();
     let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
     let own = a.address(Family::Ipv4).unwrap();

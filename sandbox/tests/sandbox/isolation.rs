@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::fixture::{two_nodes, wait_for, wait_until_reaches};
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use vcn::Family;
 
 const NOBODY: u32 = 65534;
+const PROGRAM: &str = env!("CARGO_BIN_EXE_oke-sandbox");
 
 #[test]
 fn two_sandboxes_at_once_do_not_collide() {
@@ -34,53 +35,61 @@ fn two_sandboxes_at_once_do_not_collide() {
     assert_eq!((one.drops(), two.drops()), (vec![], vec![]), "the same MACs and addresses, without a drop");
 }
 
+/// `oke-sandbox cluster`, once its VCN is up.
+fn start(program: &Path, user: Option<u32>, folder: &Path) -> Child {
+    let mut command = Command::new(program);
+    as_user(&mut command, user);
+    let outer = command.current_dir("/").arg("cluster").arg(folder).spawn().unwrap();
+    wait_for("the VCN is up", || folder.join("ready").exists());
+    outer
+}
+
+fn as_user(command: &mut Command, user: Option<u32>) {
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+}
+
 /// A namespace is gone when the kernel took down a link that we put there: the link's other end, which is here, vanishes.
 #[test]
 fn kill_9_leaves_no_process_namespace_or_link() {
     let here = Netns::create().unwrap();
     let mut socket = Socket::open_in(&here).unwrap();
     let mounts_before = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let mut outer = Command::new(env!("CARGO_BIN_EXE_oke-sandbox"))
-        .args(["up", "--", "sh", "-c", "sleep 1000 & echo ready; wait"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut nodes = 0;
-    for line in BufReader::new(outer.stdout.take().unwrap()).lines().map_while(Result::ok) {
-        if let Some((_, rest)) = line.split_once("--net=") {
-            let node = Netns::open(Path::new(rest.split(' ').next().unwrap())).unwrap();
-            nodes += 1;
-            tie(&mut socket, &node, nodes);
-        }
-        if line == "ready" {
-            break;
-        }
+    let folder = tempfile::tempdir().unwrap();
+    let mut outer = start(PROGRAM.as_ref(), None, folder.path());
+    for (number, node) in ["control-plane", "node-a", "node-b"].iter().enumerate() {
+        let enter = fs::read_to_string(folder.path().join(node).join("enter")).unwrap();
+        let (_, rest) = enter.split_once("--net=").unwrap();
+        tie(&mut socket, &Netns::open(rest.split(' ').next().unwrap().as_ref()).unwrap(), number);
     }
-    assert_eq!((nodes, socket.links().unwrap().len()), (2, 3), "two nodes, each tied to here");
+    assert_eq!(socket.links().unwrap().len(), 4, "three nodes, each tied to here");
+    let mut inside = Command::new(folder.path().join("node-a/enter"));
+    let mut inside = inside.args(["sh", "-c", "echo; sleep 1000"]).stdout(Stdio::piped()).spawn().unwrap();
+    inside.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
     let family = descendants(outer.id());
-    assert!(family.len() >= 4, "init, worker, shell, sleep: {family:?}");
+    assert!(family.len() >= 2, "init, worker: {family:?}");
 
     kill(Pid::from_raw(outer.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
     outer.wait().unwrap();
     wait_for("all processes are gone", || family.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
+    wait_for("the program inside ends", || inside.try_wait().unwrap().is_some());
     wait_for("all namespaces are gone", || socket.links().unwrap().len() == 1);
     assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), mounts_before);
 }
 
 /// Makes a veth pair from here into a node.
-fn tie(here: &mut Socket, node: &Netns, number: u32) {
+fn tie(here: &mut Socket, node: &Netns, number: usize) {
     let name = |side: &str| format!("{side}{number}").parse().unwrap();
     let peer = Peer { name: name("tie"), mac: None, mtu: None, netns: Some(node.as_fd()) };
     here.add_link(&NewLink::new(name("end"), LinkKind::Veth(peer))).unwrap();
 }
 
 #[test]
-fn a_signal_ends_it_cleanly() {
+fn signal_ends_the_sandbox_cleanly() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let mut outer =
-            Command::new(env!("CARGO_BIN_EXE_oke-sandbox")).arg("up").stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(outer.stdout.take().unwrap()).lines().map_while(Result::ok);
-        assert!(lines.by_ref().filter(|line| line.contains("look inside")).count_to(2), "it did not start");
+        let folder = tempfile::tempdir().unwrap();
+        let mut outer = start(PROGRAM.as_ref(), None, folder.path());
         kill(Pid::from_raw(outer.id().try_into().unwrap()), signal).unwrap();
         wait_for("it ends", || outer.try_wait().unwrap().is_some());
         assert_eq!(outer.wait().unwrap().code(), Some(0), "{signal}");
@@ -94,36 +103,20 @@ fn no_root_is_needed() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     // The build folder may be closed to others.
-    let program = folder.path().join("oke-sandbox");
-    sandbox::copy_program(Path::new(env!("CARGO_BIN_EXE_oke-sandbox")), &program).unwrap();
-    let mut command = Command::new(&program);
-    if user_exists(NOBODY) {
-        command.uid(NOBODY).gid(NOBODY);
-    }
+    let (program, cluster) = (folder.path().join("oke-sandbox"), folder.path().join("cluster"));
+    sandbox::copy_program(PROGRAM.as_ref(), &program).unwrap();
+    fs::create_dir(&cluster).unwrap();
+    let user = user_exists(NOBODY).then_some(NOBODY);
+    user.iter().for_each(|user| std::os::unix::fs::chown(&cluster, Some(*user), Some(*user)).unwrap());
+    let mut outer = start(&program, user, &cluster);
+    let mut inside = Command::new(cluster.join("node-a/enter"));
+    as_user(&mut inside, user);
     let script = "getent ahostsv4 node-b.sandbox.internal && ip route add 10.99.0.0/16 dev lo && echo worked";
-    let output = command.current_dir("/").args(["up", "--", "sh", "-c", script]).output().unwrap();
+    let output = inside.current_dir("/").args(["sh", "-c", script]).output().unwrap();
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.ends_with("worked\n"), "{text}\n{errors}");
-}
-
-#[test]
-fn the_sandbox_exits_with_the_programs_code() {
-    let status = Command::new(env!("CARGO_BIN_EXE_oke-sandbox"))
-        .args(["up", "--on", "node-b", "--", "sh", "-c", "test $(cat /etc/hostname) = node-b && exit 42"])
-        .stdout(Stdio::null())
-        .status();
-    assert_eq!(status.unwrap().code(), Some(42));
-}
-
-trait CountTo {
-    fn count_to(self, wanted: usize) -> bool;
-}
-
-impl<I: Iterator> CountTo for I {
-    /// Whether there are that many, without waiting for more.
-    fn count_to(self, wanted: usize) -> bool {
-        self.take(wanted).count() == wanted
-    }
+    outer.kill().unwrap();
+    outer.wait().unwrap();
 }
 
 fn user_exists(user: u32) -> bool {

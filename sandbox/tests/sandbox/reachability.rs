@@ -23,7 +23,7 @@ fn nodes_reach_each_other_by_their_primary_addresses() {
 }
 
 #[test]
-fn nodes_of_an_ipv6_only_subnet_reach_each_other_and_the_services() {
+fn nodes_of_ipv6_only_subnet_reach_each_other_and_services() {
     let vcn = Vcn::builder()
         .subnet(SubnetSpec::new("six", network("2603:c020:0:6::/64")))
         .node(NodeSpec::virtual_machine("node-a", "six"))

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_number_makes_the_same_input_and_another_makes_another() {
+    fn same_seed_yields_same_input_and_another_seed_differs() {
         let made = |number| mutated(b"some input that is long enough", b"another one", &mut Sequence::new(number));
         assert_eq!(made(7), made(7));
         let all: std::collections::BTreeSet<_> = (0..100).map(made).collect();

@@ -1,5 +1,6 @@
 //! The list of targets.
 
+mod channel;
 mod documents;
 mod interfaces;
 mod protocol;
@@ -32,6 +33,10 @@ pub fn all() -> Vec<Target> {
         Target { name: "state_folder", run: store::folder, seeds: store::written_folder },
         Target { name: "native_pod_network", run: documents::native_pod_network, seeds: documents::golden_networks },
         Target { name: "verb_record", run: documents::verb_record, seeds: documents::written_records },
+        Target { name: "announcement", run: channel::announcement, seeds: channel::announcements },
+        Target { name: "summary", run: channel::summary, seeds: channel::summaries },
+        Target { name: "health_rules", run: channel::rules, seeds: channel::rule_files },
+        Target { name: "probe_request", run: channel::probe_request, seeds: channel::probe_requests },
         Target { name: "identifiers", run: documents::identifiers, seeds: none },
     ];
     let kernels = netlink::fuzzing::READERS.iter().map(|(name, run)| Target { name, run: *run, seeds: none });

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
@@ -160,7 +161,7 @@ fn assert_refused<T>(outcome: kube::Result<T>, why: &str) {
 }
 
 #[tokio::test]
-async fn who_may_write_nodes_may_not_ask_for_vnics_in_their_name() {
+async fn node_writer_without_profile_use_cannot_request_vnics() {
     let server = server().await;
     make_node(server, "asked-1", json!({})).await;
     grant_nodes(server, "autoscaler").await;
@@ -177,7 +178,7 @@ async fn create_asking(client: &Client, name: &str) -> kube::Result<Node> {
 }
 
 #[tokio::test]
-async fn who_may_use_vnic_profiles_may_ask_change_and_take_back() {
+async fn user_with_profile_use_can_request_change_and_withdraw_vnics() {
     let server = server().await;
     make_node(server, "used-1", json!({})).await;
     for name in ["operator", "bystander"] {
@@ -200,7 +201,7 @@ async fn who_may_use_vnic_profiles_may_ask_change_and_take_back() {
 
 /// `use` is asked about vnicprofiles as a whole.
 #[tokio::test]
-async fn who_may_use_one_profile_by_its_name_may_not_ask_for_it() {
+async fn user_of_a_single_named_profile_cannot_request_it() {
     let server = server().await;
     make_node(server, "named-1", json!({})).await;
     grant_nodes(server, "narrow").await;
@@ -212,6 +213,37 @@ async fn who_may_use_one_profile_by_its_name_may_not_ask_for_it() {
     let who = json!({ "kind": "User", "name": "narrow" });
     grant(server, "narrow-storage", "uses-storage", who, use_of("storage")).await;
     assert_refused(annotate(&user(server, "narrow"), "named-1", "storage").await, NO_USE);
+}
+
+#[tokio::test]
+async fn network_tests_are_created_by_holders_of_their_role_only() {
+    let server = server().await;
+    let may = |verb: &str| json!({ "verb": verb, "group": api::GROUP, "resource": "networktests" });
+    let who = |name: &str| json!({ "kind": "User", "name": name });
+    grant(server, "tester", "oke-network-tester", who("tester"), may("create")).await;
+    grant(server, "viewer", "oke-vnic-viewer", who("viewer"), may("list")).await;
+    let tests = |name: &str| Api::<api::NetworkTest>::all(user(server, name));
+    let spec =
+        json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }], "probes": [{ "type": "HTTP" }] });
+    let test = api::NetworkTest::new("admission", serde_json::from_value(spec).unwrap());
+    for name in ["viewer", "stranger"] {
+        let refused = tests(name).create(&PostParams::default(), &test).await;
+        assert_refused(refused, "cannot create resource \"networktests\"");
+    }
+    tests("tester").create(&PostParams::default(), &test).await.unwrap();
+    let refused = tests("viewer").delete("admission", &DeleteParams::default()).await;
+    assert_refused(refused, "cannot delete resource \"networktests\"");
+    tests("tester").delete("admission", &DeleteParams::default()).await.unwrap();
+    // What a cluster's roles view, edit and admin gain by the labels of our roles.
+    let roles = Api::<ClusterRole>::all(admin(server)).list(&ListParams::default()).await.unwrap();
+    for role in roles {
+        let labels = role.metadata.labels.unwrap_or_default();
+        let rules = role.rules.unwrap_or_default().into_iter();
+        let rules = rules.filter(|rule| rule.api_groups.iter().flatten().any(|group| group == api::GROUP));
+        if labels.keys().any(|label| label.starts_with("rbac.authorization.k8s.io/aggregate-to-")) {
+            rules.for_each(|rule| assert_eq!(rule.verbs, ["get", "list", "watch"], "{:?}", role.metadata.name));
+        }
+    }
 }
 
 #[tokio::test]
@@ -231,7 +263,7 @@ async fn a_kubelet_cannot_ask_for_vnics_whatever_it_was_granted() {
 }
 
 #[tokio::test]
-async fn a_kubelet_registers_itself_and_tells_how_it_is_as_before() {
+async fn kubelet_can_register_its_node_and_report_status() {
     let server = server().await;
     let kubelet = server.client(&server.node("beats-1").unwrap()).unwrap();
     let nodes: Api<Node> = Api::all(kubelet.clone());
@@ -244,7 +276,7 @@ async fn a_kubelet_registers_itself_and_tells_how_it_is_as_before() {
 
 /// Why docs/access.md says by which labels a profile had better select.
 #[tokio::test]
-async fn a_kubelet_gives_its_node_any_label_but_those_below_node_restriction() {
+async fn kubelet_can_set_any_label_except_node_restriction_labels() {
     let server = server().await;
     make_node(server, "labels-1", json!({})).await;
     let kubelet = server.client(&server.node("labels-1").unwrap()).unwrap();
@@ -292,7 +324,7 @@ fn annotation(key: &str, value: Value) -> Value {
 const KEY: &str = "oke.oraclecloud.com/agent-channel";
 
 #[tokio::test]
-async fn an_agent_writes_its_annotations_on_its_own_pod_and_nothing_else_of_it() {
+async fn agent_can_write_only_its_annotations_on_its_own_pod() {
     let server = server().await;
     let (pod, agent) = agent_on(server, "own-1").await;
     patch_pod(&agent, &pod, annotation(KEY, json!("one"))).await.unwrap();
@@ -334,7 +366,7 @@ async fn an_agent_writes_nothing_about_another_node() {
 }
 
 #[tokio::test]
-async fn an_agent_writes_no_other_pod_of_its_own_node_and_no_namesake() {
+async fn agent_cannot_write_other_pods_on_its_node_or_namesakes() {
     let server = server().await;
     let (pod, agent) = agent_on(server, "beside-1").await;
     make_pod(server, NAMESPACE, "beside-2", Some("beside-1")).await;
@@ -347,7 +379,7 @@ async fn an_agent_writes_no_other_pod_of_its_own_node_and_no_namesake() {
 }
 
 #[tokio::test]
-async fn an_agent_asks_for_no_vnic_and_makes_no_object() {
+async fn agent_cannot_request_vnics_or_create_objects() {
     let server = server().await;
     let (_, agent) = agent_on(server, "asks-1").await;
     let kind = GroupVersionKind::gvk(api::GROUP, api::VERSION, "VnicAttachment");
@@ -369,7 +401,7 @@ async fn an_agent_asks_for_no_vnic_and_makes_no_object() {
 }
 
 #[tokio::test]
-async fn agent_reports_on_vnics_of_its_own_node_and_nothing_else() {
+async fn agent_can_report_only_on_vnics_of_its_own_node() {
     let server = server().await;
     let ((_, own), (_, other)) = (agent_on(server, "reports-1").await, agent_on(server, "reports-2").await);
     let attachments = |client: &Client| Api::<api::VnicAttachment>::all(client.clone());
@@ -403,7 +435,7 @@ async fn agent_reports_on_vnics_of_its_own_node_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_agents_token_that_is_bound_to_no_pod_on_a_node_writes_nothing() {
+async fn agent_token_without_pod_and_node_cannot_write() {
     let server = server().await;
     let (pod, _) = agent_on(server, "bound-1").await;
     for bound in [Bound::Nothing, Bound::Node("bound-1".into())] {
@@ -419,7 +451,7 @@ async fn an_agents_token_that_is_bound_to_no_pod_on_a_node_writes_nothing() {
 }
 
 #[tokio::test]
-async fn others_write_as_before() {
+async fn other_accounts_can_write_as_before() {
     let server = server().await;
     let account = ServiceAccount::new("default", "oke-node-agent");
     server.create_account(&account).await.unwrap();

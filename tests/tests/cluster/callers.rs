@@ -1,5 +1,5 @@
 //! Programs of other projects that call our plugins: cnitool, the CNI project's own caller with its libcni, in chains with reference
-//! plugins; and Podman with its CNI backend.
+//! plugins; Multus; and Podman with its CNI backend.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ipam::{BootId, FamilyPool, Pools, Store, VnicPool};
+use kube_harness::{ApiServer, ServiceAccount};
 use netlink::Netns;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,6 +19,8 @@ use vcn::{Mtu, PerFamily, Purpose, TableId};
 
 use crate::DEADLINE;
 use crate::manifests::tools;
+use crate::vnics_on_request::forward;
+use crate::vnics_on_request::multi_homed_pods::{definition, multus};
 
 /// Of Debian's package containernetworking-plugins.
 const REFERENCE: &str = "/usr/lib/cni";
@@ -86,7 +89,11 @@ impl World {
             Command::new("unshare")
                 .args(["--mount", "sh", "-ec", &command])
                 .env("NETCONFPATH", self.folder.path().join("net.d"))
-                .env("CNI_PATH", format!("{}:{REFERENCE}", bin_dir().display()))
+                .env(
+                    "CNI_PATH",
+                    format!("{}:{REFERENCE}:{}", bin_dir().display(), multus().parent().unwrap().display()),
+                )
+                .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web")
                 .env("CAP_ARGS", r#"{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}"#)
                 .env(attachment::STATE_DIR_VARIABLE, self.folder.path().join("state"))
                 .output()
@@ -186,6 +193,80 @@ fn cnitool_gets_status_and_no_gc_without_a_list() {
     assert!(said.contains("address pools"), "{said}");
     let failed = world.cnitool("add");
     assert!(!failed.status.success() && String::from_utf8_lossy(&failed.stderr).contains("failed (add)"));
+}
+
+/// As on a cluster whose runtime calls Multus; without an API server, so that no pod asks for more networks.
+#[test]
+fn multus_calls_vcn_native_as_its_default_network() {
+    let plugins = [json!({ "type": "vcn-native" }), json!({ "type": "vnic-attach" })];
+    let network = list("1.0.0", &plugins);
+    let multus =
+        json!({ "type": multus().file_name().unwrap().to_str(), "cniDir": "/var/lib/multus", "delegates": [network] });
+    let world = World::new(&list("1.0.0", &[multus]));
+    let before = world.traces();
+    for _ in 0..2 {
+        let result: Value = serde_json::from_str(&text(world.cnitool("add"))).unwrap();
+        assert!(result["ips"][0]["address"].as_str().unwrap().starts_with("10.0.0."), "{result}");
+        assert!(world.pod_reaches_router());
+        assert_eq!(world.held(), 1);
+        text(world.cnitool("del"));
+        assert_eq!((world.held(), world.traces()), (0, before.clone()));
+    }
+}
+
+/// As on a cluster whose runtime calls Multus, with a pod network of the reference plugin ptp. The pod names the
+/// NetworkAttachmentDefinition of vcn-native.
+async fn world_of_pod(server: &ApiServer, annotations: &Value, ptp_routes: &Value) -> World {
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [{ "name": "web", "image": "web" }] },
+        "metadata": { "name": "web", "namespace": "default", "annotations": annotations } });
+    server.apply_object(pod).await.unwrap();
+    let world = World::new(&json!({}));
+    let addresses = json!([{ "address": "10.99.0.2/24", "gateway": "10.99.0.1" }]);
+    let kubeconfig = world.folder.path().join("kubeconfig");
+    server.write_kubeconfig(server.admin(), &kubeconfig).unwrap();
+    let ptp = json!({ "cniVersion": "1.0.0", "name": "network", "type": "ptp",
+        "ipam": { "type": "static", "addresses": addresses, "routes": ptp_routes } });
+    let multus = json!({ "type": multus().file_name().unwrap().to_str(), "cniDir": "/var/lib/multus",
+        "delegates": [ptp], "kubeconfig": kubeconfig });
+    world.configure(&list("1.0.0", &[multus]));
+    let (host, port) = server.service();
+    let address = format!("{host}:{port}");
+    forward(world.host.run(|| TcpListener::bind(&address)).unwrap().unwrap(), address);
+    world
+}
+
+#[tokio::test]
+async fn multus_calls_vcn_native_by_a_network_attachment_definition() {
+    let server = ApiServer::start().unwrap();
+    server.apply_object(definition()).await.unwrap();
+    server.create_account(&ServiceAccount::new("default", "default")).await.unwrap();
+    let config = json!({ "cniVersion": "1.0.0", "name": "vcn", "type": "vcn-native" }).to_string();
+    let vcn = json!({ "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": { "name": "vcn", "namespace": "default" }, "spec": { "config": config } });
+    server.apply_object(vcn).await.unwrap();
+
+    let additional = json!({ "k8s.v1.cni.cncf.io/networks": "vcn" });
+    let instead = json!({ "v1.multus-cni.io/default-network": "default/vcn" });
+    let (none, default_route) = (json!([]), json!([{ "dst": "0.0.0.0/0" }]));
+    for (annotations, ptp_routes, interface) in [(&additional, &none, "net1"), (&instead, &default_route, "eth0")] {
+        let world = world_of_pod(&server, annotations, ptp_routes).await;
+        let before = world.traces();
+        text(world.cnitool("add"));
+        assert!(text(shell(&world.pod, "ip route get 10.0.0.1")).contains(&format!("dev {interface} src 10.0.0.")));
+        assert!(world.pod_reaches_router());
+        assert_eq!(world.held(), 1);
+        text(world.cnitool("del"));
+        assert_eq!((world.held(), world.traces()), (0, before));
+    }
+
+    let world = world_of_pod(&server, &additional, &default_route).await;
+    let before = world.traces();
+    let refused = String::from_utf8(world.cnitool("add").stderr).unwrap();
+    for part in ["another interface of the pod has the default route", "additional networks", "vnic-attach"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert_eq!((world.held(), world.traces()), (0, before), "Multus has removed both interfaces");
+    text(world.cnitool("del"));
 }
 
 const OCI_IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cluster/oci-image");

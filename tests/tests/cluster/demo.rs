@@ -32,7 +32,7 @@ fn the_demo_proves_everything_and_says_so() {
 }
 
 #[test]
-fn the_demo_goes_on_where_no_api_server_can_be_had_and_says_why() {
+fn demo_continues_without_api_server_and_reports_the_reason() {
     let text = demo_with(&[("KUBEBUILDER_ASSETS", "/nowhere")], &[]);
     let told = text.lines().any(|line| line.contains("left out: ") && line.contains("KUBEBUILDER_ASSETS is /nowhere"));
     assert!(told, "{text}");
@@ -40,7 +40,7 @@ fn the_demo_goes_on_where_no_api_server_can_be_had_and_says_why() {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn the_demo_has_a_bare_metal_node_where_the_kernel_can() {
+fn demo_includes_bare_metal_node_when_kernel_supports_vlans() {
     // The guest has one processor, and an API server wants more than that.
     assert!(demo(&["--without-kubernetes"]).contains("node-b: bare metal, 3 VNICs"));
 }

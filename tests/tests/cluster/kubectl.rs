@@ -2,15 +2,15 @@
 //! it cannot ask one. That it reaches a leader through a kubelet is a case of `tests/cluster/cases`; here a leader's view is
 //! asked by its URL.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use api::VnicAttachment;
+use api::{NetworkTest, VnicAttachment};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube_harness::ApiServer;
 use serde_json::{Value, json};
 use tests::built::bin_dir;
@@ -208,10 +208,49 @@ fn exit_status_tells_misuse_from_problems() {
         (&["node"], 2),
         (&["status", "-o", "xml"], 2),
         (&["status", "--kubeconfig", "/nonexistent"], 1),
+        (&["nettest", "a", "peers"], 2),
+        (&["nettest", "a", "https://b.org/", "--external", "--port", "443"], 2),
+        (&["nettest", "a", "https://b.org/", "--external", "--mtu"], 2),
+        (&["nettest", "a", "imds", "--throughput", "100"], 2),
+        (&["nettest", "a", "imds", "--kubeconfig", "/nonexistent"], 3),
     ] {
         let output = program().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
     }
     let output = program().args(["explain", "SubnetFul"]).output().unwrap();
     assert!(text(&output.stdout).contains("Similar: SubnetFull"), "{output:?}");
+}
+
+/// On a terminal, which `script` opens, and without a controller.
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupted_nettest_showed_progress_and_deletes_its_test() {
+    let server = server().await;
+    let kubeconfig = server.folder().join("nettest.kubeconfig");
+    server.write_kubeconfig(server.admin(), &kubeconfig).unwrap();
+    let asked = |target: &str| format!("nettest {NODE} {target} --kubeconfig {}", kubeconfig.display());
+    let refused = program().args(asked("169.254.169.254 --external").split(' ')).output().unwrap();
+    assert!(text(&refused.stderr).contains("use service imds or dns"), "{refused:?}");
+    assert_eq!(refused.status.code(), Some(2));
+
+    let tests: Api<NetworkTest> = Api::all(server.client(server.admin()).unwrap());
+    let ours = async || {
+        let all = tests.list(&ListParams::default()).await.unwrap().items;
+        all.iter().filter(|test| test.metadata.generate_name.as_deref() == Some("kubectl-")).count()
+    };
+    // No shell stays between that Ctrl-C would end as well, with its own exit status.
+    let command = format!("exec {} {}", bin_dir().join("kubectl-oke_node").display(), asked("imds"));
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"]);
+    let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut shown = BufReader::new(child.stdout.take().unwrap());
+    let mut progress = Vec::new();
+    shown.read_until(b':', &mut progress).unwrap();
+    assert_eq!((text(&progress).as_str(), ours().await), ("\rwaiting for the controller:", 1));
+    // Ctrl-C. The terminal stays open.
+    let mut keys = child.stdin.take().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    let mut rest = String::new();
+    shown.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("interrupted"), "{rest}");
+    assert_eq!((child.wait().unwrap().code(), ours().await), (Some(3), 0));
 }

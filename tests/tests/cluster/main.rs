@@ -1,5 +1,5 @@
-//! Tests that start a real Kubernetes API server: the manifests, admission, VNICs on request from end to end, the demo,
-//! `kubectl oke-node`, and the harness itself.
+//! Tests that start a real Kubernetes API server: the manifests, admission, VNICs on request and network tests from end to
+//! end, the demo, `kubectl oke-node`, and the harness itself.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::panic, reason = "likewise")]
@@ -11,6 +11,7 @@ mod demo;
 mod harness;
 mod kubectl;
 mod manifests;
+mod network_tests;
 mod server_build;
 mod vnics_on_request;
 

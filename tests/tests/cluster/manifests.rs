@@ -81,7 +81,7 @@ fn agent() -> Container {
 }
 
 #[test]
-fn what_is_referred_to_is_there() {
+fn selectors_accounts_and_volumes_refer_to_existing_objects() {
     for name in [AGENT, UNINSTALL] {
         let set = daemon_set(name);
         let spec = set.spec.as_ref().unwrap();
@@ -139,7 +139,7 @@ fn rule(group: &str, resource: &str, names: Option<&[&str]>, verbs: &[&str]) -> 
 }
 
 #[test]
-fn the_uninstaller_may_ask_for_the_agents_daemonset_and_nothing_else() {
+fn uninstaller_can_only_get_the_daemonset_of_the_agent() {
     let account = pod_of(UNINSTALL).service_account_name.unwrap();
     let namespace = daemon_set(AGENT).metadata.namespace.unwrap();
     assert_eq!(daemon_set(UNINSTALL).metadata.namespace.as_ref(), Some(&namespace), "it asks in its own namespace");
@@ -168,7 +168,7 @@ fn agent_has_no_right_but_these() {
 }
 
 #[test]
-fn no_token_is_mounted_by_default_and_no_privilege_is_left_to_one() {
+fn pods_mount_no_token_and_drop_all_default_privileges() {
     assert_eq!(pod().init_containers, None);
     for pod in [pod_of(AGENT), pod_of(UNINSTALL)] {
         assert_eq!(pod.automount_service_account_token, Some(false));
@@ -187,7 +187,7 @@ fn no_token_is_mounted_by_default_and_no_privilege_is_left_to_one() {
 }
 
 #[test]
-fn what_waits_for_the_end_of_an_uninstalled_nodes_pod_has_no_privilege_at_all() {
+fn container_that_waits_after_uninstall_has_no_privileges() {
     let [done] = <[Container; 1]>::try_from(pod_of(UNINSTALL).containers).unwrap();
     assert_eq!((done.env, done.volume_mounts), (None, None));
     let context = done.security_context.unwrap();
@@ -196,7 +196,7 @@ fn what_waits_for_the_end_of_an_uninstalled_nodes_pod_has_no_privilege_at_all() 
 }
 
 #[test]
-fn every_variable_and_every_directory_is_one_that_the_uninstaller_has() {
+fn variables_and_mounts_of_uninstaller_are_known_to_the_program() {
     let [uninstall] = <[Container; 1]>::try_from(pod_of(UNINSTALL).init_containers.unwrap()).unwrap();
     let help = help_of("oke-cni-installer", &["uninstall", "--help"]);
     for variable in uninstall.env.unwrap() {
@@ -236,7 +236,7 @@ fn probes_ask_what_the_agent_answers() {
 }
 
 #[test]
-fn every_variable_and_every_directory_is_one_that_the_agent_has() {
+fn variables_and_mounts_of_agent_are_known_to_the_program() {
     let (agent, help) = (agent(), help());
     for variable in agent.env.unwrap() {
         assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
@@ -276,7 +276,7 @@ fn in_image() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_image_has_what_the_manifests_start_and_the_installer_copies() {
+fn image_contains_programs_that_manifests_start_and_installer_copies() {
     let files = in_image();
     let of_set = |name: &str| pod_of(name).init_containers.into_iter().flatten().chain(pod_of(name).containers);
     for container in of_set(AGENT).chain(of_set(UNINSTALL)).chain(deployed().containers) {

@@ -19,7 +19,7 @@ fn run(arguments: &[&str], environment: &[(&str, &Path)], path: &str) -> (bool, 
 const SYSTEM: &str = "/usr/bin:/bin";
 
 #[test]
-fn servers_of_kubebuilder_assets_are_used_only_when_all_are_there() {
+fn kubebuilder_assets_are_used_only_when_all_servers_exist() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().display().to_string();
     let environment = [("KUBEBUILDER_ASSETS", folder.path())];
@@ -36,7 +36,7 @@ fn servers_of_kubebuilder_assets_are_used_only_when_all_are_there() {
 }
 
 #[test]
-fn who_has_none_is_told_how_to_get_them() {
+fn missing_servers_error_explains_how_to_get_them() {
     let empty = tempfile::tempdir().unwrap();
     let asked = run(&["--where"], &[("XDG_CACHE_HOME", empty.path())], SYSTEM);
     assert!(!asked.0 && asked.2.contains("run tests/kube/servers/build"), "{asked:?}");

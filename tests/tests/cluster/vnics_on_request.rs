@@ -1,7 +1,7 @@
 //! VNICs on request, whole: a VnicProfile on a real API server, the real controller, the emulated OCI API, and the real agent on
 //! the node, judged by packets.
 
-mod multi_homed_pods;
+pub(crate) mod multi_homed_pods;
 
 use std::fs::{self, File};
 use std::io;
@@ -67,7 +67,7 @@ impl Scene {
                 "spec": { "providerID": format!("oci://{}", node.id()) } });
             kubernetes.apply_object(object).await.unwrap();
             sandbox::publish_native_pod_network(&vcn, node, NpnShape::PerFamily).unwrap();
-            agents.push(agent(node, &kubernetes, &folder.path().join(node.name())).await);
+            agents.push(agent(node, &kubernetes, &folder.path().join(node.name()), |container| container).await);
         }
         let client = kubernetes.client(kubernetes.admin()).unwrap();
         let controller = controller(folder.path(), &cloud.url());
@@ -157,14 +157,20 @@ impl Drop for Scene {
 
 /// One that believes sooner than usual that a VNIC is gone. It asks the API server for VnicAttachments with the token of a pod on
 /// its node, which is kept in the folder.
-async fn agent(node: &Node, kubernetes: &ApiServer, folder: &Path) -> Agent {
+pub(crate) async fn agent(
+    node: &Node,
+    kubernetes: &ApiServer,
+    folder: &Path,
+    change: impl FnOnce(Container) -> Container,
+) -> Agent {
     let directory = Path::new("/etc/oke-node-agent-map");
     // The container says another Node's name, about which the policy allows no Events.
     let conf = "KUBERNETES_EVENTS=deny\nDETACH_GRACE_SECONDS=2\nRESYNC_SECONDS=2\nNPN_FILE=/var/lib/vcn-native/nativepodnetwork.json\n";
     let configure = || fs::create_dir(directory).and_then(|()| fs::write(directory.join("agent.conf"), conf));
     node.run(configure).unwrap().unwrap();
     let pod = format!("oke-node-agent-{}", node.name());
-    let object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod, "namespace": "oke-node-manager" },
+    let object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod, "namespace": "oke-node-manager",
+        "labels": { "app.kubernetes.io/name": "oke-node-agent" } },
         "spec": { "nodeName": node.name(), "serviceAccountName": "oke-node-agent",
                   "containers": [{ "name": "agent", "image": "agent" }] } });
     kubernetes.apply_object(object).await.unwrap();
@@ -174,12 +180,16 @@ async fn agent(node: &Node, kubernetes: &ApiServer, folder: &Path) -> Agent {
     let (host, port) = kubernetes.service();
     relay(node, format!("{host}:{port}"));
     let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", directory);
-    Agent::start_in(&container.with_api_server(folder, &host, &port), node, &bin_dir()).unwrap()
+    Agent::start_in(&change(container.with_api_server(folder, &host, &port)), node, &bin_dir()).unwrap()
 }
 
 /// The API server is on this machine's loopback; the node reaches it at the same address on its own.
-fn relay(node: &Node, server: String) {
-    let listener = node.run(|| TcpListener::bind(&server)).unwrap().unwrap();
+pub(crate) fn relay(node: &Node, server: String) {
+    forward(node.run(|| TcpListener::bind(&server)).unwrap().unwrap(), server);
+}
+
+/// Forwards the connections of a listener, which may be in another namespace.
+pub(crate) fn forward(listener: TcpListener, server: String) {
     thread::spawn(move || {
         for near in listener.incoming().flatten() {
             let Ok(far) = TcpStream::connect(&server) else { continue };
@@ -237,7 +247,7 @@ fn answers(node: &Node, from: IpAddr, to: IpAddr) -> bool {
 }
 
 #[tokio::test]
-async fn a_vnic_that_was_asked_for_answers_from_its_subnet_until_the_request_is_deleted() {
+async fn requested_vnic_replies_from_its_subnet_until_request_is_deleted() {
     let scene = Scene::new().await;
     let (a, b) = (scene.node("node-a"), scene.node("node-b"));
     for node in [&a, &b] {
@@ -291,7 +301,7 @@ fn offer(node: &Node) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn vnic_that_pods_share_is_offered_on_its_node_and_ready_when_it_is() {
+async fn shared_vnic_is_offered_on_its_node_and_then_ready() {
     let scene = Scene::new().await;
     let node = scene.node("node-a");
     let hostname = json!({ "matchLabels": { "kubernetes.io/hostname": "node-a" } });

@@ -110,12 +110,12 @@ fn on_node(node: &Node, file: &str) -> String {
 }
 
 #[test]
-fn pods_come_and_go_while_the_agent_and_the_metadata_service_are_dead() {
+fn pods_start_and_stop_without_agent_and_metadata_service() {
     let mut cluster = Cluster::start(MachineKind::Virtual);
     for agent in std::mem::take(&mut cluster.agents) {
         agent.stop().unwrap();
     }
-    let fault = sandbox::Fault::lasting(sandbox::FaultKind::Status(503));
+    let fault = sandbox::MetadataFault::Status(503);
     cluster.nodes.iter().for_each(|node| node.set_metadata_fault(Some(fault.clone())));
     let (a, on_a) = cluster.add("node-a", "a");
     let (b, on_b) = cluster.add("node-b", "b");
@@ -143,7 +143,7 @@ fn an_agent_that_restarts_disturbs_no_pod() {
 }
 
 #[test]
-fn a_hot_plugged_vnic_is_configured_and_its_addresses_serve_pods() {
+fn hot_plugged_vnic_is_configured_and_its_addresses_serve_pods() {
     let cluster = Cluster::start(MachineKind::Virtual);
     let vnic = cluster.vcn.attach_vnic("node-a", &VnicSpec::for_pods("pods", 4)).unwrap();
     let node = cluster.node("node-a");
@@ -223,7 +223,7 @@ fn rules_and_links(node: &Node) -> String {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_vnic_of_bare_metal_is_hot_plugged_and_unplugged_while_pods_of_others_go_on() {
+fn bare_metal_vnic_is_hot_plugged_and_unplugged_without_outage() {
     let cluster = Cluster::start_as(MachineKind::BareMetal, "DETACH_GRACE_SECONDS=1\nRESYNC_SECONDS=2\n");
     let node = cluster.node("node-a");
     let publish = || sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();

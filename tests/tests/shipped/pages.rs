@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tests::built::bin_dir;
 
 use crate::{read, root};
 
@@ -99,5 +102,38 @@ fn reasons_and_signals_of_the_runbook_exist() {
     assert!(names.len() > 25, "{names:?}");
     for name in names.iter().filter(|name| !OF_OTHERS.contains(&name.as_str())) {
         assert!(reference.contains(name.as_str()), "docs/troubleshoot.md names {name}, which no reference page has");
+    }
+}
+
+/// What an operator can run.
+const PROGRAMS: [&str; 9] =
+    ["/usr/libexec/oci-growfs", "conntrack", "curl", "fuser", "helm", "ip", "journalctl", "kubectl", "oke-node-agent"];
+
+/// Whether our programs know the subcommand, and `explain` the word.
+fn is_known(command: &[&str]) -> bool {
+    let (program, arguments) = match command {
+        ["kubectl", "oke-node", "explain", word] => ("kubectl-oke_node", ["explain", word]),
+        ["kubectl", "oke-node", verb, ..] => ("kubectl-oke_node", [*verb, "--help"]),
+        ["oke-node-agent", verb, ..] => ("oke-node-agent", [*verb, "--help"]),
+        _ => return true,
+    };
+    Command::new(bin_dir().join(program)).args(arguments).output().unwrap().status.success()
+}
+
+#[test]
+fn each_row_of_the_runbook_has_a_known_command() {
+    let page = read("docs/troubleshoot.md");
+    let (headings, rows): (Vec<_>, Vec<_>) =
+        page.lines().filter(|line| line.starts_with("| ")).partition(|line| line.starts_with("| symptom "));
+    assert!(headings.iter().all(|heading| *heading == "| symptom | cause | command, next step |"), "{headings:?}");
+    assert!(rows.len() > 70, "{rows:?}");
+    for row in rows {
+        let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let quoted = last.split('`').skip(1).step_by(2).map(|text| text.split(' ').collect::<Vec<_>>());
+        let commands: Vec<_> = quoted.filter(|words| PROGRAMS.contains(&words[0])).collect();
+        assert!(!commands.is_empty(), "no command: {row}");
+        for command in commands {
+            assert!(is_known(&command), "{command:?}: {row}");
+        }
     }
 }

@@ -1,12 +1,10 @@
 //! VNICs with our marks whose objects are gone, on instances without objects: reconciles do not reach them.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::time::Duration;
+use std::collections::{BTreeMap, HashSet};
 
 use api::NAME_TAG;
 use kube::ResourceExt;
 use oci::{CloudView, Error};
-use tokio::time::Instant;
 use vcn::Ocid;
 
 use super::{CompartmentScan, NamedAttachment};
@@ -16,34 +14,20 @@ use crate::cluster::store::Store;
 
 /// How many VNICs are read in one scan: attachments of other clusters have such names too.
 const ASKED: usize = 200;
-/// An invisible VNIC is read again after this time, because a policy may have been added. Unread ones come first.
-const UNSEEN: Duration = Duration::from_hours(1);
 
 /// What is known about attachments that are named for missing objects.
 #[derive(Debug, Default)]
-pub struct OrphanedVnics {
-    /// By attachment.
-    known: BTreeMap<Ocid, VnicStatus>,
-    told: BTreeSet<Uid>,
-}
-
-#[derive(Clone, Debug)]
-enum VnicStatus {
-    /// A VNIC with our marks, and its object's name.
-    Ours(String),
-    /// Another cluster's, or released.
-    Others,
-    /// Not visible at that time.
-    Unseen(Instant),
+pub(super) struct OrphanedVnics {
+    /// The name of the object in the tags of a VNIC with our marks, by attachment; `None` if the VNIC is invisible, released, or
+    /// another cluster's.
+    known: BTreeMap<Ocid, Option<String>>,
 }
 
 /// Two scans of the same compartments, one after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct ConsecutiveScans<'a> {
-    /// The earlier one.
-    pub before: &'a CompartmentScan,
-    /// The later one.
-    pub now: &'a CompartmentScan,
+pub(super) struct ConsecutiveScans<'a> {
+    pub(super) before: &'a CompartmentScan,
+    pub(super) now: &'a CompartmentScan,
 }
 
 impl OrphanedVnics {
@@ -52,7 +36,7 @@ impl OrphanedVnics {
     ///
     /// # Errors
     /// When OCI does not answer.
-    pub async fn count<C: CloudView>(
+    pub(super) async fn count<C: CloudView>(
         &mut self,
         cloud: &C,
         mark: &Mark,
@@ -61,42 +45,23 @@ impl OrphanedVnics {
     ) -> Result<usize, Error> {
         let suspects = suspects(store, scans);
         self.known.retain(|attachment, _| scans.now.is_named(attachment));
-        for (attachment, named) in self.open(&suspects) {
-            let known = match visible(cloud.vnic(&named.vnic).await)?.map(|vnic| vnic.value.freeform_tags) {
-                Some(tags) if mark.owner(&tags).is_some_and(|uid| uid == named.uid) => {
-                    VnicStatus::Ours(tags.get(NAME_TAG).cloned().unwrap_or_default())
-                }
-                Some(_) => VnicStatus::Others,
-                None => VnicStatus::Unseen(Instant::now()),
-            };
-            self.known.insert(attachment, known);
+        let unread: Vec<_> = suspects.iter().filter(|(id, _)| !self.known.contains_key(id)).take(ASKED).collect();
+        for (attachment, named) in unread {
+            let tags = visible(cloud.vnic(&named.vnic).await)?.map(|vnic| vnic.value.freeform_tags);
+            let ours = tags.filter(|tags| mark.owner(tags).as_ref() == Some(&named.uid));
+            if ours.is_some() {
+                let (uids, instance) = (&named.uid, &named.instance);
+                tracing::warn!(event = "vnics.unclaimed", uids, %instance, "a VNIC with our tags has no VnicAttachment");
+            }
+            let name = ours.map(|tags| tags.get(NAME_TAG).cloned().unwrap_or_default());
+            self.known.insert(attachment.clone(), name);
         }
         let objects = store.attachments();
-        let is_stray = |(attachment, _): &&(Ocid, NamedAttachment)| {
+        let is_orphaned = |(attachment, _): &&(Ocid, NamedAttachment)| {
             // Objects of a later version exist, but their uids are unknown.
-            matches!(self.known.get(attachment), Some(VnicStatus::Ours(name)) if !objects.unreadable().contains(name))
+            matches!(self.known.get(attachment), Some(Some(name)) if !objects.unreadable().contains(name))
         };
-        let orphaned: BTreeMap<&Uid, &Ocid> =
-            suspects.iter().filter(is_stray).map(|(_, named)| (&named.uid, &named.instance)).collect();
-        for (uid, instance) in orphaned.iter().filter(|(uid, _)| !self.told.contains(**uid)) {
-            tracing::warn!(event = "vnics.unclaimed", uids = uid, %instance, "a VNIC with our tags has no VnicAttachment");
-        }
-        self.told = orphaned.keys().map(|uid| (*uid).clone()).collect();
-        Ok(orphaned.len())
-    }
-
-    /// Those to read in this scan.
-    fn open(&self, suspects: &[(Ocid, NamedAttachment)]) -> Vec<(Ocid, NamedAttachment)> {
-        let mut open: Vec<_> = suspects
-            .iter()
-            .filter_map(|suspect| match self.known.get(&suspect.0) {
-                None => Some((None, suspect)),
-                Some(VnicStatus::Unseen(asked)) if asked.elapsed() >= UNSEEN => Some((Some(*asked), suspect)),
-                Some(_) => None,
-            })
-            .collect();
-        open.sort_by_key(|(asked, _)| *asked);
-        open.into_iter().take(ASKED).map(|(_, suspect)| suspect.clone()).collect()
+        Ok(suspects.iter().filter(is_orphaned).count())
     }
 }
 

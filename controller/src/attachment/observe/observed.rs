@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::AttachmentReason as Reason;
-use oci::{AttachmentState, Error, InstanceState, IpObject, Subnet, Tagged, Vnic, VnicAttachment, VnicState};
+use oci::{AttachmentState, Error, InstanceState, IpObject, Subnet, VersionedObject, Vnic, VnicAttachment, VnicState};
 use thiserror::Error as ThisError;
 use vcn::{Family, Ocid};
 
 use crate::attachment::mark::Uid;
-use crate::attachment::observe::pod_network::PodNetwork;
+use crate::attachment::observe::pod_network::{PodNetwork, Unanswered};
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::StatusReason;
 
@@ -69,7 +69,7 @@ pub enum Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedVnic {
     /// The VNIC, and its version.
-    pub vnic: Tagged<Vnic>,
+    pub vnic: VersionedObject<Vnic>,
     /// Its IPv4 addresses.
     pub ipv4: Listed,
     /// Its IPv6 addresses.
@@ -96,6 +96,9 @@ pub enum ReadError {
     /// A list without the primary VNIC is not valid, because each living instance has one: it may lack others too.
     #[error("OCI lists {0} VNIC(s) of the instance, and none of them can be the primary one")]
     NotWhole(usize),
+    /// A step depends on the pod network, and the API server does not answer.
+    #[error(transparent)]
+    PodNetwork(#[from] Unanswered),
 }
 
 impl Observed {
@@ -119,6 +122,7 @@ impl ReadError {
         match self {
             Self::Cloud(error) => refusal::said(error, None),
             Self::NotWhole(_) => StatusReason::new(Reason::OciUnavailable, format!("{self}: retried")),
+            Self::PodNetwork(why) => StatusReason::new(Reason::PodNetworkUnanswered, why.words.clone()),
         }
     }
 
@@ -127,14 +131,18 @@ impl ReadError {
     pub fn request_id(&self) -> Option<&str> {
         match self {
             Self::Cloud(error) => error.request_id(),
-            Self::NotWhole(_) => None,
+            Self::NotWhole(_) | Self::PodNetwork(_) => None,
         }
     }
 
-    /// Whether OCI reported nothing about the instance. A 404 after it was seen, and an incomplete list, are reports.
+    /// Whether nothing was reported about the instance. A 404 after it was seen, and an incomplete list, are reports.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Cloud(error) if !error.is_not_found_or_forbidden())
+        match self {
+            Self::Cloud(error) => !error.is_not_found_or_forbidden(),
+            Self::NotWhole(_) => false,
+            Self::PodNetwork(_) => true,
+        }
     }
 }
 

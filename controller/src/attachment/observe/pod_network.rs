@@ -5,12 +5,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use api::NativePodNetwork;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 use resident::logging::chain;
+use thiserror::Error;
 use tokio::time::timeout;
 use vcn::Ocid;
 
@@ -33,75 +35,88 @@ pub enum PodNetwork {
     Absent,
     /// OKE builds one, or has built it.
     There(NativePodNetwork),
-    /// The API server refuses, or its answer cannot be read.
-    Unread(ReadFailure),
-    /// No answer, or only that there is none now.
-    Silent(ReadFailure),
+    /// The API server refuses, or its answer cannot be read. The words for people are unchanged while the cause is.
+    Unreadable(String),
 }
 
-/// Why it is unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadFailure {
+/// The API server does not answer, or only that it is busy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{error}")]
+pub struct Unanswered {
     /// For people; unchanged while the cause is.
     pub words: String,
-    /// For the log, with all details.
+    /// With all details, for the log.
     pub error: String,
 }
 
 /// The source of pod networks.
 pub trait PodNetworks: Send + Sync {
     /// That of this instance, as it is now.
-    fn pod_network(&self, instance: &Ocid) -> impl Future<Output = PodNetwork> + Send;
+    fn pod_network(&self, instance: &Ocid) -> impl Future<Output = Result<PodNetwork, Unanswered>> + Send;
 }
 
 /// Those of the API server.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct KubePodNetworks(Api<DynamicObject>);
+pub struct KubePodNetworks {
+    api: Api<DynamicObject>,
+    /// The code of the refusal that was logged last: one cause concerns ten thousand instances.
+    refused: Arc<AtomicU16>,
+}
 
 impl KubePodNetworks {
     /// Uses this client, which must report refusals at once.
     #[must_use]
     pub fn new(client: &Client, metrics: Arc<Metrics>) -> Self {
-        Self(Api::all_with(patient(client, metrics, READING), &api::npn::resource()))
+        let api = Api::all_with(patient(client, metrics, READING), &api::npn::resource());
+        Self { api, refused: Arc::default() }
     }
 }
 
 impl PodNetworks for KubePodNetworks {
-    async fn pod_network(&self, instance: &Ocid) -> PodNetwork {
+    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, Unanswered> {
         let name = instance.unique_id();
-        let silent = || format!("the API server gives no answer about NativePodNetwork {name}");
-        match timeout(DEADLINE, self.0.get(name)).await {
-            Ok(Ok(object)) => understood(instance, object),
+        let unanswered = |error| Unanswered {
+            words: format!("the API server gives no answer about NativePodNetwork {name}"),
+            error,
+        };
+        match timeout(DEADLINE, self.api.get(name)).await {
+            Ok(Ok(object)) => {
+                self.refused.store(0, Ordering::Relaxed);
+                Ok(parsed(instance, object))
+            }
             // No such object, or, without a Status in the body, no such kind.
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => PodNetwork::Absent,
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(PodNetwork::Absent),
             Ok(Err(kube::Error::Api(status))) => {
                 let words = format!("the API server answers {} for NativePodNetwork {name}", status.code);
-                let is_silent = status.code == TOO_MANY_REQUESTS || status.code >= SERVER_ERRORS;
-                let why = ReadFailure { words, error: chain(&kube::Error::Api(status)) };
-                if is_silent { PodNetwork::Silent(why) } else { PodNetwork::Unread(why) }
+                if status.code == TOO_MANY_REQUESTS || status.code >= SERVER_ERRORS {
+                    return Err(Unanswered { words, error: chain(&kube::Error::Api(status)) });
+                }
+                if self.refused.swap(status.code, Ordering::Relaxed) != status.code {
+                    let error = chain(&kube::Error::Api(status));
+                    tracing::warn!(event = "npn.unread", why = words, error);
+                }
+                Ok(PodNetwork::Unreadable(words))
             }
-            Ok(Err(error @ kube::Error::SerdeError(_))) => {
-                let words = format!("NativePodNetwork {name} cannot be read");
-                PodNetwork::Unread(ReadFailure { words, error: chain(&error) })
+            Ok(Err(kube::Error::SerdeError(_))) => {
+                Ok(PodNetwork::Unreadable(format!("NativePodNetwork {name} cannot be read")))
             }
-            Ok(Err(error)) => PodNetwork::Silent(ReadFailure { words: silent(), error: chain(&error) }),
-            Err(_) => {
-                PodNetwork::Silent(ReadFailure { words: silent(), error: format!("no answer within {DEADLINE:?}") })
-            }
+            Ok(Err(error)) => Err(unanswered(chain(&error))),
+            Err(_) => Err(unanswered(format!("no answer about NativePodNetwork {name} within {DEADLINE:?}"))),
         }
     }
 }
 
-fn understood(instance: &Ocid, object: DynamicObject) -> PodNetwork {
+fn parsed(instance: &Ocid, object: DynamicObject) -> PodNetwork {
     let name = instance.unique_id();
     let document = serde_json::to_vec(&object).unwrap_or_default();
-    let words = match NativePodNetwork::parse(&document) {
-        Ok(npn) if npn.instance == *instance => return PodNetwork::There(npn),
-        Ok(npn) => format!("NativePodNetwork {name} belongs to another instance, {}", npn.instance),
-        Err(error) => chain(&error),
-    };
-    PodNetwork::Unread(ReadFailure { error: words.clone(), words })
+    match NativePodNetwork::parse(&document) {
+        Ok(npn) if npn.instance == *instance => PodNetwork::There(npn),
+        Ok(npn) => {
+            PodNetwork::Unreadable(format!("NativePodNetwork {name} belongs to another instance, {}", npn.instance))
+        }
+        Err(error) => PodNetwork::Unreadable(chain(&error)),
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +128,7 @@ mod tests {
     use crate::cluster::client::offline::{client_with, json};
 
     /// The result when this is always answered, and whether it comes before the deadline.
-    async fn known(code: u16) -> (PodNetwork, bool) {
+    async fn known(code: u16) -> (Result<PodNetwork, Unanswered>, bool) {
         let refusal =
             format!(r#"{{"kind":"Status","status":"Failure","message":"as it is","reason":"as it is","code":{code}}}"#);
         let client = client_with(move |_, _| Some(json(code, refusal.clone())));
@@ -127,19 +142,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_server_is_told_apart_from_a_refusal() {
+    async fn busy_server_is_distinguished_from_a_refusal() {
         for code in [429, 500, 503, 504] {
             let (known, is_early) = known(code).await;
-            assert!(is_early && matches!(&known, PodNetwork::Silent(why) if why.words == answers(code)), "{known:?}");
+            assert!(is_early && matches!(&known, Err(why) if why.words == answers(code)), "{known:?}");
         }
         for code in [401, 403] {
             let (known, _) = known(code).await;
-            assert!(matches!(&known, PodNetwork::Unread(why) if why.words == answers(code)), "{known:?}");
+            assert!(matches!(&known, Ok(PodNetwork::Unreadable(why)) if *why == answers(code)), "{known:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_foreign_answer_is_told_apart_from_no_answer() {
+    async fn foreign_answer_is_distinguished_from_no_answer() {
         let known = |document: Option<String>| async move {
             let client = client_with(move |_, _| document.clone().map(|document| json(200, document)));
             KubePodNetworks::new(&client, Arc::default()).pod_network(&instance(1)).await
@@ -149,11 +164,11 @@ mod tests {
                 "metadata": { "name": "x" }, "spec": { "id": instance } })
             .to_string()
         };
-        assert!(matches!(known(Some(of(&instance(1)))).await, PodNetwork::There(_)));
+        assert!(matches!(known(Some(of(&instance(1)))).await, Ok(PodNetwork::There(_))));
         for strange in [of(&instance(2)), of(&instance(1)).replace("ocid1", "none"), "{".to_owned()] {
             let known = known(Some(strange.clone())).await;
-            assert!(matches!(known, PodNetwork::Unread(_)), "{strange}: {known:?}");
+            assert!(matches!(known, Ok(PodNetwork::Unreadable(_))), "{strange}: {known:?}");
         }
-        assert!(matches!(known(None).await, PodNetwork::Silent(_)));
+        assert!(known(None).await.is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! Reads OCI's state of one instance. Decides nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::VnicAttachment as Object;
@@ -10,7 +9,7 @@ use vcn::{Family, Ocid};
 
 use super::cache::Cache;
 use super::observed::{Listed, Machine, Observed, ObservedAttachment, ObservedVnic, Owner, ReadError};
-use crate::attachment::mark::{Mark, Uid};
+use crate::attachment::mark::Mark;
 use crate::attachment::refusal::{self, visible};
 
 /// What to read.
@@ -20,41 +19,10 @@ pub struct Question<'a> {
     pub instance: &'a Ocid,
     /// The mark of our VNICs.
     pub mark: &'a Mark,
-    /// The requested subnets.
-    pub subnets: &'a BTreeSet<Ocid>,
-    /// Whether IPv6 addresses are requested.
-    pub ipv6: bool,
-    /// The VNICs' own addresses in statuses.
-    pub own: &'a BTreeSet<IpAddr>,
-    /// The existing objects: an attachment named for one of them is its VNIC, even without tags.
-    pub present: &'a HashSet<Uid>,
-    /// Those being deleted: their VNICs' addresses are not needed.
-    pub leaving: &'a HashSet<Uid>,
-    /// The VNICs in statuses.
-    pub told: &'a BTreeSet<Ocid>,
-    /// Attachments that are known to be foreign.
-    pub foreign: &'a HashSet<Ocid>,
+    /// Its objects.
+    pub objects: &'a [Arc<Object>],
     /// Attachments whose detach OCI accepted.
     pub detaching: &'a BTreeSet<Ocid>,
-}
-
-/// The VNICs in these objects' statuses.
-#[must_use]
-pub fn told_vnics(objects: &[Arc<Object>]) -> BTreeSet<Ocid> {
-    objects.iter().filter_map(|object| object.status.as_ref()?.vnic_id.clone()).collect()
-}
-
-/// Their own addresses in statuses.
-#[must_use]
-pub fn told_addresses(objects: &[Arc<Object>]) -> BTreeSet<IpAddr> {
-    objects.iter().filter_map(|object| object.status.as_ref()).flat_map(|status| status.own_addresses.clone()).collect()
-}
-
-/// The objects that are being deleted.
-#[must_use]
-pub fn leaving(objects: &[Arc<Object>]) -> HashSet<Uid> {
-    let leaving = objects.iter().filter(|object| object.metadata.deletion_timestamp.is_some());
-    leaving.filter_map(|object| object.metadata.uid.clone()).collect()
 }
 
 /// Reads the state.
@@ -68,7 +36,7 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
     };
     let most = most_vnics(cloud, cache, &instance).await?;
     let mut subnets = BTreeMap::new();
-    for id in question.subnets {
+    for id in question.objects.iter().map(|object| &object.spec.vnic.subnet_id).collect::<BTreeSet<_>>() {
         if let Some(subnet) = cache.subnet(cloud, id).await? {
             subnets.insert(id.clone(), subnet);
         }
@@ -77,17 +45,16 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
     follow_detaches(cloud, question.detaching, &mut listed).await?;
     let mut attachments = Vec::new();
     for attachment in listed {
-        attachments.push(look(cloud, question, attachment).await?);
+        attachments.push(read_attachment(cloud, question, attachment).await?);
     }
     let Instance { lifecycle_state: state, shape, compartment_id, .. } = instance;
     if has_primary(state) && !attachments.iter().any(ObservedAttachment::may_be_primary) {
         return Err(ReadError::NotWhole(attachments.iter().filter(|seen| seen.state().counts()).count()));
     }
-    let mut unlisted = question.told.clone();
-    for seen in &attachments {
-        seen.attachment.vnic_id.as_ref().map(|id| unlisted.remove(id));
-    }
-    for id in std::mem::take(&mut unlisted) {
+    let reported = question.objects.iter().filter_map(|object| object.status.as_ref()?.vnic_id.clone());
+    let is_listed = |id: &Ocid| attachments.iter().any(|seen| seen.attachment.vnic_id.as_ref() == Some(id));
+    let mut unlisted = BTreeSet::new();
+    for id in reported.filter(|id| !is_listed(id)) {
         if visible(cloud.vnic(&id).await)?.is_some_and(|vnic| is_there(vnic.value.lifecycle_state)) {
             unlisted.insert(id);
         }
@@ -118,40 +85,39 @@ async fn follow_detaches<C: CloudView>(
     Ok(())
 }
 
-async fn look<C: CloudView>(
+async fn read_attachment<C: CloudView>(
     cloud: &C,
     question: Question<'_>,
     attachment: VnicAttachment,
 ) -> Result<ObservedAttachment, Error> {
-    let named = Mark::named(attachment.display_name.as_deref());
-    let present = named.as_ref().filter(|uid| question.present.contains(*uid));
-    let foreign = present.is_none() && question.foreign.contains(&attachment.id);
-    let is_there = attachment.lifecycle_state == AttachmentState::Attached;
+    let foreign = |attachment| ObservedAttachment { attachment, owner: Owner::Foreign, vnic: None };
+    let Some(uid) = Mark::named(attachment.display_name.as_deref()) else { return Ok(foreign(attachment)) };
+    let object = question.objects.iter().find(|object| object.metadata.uid.as_ref() == Some(&uid));
     let vnic = match &attachment.vnic_id {
-        Some(id) if is_there && !foreign => match visible(cloud.vnic(id).await) {
-            // Not our VNIC: neither its name nor any status refers to it.
-            Err(error) if present.is_none() && !question.told.contains(id) && is_of_one(&error) => None,
+        Some(id) if attachment.lifecycle_state == AttachmentState::Attached => match visible(cloud.vnic(id).await) {
+            // No object needs it.
+            Err(error) if object.is_none() && is_of_one(&error) => None,
             answer => answer?,
         },
         _ => None,
     };
-    let Some(vnic) = vnic else {
-        let owner = named.filter(|_| !foreign).map_or(Owner::Foreign, Owner::Ours);
-        return Ok(ObservedAttachment { attachment, owner, vnic: None });
-    };
+    let Some(vnic) = vnic else { return Ok(ObservedAttachment { attachment, owner: Owner::Ours(uid), vnic: None }) };
     let tags = &vnic.value.freeform_tags;
-    // Its tags are missing, or name a former cluster name: the plan restores them.
-    let present = present.filter(|_| !Mark::is_released(tags)).cloned();
-    let owner = question.mark.owner(tags).or(present).filter(|_| !vnic.value.is_primary);
-    let Some(uid) = owner else { return Ok(ObservedAttachment { attachment, owner: Owner::Foreign, vnic: None }) };
+    // If its object exists, its tags may be missing or name a former cluster name: the plan restores them.
+    let is_ours = question.mark.owner(tags).as_ref() == Some(&uid) || object.is_some() && !Mark::is_released(tags);
+    if !is_ours || vnic.value.is_primary {
+        return Ok(foreign(attachment));
+    }
     let (mut ipv4, mut ipv6) = (Listed::Unasked, Listed::Unasked);
-    let stays = question.present.contains(&uid) && !question.leaving.contains(&uid);
-    if stays && matches!(vnic.value.lifecycle_state, VnicState::Available | VnicState::Unknown) {
+    let stays = object.filter(|object| object.metadata.deletion_timestamp.is_none());
+    let is_created = matches!(vnic.value.lifecycle_state, VnicState::Available | VnicState::Unknown);
+    if let Some(object) = stays.filter(|_| is_created) {
         ipv4 = list(cloud, &vnic.value.id, Family::Ipv4).await?;
         // The VNIC lists its IPv6 addresses and does not mark its own: the one in the status counts. A VNIC that was created
         // without one, or lost it, has others only.
-        let has_others = vnic.value.ipv6_addresses.iter().any(|address| !question.own.contains(address));
-        ipv6 = match question.ipv6 || has_others {
+        let own = object.status.as_ref().map(|status| status.own_addresses.as_slice()).unwrap_or_default();
+        let has_others = vnic.value.ipv6_addresses.iter().any(|address| !own.contains(address));
+        ipv6 = match object.spec.vnic.ipv6_count > 0 || has_others {
             true => list(cloud, &vnic.value.id, Family::Ipv6).await?,
             false => Listed::Known(Vec::new()),
         };

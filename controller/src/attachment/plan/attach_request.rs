@@ -6,14 +6,13 @@ use super::Case;
 use crate::attachment::mark::Mark;
 use crate::attachment::plan::step::Action;
 
-/// The attach request. Its token is the same in every process while no VNIC of the object is known to be gone.
+/// The attach request. Its token is the same in every process while OCI lists the same lost VNICs of the object, or none.
 pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
     let spec = &case.object.spec;
     let vnic = &spec.vnic;
     let has_ipv6 = !subnet.ipv6_blocks().is_empty();
-    let epoch = case.dead() + usize::try_from(case.state.spent_tokens).unwrap_or(usize::MAX);
-    let token = mark.token("attach", &case.uid, &[&epoch.to_string()]);
-    let wish = AttachVnic {
+    let token = mark.token("attach", &case.uid, &case.records());
+    let request = AttachVnic {
         instance_id: spec.instance_id.clone(),
         create_vnic_details: CreateVnic {
             subnet_id: Some(vnic.subnet_id.clone()),
@@ -29,7 +28,7 @@ pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
         display_name: Some(mark.attachment_name(&case.uid)),
         nic_index: vnic.nic_index,
     };
-    Action::Attach(Box::new(wish), token)
+    Action::Attach(Box::new(request), token)
 }
 
 pub(super) fn display_name(case: &Case<'_>) -> String {

@@ -5,19 +5,17 @@ use std::time::Duration;
 use api::AttachmentReason as Reason;
 use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
 use backoff::Backoff;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use oci::AttachmentState;
 use tokio::time::Instant;
-use vcn::Ocid;
 
 use super::{PlanInput, TOKEN_LIFE};
 use crate::attachment::mark::Uid;
-use crate::attachment::observe::forgotten::{Clock, EvidenceGap, EvidenceSummary};
 use crate::attachment::observe::observed::{Observed, ObservedAttachment};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::event_diff;
-use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
-use crate::attachment::state::retry_state::RetryState;
+use crate::attachment::state::retry_state::{FailedAttempt, RetryState};
 use crate::work::Pause;
 
 /// An object and its VNICs.
@@ -42,21 +40,21 @@ impl<'a> Case<'a> {
             name: object.name_any(),
             seen: observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect(),
             is_unlisted: told.is_some_and(|id| observed.unlisted.contains(id)),
-            state: wanted.retry_states.get(&uid).map(|state| RetryState::clone(state)).unwrap_or_default(),
+            state: wanted.retry_states.get(&uid).cloned().unwrap_or_default(),
             read_at: wanted.read_at,
             pauses: wanted.pauses.clone(),
             uid,
         }
     }
 
-    pub(super) fn age(&self) -> (Option<&k8s_openapi::jiff::Timestamp>, &str) {
+    pub(super) fn age(&self) -> (Option<&Timestamp>, &str) {
         (self.object.metadata.creation_timestamp.as_ref().map(|time| &time.0), &self.name)
     }
 
     /// Whether its VNIC may have been requested with a token that OCI has forgotten.
-    pub(super) fn outlived_tokens(&self, clock: Clock) -> bool {
+    pub(super) fn outlived_tokens(&self, now: Timestamp) -> bool {
         let made = self.object.metadata.creation_timestamp.as_ref();
-        made.is_some_and(|made| clock.now.duration_since(made.0).unsigned_abs() >= TOKEN_LIFE)
+        made.is_some_and(|made| now.duration_since(made.0).unsigned_abs() >= TOKEN_LIFE)
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -64,23 +62,13 @@ impl<'a> Case<'a> {
     }
 
     /// The backoff before another request, if it follows one of these failures.
-    pub(super) fn rest_of(&self, setbacks: &[FailedAttempt]) -> Option<RemainingBackoff> {
-        self.state.backlog.rest(self.read_at, &self.pauses).filter(|rest| setbacks.contains(&rest.after))
-    }
-
-    /// The rest of the backoff before a VNIC is changed again, or an address released again.
-    pub(super) fn pending(&self, of: &Ocid) -> Option<Pause> {
-        self.state.pending(of, self.read_at, &self.pauses)
+    pub(super) fn backoff_after(&self, attempts: &[FailedAttempt]) -> Option<(FailedAttempt, Pause)> {
+        self.state.backoff(self.read_at, &self.pauses).filter(|(after, _)| attempts.contains(after))
     }
 
     /// For how long no VNIC of it was listed, since one was requested.
     pub(super) fn absent_for(&self) -> Duration {
         self.state.absent_for(self.read_at)
-    }
-
-    /// If the instance is answered 404: the evidence that it is gone, or the doubt.
-    pub(super) fn forgotten(&self) -> Result<EvidenceSummary, EvidenceGap> {
-        self.state.forgotten(self.read_at)
     }
 
     pub(super) fn has_finalizer(&self) -> bool {
@@ -108,9 +96,12 @@ impl<'a> Case<'a> {
         named.or_else(|| counts().next()).or_else(|| live().next())
     }
 
-    /// How many of its VNICs are gone.
-    pub(super) fn dead(&self) -> usize {
-        self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached).count()
+    /// Its attachments in state DETACHED, in order.
+    pub(super) fn records(&self) -> Vec<&'a str> {
+        let all = self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached);
+        let mut records: Vec<&str> = all.map(|seen| seen.attachment.id.as_str()).collect();
+        records.sort_unstable();
+        records
     }
 
     /// The VNIC in its status.
@@ -119,7 +110,7 @@ impl<'a> Case<'a> {
     }
 
     pub(super) fn told(&self, kind: ConditionType) -> Option<&condition::Condition> {
-        condition::find(&self.object.status.as_ref()?.conditions, kind)
+        event_diff::condition(self.object, kind)
     }
 
     /// Whether its status reports a VNIC: if that is missing, another program detached it.
@@ -197,12 +188,5 @@ impl<'a> Case<'a> {
 
     pub(super) fn is_told_of_detachment(&self) -> bool {
         self.is_told(Reason::DetachedOutOfBand)
-    }
-
-    /// Whether the instance was seen TERMINATED, which is final, or counts as that and nothing of it is visible.
-    pub(super) fn stays_gone(&self) -> bool {
-        let was_seen = event_diff::was_seen_terminated(self.object.status.as_ref());
-        let is_seen = self.forgotten().is_err_and(EvidenceGap::is_sight);
-        self.is_told(Reason::NodeGone) && (was_seen || !is_seen)
     }
 }

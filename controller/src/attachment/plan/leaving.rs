@@ -10,28 +10,25 @@ use crate::attachment::observe::observed::{Machine, ObservedAttachment};
 use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::{event_diff, node_report};
-use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
+use crate::attachment::state::retry_state::FailedAttempt;
 use crate::work::Pause;
 
 /// A VNIC that keeps our tags counts as orphaned.
 const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC to orphan, so our tags cannot be removed; to orphan it with its tags, remove the finalizer";
 
-/// The same with an invisible instance: the message before it names the cause.
-const OR_LET_IT_GO: &str = "; or remove the finalizer: our tags stay";
+/// The same with an invisible instance: the message before it names the cause. OCI forgets an ended instance after a while.
+const IF_IT_ENDED: &str = "; if the instance ended, remove the finalizer";
+const OR_LET_IT_GO: &str = "; to orphan it with our tags, remove the finalizer";
 
 impl Turn<'_> {
     pub(super) fn leave(&mut self) -> AttachmentStatus {
         let (case, plan) = (self.case, &mut *self.plan);
         let state = match &self.observed.machine {
             // A VNIC goes with its instance.
-            Machine::NotSeen if case.stays_gone() => return let_go(case, plan),
+            Machine::NotSeen if case.is_told(Reason::NodeGone) => return let_go(case, plan),
             Machine::NotSeen => {
-                let mut verdict = super::staying::not_seen(case, self.wanted);
-                if is_orphan(case) && verdict.attached.reason == Reason::NotAuthorizedOrNotFound {
-                    verdict.attached.message.push_str(OR_LET_IT_GO);
-                }
-                // That is written first; the next reconcile removes the finalizer.
-                plan.waits = verdict.attached.reason == Reason::NodeGone;
+                let mut verdict = super::staying::not_seen(case);
+                verdict.attached.message.push_str(if is_orphan(case) { OR_LET_IT_GO } else { IF_IT_ENDED });
                 return verdict;
             }
             machine if machine.is_terminated() => return let_go(case, plan),
@@ -55,17 +52,14 @@ impl Turn<'_> {
     /// Some are listed: usually one.
     fn leave_listed(&mut self, state: InstanceState) -> AttachmentStatus {
         let case = self.case;
-        let rest = case.rest_of(&[FailedAttempt::Detach]).filter(|_| !is_orphan(case));
+        let backoff = case.backoff_after(&[FailedAttempt::Detach]).map(|(_, pause)| pause).filter(|_| !is_orphan(case));
         let (mut verdict, mut left) = (None, true);
         for seen in case.seen.iter().filter(|seen| seen.state() != AttachmentState::Detached) {
-            let said = self.leave_one(seen, state, rest.as_ref());
+            let said = self.leave_one(seen, state, backoff);
             let is_left = is_orphan(case) && seen.vnic.is_some();
-            let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
-            let is_held = matches!(
-                said.reason,
-                Reason::InUse | Reason::UsedByPods | Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered
-            );
-            self.plan.waits |= !is_left && !rests && !is_held;
+            let backs_off = backoff.is_some() && seen.state() == AttachmentState::Attached;
+            let is_held = matches!(said.reason, Reason::InUse | Reason::UsedByPods | Reason::PodNetworkUnknown);
+            self.plan.waits |= !is_left && !backs_off && !is_held;
             left &= is_left;
             verdict.get_or_insert(said);
         }
@@ -89,12 +83,7 @@ impl Turn<'_> {
     }
 
     /// Releases or detaches one.
-    fn leave_one(
-        &mut self,
-        seen: &ObservedAttachment,
-        state: InstanceState,
-        rest: Option<&RemainingBackoff>,
-    ) -> StatusReason {
+    fn leave_one(&mut self, seen: &ObservedAttachment, state: InstanceState, backoff: Option<Pause>) -> StatusReason {
         let case = self.case;
         let orphan = is_orphan(case);
         match (seen.state(), &seen.vnic) {
@@ -110,16 +99,16 @@ impl Turn<'_> {
                 StatusReason::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT)
             }
             (AttachmentState::Attached, _) => {
-                let now = self.wanted.clock.now;
+                let now = self.wanted.now;
                 if let Some(said) = node_report::in_use(case.object, now) {
                     if let Some(left) = node_report::answers_within(case.object, now) {
-                        self.plan.rest(Pause { left, number: 1 });
+                        self.plan.back_off(Pause { left, number: 1 });
                     }
                     return said;
                 }
-                let Some(rest) = rest else { return self.detach(seen, state) };
-                self.plan.rest(rest.pause);
-                rest.after.said()
+                let Some(pause) = backoff else { return self.detach(seen, state) };
+                self.plan.back_off(pause);
+                FailedAttempt::Detach.said()
             }
             (AttachmentState::Detaching, _) => StatusReason::new(Reason::Detaching, "the VNIC is being detached"),
             _ if orphan => StatusReason::new(Reason::Detaching, "the VNIC is released as soon as it is attached"),
@@ -129,13 +118,13 @@ impl Turn<'_> {
 
     fn detach(&mut self, seen: &ObservedAttachment, state: InstanceState) -> StatusReason {
         let (case, slot, plan) = (self.case, &mut *self.slot, &mut *self.plan);
-        if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
-            return StatusReason::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
+        if let Some(said) = super::is_busy(state) {
+            return said;
         }
-        match slot.busy(case, plan) {
+        match slot.busy(case, self.wanted.progress, plan) {
             Some(said) => said,
             // The list does not show it yet.
-            None if case.state.backlog.detaches() == Some(&seen.attachment.id) => {
+            None if case.state.accepted_detach() == Some(&seen.attachment.id) => {
                 slot.take_unlisted("detached");
                 StatusReason::new(Reason::Detaching, "the VNIC is being detached")
             }
@@ -162,7 +151,7 @@ fn absent(case: &Case<'_>, wanted: &PlanInput<'_>, plan: &mut Plan) -> Attachmen
     let is_early = case.absent_for() < wanted.proof;
     if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {
         plan.waits |= is_early;
-        plan.unseen = true;
+        plan.is_incomplete = true;
         let message = "OCI lists no VNIC for this object; waiting for proof that none is attached or being attached";
         let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
         return AttachmentStatus { facts, ..AttachmentStatus::without_vnic(Reason::Detaching, message) };

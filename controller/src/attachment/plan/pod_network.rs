@@ -44,8 +44,7 @@ fn hold(
         }
         Some(PodNetwork::Absent) => None,
         Some(PodNetwork::There(npn)) => judge(npn),
-        Some(PodNetwork::Unread(why)) => Some(StatusReason::new(Reason::PodNetworkUnknown, why.words.clone())),
-        Some(PodNetwork::Silent(why)) => Some(StatusReason::new(Reason::PodNetworkUnanswered, why.words.clone())),
+        Some(PodNetwork::Unreadable(why)) => Some(StatusReason::new(Reason::PodNetworkUnknown, why.clone())),
     };
     plan.held |= said.is_some();
     said
@@ -78,7 +77,6 @@ fn name(npn: &NativePodNetwork) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::observe::pod_network::ReadFailure;
 
     fn npn(status: &str) -> PodNetwork {
         let document = format!(
@@ -128,11 +126,8 @@ mod tests {
     fn an_unknown_pod_network_blocks_both() {
         let unknown = |words: &str| Some((Reason::PodNetworkUnknown, words.to_owned()));
         assert_eq!(told(Some(PodNetwork::Absent)), ([None, None], false, false));
-        let why = |words: &str| ReadFailure { words: words.to_owned(), error: String::new() };
-        let unread = told(Some(PodNetwork::Unread(why("403"))));
-        assert_eq!(unread, ([unknown("403"), unknown("403")], true, false));
-        let unanswered = || Some((Reason::PodNetworkUnanswered, "429".to_owned()));
-        assert_eq!(told(Some(PodNetwork::Silent(why("429")))), ([unanswered(), unanswered()], true, false));
+        let unreadable = told(Some(PodNetwork::Unreadable("403".to_owned())));
+        assert_eq!(unreadable, ([unknown("403"), unknown("403")], true, false));
         assert_eq!(told(None), ([unknown("not read yet"), unknown("not read yet")], true, true));
     }
 }

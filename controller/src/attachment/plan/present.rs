@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use api::AttachmentReason as Reason;
 use ipnetwork::IpNetwork;
 use oci::{FreeformTags, IpObject, Subnet, UpdateVnic, Vnic};
-use vcn::Family;
+use vcn::{Family, Ocid};
 
 use super::{Case, Plan, Turn, attach_request};
 use crate::attachment::mark::Mark;
@@ -18,6 +19,8 @@ use crate::attachment::report::{event_diff, node_report};
 
 /// Fewer are requested one by one, because each then has its own answer.
 const SEVERAL: usize = 2;
+/// How long addresses that were requested in bulk may take: OCI assigns them one by one. After that, single ones may be granted.
+const BULK_WAIT: Duration = Duration::from_mins(1);
 /// The most per request: few VNICs take more of a family.
 const MOST_AT_ONCE: usize = 64;
 /// The most addresses of a VNIC that pods share, as the definition bounds its status.
@@ -45,18 +48,12 @@ impl Turn<'_> {
         let mut ready = None;
         if let Some(change) = change(case, &vnic.vnic.value, self.wanted.mark) {
             let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
-            ready = Some(match case.pending(&version.id) {
-                Some(pause) => {
-                    self.plan.rest(pause);
-                    StatusReason::new(Reason::ChangePending, NOT_CHANGED)
-                }
-                None => {
-                    self.plan.push(case, Action::Update(version, Box::new(change)));
-                    StatusReason::new(Reason::ChangePending, "the VNIC is being changed to match the spec")
-                }
+            ready = Some(if self.was_applied(&version.id) {
+                StatusReason::new(Reason::ChangePending, NOT_CHANGED)
+            } else {
+                self.plan.push(case, Action::Update(version, Box::new(change)));
+                StatusReason::new(Reason::ChangePending, "the VNIC is being changed to match the spec")
             });
-        } else {
-            self.plan.as_asked.insert(case.name.clone());
         }
         for family in Family::ALL {
             let said = match vnic.addresses(family) {
@@ -79,18 +76,18 @@ impl Turn<'_> {
     fn addresses(&mut self, of: &FamilyAddresses<'_>) -> Option<StatusReason> {
         let mut released = of.surplus();
         // Which of them pods have is not known here: all wait until none has any.
-        let in_use = node_report::in_use(self.case.object, self.wanted.clock.now).filter(|_| !released.is_empty());
+        let in_use = node_report::in_use(self.case.object, self.wanted.now).filter(|_| !released.is_empty());
         if in_use.is_some() {
             released.clear();
         }
-        let rests = self.release(of.family, &released);
+        let is_ignored = self.release(of.family, &released);
         let created = self.create(of);
         let (count, family) = (of.count, of.family);
         let message = if created > 0 {
             format!("the VNIC does not have its {count} {family} addresses yet")
         } else if in_use.is_some() {
             return in_use;
-        } else if rests {
+        } else if is_ignored {
             NOT_RELEASED.to_owned()
         } else if !released.is_empty() {
             format!("the VNIC still has more than its {count} {family} addresses")
@@ -100,20 +97,26 @@ impl Turn<'_> {
         Some(StatusReason::new(Reason::AddressesPending, message))
     }
 
-    /// Releases addresses. Returns whether a release that OCI accepted without effect is waited for.
+    /// Releases addresses. Returns whether OCI accepted a release without effect.
     fn release(&mut self, family: Family, released: &[&IpObject]) -> bool {
-        let mut rests = false;
+        let mut is_ignored = false;
         for own in released {
             let (id, address) = (own.id.clone(), own.ip_address);
-            match self.case.pending(&id) {
-                Some(pause) => {
-                    rests = true;
-                    self.plan.rest(pause);
-                }
-                None => self.plan.push(self.case, Action::DeleteAddress { family, id, address }),
+            if self.was_applied(&id) {
+                is_ignored = true;
+            } else {
+                self.plan.push(self.case, Action::DeleteAddress { family, id, address });
             }
         }
-        rests
+        is_ignored
+    }
+
+    /// Whether OCI accepted a change of this VNIC, or the release of this address, in this reconcile: the queue's backoff precedes
+    /// the next request.
+    fn was_applied(&mut self, id: &Ocid) -> bool {
+        let was_applied = self.wanted.progress.applied.contains(id);
+        self.plan.is_incomplete |= was_applied;
+        was_applied
     }
 
     /// Requests the missing addresses. Returns how many are missing.
@@ -125,11 +128,13 @@ impl Turn<'_> {
             self.plan.push(case, Action::CreateAddress(request, Some(*address)));
         }
         let lacking = usize::from(of.count).saturating_sub(missing.len() + of.ours.len());
-        if lacking > 0 && case.state.is_coming(of.family) {
+        let bulk = case.state.bulk_age(case.object.metadata.generation, self.wanted.read_at);
+        let is_bulk_refused = self.wanted.progress.refused_bulks.contains(&case.name);
+        if lacking > 0 && bulk.is_some_and(|age| age < BULK_WAIT) {
             // They appear one by one. A request meanwhile would have another token and give too many; a new process cannot know
             // that, and releases them later.
             self.plan.waits = true;
-        } else if lacking >= SEVERAL && !case.state.is_bulk_failed() {
+        } else if lacking >= SEVERAL && bulk.is_none() && !is_bulk_refused {
             for (number, first) in (0..lacking).step_by(MOST_AT_ONCE).enumerate() {
                 let count = (lacking - first).min(MOST_AT_ONCE);
                 let new = self.new_address(of, &format!("several/{number}"), None);
@@ -201,18 +206,15 @@ fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
         skip_source_dest_check: (vnic.skip_source_dest_check != template.skip_source_dest_check)
             .then_some(template.skip_source_dest_check),
         freeform_tags: (vnic.freeform_tags != tags).then_some(tags),
-        ..UpdateVnic::default()
     };
     (change != UpdateVnic::default()).then_some(change)
 }
 
-/// The tags that it should have: the spec's and the controller's. Foreign tags stay once it matched the spec; before that, some may be
-/// left from an earlier spec. Missing addresses or a refused change do not matter here.
+/// The tags that it should have: the spec's and the controller's. Foreign tags stay once it matched the spec, missing addresses
+/// apart; before that, some may be left from an earlier spec.
 fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
     let own = attach_request::tags(case, mark);
-    let generation = case.object.metadata.generation;
-    let was_as_asked = generation.is_some() && case.state.as_asked == generation;
-    if !was_as_asked && !event_diff::is_settled(case.object, case.object.status.as_ref()) {
+    if !event_diff::is_vnic_in_sync(case.object) {
         return own;
     }
     Mark::others(&vnic.freeform_tags).chain(own).collect()
@@ -221,15 +223,14 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
 /// The reason if OCI does not list a family's addresses; `None` if it matched the spec and this is the first 404, which is no
 /// reason to report anything new, or there was no answer.
 fn unlisted(case: &Case<'_>, said: &StatusReason, plan: &mut Plan) -> Option<StatusReason> {
-    let told = case.object.status.as_ref();
     let is_first = case.state.unseen_looks < 2;
     let no_answer = is_no_answer(said.reason);
-    plan.unseen = true;
-    if event_diff::is_settled(case.object, told) && (is_first || no_answer) {
+    plan.is_incomplete = true;
+    if event_diff::is_settled(case.object) && (is_first || no_answer) {
         plan.waits |= is_first;
         return None;
     }
-    if no_answer && event_diff::is_answered(case.object, told) {
+    if no_answer && event_diff::is_answered(case.object) {
         return case.as_told().ready;
     }
     Some(said.clone())

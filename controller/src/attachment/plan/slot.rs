@@ -3,7 +3,7 @@
 use api::AttachmentReason as Reason;
 use oci::AttachmentState;
 
-use super::{Case, Plan};
+use super::{Case, Plan, Progress};
 use crate::attachment::observe::observed::{Observed, ObservedAttachment};
 use crate::attachment::report::attachment_status::StatusReason;
 
@@ -36,17 +36,17 @@ impl Slot {
     }
 
     /// The status of a waiting object: its last refusal, if there was one.
-    pub(super) fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<StatusReason> {
+    pub(super) fn busy(&self, case: &Case<'_>, progress: &Progress, plan: &mut Plan) -> Option<StatusReason> {
         let other = self.taken_by?;
         if self.by_step {
             plan.queued = true;
         }
-        if let Some(refused) = &case.state.refused {
-            return Some(refused.said.clone());
+        if let Some(said) = progress.refusals.get(&case.name) {
+            return Some(said.clone());
         }
-        if self.by_step {
-            plan.in_line.insert(case.name.clone());
+        if case.state.refused.is_some() && case.is_told_in_this_generation() {
+            return case.as_told().ready;
         }
-        Some(StatusReason::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}")))
+        Some(StatusReason::new(Reason::InstanceBusy, format!("queued: another VNIC of the instance is being {other}")))
     }
 }

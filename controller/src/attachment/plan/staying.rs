@@ -4,17 +4,17 @@ use api::AttachmentReason as Reason;
 use api::ConditionType;
 use oci::{AttachmentState, InstanceState, Subnet};
 
-use super::{Case, Plan, PlanInput, Turn, attach_request, pod_network, word};
-use crate::attachment::observe::forgotten::{self, EvidenceGap};
+use super::{Case, Plan, Turn, attach_request, is_busy, pod_network};
 use crate::attachment::observe::observed::{Machine, ObservedAttachment, ObservedVnic};
 use crate::attachment::plan::step::Action;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
-use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
+use crate::attachment::state::retry_state::FailedAttempt;
+use crate::work::Pause;
 
 impl Turn<'_> {
     pub(super) fn stay(&mut self) -> AttachmentStatus {
         let state = match &self.observed.machine {
-            Machine::NotSeen => return not_seen(self.case, self.wanted),
+            Machine::NotSeen => return not_seen(self.case),
             machine if machine.is_terminated() => return gone(),
             Machine::There { state, .. } => *state,
         };
@@ -57,7 +57,7 @@ impl Turn<'_> {
             }
             (AttachmentState::Detaching, _) | (AttachmentState::Attached, Some(_)) => being_detached(case, live),
             _ => {
-                self.plan.unseen |= live.state() == AttachmentState::Attached;
+                self.plan.is_incomplete |= live.state() == AttachmentState::Attached;
                 attaching(case, live)
             }
         }
@@ -75,10 +75,10 @@ impl Turn<'_> {
             // A stale list is no reason to attach another, or to report anything new. If it stays stale, it is read with growing
             // backoff.
             self.plan.waits |= case.absent_for() < wanted.proof;
-            self.plan.unseen = true;
+            self.plan.is_incomplete = true;
             return case.as_told();
         }
-        if case.outlived_tokens(wanted.clock)
+        if case.outlived_tokens(wanted.now)
             && !case.is_listed_gone()
             && case.state.unlisted_for(wanted.read_at) < wanted.proof
         {
@@ -95,12 +95,12 @@ impl Turn<'_> {
     /// Requests a VNIC, unless something blocks that.
     fn attach(&mut self, state: InstanceState) -> AttachmentStatus {
         let case = self.case;
-        let rest = case.rest_of(&[FailedAttempt::Attach, FailedAttempt::Loss]);
-        let behind = case.was_attached().then(|| match &rest {
-            Some(RemainingBackoff { after: FailedAttempt::Loss, .. }) => FailedAttempt::Loss.said(),
+        let backoff = case.backoff_after(&[FailedAttempt::Attach, FailedAttempt::Loss]);
+        let behind = case.was_attached().then(|| match &backoff {
+            Some((FailedAttempt::Loss, _)) => FailedAttempt::Loss.said(),
             _ => StatusReason::new(Reason::DetachedOutOfBand, "the VNIC was detached outside the controller"),
         });
-        let mut blocker = self.blocker(state, rest);
+        let mut blocker = self.blocker(state, backoff);
         let is_subnet_seen = self.subnet().is_some();
         if blocker.is_none() && is_subnet_seen {
             blocker = pod_network::before_attach(self.observed, case.told(ConditionType::Ready), self.plan);
@@ -127,19 +127,19 @@ impl Turn<'_> {
     }
 
     /// Why no VNIC may be requested now, the pod network apart.
-    fn blocker(&mut self, state: InstanceState, rest: Option<RemainingBackoff>) -> Option<StatusReason> {
-        if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
+    fn blocker(&mut self, state: InstanceState, backoff: Option<(FailedAttempt, Pause)>) -> Option<StatusReason> {
+        if let Some(said) = is_busy(state) {
             self.plan.waits = true;
-            return Some(StatusReason::new(Reason::InstanceBusy, format!("the instance is {}", word(state))));
+            return Some(said);
         }
         if let Some(said) = self.capacity().or_else(|| self.public_address()) {
             return Some(said);
         }
-        if let Some(rest) = rest {
-            self.plan.rest(rest.pause);
-            return Some(rest.after.said());
+        if let Some((after, pause)) = backoff {
+            self.plan.back_off(pause);
+            return Some(after.said());
         }
-        let said = self.slot.busy(self.case, self.plan)?;
+        let said = self.slot.busy(self.case, self.wanted.progress, self.plan)?;
         self.plan.waits = true;
         Some(said)
     }
@@ -181,17 +181,14 @@ fn gone() -> AttachmentStatus {
 }
 
 /// OCI answers 404 for the instance. The status keeps the VNIC, because it is also read.
-pub(super) fn not_seen(case: &Case<'_>, wanted: &PlanInput<'_>) -> AttachmentStatus {
-    if case.stays_gone() {
+pub(super) fn not_seen(case: &Case<'_>) -> AttachmentStatus {
+    if case.is_told(Reason::NodeGone) {
+        // It was seen TERMINATED, which is final.
         return case.as_told();
     }
-    if case.forgotten() == Err(EvidenceGap::NotLooked) && case.is_told(Reason::InstanceForgotten) {
-        // Without an answer there is no evidence either way.
-        return case.as_told();
-    }
-    let (reason, message) = forgotten::said(case.told(ConditionType::Attached), case.forgotten(), wanted.clock);
+    let message = "GetInstance is answered 404: the instance is gone, or the controller lacks permission";
     let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
-    AttachmentStatus { facts, ..AttachmentStatus::without_vnic(reason, message) }
+    AttachmentStatus { facts, ..AttachmentStatus::without_vnic(Reason::NotAuthorizedOrNotFound, message) }
 }
 
 /// The controller detaches nothing that should stay. The status keeps the VNIC until it is gone, because another one is

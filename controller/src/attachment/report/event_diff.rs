@@ -1,29 +1,23 @@
 //! Which part of a new status becomes an Event, compared with the previous status.
 
 use api::AttachmentReason as Reason;
-use api::condition::{ConditionType, find};
+use api::condition::{Condition, ConditionType, find};
 use api::{ConditionStatus, Reason as _, VnicAttachment, VnicAttachmentStatus};
-use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
 
-use crate::attachment::observe::forgotten::is_about;
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::cluster::events::{EventContent, Level};
 
 /// The Event: a reason that was not reported before.
 #[must_use]
-pub fn of(
-    regarding: ObjectReference,
-    before: Option<&VnicAttachmentStatus>,
-    verdict: &AttachmentStatus,
-) -> Option<EventContent> {
+pub fn of(object: &VnicAttachment, verdict: &AttachmentStatus) -> Option<EventContent> {
     let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
-    let conditions = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    if find(conditions, ConditionType::Ready).is_some_and(|before| before.reason == said.reason.as_str()) {
+    if condition(object, ConditionType::Ready).is_some_and(|before| before.reason == said.reason.as_str()) {
         return None;
     }
     Some(EventContent {
-        regarding,
+        regarding: object.object_ref(&()),
         level: level(said.reason),
         reason: said.reason.as_str(),
         action: "Attach",
@@ -33,21 +27,25 @@ pub fn of(
 
 /// Whether an object matched its spec, in its present generation.
 #[must_use]
-pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
-    object.metadata.deletion_timestamp.is_none()
-        && status.is_some_and(|status| {
-            status.observed_generation == object.metadata.generation
-                && find(&status.conditions, ConditionType::Ready).is_some_and(|ready| {
-                    // In the cloud it is as asked.
-                    ready.is_true() || ready.reason == Reason::NotConfigured.as_str()
-                })
-        })
+pub fn is_settled(object: &VnicAttachment) -> bool {
+    // The latter: in the cloud it is in sync.
+    let is_ready = reason_now(object).is_some_and(|reason| matches!(reason, Reason::Ready | Reason::NotConfigured));
+    is_ready && object.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether an object's VNIC matched its spec in its present generation, missing or superfluous addresses apart.
+pub(in crate::attachment) fn is_vnic_in_sync(object: &VnicAttachment) -> bool {
+    let lacks_addresses = |reason| {
+        use Reason::{AddressTaken, AddressesPending, InUse, LimitReached, SubnetFull};
+        matches!(reason, AddressesPending | AddressTaken | SubnetFull | LimitReached | InUse)
+    };
+    is_settled(object) || reason_now(object).is_some_and(lacks_addresses)
 }
 
 /// Whether an object was tried in its present generation and its status has the cause of the failure: nothing is in progress.
 #[must_use]
-pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
-    told_now(object, status).is_some_and(|reason| match reason {
+pub fn is_tried(object: &VnicAttachment) -> bool {
+    reason_now(object).is_some_and(|reason| match reason {
         Reason::Attached | Reason::Ready | Reason::Configured | Reason::NotReported | Reason::Pending => false,
         // In progress, or next after another operation.
         Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
@@ -57,7 +55,7 @@ pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) 
         Reason::AttachFailed | Reason::DetachFailed | Reason::InUse | Reason::NotConfigured => true,
         Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered | Reason::UsedByPods => true,
         Reason::ShapeCapacity | Reason::LimitReached | Reason::SubnetFull | Reason::AddressTaken => true,
-        Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone | Reason::InstanceForgotten => true,
+        Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone => true,
         Reason::Forbidden | Reason::NotAuthorizedOrNotFound | Reason::NotAuthenticated => true,
         Reason::Throttled | Reason::OciUnavailable => true,
     })
@@ -65,8 +63,8 @@ pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) 
 
 /// Whether the instance was seen TERMINATED, which is final.
 #[must_use]
-pub fn is_gone(status: Option<&VnicAttachmentStatus>) -> bool {
-    let attached = status.and_then(|status| find(&status.conditions, ConditionType::Attached));
+pub fn is_gone(object: &VnicAttachment) -> bool {
+    let attached = condition(object, ConditionType::Attached);
     attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::NodeGone))
 }
 
@@ -84,44 +82,33 @@ pub enum Answer {
 /// Whether a status stays as it is after a failed read. A missing answer does not replace an answer, and replaces progress
 /// only when it happens twice: otherwise it would be written and reverted at the next reconcile.
 #[must_use]
-pub fn stays_unread(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>, answer: Answer) -> bool {
+pub fn stays_unread(object: &VnicAttachment, answer: Answer) -> bool {
     let stays = match answer {
         Answer::Given => false,
-        Answer::Missing => is_told_of_now(object, status),
-        Answer::MissingAgain => is_answered(object, status),
+        Answer::Missing => reason_now(object).is_some_and(|reason| reason.status() != ConditionStatus::True),
+        Answer::MissingAgain => is_answered(object),
     };
-    let attached = status.and_then(|status| find(&status.conditions, ConditionType::Attached));
-    let is_forgotten =
-        attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::InstanceForgotten));
-    is_settled(object, status) || is_gone(status) || stays || (answer != Answer::Given && is_forgotten)
+    is_settled(object) || is_gone(object) || stays
 }
 
 /// Whether an object's status has an answer of OCI or OKE that blocks it, in its present generation.
 #[must_use]
-pub fn is_answered(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
-    told_now(object, status).is_some_and(|reason| {
-        let is_known = reason == Reason::PodNetworkPending || is_tried(object, status);
+pub fn is_answered(object: &VnicAttachment) -> bool {
+    reason_now(object).is_some_and(|reason| {
+        let is_known = reason == Reason::PodNetworkPending || is_tried(object);
         is_known && !refusal::is_no_answer(reason)
     })
 }
 
-/// Whether the status of an object reports a problem in its present generation.
-fn is_told_of_now(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
-    told_now(object, status).is_some_and(|reason| reason.status() != ConditionStatus::True)
-}
-
 /// The reason of Ready, in the object's present generation.
-fn told_now(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> Option<Reason> {
-    let status = status.filter(|status| status.observed_generation == object.metadata.generation);
-    let ready = status.and_then(|status| find(&status.conditions, ConditionType::Ready));
-    ready.and_then(|ready| Reason::from_word(&ready.reason))
+fn reason_now(object: &VnicAttachment) -> Option<Reason> {
+    let is_current = object.status.as_ref()?.observed_generation == object.metadata.generation;
+    condition(object, ConditionType::Ready).filter(|_| is_current).and_then(|ready| Reason::from_word(&ready.reason))
 }
 
-/// Whether its end was seen, and not inferred because OCI forgot it.
-#[must_use]
-pub fn was_seen_terminated(status: Option<&VnicAttachmentStatus>) -> bool {
-    let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
-    is_gone(status) && !conditions.any(|condition| is_about(&condition.message))
+/// A condition in the status.
+pub fn condition(object: &VnicAttachment, kind: ConditionType) -> Option<&Condition> {
+    find(&object.status.as_ref()?.conditions, kind)
 }
 
 /// The planned status that a written one represents, to add a failure to.

@@ -14,16 +14,15 @@ const WORDS_LEAST: usize = 24;
 /// Precedes the request id of a refused request, at the end of its message.
 const REQUEST: &str = " [opc-request-id ";
 
-/// The status to write, based on `before`; `None` if it is already written.
+/// The status to write; `None` if the object has it.
 #[must_use]
 pub fn status(
     object: &VnicAttachment,
-    before: Option<&VnicAttachmentStatus>,
     verdict: &AttachmentStatus,
     node: Option<&str>,
     now: &Time,
 ) -> Option<VnicAttachmentStatus> {
-    let old = before.cloned().unwrap_or_default();
+    let old = object.status.clone().unwrap_or_default();
     let ready = verdict.ready.as_ref().unwrap_or(&verdict.attached);
     let words = message(ready, find(&old.conditions, ConditionType::Ready));
     let mut conditions = old.conditions;
@@ -44,7 +43,7 @@ pub fn status(
         pod_addresses: verdict.facts.pod_addresses.clone(),
         node: node_report::of(object).filter(|_| is_same_vnic(object, verdict)).cloned(),
     };
-    (before != Some(&new)).then_some(new)
+    (object.status.as_ref() != Some(&new)).then_some(new)
 }
 
 /// What was reported of a VNIC says nothing of the one that replaced it.
@@ -96,7 +95,7 @@ mod tests {
     fn status_is_not_written_again_unless_it_changes() {
         let object = attachment("a", 1);
         let verdict = AttachmentStatus::without_vnic(Reason::Attaching, "OCI is creating the VNIC");
-        let first = status(&object, None, &verdict, Some("node-a"), &at(1)).unwrap();
+        let first = status(&object, &verdict, Some("node-a"), &at(1)).unwrap();
         let told: Vec<(&str, &str, &str)> =
             first.conditions.iter().map(|it| (it.kind.as_str(), it.status.as_str(), it.reason.as_str())).collect();
         let expected = [
@@ -105,27 +104,29 @@ mod tests {
             ("Ready", "False", "Attaching"),
         ];
         assert_eq!(told, expected);
-        assert_eq!(status(&object, Some(&first), &verdict, Some("node-a"), &at(2)), None);
-        assert_eq!(status(&object, Some(&first), &verdict, None, &at(2)), None, "the Node's name stays");
+        let object = VnicAttachment { status: Some(first), ..object };
+        assert_eq!(status(&object, &verdict, Some("node-a"), &at(2)), None);
+        assert_eq!(status(&object, &verdict, None, &at(2)), None, "the Node's name stays");
     }
 
     #[test]
-    fn refusal_keeps_its_first_request_id_while_the_message_is_the_same() {
+    fn refusal_keeps_first_request_id_while_message_is_unchanged() {
         let object = attachment("a", 1);
-        let first = status(&object, None, &refused("400 LimitExceeded: no more", "A1"), None, &at(1)).unwrap();
+        let first = status(&object, &refused("400 LimitExceeded: no more", "A1"), None, &at(1)).unwrap();
         let messages: Vec<&str> = first.conditions.iter().map(|told| told.message.as_str()).collect();
         assert_eq!(messages, ["", "", "400 LimitExceeded: no more [opc-request-id A1]"], "it is said once");
+        let object = VnicAttachment { status: Some(first), ..object };
         let again = refused("400 LimitExceeded: no more", "B2");
-        assert_eq!(status(&object, Some(&first), &again, None, &at(2)), None);
+        assert_eq!(status(&object, &again, None, &at(2)), None);
         let other = refused("400 QuotaExceeded: no more", "C3");
-        let other = status(&object, Some(&first), &other, None, &at(3)).unwrap();
+        let other = status(&object, &other, None, &at(3)).unwrap();
         assert_eq!(other.conditions[2].message, "400 QuotaExceeded: no more [opc-request-id C3]");
     }
 
     #[test]
     fn request_id_survives_a_long_message() {
         let object = attachment("a", 1);
-        let told = status(&object, None, &refused(&"x".repeat(500), &"F".repeat(32)), None, &at(1)).unwrap();
+        let told = status(&object, &refused(&"x".repeat(500), &"F".repeat(32)), None, &at(1)).unwrap();
         let message = &told.conditions[2].message;
         assert!(message.ends_with(&format!("… [opc-request-id {}]", "F".repeat(32))), "{message}");
         assert!(stored(message) <= MESSAGE_MAX, "{message}");
@@ -138,7 +139,7 @@ mod tests {
             ready: Some(words),
             ..AttachmentStatus::without_vnic(Reason::Attached, "the VNIC is there")
         };
-        let told = status(&attachment("a", 1), None, &verdict, None, &at(1)).unwrap();
+        let told = status(&attachment("a", 1), &verdict, None, &at(1)).unwrap();
         let told: Vec<(&str, &str)> =
             told.conditions.iter().map(|it| (it.reason.as_str(), it.message.as_str())).collect();
         assert_eq!(told, [("Attached", ""), ("NotReported", ""), ("Ready", "")]);
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn node_name_longer_than_a_host_name_is_left_out() {
         let verdict = AttachmentStatus::without_vnic(Reason::Attaching, "");
-        let told = |name: &str| status(&attachment("a", 1), None, &verdict, Some(name), &at(1)).unwrap().node_name;
+        let told = |name: &str| status(&attachment("a", 1), &verdict, Some(name), &at(1)).unwrap().node_name;
         let (longest, longer) = ("n".repeat(64), "n".repeat(65));
         assert_eq!((told(&longest), told(&longer)), (Some(longest), None));
     }

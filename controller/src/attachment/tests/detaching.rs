@@ -1,9 +1,8 @@
 //! A VNIC that another program detaches, seen before it is gone; and one that exists but is invisible.
 
-use oci::{AttachmentState, InstanceState};
+use oci::AttachmentState;
 
 use super::scene::Scene;
-use crate::attachment::sample::instance;
 use crate::work::NextReconcile;
 
 /// Another program detaches the VNIC, which takes some time.
@@ -21,9 +20,7 @@ fn told_of_detachments(scene: &Scene) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_detach_is_reported_once_and_repaired() {
-    let mut scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
+    let mut scene = Scene::attached(|_| {}).await;
     let before = scene.vnic().await.id;
     detach(&scene).await;
     for _ in 0..3 {
@@ -42,40 +39,6 @@ async fn a_foreign_detach_is_reported_once_and_repaired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detaching_vnic_is_attached_again_only_with_proof() {
-    let mut scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
-    let id = detach(&scene).await;
-    scene.look().await;
-    scene.restart();
-    scene.cloud.hide(&id, 2);
-    for _ in 0..2 {
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
-        assert_eq!((scene.told("a")[0].as_str(), scene.count("AttachVnic")), ("False DetachedOutOfBand", 1));
-    }
-    scene.settle().await;
-    assert_eq!((scene.told("a")[1].as_str(), scene.live().len()), ("True Ready", 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn vnics_of_a_stopping_instance_blame_no_program() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
-    let written = scene.statuses();
-    detach(&scene).await;
-    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Stopping);
-    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
-    assert_eq!((scene.told("a")[1].as_str(), scene.statuses()), ("True Ready", written));
-    scene.cloud.terminate(&instance(1));
-    scene.look().await;
-    scene.settle().await;
-    assert_eq!(scene.told("a")[1], "False NodeGone");
-    assert_eq!(told_of_detachments(&scene), "oke_node_controller_detached_out_of_band_total 0");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_vnic_lost_before_it_was_ready_blames_no_program() {
     let scene = Scene::with(4);
     scene.wants("a");
@@ -91,9 +54,7 @@ async fn a_vnic_lost_before_it_was_ready_blames_no_program() {
 
 #[tokio::test(start_paused = true)]
 async fn one_incomplete_list_attaches_no_second_vnic() {
-    let mut scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
+    let mut scene = Scene::attached(|_| {}).await;
     let before = scene.status("a");
     for _ in 0..2 {
         scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);

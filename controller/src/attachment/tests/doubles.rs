@@ -23,9 +23,7 @@ fn made_at(scene: &Scene, name: &str, when: Timestamp) {
 #[tokio::test(start_paused = true)]
 async fn an_invisible_vnic_is_not_attached_twice() {
     for unseen in 0..4 {
-        let mut scene = Scene::with(6);
-        scene.wants("a");
-        scene.settle().await;
+        let mut scene = Scene::attached(|_| {}).await;
         let (id, told) = (scene.live()[0].id.clone(), scene.status("a").vnic_id);
         for _ in 0..unseen {
             scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
@@ -45,9 +43,7 @@ async fn an_invisible_vnic_is_not_attached_twice() {
 async fn an_old_object_needs_proof_before_an_attach() {
     // With a clock that was set back, an old object has a future time.
     for made in [Timestamp::now() - TOKEN_LIFE, Timestamp::now() + TOKEN_LIFE * 2] {
-        let mut scene = Scene::with(6);
-        scene.wants("a");
-        scene.settle().await;
+        let mut scene = Scene::attached(|_| {}).await;
         let id = scene.live()[0].id.clone();
         made_at(&scene, "a", made);
         // It was never reported, or the status was emptied.
@@ -85,9 +81,7 @@ async fn an_old_object_waits_for_that_proof_once() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_list_between_two_lists_resets_the_proof() {
     for is_told in [true, false] {
-        let mut scene = Scene::with(6);
-        scene.wants("a");
-        scene.settle().await;
+        let mut scene = Scene::attached(|_| {}).await;
         let id = scene.live()[0].id.clone();
         make_old(&scene, "a");
         if !is_told {
@@ -106,27 +100,8 @@ async fn a_failed_list_between_two_lists_resets_the_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invisible_vnic_is_known_by_the_list() {
-    let mut scene = Scene::with(6);
-    scene.wants("a");
-    scene.look().await;
-    scene.cloud.settle();
-    let listed = scene.live()[0].clone();
-    scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
-    scene.look().await;
-    assert_eq!((scene.told("a")[0].as_str(), scene.status("a").vnic_id), ("False Attaching", listed.vnic_id));
-    scene.restart_as("a-day-later");
-    scene.cloud.hide(&listed.id, 1);
-    scene.look().await;
-    scene.settle().await;
-    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_visible_vnic_exists_although_lists_lack_it() {
-    let mut scene = Scene::with(6);
-    scene.wants("a");
-    scene.settle().await;
+    let mut scene = Scene::attached(|_| {}).await;
     let written = scene.statuses();
     scene.restart_as("a-day-later");
     scene.cloud.hide(&scene.live()[0].id, 20);

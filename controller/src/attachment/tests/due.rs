@@ -1,6 +1,6 @@
 //! When an instance is reconciled after an event of the API server.
 
-use super::pod_networks::{npn, why};
+use super::pod_networks::npn;
 use super::scene::Scene;
 use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::sample::{attachment, instance};
@@ -47,7 +47,7 @@ async fn a_refused_object_is_queued_at_the_start() {
 #[tokio::test(start_paused = true)]
 async fn a_pending_reason_survives_an_outage() {
     let mut scene = Scene::with(4);
-    scene.objects.pod_network.lock().unwrap().0 = npn("IN_PROGRESS", "IN_PROGRESS", &[]);
+    scene.objects.pod_network.lock().unwrap().0 = Some(npn("IN_PROGRESS", "IN_PROGRESS", &[]));
     scene.wants("a");
     scene.look().await;
     assert_eq!(scene.told("a")[1], "False PodNetworkPending");
@@ -58,7 +58,7 @@ async fn a_pending_reason_survives_an_outage() {
         scene.look().await;
     }
     assert_eq!(scene.told("a")[1], "False PodNetworkPending");
-    scene.objects.pod_network.lock().unwrap().0 = PodNetwork::Unread(why("403"));
+    scene.objects.pod_network.lock().unwrap().0 = Some(PodNetwork::Unreadable("403".to_owned()));
     scene.look().await;
     assert_eq!(scene.told("a")[1], "Unknown PodNetworkUnknown");
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::InTurn, "a person has to act");

@@ -9,7 +9,6 @@ use vcn::Family;
 use super::scene::{CLUSTER, Scene};
 use crate::attachment::mark::Mark;
 use crate::attachment::sample::{instance, subnet};
-use crate::work::Worker as _;
 
 async fn tag(scene: &Scene, tags: FreeformTags) {
     let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
@@ -18,10 +17,8 @@ async fn tag(scene: &Scene, tags: FreeformTags) {
 
 #[tokio::test(start_paused = true)]
 async fn foreign_tags_stay_on_a_vnic_in_sync() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.change("a", |object| object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into());
-    scene.settle().await;
+    let scene =
+        Scene::attached(|object| object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into()).await;
     let own = scene.vnic().await.freeform_tags;
     let with = |mut tags: FreeformTags, key: &str| {
         tags.insert(key.to_owned(), "1".to_owned());
@@ -47,10 +44,8 @@ async fn foreign_tags_stay_on_a_vnic_in_sync() {
 
 #[tokio::test(start_paused = true)]
 async fn foreign_tags_stay_while_an_address_is_missing() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
-    scene.settle().await;
+    let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 2).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let own = scene.vnic().await.freeform_tags;
     let billed: FreeformTags = own.clone().into_iter().chain([("cost-center".to_owned(), "1".to_owned())]).collect();
     tag(&scene, billed.clone()).await;
@@ -70,9 +65,7 @@ async fn foreign_tags_stay_while_an_address_is_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn removed_tags_are_restored() {
-    let mut scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
+    let mut scene = Scene::attached(|_| {}).await;
     let before = scene.vnic().await;
     for restarted in [false, true] {
         tag(&scene, FreeformTags::default()).await;
@@ -87,22 +80,8 @@ async fn removed_tags_are_restored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vnic_without_tags_goes_with_its_object() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
-    tag(&scene, FreeformTags::default()).await;
-    scene.delete("a");
-    scene.settle().await;
-    assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_renamed_cluster_keeps_its_vnics_and_addresses() {
-    let mut scene = Scene::with(4);
-    scene.wants("a");
-    scene.change("a", |object| object.spec.vnic.ipv4_count = 3);
-    scene.settle().await;
+    let mut scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 3).await;
     let (before, written) = (scene.vnic().await.id, scene.calls());
     scene.restart_as("another-name");
     scene.settle().await;
@@ -113,10 +92,7 @@ async fn a_renamed_cluster_keeps_its_vnics_and_addresses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_released_vnic_is_not_adopted() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
-    scene.settle().await;
+    let scene = Scene::attached(|object| object.spec.vnic.on_delete = OnDelete::Orphan).await;
     scene.delete("a");
     // The tags are removed, and the object still exists: the process was killed in between.
     let released = FreeformTags::from([(RELEASED_TAG.to_owned(), "uid-a".to_owned())]);
@@ -183,31 +159,6 @@ async fn invisible_vnics_do_not_hide_an_orphaned_one() {
     assert_eq!(sweeps(1).await, OTHERS - 200 + 1);
     assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
     assert_eq!(sweeps(9).await, 0);
-    assert_eq!(sweeps(12).await, OTHERS, "once an hour, except our VNIC");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_instance_in_reconcile_is_counted() {
-    let scene = Scene::with(4);
-    scene.add_machine(2, &"ocid1.subnet.oc1.iad.nodes".parse().unwrap());
-    scene.wants("a");
-    scene.settle().await;
-    scene.store.attachments_mut().delete("a");
-    scene.wants("b");
-    scene.settle().await;
-    assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
-    // One reconcile gets no answer, and that of another instance ends meanwhile.
-    scene.cloud.halt(0, false);
-    let looking = tokio::time::timeout(Duration::from_secs(10), scene.look());
-    let other = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        scene.worker.work(instance(2)).await;
-        assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
-    };
-    assert!(tokio::join!(looking, other).0.is_err());
-    // Its state is read again.
-    scene.settle().await;
-    assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,28 +183,4 @@ async fn the_primary_vnic_belongs_to_no_object() {
         assert_eq!(scene.cloud.vnic(&primary).await.unwrap().value.freeform_tags, tags, "left as it is");
         assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_listed_foreign_vnics_are_remembered() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
-    for number in 0..5 {
-        let others = oci::AttachVnic {
-            instance_id: instance(1),
-            create_vnic_details: oci::CreateVnic { subnet_id: Some(subnet()), ..oci::CreateVnic::default() },
-            display_name: None,
-            nic_index: None,
-        };
-        let token = oci::RetryToken::derive(&[&number.to_string()]);
-        let made = oci::Cloud::attach_vnic(&scene.cloud, &others, &token).await.unwrap().value.id;
-        scene.cloud.settle();
-        scene.look().await;
-        scene.cloud.detach_behind(&made);
-        scene.cloud.hide(&made, 1000);
-        scene.look().await;
-    }
-    let memories = scene.worker.memories.lock().unwrap();
-    assert_eq!(memories[&instance(1)].foreign.len(), 1, "the primary one");
 }

@@ -10,8 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use vcn::Ocid;
 
-use crate::attachment::apply::objects::{ObjectError, Objects};
-use crate::attachment::observe::pod_network::{PodNetwork, PodNetworks};
+use crate::attachment::apply::objects::Objects;
+use crate::attachment::observe::pod_network::{PodNetwork, PodNetworks, Unanswered};
+use crate::cluster::request::RequestError;
 use crate::cluster::store::Store;
 
 /// The API server's part: a write is in the store at once.
@@ -26,8 +27,8 @@ pub(super) struct FakeObjects {
     pub(super) halt: Arc<Mutex<Option<(usize, bool)>>>,
     /// Which writes are refused.
     pub(super) refuse: Arc<Mutex<Option<Refusals>>>,
-    /// The pod network of each instance, or of the named one; and how often it was read.
-    pub(super) pod_network: Arc<Mutex<(PodNetwork, usize)>>,
+    /// The pod network of each instance, or of the named one; and how often it was read. Without it the API server does not answer.
+    pub(super) pod_network: Arc<Mutex<(Option<PodNetwork>, usize)>>,
 }
 
 /// Refused writes: none of the first `after`, then the next `times`.
@@ -40,7 +41,7 @@ pub(super) struct Refusals {
 
 impl FakeObjects {
     /// The refusal of a write that names another version.
-    fn check_version(&self, object: &VnicAttachment) -> Result<(), ObjectError> {
+    fn check_version(&self, object: &VnicAttachment) -> Result<(), RequestError> {
         let objects = self.store.attachments();
         match objects.get(&object.name_any()) {
             Some(found) if found.resource_version() != object.resource_version() => Err(refused(409)),
@@ -49,7 +50,7 @@ impl FakeObjects {
     }
 
     /// The refusal of this write, if it is to be refused.
-    fn refusal(&self) -> Result<(), ObjectError> {
+    fn refusal(&self) -> Result<(), RequestError> {
         let mut refuse = self.refuse.lock().unwrap();
         let Some(refusals) = refuse.as_mut() else { return Ok(()) };
         if refusals.after > 0 {
@@ -111,13 +112,13 @@ impl Objects for FakeObjects {
         &self,
         object: &VnicAttachment,
         wanted: bool,
-    ) -> Result<Option<VnicAttachment>, ObjectError> {
+    ) -> Result<Option<VnicAttachment>, RequestError> {
         self.refusal()?;
         self.check_version(object)?;
         Ok(self.write(|| self.put_finalizer(object, wanted)).await)
     }
 
-    async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
+    async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), RequestError> {
         self.refusal()?;
         self.check_version(object)?;
         self.write(|| self.put_status(object, status)).await;
@@ -126,23 +127,20 @@ impl Objects for FakeObjects {
 }
 
 impl PodNetworks for FakeObjects {
-    async fn pod_network(&self, instance: &Ocid) -> PodNetwork {
+    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, Unanswered> {
         let mut pod_network = self.pod_network.lock().unwrap();
         pod_network.1 += 1;
         match &pod_network.0 {
-            PodNetwork::There(npn) if npn.instance != *instance => PodNetwork::Absent,
-            said => said.clone(),
+            None => Err(Unanswered { words: "429".to_owned(), error: "429".to_owned() }),
+            Some(PodNetwork::There(npn)) if npn.instance != *instance => Ok(PodNetwork::Absent),
+            Some(known) => Ok(known.clone()),
         }
     }
 }
 
-fn refused(code: u16) -> ObjectError {
+fn refused(code: u16) -> RequestError {
     let status = kube::core::Status { code, message: "as the test wants".to_owned(), ..kube::core::Status::default() };
-    ObjectError::Kubernetes {
-        doing: "writing",
-        name: "a".to_owned(),
-        source: Box::new(kube::Error::Api(Box::new(status))),
-    }
+    RequestError::Refused(Box::new(kube::Error::Api(Box::new(status))))
 }
 
 /// The object in its next version.

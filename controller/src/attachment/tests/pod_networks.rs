@@ -6,7 +6,7 @@ use api::{NativePodNetwork, OnDelete};
 use serde_json::json;
 
 use super::scene::Scene;
-use crate::attachment::observe::pod_network::{PodNetwork, ReadFailure};
+use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::sample::instance;
 use crate::profile::plan::state::State;
 use crate::work::NextReconcile;
@@ -20,19 +20,13 @@ pub(super) fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
     PodNetwork::There(NativePodNetwork::parse(document.to_string().as_bytes()).unwrap())
 }
 
-pub(super) fn why(words: &str) -> ReadFailure {
-    ReadFailure { words: words.to_owned(), error: words.to_owned() }
-}
-
 fn says(scene: &Scene, pod_network: PodNetwork) {
-    scene.objects.pod_network.lock().unwrap().0 = pod_network;
+    scene.objects.pod_network.lock().unwrap().0 = Some(pod_network);
 }
 
 /// Pods use `a`'s VNIC, and `a` is deleted.
 async fn scene_with_a_deleted_pod_vnic() -> Scene {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
+    let scene = Scene::attached(|_| {}).await;
     let id = scene.status("a").vnic_id.unwrap();
     says(&scene, npn("SUCCESS", "COMPLETED", &[id.as_str()]));
     scene.delete("a");
@@ -89,9 +83,7 @@ async fn okes_failure_stays_reported_while_oke_retries() {
 
 #[tokio::test(start_paused = true)]
 async fn the_pod_network_is_read_once_per_step() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
+    let scene = Scene::attached(|_| {}).await;
     assert_eq!((asked(&scene), scene.count("AttachVnic")), (1, 1));
     for _ in 0..5 {
         assert!(matches!(scene.look().await, NextReconcile::Settled(_)));
@@ -118,7 +110,7 @@ async fn an_unknown_pod_network_is_reported_and_blocks_steps() {
     scene.wants("there");
     scene.settle().await;
     let refusal = "the API server answers 403 for NativePodNetwork x";
-    says(&scene, PodNetwork::Unread(why(refusal)));
+    says(&scene, PodNetwork::Unreadable(refusal.to_owned()));
     scene.wants("a");
     scene.delete("there");
     for _ in 0..3 {
@@ -135,49 +127,18 @@ async fn an_unknown_pod_network_is_reported_and_blocks_steps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_missing_answer_is_not_reported() {
-    let scene = Scene::with(4);
-    let pending = npn("IN_PROGRESS", "IN_PROGRESS", &[]);
-    says(&scene, pending.clone());
-    scene.wants("a");
-    scene.look().await;
-    let written = scene.statuses();
-    for pod_network in [PodNetwork::Silent(why("429")), PodNetwork::Silent(why("429")), pending] {
-        says(&scene, pod_network);
-        assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
-    }
-    assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (written, "False PodNetworkPending"));
-    scene.wants("b");
-    says(&scene, PodNetwork::Silent(why("429")));
-    scene.look().await;
-    assert_eq!((scene.statuses(), scene.told("b")), (written, [const { String::new() }; 2]));
-    for words in ["429", "503", "429"] {
-        says(&scene, PodNetwork::Silent(why(words)));
-        scene.look().await;
-    }
-    assert_eq!((scene.statuses(), scene.message("b").as_str()), (written + 1, "429"));
-    assert_eq!(scene.told("b"), ["Unknown PodNetworkUnanswered", "Unknown PodNetworkUnanswered"]);
-    let trouble = |name: &str| State::of(scene.store.attachments().get(name).unwrap()).trouble;
-    assert_eq!([trouble("a"), trouble("b")], [None, None], "it fails no profile");
-    assert_eq!(scene.count("AttachVnic"), 0);
-    says(&scene, PodNetwork::Absent);
-    scene.settle().await;
-    assert_eq!([scene.told("a"), scene.told("b")].concat().concat(), "True AttachedTrue Ready".repeat(2));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_detach_waits_for_an_answer() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
+    let scene = Scene::attached(|_| {}).await;
     let (before, id) = (scene.statuses(), scene.status("a").vnic_id);
-    says(&scene, PodNetwork::Silent(why("429")));
+    scene.objects.pod_network.lock().unwrap().0 = None;
     scene.delete("a");
-    for (more, told) in [(0, "True Ready"), (1, "Unknown PodNetworkUnanswered"), (1, "Unknown PodNetworkUnanswered")] {
-        assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
-        assert_eq!((scene.statuses() - before, scene.told("a")[1].as_str()), (more, told));
+    for _ in 0..3 {
+        assert_eq!(scene.look().await, NextReconcile::Failed);
+        assert_eq!((scene.statuses() - before, scene.told("a")[1].as_str()), (1, "Unknown PodNetworkUnanswered"));
     }
     assert_eq!((scene.status("a").vnic_id, scene.count("DetachVnic")), (id, 0));
+    let trouble = State::of(scene.store.attachments().get("a").unwrap()).trouble;
+    assert_eq!(trouble, None, "it fails no profile");
     says(&scene, PodNetwork::Absent);
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 1));
@@ -215,9 +176,7 @@ async fn a_pod_vnic_stays_until_pods_release_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unnamed_vnic_goes_although_oke_never_finishes() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
+    let scene = Scene::attached(|_| {}).await;
     says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &["ocid1.vnic.oc1.iad.pods"]));
     scene.delete("a");
     scene.settle().await;
@@ -231,13 +190,4 @@ async fn a_released_pod_vnic_stays_with_the_pods() {
     scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
     scene.look().await;
     assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 1, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_vnic_goes_with_its_instance() {
-    use oci::InstanceState::Terminated;
-    let scene = scene_with_a_deleted_pod_vnic().await;
-    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = Terminated);
-    scene.look().await;
-    assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
 }

@@ -8,9 +8,9 @@ use vcn::Family;
 use super::scene::Scene;
 
 const PAGE: &str = include_str!("../../../../docs/iam.md");
-/// No condition names these. The controller makes no bulk deletes. Without shapes, OCI's own refusal shows that an instance
-/// is full; lists also show the end of a detach.
-const NEVER_NAMED: [&str; 4] = ["GetVnicAttachment", "ListShapes", "BulkDeletePrivateIps", "BulkDeleteIpv6s"];
+/// No condition names these. Without shapes, OCI's own refusal shows that an instance is full; lists also show the end of a
+/// detach; single requests replace bulk requests.
+const NEVER_NAMED: [&str; 4] = ["BulkCreateIpv6s", "BulkCreatePrivateIps", "GetVnicAttachment", "ListShapes"];
 
 /// The second column of the table of permissions.
 fn operations() -> BTreeSet<&'static str> {
@@ -43,8 +43,6 @@ async fn scene_of(operation: &str) -> Scene {
             "UpdateVnic" => vnic.skip_source_dest_check = true,
             "CreatePrivateIp" => vnic.ipv4_count = 1,
             "CreateIpv6" => vnic.ipv6_count = 1,
-            "BulkCreatePrivateIps" => vnic.ipv4_count = 2,
-            "BulkCreateIpv6s" => vnic.ipv6_count = 2,
             "DeletePrivateIp" => vnic.ipv4_count = 0,
             "DeleteIpv6" => vnic.ipv6_count = 0,
             _ => {}
@@ -61,8 +59,7 @@ async fn the_condition_names_each_refused_call() {
         let scene = scene_of(operation).await;
         (0..20).for_each(|_| scene.cloud.fail_next(operation, (404, "NotAuthorizedOrNotFound"), false));
         let mut said = Vec::new();
-        // An attached VNIC is reported at the second reconcile; after a refused bulk request, addresses are requested one by
-        // one.
+        // An attached VNIC is reported at the second reconcile.
         for _ in 0..2 {
             scene.look().await;
             scene.cloud.settle();

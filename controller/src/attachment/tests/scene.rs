@@ -44,7 +44,6 @@ fn machine(number: u32) -> Instance {
         lifecycle_state: InstanceState::Running,
         shape: "VM.Standard.E5.Flex".to_owned(),
         shape_config: None,
-        availability_domain: None,
         display_name: None,
         freeform_tags: oci::FreeformTags::default(),
     }
@@ -54,15 +53,11 @@ pub(super) fn pods(block: &str, id: Ocid) -> Subnet {
     Subnet {
         id,
         compartment_id: compartment(),
-        vcn_id: None,
-        availability_domain: None,
         display_name: None,
         cidr_block: block.parse().ok(),
-        ipv4_cidr_blocks: Vec::new(),
         ipv6_cidr_block: "2603:c020:0:2::/64".parse().ok(),
         ipv6_cidr_blocks: Vec::new(),
         virtual_router_ip: None,
-        virtual_router_mac: None,
         ipv6_virtual_router_ip: None,
         prohibit_public_ip_on_vnic: true,
     }
@@ -88,11 +83,20 @@ impl Scene {
             vanished: Arc::default(),
             halt: Arc::default(),
             refuse: Arc::default(),
-            pod_network: Arc::new(Mutex::new((PodNetwork::Absent, 0))),
+            pod_network: Arc::new(Mutex::new((Some(PodNetwork::Absent), 0))),
         };
         let metrics = Arc::new(Metrics::default());
         let worker = worker(&cloud, &objects, &store, &metrics, CLUSTER);
         Self { cloud, store, objects, worker, metrics }
+    }
+
+    /// The same with room, and with object `a` changed like this; its VNIC is in sync.
+    pub(super) async fn attached(change: impl FnOnce(&mut VnicAttachment)) -> Self {
+        let scene = Self::with(4);
+        scene.wants("a");
+        scene.change("a", change);
+        scene.settle().await;
+        scene
     }
 
     /// One more instance, in another compartment.

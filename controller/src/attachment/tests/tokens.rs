@@ -38,7 +38,7 @@ async fn ready_within(scene: &Scene, most: Duration, case: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_request_for_an_unlisted_vnic_makes_no_second_one() {
+async fn changed_request_for_unlisted_vnic_creates_no_second_vnic() {
     for refusal in REFUSALS {
         for is_restarted in [false, true] {
             let (mut scene, case) = (Scene::with(6), format!("{refusal:?}, restarted: {is_restarted}"));
@@ -63,83 +63,8 @@ async fn a_changed_request_for_an_unlisted_vnic_makes_no_second_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_replaced_when_lists_lack_its_vnic() {
-    for refusal in REFUSALS {
-        for (is_restarted, is_changed) in [(false, false), (true, false), (false, true), (true, true)] {
-            let case = format!("{refusal:?}, restarted: {is_restarted}, changed: {is_changed}");
-            let mut scene = Scene::with(6);
-            scene.cloud.refuse_other_wishes(refusal);
-            scene.wants("a");
-            scene.settle().await;
-            if is_changed {
-                change_tags(&scene);
-                scene.settle().await;
-            }
-            let first = scene.live()[0].id.clone();
-            scene.cloud.detach_behind(&first);
-            scene.cloud.hide(&first, u32::MAX);
-            if is_restarted {
-                scene.restart();
-            }
-            let began = Instant::now();
-            ready_within(&scene, Duration::from_secs(60), &case).await;
-            assert!(began.elapsed() >= PROOF, "{case}: {:?}", began.elapsed());
-            // One with the first token, some without effect, one with the next.
-            assert!(scene.count("AttachVnic") <= 15, "{case}: {} times", scene.count("AttachVnic"));
-            assert_eq!(scene.cloud.attachments().len(), 3, "{case}: the primary one, the first, another");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_token_refusal_is_forgotten_without_lists() {
-    // While an instance is answered 404, no list is requested.
-    let failures =
-        [("ListVnicAttachments", (503, "ServiceUnavailable")), ("GetInstance", (404, "NotAuthorizedOrNotFound"))];
-    for (operation, answer) in failures {
-        let scene = Scene::with(6);
-        scene.wants("a");
-        scene.cloud.lag_lists(40);
-        scene.cloud.refuse_other_wishes(REFUSALS[1]);
-        scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
-        scene.look().await;
-        scene.cloud.settle();
-        change_tags(&scene);
-        for _ in 0..6 {
-            sleep(Duration::from_secs(5)).await;
-            scene.look().await;
-            scene.cloud.fail_next(operation, answer, false);
-            scene.look().await;
-        }
-        assert_eq!(scene.cloud.attachments().len(), 2, "{operation}: no two lists in a row lacked it for so long");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_late_list_shows_the_time_of_its_request() {
-    let scene = Scene::with(6);
-    scene.cloud.refuse_other_wishes(REFUSALS[1]);
-    scene.cloud.lag_lists(3);
-    scene.wants("a");
-    scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
-    scene.look().await;
-    scene.cloud.settle();
-    change_tags(&scene);
-    scene.look().await;
-    // It was made before the VNIC was listed.
-    scene.cloud.answer_late("ListVnicAttachments", PROOF * 2);
-    scene.look().await;
-    assert_eq!(scene.cloud.attachments().len(), 2, "the primary one, and one");
-    scene.cloud.answer_late("ListVnicAttachments", Duration::ZERO);
-    ready_within(&scene, PROOF * 2, "late").await;
-    assert_eq!(scene.cloud.attachments().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_late_list_proves_no_absence() {
-    let mut scene = Scene::with(6);
-    scene.wants("a");
-    scene.settle().await;
+    let mut scene = Scene::attached(|_| {}).await;
     // Identified by its tags only: the next request has no token for it.
     scene.restart_as("another-name");
     scene.cloud.hide(&scene.live()[0].id, 2);
@@ -153,9 +78,7 @@ async fn a_late_list_proves_no_absence() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vnic_changed_between_two_detaches_is_attached_again() {
-    let scene = Scene::with(6);
-    scene.wants("a");
-    scene.settle().await;
+    let scene = Scene::attached(|_| {}).await;
     let first = scene.live()[0].id.clone();
     scene.cloud.detach_behind(&first);
     scene.settle().await;

@@ -1,96 +1,124 @@
 //! How often instances are reconciled. A reconcile costs some calls, and OCI accepts a limited rate: with many instances the
 //! intervals grow, and lists of whole compartments (`compartment_scan`) show in between which ones need a reconcile. Failing
 //! instances have a share of the requests, however many there are, so that the others need not wait.
+//!
+//! The rate is the one that OCI usually accepts: with the configured one, the queue would overflow when OCI accepts less.
 
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use api::condition::find;
 use api::{ConditionType, Reason as _, VnicAttachment};
+use backoff::Backoff;
+use oci::Cloud;
+use vcn::Ocid;
 
+use super::AttachmentWorker;
+use crate::attachment::apply::objects::Objects;
 use crate::attachment::report::event_diff::{is_settled, is_tried};
 use crate::attachment::report::node_report;
 use crate::attachment::report::status::node_name;
 use crate::profile::select::from_template::profile_of;
+use crate::work::Schedule;
 
 /// Per reconcile: the instance, its list, and occasional calls.
 const CALLS_PER_INSTANCE: f64 = 3.0;
 /// Each of our VNICs and its addresses.
 const CALLS_PER_VNIC: f64 = 2.0;
-/// The share of regular reconciles: the rest is for waiting requests.
+/// The share of regular reconciles, and of polls: the rest is for waiting requests.
 const SHARE: f64 = 0.5;
 /// The share of retries: with the regular reconciles, something is left.
 const SHARE_OF_RETRIES: f64 = 1.0 / 3.0;
 
-/// The number of instances and objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Instances with objects.
-    pub instances: usize,
-    /// Objects.
-    pub objects: usize,
+/// Bounds of the intervals, so that those set while OCI accepts little soon end: twice as long as ten thousand instances need at
+/// 20 requests per second, and a poll of five hundred.
+const LONGEST_LOOK: Duration = Duration::from_hours(4);
+const LONGEST_POLL: Duration = Duration::from_mins(3);
+
+/// The first backoff after a failure; it doubles up to RETRY_MOST_SECONDS.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The first backoff while a VNIC waits for a pod network; it doubles likewise. OKE needs a minute or two to build one.
+const FIRST_HELD: Duration = Duration::from_secs(15);
+
+impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+    /// The backoff between two attempts after a failure.
+    pub(super) fn pauses(&self) -> Backoff {
+        let cap = self.context.pace.retry_most;
+        Backoff { first: FIRST_RETRY.min(cap), cap }
+    }
+
+    /// The backoff while a VNIC waits for the instance's pod network.
+    pub(super) fn pauses_of_held(&self) -> Backoff {
+        let cap = self.context.pace.retry_most;
+        Backoff { first: FIRST_HELD.min(cap), cap }
+    }
+
+    /// The interval between two reconciles of an instance in sync: longer if these would take more than half of the requests.
+    #[must_use]
+    pub fn between_looks(&self) -> Duration {
+        let (instances, objects) = self.context.store.attachments().load();
+        // No cloud has 2^53 instances.
+        let calls = CALLS_PER_INSTANCE * instances as f64 + CALLS_PER_VNIC * objects as f64;
+        self.context.pace.resync.max(self.time_of(calls, SHARE).min(LONGEST_LOOK))
+    }
+
+    /// The interval between two polls of an instance: longer if polls would take more than half of the requests.
+    pub(super) fn between_polls(&self, instance: &Ocid) -> Duration {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(instance.clone());
+        let calls = CALLS_PER_INSTANCE * waiting.len() as f64;
+        self.context.pace.poll.max(self.time_of(calls, SHARE).min(LONGEST_POLL))
+    }
+
+    /// The interval between two retries of any failing instances: all of them together take at most a third of the requests.
+    pub(super) fn between_retries(&self) -> Duration {
+        self.time_of(CALLS_PER_INSTANCE, SHARE_OF_RETRIES)
+    }
+
+    /// The time that so many calls take with this share of the requests.
+    fn time_of(&self, calls: f64, share: f64) -> Duration {
+        Duration::from_secs_f64(calls / (self.context.budget.state().usual * share).max(0.01))
+    }
+
+    /// When to reconcile an instance after an event of the API server: at once; or, if it is in sync (at the start all are
+    /// reported), some time until the next regular reconcile. A request that was already refused is queued with the retries,
+    /// and a profile's objects for many nodes come after single requests.
+    #[must_use]
+    pub fn due(&self, instance: &Ocid, chance: f64) -> Schedule {
+        let node = self.context.store.nodes().of(instance).cloned();
+        let objects = self.context.store.attachments().of(instance);
+        if objects.is_empty() {
+            Schedule::Now
+        } else if objects.iter().all(|object| can_wait(object, node.as_ref().map(|node| node.name.as_str()))) {
+            Schedule::After(self.between_looks().mul_f64(chance.clamp(0.0, 1.0)))
+        } else if objects.iter().all(|object| !is_new(object)) && objects.iter().any(|object| is_tried(object)) {
+            Schedule::InTurn
+        } else if node.is_none_or(|node| node.vnics.is_none()) && is_of_rollout(&objects) {
+            Schedule::Rollout
+        } else {
+            Schedule::Now
+        }
+    }
 }
 
-/// The interval between two reconciles of an instance in sync: `resync`, or longer if half of `rate` requests per second
-/// would not be enough.
-#[must_use]
-pub fn between_looks(resync: Duration, load: Load, rate: f64) -> Duration {
-    // No cloud has 2^53 instances.
-    let calls = CALLS_PER_INSTANCE * load.instances as f64 + CALLS_PER_VNIC * load.objects as f64;
-    resync.max(Duration::from_secs_f64(calls / (rate * SHARE).max(0.01)))
+/// Whether an object matches its spec, names the present Node, and has the condition that follows from its agent's last report.
+fn can_wait(object: &VnicAttachment, node: Option<&str>) -> bool {
+    let status = object.status.as_ref();
+    let named = status.and_then(|status| status.node_name.as_deref());
+    let configured = status.and_then(|status| find(&status.conditions, ConditionType::Configured));
+    let is_derived = configured.is_none_or(|condition| condition.reason == node_report::configured(object).as_str());
+    is_settled(object) && is_derived && (node.and_then(node_name).is_none() || named == node)
 }
 
-/// The interval between two polls of an instance: `poll`, or longer if polls would take more than half of `rate` requests per
-/// second. The other half is for attaches.
-#[must_use]
-pub fn between_polls(poll: Duration, waiting: usize, rate: f64) -> Duration {
-    let calls = CALLS_PER_INSTANCE * waiting as f64;
-    poll.max(Duration::from_secs_f64(calls / (rate * SHARE).max(0.01)))
+/// Whether an object was neither tried in its present generation, nor matches it.
+fn is_new(object: &VnicAttachment) -> bool {
+    !is_settled(object) && !is_tried(object)
 }
 
-/// The interval between two retries of any failing instances: all of them together take at most a third of `rate` requests
-/// per second.
-#[must_use]
-pub fn between_retries(rate: f64) -> Duration {
-    Duration::from_secs_f64(CALLS_PER_INSTANCE / (rate * SHARE_OF_RETRIES).max(0.01))
-}
-
-/// Whether an instance can wait: all its objects match their specs, name the present Node, and have the condition that follows
-/// from its agent's last report.
-#[must_use]
-pub fn can_wait<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, node: Option<&str>) -> bool {
-    objects.into_iter().all(|object| {
-        let status = object.status.as_ref();
-        let named = status.and_then(|status| status.node_name.as_deref());
-        let configured = status.and_then(|status| find(&status.conditions, ConditionType::Configured));
-        let is_derived =
-            configured.is_none_or(|condition| condition.reason == node_report::configured(object).as_str());
-        is_settled(object, status) && is_derived && (node.and_then(node_name).is_none() || named == node)
-    })
-}
-
-/// Whether an instance has no new request: its objects were tried in their present generation, or match it.
-#[must_use]
-pub fn was_tried<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>) -> bool {
-    let mut tried = false;
-    objects.into_iter().all(|object| {
-        let status = object.status.as_ref();
-        let is_tried = is_tried(object, status);
-        tried |= is_tried;
-        is_tried || is_settled(object, status)
-    }) && tried
-}
-
-/// Whether the news of an instance are part of a rollout: profiles made all of it, and no annotation of this Node requested
-/// it.
-#[must_use]
-pub fn is_of_rollout<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, is_annotated: bool) -> bool {
-    let new = |object: &VnicAttachment| {
-        let status = object.status.as_ref();
-        !is_settled(object, status) && !is_tried(object, status)
-    };
-    let mut of_profiles = objects.into_iter().filter(|object| new(object)).map(|object| profile_of(object).is_some());
-    // If the objects have no news, the Node has.
-    !is_annotated && of_profiles.next() == Some(true) && of_profiles.all(|is| is)
+/// Whether profiles made all that is new. If the objects have nothing new, the Node has.
+fn is_of_rollout(objects: &[Arc<VnicAttachment>]) -> bool {
+    let mut of_profiles = objects.iter().filter(|object| is_new(object)).map(|object| profile_of(object).is_some());
+    of_profiles.next() == Some(true) && of_profiles.all(|is| is)
 }
 
 #[cfg(test)]
@@ -117,18 +145,7 @@ mod tests {
             ("Configured", report(true), true),
             ("Configured", report(false), false),
         ] {
-            assert_eq!(can_wait([&object(condition, node.clone())], Some("n")), waits, "{condition} {node}");
+            assert_eq!(can_wait(&object(condition, node.clone()), Some("n")), waits, "{condition} {node}");
         }
-    }
-
-    #[test]
-    fn intervals_grow_with_the_number_of_instances() {
-        let resync = Duration::from_mins(5);
-        assert_eq!(between_looks(resync, Load { instances: 100, objects: 200 }, 20.0), resync);
-        let many = Load { instances: 10_000, objects: 20_000 };
-        assert_eq!(between_looks(resync, many, 20.0), Duration::from_secs(7000));
-        let poll = Duration::from_secs(3);
-        assert_eq!([1, 10, 200].map(|waiting| between_polls(poll, waiting, 20.0).as_secs()), [3, 3, 60]);
-        assert_eq!([0.5, 20.0].map(|rate| between_retries(rate).as_millis()), [18_000, 450]);
     }
 }

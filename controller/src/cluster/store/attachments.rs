@@ -8,7 +8,6 @@ use kube::ResourceExt;
 use vcn::Ocid;
 
 use crate::attachment::report::node_report;
-use crate::attachment::worker::pace::Load;
 use crate::report::metrics::Census;
 
 /// All known objects.
@@ -53,10 +52,10 @@ impl Attachments {
         self.unreadable.insert(name);
     }
 
-    /// Their number.
+    /// The number of instances with objects, and of objects.
     #[must_use]
-    pub fn load(&self) -> Load {
-        Load { instances: self.names.len(), objects: self.objects.len() }
+    pub fn load(&self) -> (usize, usize) {
+        (self.names.len(), self.objects.len())
     }
 
     /// Instance and VNIC in their statuses.
@@ -66,13 +65,6 @@ impl Attachments {
             Some((object.spec.instance_id.clone(), object.status.as_ref()?.vnic_id.clone()?))
         };
         self.objects.values().filter_map(vnic).collect()
-    }
-
-    /// The VNICs of a subnet in their statuses, unordered.
-    #[must_use]
-    pub fn vnics_in(&self, subnet: &Ocid) -> Vec<Ocid> {
-        let there = self.objects.values().filter(|object| object.spec.vnic.subnet_id == *subnet);
-        there.filter_map(|object| object.status.as_ref()?.vnic_id.clone()).collect()
     }
 
     /// The instances that have some.

@@ -53,6 +53,8 @@ pub struct NodeView {
     pub leaving: bool,
     /// Our conditions that it has.
     pub conditions: Vec<NodeCondition>,
+    /// The version that the API server gave it.
+    pub version: Option<String>,
 }
 
 /// Labels as one text, sorted: those of ten thousand Nodes would take 40 MB as maps.
@@ -86,6 +88,7 @@ impl NodeView {
             created: metadata.creation_timestamp.map(|time| time.0),
             leaving: metadata.deletion_timestamp.is_some(),
             conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
+            version: metadata.resource_version,
         }
     }
 }
@@ -99,7 +102,7 @@ impl NodeView {
 
     /// Whether nothing changed that concerns VNICs.
     fn is_same_but_for_conditions(&self, other: &Self) -> bool {
-        let Self { name, uid, instance, stranger, labels, vnics, created, leaving, conditions: _ } = self;
+        let Self { name, uid, instance, stranger, labels, vnics, created, leaving, conditions: _, version: _ } = self;
         (name, uid, instance, stranger) == (&other.name, &other.uid, &other.instance, &other.stranger)
             && (labels, vnics, created, leaving) == (&other.labels, &other.vnics, &other.created, &other.leaving)
     }
@@ -158,9 +161,7 @@ impl Nodes {
         if let Some(known) = self.nodes.get_mut(&node.name)
             && known.is_same_but_for_conditions(&node)
         {
-            if known.conditions != node.conditions {
-                *known = Arc::new(node);
-            }
+            *known = Arc::new(node);
             return BTreeSet::new();
         }
         let same = |before: &Arc<NodeView>| before.instance == node.instance && before.created == node.created;
@@ -180,10 +181,11 @@ impl Nodes {
         touched
     }
 
-    /// Our conditions of a Node were written.
-    pub fn set_conditions(&mut self, name: &str, conditions: Vec<NodeCondition>) {
-        if let Some(known) = self.nodes.get_mut(name) {
-            Arc::make_mut(known).conditions = conditions;
+    /// Our conditions of a Node were written. The watch delivers other changes of it.
+    pub fn set_conditions(&mut self, NodeView { name, conditions, version, .. }: NodeView) {
+        if let Some(known) = self.nodes.get_mut(&name) {
+            let known = Arc::make_mut(known);
+            (known.conditions, known.version) = (conditions, version);
         }
     }
 

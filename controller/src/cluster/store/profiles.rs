@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_of_a_later_version_is_known_by_name_only() {
+    fn profile_of_later_version_is_known_by_name_only() {
         let mut all = Profiles::default();
         all.replace(vec![profile("b", "Host"), profile("a", "Pods"), profile("c", "Moon")]);
         assert_eq!(names(&all), (vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()]));

@@ -1,6 +1,7 @@
 //! Which conditions are written, and which are not.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use api::ConditionStatus::{False, True, Unknown};
 use health::report::Verdict;
@@ -9,9 +10,10 @@ use health::summary::Check;
 use health::{Area, Summary};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::fleet::condition::{NodeCondition, StoredCondition, patch};
-use crate::fleet::judge::{AgentFacts, ConditionWrite, Judgement, NodeFacts, judge};
+use crate::fleet::judge::{AgentFacts, ConditionWrite, Hold, Judgement, NodeFacts, judge};
 
 fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -29,7 +31,7 @@ fn summary(checks: Vec<Check>) -> Summary {
 
 /// Judges one node; what it has then.
 fn judged(has: &[NodeCondition], agent: AgentFacts<'_>, second: i64) -> (Judgement, Vec<NodeCondition>) {
-    let node = NodeFacts { name: "a", conditions: has, agent, is_in_sample: true };
+    let node = NodeFacts { name: "a", version: None, conditions: has, agent, is_in_sample: true };
     let judgement = judge(std::iter::once(node), time(second));
     let mut after = has.to_vec();
     for new in judgement.writes.iter().flat_map(|write| &write.conditions) {
@@ -50,7 +52,7 @@ fn states(conditions: &[NodeCondition]) -> Vec<(&str, &str, i64)> {
 }
 
 #[test]
-fn node_follows_its_critical_problems_and_is_written_on_transition_only() {
+fn node_conditions_follow_critical_problems_and_change_on_transition_only() {
     let fine = summary(vec![check("mtu", Area::Network, Severity::Warning, 1)]);
     let (_, has) = judged(&[], answered(&fine), 100);
     let good = ("True", "NoCriticalProblem");
@@ -104,7 +106,7 @@ fn many_silent_nodes_at_once_write_nothing_unknown() {
                 _ if number < first => AgentFacts::Silent { has_agent: true },
                 _ => AgentFacts::Answered { summary: &fine, is_failing: number < failing },
             };
-            NodeFacts { name, conditions: &has, agent, is_in_sample: sample.contains(&number) }
+            NodeFacts { name, version: None, conditions: &has, agent, is_in_sample: sample.contains(&number) }
         });
         let judgement = judge(facts, time(2));
         let count = |status| {
@@ -126,12 +128,36 @@ fn many_silent_nodes_at_once_write_nothing_unknown() {
 fn two_silent_nodes_are_written_in_a_small_cluster() {
     let silent = ["a", "b", "c"].map(|name| NodeFacts {
         name,
+        version: None,
         conditions: &[],
         agent: AgentFacts::Silent { has_agent: true },
         is_in_sample: false,
     });
     assert_eq!(judge(silent[..2].iter().copied(), time(1)).writes.len(), 2);
     assert_eq!(judge(silent.iter().copied(), time(1)).held, Some(3));
+}
+
+#[test]
+fn last_silent_nodes_of_a_healing_partition_are_not_written() {
+    let (fine, bound, start) = (Summary::default(), Duration::from_secs(300), Instant::now());
+    let (mut hold, (_, has)) = (Hold::default(), judged(&[], answered(&fine), 1));
+    let mut held_and_written = |silent: usize, second: u64| {
+        let facts = (0..100).map(|number| NodeFacts {
+            name: "n",
+            version: None,
+            conditions: &has,
+            agent: if number < silent { AgentFacts::Silent { has_agent: true } } else { answered(&fine) },
+            is_in_sample: false,
+        });
+        let mut judgement = judge(facts, time(2));
+        hold.apply(&mut judgement, start + Duration::from_secs(second), bound);
+        (judgement.held, judgement.writes.len())
+    };
+    assert_eq!(held_and_written(5, 0), (None, 5), "few nodes failed, and no other before");
+    assert_eq!(held_and_written(50, 10), (Some(50), 0));
+    assert_eq!(held_and_written(5, 300), (Some(5), 0), "most answer again");
+    assert_eq!(held_and_written(0, 305), (None, 0));
+    assert_eq!(held_and_written(5, 310), (None, 5), "each was asked again");
 }
 
 #[test]
@@ -147,13 +173,14 @@ fn agents_text_is_bounded_and_printable() {
 #[test]
 fn patch_has_our_types_only_and_is_read_back() {
     let (judgement, has) = judged(&[], answered(&Summary::default()), 1000);
-    let body = patch(&judgement.writes[0].conditions, time(2000));
+    let body = patch(Some("7"), &judgement.writes[0].conditions, time(2000));
     let condition = |kind: &str| {
         json!({ "type": kind, "status": "True", "reason": "NoCriticalProblem", "message": "No critical problem.",
             "lastTransitionTime": "1970-01-01T00:16:40Z", "lastHeartbeatTime": "1970-01-01T00:33:20Z" })
     };
     let types = ["oke.oraclecloud.com/NetworkReady", "oke.oraclecloud.com/HostHealthy"];
-    assert_eq!(body, json!({ "status": { "conditions": types.map(condition) } }));
+    let metadata = json!({ "resourceVersion": "7" });
+    assert_eq!(body, json!({ "metadata": metadata, "status": { "conditions": types.map(condition) } }));
     let stored: Vec<StoredCondition> = serde_json::from_value(body["status"]["conditions"].clone()).unwrap();
     let read: Vec<_> = stored.into_iter().filter_map(NodeCondition::read).collect();
     assert_eq!((read, has[0].status), (has.clone(), True));

@@ -56,7 +56,7 @@ fn agents_are_asked_soon_and_then_spread_over_the_interval() {
 }
 
 #[test]
-fn failing_agent_is_retried_with_backoff_and_never_delays_others() {
+fn failing_agent_is_retried_with_backoff_without_delaying_other_agents() {
     let (mut roster, began, names) = roster(1);
     let [name] = &names[..] else { panic!("one") };
     let mut now = began + SECOND * 30;
@@ -80,7 +80,7 @@ fn failing_agent_is_retried_with_backoff_and_never_delays_others() {
 }
 
 #[test]
-fn silent_agent_is_unknown_after_five_minutes_and_keeps_its_summary() {
+fn silent_agent_becomes_unknown_after_five_minutes_and_keeps_summary() {
     let (mut roster, began, names) = roster(1);
     let [name] = &names[..] else { panic!("one") };
     assert_eq!(roster.bound(), Duration::from_mins(5));

@@ -10,9 +10,19 @@ fn nodes() -> Nodes {
     Nodes {
         labels: ["a", "b", "c", "d", "without-agent"].map(|name| (name.to_owned(), labels(name))).into(),
         addresses: addresses.map(|(name, address)| (name.to_owned(), address.parse().unwrap())).into(),
-        external_allowed: false,
+        pods: vec![(selection(), vec![pod("cart-1", "10.0.33.7"), pod("cart-2", "10.0.33.8")])],
+        allowed: TestTargets::Cluster,
         oci_host: Some("iaas.eu-frankfurt-1.oraclecloud.com".to_owned()),
     }
+}
+
+fn selection() -> PodSelection {
+    serde_json::from_value(json!({ "namespace": "shop", "selector": { "matchLabels": { "app": "cart" } } })).unwrap()
+}
+
+fn pod(name: &str, address: &str) -> TestPod {
+    let address = address.parse().unwrap();
+    TestPod { namespace: "shop".to_owned(), name: name.to_owned(), node: "b".to_owned(), address }
 }
 
 fn spec(sources: Value, targets: Value, more: &Value) -> NetworkTestSpec {
@@ -23,7 +33,7 @@ fn spec(sources: Value, targets: Value, more: &Value) -> NetworkTestSpec {
 
 /// Each pair in a few words.
 fn shown(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<String>, PairError> {
-    let shown = |pair: &TestPair| format!("{}>{}", pair.case.source.node.as_deref().unwrap(), pair.target);
+    let shown = |pair: &TestPair| format!("{}>{}", pair.source, pair.target);
     pairs(spec, nodes).map(|pairs| pairs.iter().map(shown).collect())
 }
 
@@ -42,6 +52,12 @@ fn selectors_names_and_services_become_pairs() {
         (json!([{ "node": "a" }]), json!([{ "address": "10.0.30.2" }]), "a>d"),
         (json!([{ "node": "c" }]), json!([{ "service": "peers" }]), "c>d c>a c>b"),
         (json!([{ "node": "a" }]), all, "a>b a>c a>d"),
+        (
+            json!([{ "pods": selection() }]),
+            json!([{ "node": "b" }, { "node": "c" }, { "pods": selection() }]),
+            "shop/cart-1>c shop/cart-1>shop/cart-2 shop/cart-2>c shop/cart-2>shop/cart-1",
+        ),
+        (json!([{ "node": "b" }]), json!([{ "pods": selection() }]), "b>shop/cart-1 b>shop/cart-2"),
     ] {
         let expected: Vec<&str> = expected.split(' ').collect();
         assert_eq!(shown(&spec(sources, targets, &json!({})), &nodes()).unwrap(), expected);
@@ -55,21 +71,35 @@ fn targets_outside_the_cluster_need_both_permissions() {
         spec(json!([{ "node": "a" }]), targets, &json!({ "externalTargets": external }))
     };
     let host = spec(json!([{ "node": "a" }]), json!([{ "host": "example.org" }]), &json!({ "externalTargets": true }));
-    let allowed = Nodes { external_allowed: true, ..nodes() };
+    let allowed = Nodes { allowed: TestTargets::Any, ..nodes() };
     let refused = Err(PairError::External("203.0.113.9".to_owned()));
     assert_eq!(shown(&outside(true), &nodes()), refused);
     assert_eq!(shown(&outside(false), &allowed), refused);
+    let off = Nodes { allowed: TestTargets::None, ..nodes() };
+    assert_eq!(shown(&outside(false), &off), Err(PairError::Off));
     assert_eq!(shown(&outside(true), &allowed).unwrap(), ["a>203.0.113.9"]);
     assert_eq!(shown(&host, &nodes()), Err(PairError::External("example.org".to_owned())));
     assert_eq!(shown(&host, &allowed).unwrap(), ["a>example.org"]);
+    let targets = json!([{ "url": "https://example.org:8443/x" }]);
+    let probes = json!({ "externalTargets": true, "probes": [{ "type": "HTTP" }] });
+    let url = spec(json!([{ "node": "a" }]), targets, &probes);
+    assert_eq!(shown(&url, &nodes()), Err(PairError::External("https://example.org:8443/x".to_owned())));
+    let sent = &pairs(&url, &allowed).unwrap()[0].case.send;
+    assert_eq!((sent.kind, &sent.target), (ProbeKind::Https, &ProbeTarget::Host("example.org".to_owned())));
+    assert_eq!((sent.port, sent.path.as_deref()), (8443, Some("/x")));
 }
 
 #[test]
 fn forbidden_addresses_are_refused_although_external_targets_are_allowed() {
-    let allowed = Nodes { external_allowed: true, ..nodes() };
+    let allowed = Nodes { allowed: TestTargets::Any, ..nodes() };
     for address in ["169.254.169.254", "127.0.0.1", "fd00:c1::a9fe:a9fe", "::1"] {
         let spec = spec(json!([{ "node": "a" }]), json!([{ "address": address }]), &json!({ "externalTargets": true }));
-        assert_eq!(shown(&spec, &allowed), Err(PairError::Forbidden(address.parse().unwrap())));
+        let forbidden = Err(PairError::Forbidden(address.parse().unwrap()));
+        assert_eq!(shown(&spec, &allowed), forbidden);
+        let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+        let more = json!({ "externalTargets": true, "probes": [{ "type": "HTTP" }] });
+        let spec = self::spec(json!([{ "node": "a" }]), json!([{ "url": format!("http://{host}/") }]), &more);
+        assert_eq!(shown(&spec, &allowed), forbidden);
     }
 }
 
@@ -89,7 +119,7 @@ fn nothing_to_test_and_too_much_are_refused() {
 
 #[test]
 fn every_request_is_within_the_agents_bounds() {
-    for kind in ["ICMP", "TCP", "UDP", "HTTP", "DNS", "PathMTU", "Route"] {
+    for kind in ["ICMP", "TCP", "UDP", "HTTP", "HTTPS", "DNS", "PathMTU", "Route"] {
         for (count, rate) in [(1, 1), (100, 100), (100, 1), (20, 4)] {
             let mut probe = json!({ "type": kind, "count": count, "rate": rate });
             if matches!(kind, "TCP" | "UDP") {
@@ -104,10 +134,27 @@ fn every_request_is_within_the_agents_bounds() {
 }
 
 #[test]
-fn compared_nodes_are_near_and_far_and_not_of_the_pair() {
+fn compared_nodes_are_near_and_far_but_outside_the_pair() {
     let spec = spec(json!([{ "node": "a" }]), json!([{ "node": "c" }]), &json!({}));
     let case = &pairs(&spec, &nodes()).unwrap()[0].case;
     let others: Vec<&str> = case.others.iter().map(|other| other.node.as_deref().unwrap()).collect();
     assert_eq!(others, ["b", "d"]);
     assert!(case.target_has_agent && case.send.source_port >= FIRST_PORT);
+}
+
+#[test]
+fn throughput_is_measured_between_nodes_only() {
+    let of = |sources, targets| {
+        let probe = json!({ "probes": [{ "type": "Throughput", "megabitsPerSecond": 500 }], "externalTargets": true });
+        pairs(&spec(sources, targets, &probe), &Nodes { allowed: TestTargets::Any, ..nodes() })
+    };
+    let node = json!([{ "node": "a" }]);
+    let found = of(node.clone(), json!([{ "node": "c" }, { "address": "10.0.30.2" }])).unwrap();
+    let sent: Vec<_> =
+        found.iter().map(|pair| (pair.target.as_str(), pair.case.send.port, pair.case.send.mbits)).collect();
+    assert_eq!(sent, [("c", 5201, Some(500)), ("d", 5201, Some(500))]);
+    let refused = |name: &str| Err(PairError::Throughput(name.to_owned()));
+    assert_eq!(of(node.clone(), json!([{ "address": "10.0.99.9" }])), refused("10.0.99.9"));
+    assert_eq!(of(json!([{ "pods": selection() }]), node.clone()), refused("shop/cart-1"));
+    assert_eq!(of(node, json!([{ "pods": selection() }])), refused("shop/cart-1"));
 }

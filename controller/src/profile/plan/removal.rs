@@ -8,8 +8,8 @@ use std::time::Duration;
 use api::VnicAttachment;
 use tokio::time::Instant;
 
+use crate::attachment::report::event_diff::is_gone;
 use crate::cluster::store::NodeView;
-use crate::profile::plan::state::is_terminated;
 use crate::profile::select::from_template::profile_of;
 use crate::profile::select::observed::AttachmentIndex;
 use crate::profile::select::selection::{NODE_RECREATED, NodeProblem, Selections, is_leaving};
@@ -137,7 +137,7 @@ pub(in crate::profile) fn fate<'a>(object: &'a VnicAttachment, selections: &Sele
     let instance = &object.spec.instance_id;
     match selections.instances.get(instance) {
         _ if selection.undecided.contains(instance) => Fate::Stays,
-        None if is_terminated(object) => Fate::Goes(RemovalReason::InstanceTerminated),
+        None if is_gone(object) => Fate::Goes(RemovalReason::InstanceTerminated),
         // It may come back after a reboot, or as a Node of another name.
         None => Fate::Stays,
         Some(_) if selection.nodes.contains_key(instance) => Fate::Stays,

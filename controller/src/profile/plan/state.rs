@@ -75,14 +75,6 @@ impl State {
     }
 }
 
-/// Whether an object says that its instance is terminated.
-#[must_use]
-pub fn is_terminated(object: &VnicAttachment) -> bool {
-    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let attached = find(conditions, ConditionType::Attached);
-    attached.and_then(|condition| AttachmentReason::from_word(&condition.reason)) == Some(AttachmentReason::NodeGone)
-}
-
 /// What does not resolve by itself.
 fn trouble(ready: &Condition) -> Option<Trouble> {
     use AttachmentReason as R;

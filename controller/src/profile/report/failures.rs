@@ -2,17 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use resident::logging::chain;
-use tokio::time::Instant;
 
-use crate::profile::apply::ApplyError;
+use crate::cluster::request::RequestError;
 use crate::profile::plan::step::Step;
-
-/// The interval between two Events about one profile and one answer: failures of many objects repeat in each reconcile, with
-/// another number each time.
-const QUIET: Duration = Duration::from_mins(10);
 
 /// The failures of one profile in one reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +16,11 @@ pub struct Failure<'s> {
     /// That of the first object by name: the order of answers is random.
     object: &'s str,
     first: String,
-    /// The API server's answer, if there was one.
-    code: Option<u16>,
 }
 
 /// By profile; failures without a profile are under `None`.
 #[must_use]
-pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), ApplyError>)]) -> BTreeMap<Option<&'s str>, Failure<'s>> {
+pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), RequestError>)]) -> BTreeMap<Option<&'s str>, Failure<'s>> {
     let mut steps: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for (step, _) in outcomes {
         *steps.entry(step.profile()).or_default() += 1;
@@ -42,47 +34,19 @@ pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), ApplyError>)]) -> BTreeMap
             all: steps.get(&profile).copied().unwrap_or_default(),
             object,
             first: String::new(),
-            code: None,
         });
         failure.failed += 1;
         if object <= failure.object {
             failure.object = object;
             failure.first = format!("{step}: {}", chain(error));
-            failure.code = error.code();
         }
     }
     failures
 }
 
-impl Failure<'_> {
-    /// The HTTP status of the API server's answer, if there was one: the same status counts as the same cause. The text names
-    /// the object.
-    #[must_use]
-    pub const fn code(&self) -> Option<u16> {
-        self.code
-    }
-}
-
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} steps failed; first: {}", self.failed, self.all, self.first)
-    }
-}
-
-/// Which profiles' failures were reported recently, and for which answer.
-#[derive(Debug, Default)]
-pub struct ReportHistory(BTreeMap<(String, Option<u16>), Instant>);
-
-impl ReportHistory {
-    /// Whether a profile's failures of one answer must be reported now; if so, they count as reported.
-    pub fn is_over(&mut self, profile: &str, code: Option<u16>, now: Instant) -> bool {
-        self.0.retain(|_, told| now < *told + QUIET);
-        let key = (profile.to_owned(), code);
-        let is_over = !self.0.contains_key(&key);
-        if is_over {
-            self.0.insert(key, now);
-        }
-        is_over
     }
 }
 
@@ -108,7 +72,7 @@ mod tests {
         let outcome = |step| match step {
             Step::Guard(_) => Ok(()),
             Step::Remove { object, .. } if object.name == "a.3" => Ok(()),
-            _ => Err(ApplyError::TimedOut),
+            _ => Err(RequestError::TimedOut),
         };
         let mut outcomes: Vec<_> = steps.iter().map(|step| (step, outcome(step.clone()))).collect();
         for _ in 0..2 {
@@ -123,15 +87,5 @@ mod tests {
             assert_eq!(told, [(Some("a"), text("2 of 3", "a.1", "a")), (Some("b"), text("1 of 1", "b.x", "b"))]);
             outcomes.reverse();
         }
-    }
-
-    #[test]
-    fn a_profile_is_reported_once_in_ten_minutes() {
-        let (mut quiet, now) = (ReportHistory::default(), Instant::now());
-        let minute = Duration::from_mins(1);
-        assert!(quiet.is_over("a", Some(403), now) && quiet.is_over("b", Some(403), now));
-        assert!(!quiet.is_over("a", Some(403), now + 9 * minute));
-        assert!(quiet.is_over("a", Some(422), now + 9 * minute) && quiet.is_over("a", None, now + 9 * minute));
-        assert!(quiet.is_over("a", Some(403), now + 10 * minute));
     }
 }

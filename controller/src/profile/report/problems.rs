@@ -1,60 +1,35 @@
 //! Problems of nodes: each is logged and reported as an Event once while it lasts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::events::{EventContent, Events, Level};
 use crate::cluster::store::NodeView;
 use crate::profile::select::selection::NodeProblem;
 
-/// The problems of the last reconcile.
+/// The reported problems of the last reconcile: node, reason and note.
 #[derive(Debug, Default)]
-pub struct Problems(BTreeMap<Key, ReportState>);
-
-/// Node, reason and note.
-type Key = (String, &'static str, String);
-
-/// Whether it was reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReportState {
-    /// It is logged; the Event queue had no room yet.
-    Logged,
-    /// Its Event is queued.
-    Reported,
-}
+pub struct Problems(BTreeSet<(String, &'static str, String)>);
 
 impl Problems {
-    /// Logs new problems and queues Events for unreported ones. Those without room are queued at a later reconcile.
-    pub fn tell(&mut self, problems: &[NodeProblem<'_>], nodes: &[Arc<NodeView>], events: &Events) {
+    /// Logs new problems and queues Events for them. Those without room in the queue are new at the next reconcile.
+    pub fn report(&mut self, problems: &[NodeProblem<'_>], nodes: &[Arc<NodeView>], events: &Events) {
         let before = std::mem::take(&mut self.0);
-        for problem in problems {
-            let key = (problem.node.to_owned(), problem.reason, problem.note.clone());
-            let standing = before.get(&key).copied();
-            if standing.is_none() {
-                let NodeProblem { node, reason, note } = problem;
-                tracing::warn!(event = "node.problem", node, reason, note);
-            }
-            self.0.insert(key, standing.unwrap_or(ReportState::Logged));
-        }
-        let mut untold = self.0.iter_mut().filter(|(_, standing)| **standing == ReportState::Logged).peekable();
-        if untold.peek().is_none() {
-            return;
-        }
         let nodes: BTreeMap<&str, &NodeView> = nodes.iter().map(|node| (node.name.as_str(), node.as_ref())).collect();
-        for ((node, reason, note), standing) in untold {
-            let Some(node) = nodes.get(node.as_str()) else { continue };
-            let news = EventContent {
-                regarding: node.reference(),
-                level: Level::Warning,
-                reason,
-                action: "Select",
-                note: note.clone(),
-            };
-            // There is no room for the others either.
-            if !events.report(news) {
-                break;
+        let mut has_room = true;
+        for NodeProblem { node, reason, note } in problems {
+            let key = ((*node).to_owned(), *reason, note.clone());
+            if before.contains(&key) {
+                self.0.insert(key);
+                continue;
             }
-            *standing = ReportState::Reported;
+            let Some(view) = nodes.get(node).filter(|_| has_room) else { continue };
+            let (regarding, note) = (view.reference(), note.clone());
+            has_room = events.report(EventContent { regarding, level: Level::Warning, reason, action: "Select", note });
+            if has_room {
+                tracing::warn!(event = "node.problem", node, reason, note = key.2);
+                self.0.insert(key);
+            }
         }
     }
 }
@@ -80,7 +55,7 @@ mod tests {
         let mut problems = Problems::default();
         let mut told = Vec::new();
         for look in 0..3 {
-            problems.tell(&all, &nodes, &events);
+            problems.report(&all, &nodes, &events);
             while let Some(news) = writer.next() {
                 told.push(news.regarding.name.unwrap());
             }
@@ -88,7 +63,7 @@ mod tests {
         }
         assert_eq!(told, names);
         assert_eq!(metrics.events_lost(), 1, "it stops at the first that finds no room");
-        problems.tell(&[], &nodes, &events);
+        problems.report(&[], &nodes, &events);
         assert_eq!(writer.next(), None);
     }
 }

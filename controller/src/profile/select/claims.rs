@@ -121,38 +121,3 @@ impl TemplateObject {
         (&self.instance, &self.template.name)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use api::VnicProfile;
-    use serde_json::json;
-
-    use super::*;
-    use crate::cluster::store::NodeView;
-    use crate::profile::select::observed::Observed;
-    use crate::profile::select::selection::select;
-
-    #[test]
-    fn stamps_of_one_vnic_share_its_template() {
-        let profile: VnicProfile = serde_json::from_value(json!({
-            "metadata": { "name": "storage" },
-            "spec": { "nodeSelector": {}, "allNodes": true, "attachments": [
-                { "name": "net1", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" },
-                { "name": "net2", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" },
-            ] }
-        }))
-        .unwrap();
-        let node = |number: u8| {
-            let instance = Some(format!("ocid1.instance.oc1.iad.i{number}").parse().unwrap());
-            Arc::new(NodeView { name: format!("n{number}"), instance, ..NodeView::default() })
-        };
-        let nodes = (0..3).map(node).collect();
-        let observed = Observed { profiles: vec![Arc::new(profile)], nodes, ..Observed::default() };
-        let stamps = stamps(&select(&observed));
-        let places: Vec<(&str, &str)> =
-            stamps.iter().map(|stamp| (stamp.node.as_str(), stamp.template.name.as_str())).collect();
-        let expected = ["n0", "n1", "n2"].into_iter().flat_map(|node| [(node, "net1"), (node, "net2")]);
-        assert_eq!(places, expected.collect::<Vec<_>>());
-        assert!(stamps.iter().zip(stamps.iter().skip(2)).all(|(one, next)| Arc::ptr_eq(&one.template, &next.template)));
-    }
-}

@@ -282,7 +282,7 @@ impl Scene {
 
     /// How many reconciles the controller made.
     pub(crate) fn looks(&self) -> u64 {
-        running().metrics.looks()
+        running().metrics.profile_reconciles()
     }
 
     /// Triggers another reconcile.

@@ -20,6 +20,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) const NAME: &str = "oke-node-controller";
 pub(crate) const NAMESPACE: &str = "oke-node-manager";
 
+/// Where probe Pods run, and where a pod stands that they test.
+pub(crate) const PROBES: &str = "oke-node-manager-probes";
+const SHOP: &str = "shop";
+
 /// Where a kubelet puts a pod's token. In a fresh /run.
 const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -43,7 +47,26 @@ impl Cluster {
         let account = ServiceAccount::new(NAMESPACE, NAME);
         server.create_account(&account).await.unwrap();
         server.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
+        server.create_account(&ServiceAccount::new(PROBES, "oke-network-probe")).await.unwrap();
+        server.create_account(&ServiceAccount::new(SHOP, "default")).await.unwrap();
         let admin = server.client(server.admin()).unwrap();
+        let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["list"] }]);
+        let group = "rbac.authorization.k8s.io";
+        let named = json!({ "name": "tested", "namespace": SHOP });
+        let api = format!("{group}/v1");
+        for object in [
+            json!({ "apiVersion": api, "kind": "Role", "metadata": named, "rules": rules }),
+            json!({ "apiVersion": api, "kind": "RoleBinding", "metadata": named,
+                "roleRef": { "apiGroup": group, "kind": "Role", "name": "tested" },
+                "subjects": [{ "kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE }] }),
+        ] {
+            server.apply_object(object).await.unwrap();
+        }
+        make_pod(&admin, SHOP, "cart", &json!({})).await;
+        let running =
+            json!({ "status": { "phase": "Running", "podIP": "10.0.32.7", "podIPs": [{ "ip": "10.0.32.7" }] } });
+        let shop: Api<Pod> = Api::namespaced(admin.clone(), SHOP);
+        shop.patch_status("cart", &PatchParams::default(), &Patch::Merge(running)).await.unwrap();
         let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
         // As the Deployment's controller would create it.
         let template = Rights::pod_template();
@@ -139,7 +162,19 @@ impl Cluster {
         let pods: Api<Pod> = Api::namespaced(self.admin.clone(), NAMESPACE);
         let agents = ListParams::default().labels("app.kubernetes.io/name=oke-node-agent");
         pods.delete_collection(&DeleteParams::default().grace_period(0), &agents).await.unwrap();
+        let probes: Api<Pod> = Api::namespaced(self.admin.clone(), PROBES);
+        probes.delete_collection(&DeleteParams::default().grace_period(0), &everything.1).await.unwrap();
         let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
         leases.delete_collection(&everything.0, &everything.1).await.unwrap();
     }
+}
+
+/// A Pod on the node `a`.
+pub(crate) async fn make_pod(admin: &Client, namespace: &str, name: &str, labels: &serde_json::Value) {
+    let account = if namespace == PROBES { "oke-network-probe" } else { "default" };
+    let pod = json!({ "metadata": { "name": name, "labels": labels },
+        "spec": { "nodeName": "a", "serviceAccountName": account, "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 0, "containers": [{ "name": "a", "image": "a" }] } });
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
 }

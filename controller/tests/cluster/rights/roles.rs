@@ -94,10 +94,14 @@ impl fmt::Display for Right {
 }
 
 fn documents(kinds: &[&str]) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/controller.yaml");
-    let text = fs::read_to_string(path).unwrap();
-    let documents = serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
-    documents.filter(|document| kinds.contains(&document["kind"].as_str().unwrap())).collect()
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base");
+    let mut found = Vec::new();
+    for file in ["controller.yaml", "probe-pods.yaml"] {
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        let all = serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
+        found.extend(all.filter(|document| kinds.contains(&document["kind"].as_str().unwrap())));
+    }
+    found
 }
 
 fn remove(list: &mut Value, word: &str) {

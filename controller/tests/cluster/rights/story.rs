@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use api::condition::find;
 use api::{Condition, ConditionType, NetworkTest, TestState, UID_TAG, VnicAttachment, VnicProfile};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use sandbox::{NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use vcn::Ocid;
 
-use super::cluster::{Cluster, NAME, NAMESPACE};
+use super::cluster::{Cluster, NAME, NAMESPACE, PROBES, make_pod};
 use super::process::Controller;
 use crate::agents::{self, FakeAgent, TrustedControllers};
 
@@ -76,6 +76,8 @@ impl<'c> Scene<'c> {
         self.profile("before").await;
         self.attachment("own", "a").await;
         self.network_test("before", None).await;
+        make_pod(&self.cluster.admin, PROBES, "orphan", &json!({ "app.kubernetes.io/name": "oke-network-probe" }))
+            .await;
         let mut controller = Controller::start(self.cluster, &self.oci, &folder.join(LOG)).await;
         self.parts(&mut controller).await
     }
@@ -96,6 +98,17 @@ impl<'c> Scene<'c> {
             scene.api::<NetworkTest>().get_opt("late").await.unwrap().is_none()
         })
         .await?;
+        self.until("an orphaned probe Pod is deleted", async |scene| {
+            scene.probes().await.iter().all(|pod| pod.name_any() != "orphan")
+        })
+        .await?;
+        self.pod_test("from-pod").await;
+        self.until("a network test from a pod is finished", async |scene| {
+            scene.end_probes().await;
+            scene.answered("from-pod").await
+        })
+        .await?;
+        self.until("its probe Pod is deleted", async |scene| scene.probes().await.is_empty()).await?;
         self.until("VNICs bear the cluster's name", async |scene| scene.tags_name_the_cluster().await).await?;
         let first = self.renewed().await;
         self.until("the Lease is renewed", async |scene| scene.renewed().await > first).await?;
@@ -206,6 +219,35 @@ impl<'c> Scene<'c> {
         let spec = json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }],
             "probes": [{ "type": "HTTP" }], "ttlSecondsAfterFinished": ttl });
         self.make::<NetworkTest>("NetworkTest", name, spec).await;
+    }
+
+    async fn pod_test(&self, name: &str) {
+        let spec = json!({ "sources": [{ "pods": { "namespace": "shop" } }], "targets": [{ "service": "imds" }],
+            "probes": [{ "type": "HTTP" }] });
+        self.make::<NetworkTest>("NetworkTest", name, spec).await;
+    }
+
+    async fn probes(&self) -> Vec<Pod> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.admin.clone(), PROBES);
+        pods.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// Plays the kubelet's part.
+    async fn end_probes(&self) {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.admin.clone(), PROBES);
+        let terminated = json!({ "exitCode": 0, "message": "{}" });
+        let container = json!({ "name": "probe", "ready": false, "restartCount": 0, "image": "", "imageID": "",
+            "state": { "terminated": terminated } });
+        let status = Patch::Merge(json!({ "status": { "phase": "Succeeded", "containerStatuses": [container] } }));
+        for pod in self.probes().await {
+            // The controller may have deleted it meanwhile.
+            let _ = pods.patch_status(&pod.name_any(), &PatchParams::default(), &status).await;
+        }
+    }
+
+    async fn answered(&self, name: &str) -> bool {
+        let status = self.api::<NetworkTest>().get(name).await.unwrap().status.unwrap_or_default();
+        status.state == Some(TestState::Finished) && status.counts.is_some_and(|counts| counts.unknown == 0)
     }
 
     async fn is_tested(&self, name: &str) -> bool {

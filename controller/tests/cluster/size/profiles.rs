@@ -26,7 +26,7 @@ fn status() -> VnicProfileStatus {
 }
 
 #[tokio::test]
-async fn a_profile_takes_its_templates_and_two_kilobytes_at_most_beside_them() {
+async fn profile_adds_at_most_two_kilobytes_to_its_templates() {
     let (client, _) = objects().await;
     let profiles: Api<VnicProfile> = Api::all(client.clone());
     let groups = |count: usize| (0..count).map(|number| ocid("networksecuritygroup", number)).collect::<Value>();

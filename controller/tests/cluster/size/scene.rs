@@ -108,7 +108,7 @@ pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &A
     let now = Time(Timestamp::from_second(1_795_000_000).unwrap());
     let mut verdict = verdict.clone();
     verdict.facts.pod_addresses = verdict.facts.vnic_id.as_ref().map(|_| pod_addresses(&object)).unwrap_or_default();
-    let status = status(&object, object.status.as_ref(), &verdict, node, &now);
+    let status = status(&object, &verdict, node, &now);
     if let Some(status) = status {
         worker.write_status(&object, &status).await.unwrap();
     }

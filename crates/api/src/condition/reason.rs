@@ -83,10 +83,10 @@ reasons! {
         "Wait: a new node takes a minute or two. If it stays, the message has OKE's own reason: usually no free addresses in the pod subnet, a limit of VNICs, or a missing policy.";
     PodNetworkUnknown Unknown on OnAttached OnReady:
         "The API server refused to show the instance's NativePodNetwork, or its answer cannot be read. Until it can, the controller attaches and detaches no VNIC of the instance, because that could disturb OKE or running pods.",
-        "The message has the API server's answer. For 403, apply manifests/base/controller.yaml, which grants the right. Otherwise check `kubectl get npn -o yaml` and the controller's log (`npn.unread`).";
+        "The message has the API server's answer. For 403, apply manifests/base/controller.yaml, which grants the right. Otherwise check `kubectl get npn -o yaml`.";
     PodNetworkUnanswered Unknown on OnAttached OnReady:
-        "Two requests in a row for the instance's NativePodNetwork got no answer from the API server. Until one does, the controller attaches and detaches no VNIC of the instance. It retries with backoff, from 15 seconds up to RETRY_MOST_SECONDS (two minutes by default).",
-        "Wait. If it stays, check the API server. The message has its answer, if there was one (429, 503); the controller's log has more (`npn.unread`).";
+        "The request for the instance's NativePodNetwork got no answer from the API server. Until one does, the controller attaches and detaches no VNIC of the instance. It retries with backoff up to RETRY_MOST_SECONDS (two minutes by default).",
+        "Wait. If it stays, check the API server. The message has its answer, if there was one (429, 503); the controller's log has more (`instance.unreadable`).";
     UsedByPods False on OnAttached OnReady:
         "The VnicAttachment is being deleted, but the instance's NativePodNetwork names its VNIC, so pods would lose their network. The controller detaches the VNIC when the NativePodNetwork no longer names it or is gone; it checks with backoff, from 15 seconds up to RETRY_MOST_SECONDS (two minutes by default).",
         "Drain the node, then run `kubectl delete npn NAME` (the message has the name) or terminate the instance. To leave the VNIC to OKE, set spec.onDelete to Orphan.";
@@ -132,9 +132,6 @@ reasons! {
     NodeGone False on OnAttached OnReady:
         "The instance is terminated; its VNIC is gone.",
         "Delete the VnicAttachment. The controller deletes those of a VnicProfile itself.";
-    InstanceForgotten False on OnAttached OnReady:
-        "OCI does not find the instance, and nothing contradicts that: no Node names it, its VNIC is not found, and no list contains it, although other VNICs of the subnet's compartment are visible. After a day it counts as terminated (NodeGone).",
-        "Nothing, if the instance is gone. If it was moved, give the controller access to its compartment (docs/iam.md).";
     NotAuthorizedOrNotFound Unknown on OnAttached OnReady:
         "The instance, the subnet or a security group does not exist, or the controller may not see it. OCI does not say which.",
         "The message names the refused call. Check the OCID and its region, then the controller's policies: the row of that call in docs/iam.md.";

@@ -40,7 +40,7 @@ fn the_fields_and_the_reasons_are_documented() {
 }
 
 #[test]
-fn what_may_be_left_out_says_what_holds_then() {
+fn optional_field_documents_its_default() {
     for crd in crd::all() {
         let schema = serde_json::to_value(&crd.spec.versions[0].schema).unwrap();
         let spec = &schema["openAPIV3Schema"]["properties"]["spec"];

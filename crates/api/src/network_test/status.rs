@@ -22,7 +22,7 @@ pub struct NetworkTestStatus {
     /// The state of the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<TestState>,
-    /// Why the test was refused or ended early; absent otherwise.
+    /// Why the test was refused or not finished, or that certificates were not verified; absent otherwise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<256>")]
     pub message: String,
@@ -40,6 +40,9 @@ pub struct NetworkTestStatus {
     /// Round-trip times of all answered probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<TestLatency>,
+    /// What paths carried, of the probe Throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<TestThroughput>,
     /// The worst verdict: Reachable, OneOf, Likely or Proven with its causes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<160>")]
@@ -102,6 +105,18 @@ pub struct TestLatency {
     pub p99_micros: u32,
 }
 
+/// Megabits per second that paths carried. A probe sends no more than it was asked to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TestThroughput {
+    /// Of the slowest pair.
+    #[schemars(schema_with = "schema::count")]
+    pub least_megabits_per_second: u32,
+    /// The median of the pairs.
+    #[schemars(schema_with = "schema::count")]
+    pub median_megabits_per_second: u32,
+}
+
 /// A failed pair and its cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -121,6 +136,10 @@ pub struct PairVerdict {
     /// The cause, or the causes that are left: docs/network-tests.md.
     #[schemars(schema_with = "schema::text::<96>")]
     pub cause: String,
+    /// What failed, such as "5 of 5 lost, no answer".
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "schema::text::<128>")]
+    pub failure: String,
     /// The last place that saw the packets: SourceRoute, SourceOut, TargetIn, TargetOut, SourceIn or Unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<16>")]
@@ -149,6 +168,7 @@ impl PairVerdict {
             probe: cut(&self.probe, 24),
             label: cut(&self.label, 16),
             cause: cut(&self.cause, 96),
+            failure: cut(&self.failure, 128),
             last_seen: cut(&self.last_seen, 16),
             before: cut(&self.before, 128),
             after: cut(&self.after, 128),
@@ -189,6 +209,7 @@ mod tests {
             probe: long(),
             label: long(),
             cause: long(),
+            failure: long(),
             last_seen: long(),
             before: long(),
             after: long(),
@@ -219,6 +240,7 @@ mod tests {
             probe: "TCP/10250".to_owned(),
             label: "Likely".to_owned(),
             cause: "SecurityList".to_owned(),
+            failure: "5 of 5 lost, no answer".to_owned(),
             last_seen: "SourceOut".to_owned(),
             before: "source: rp_filter drops 12".to_owned(),
             after: "source: rp_filter drops 13".to_owned(),

@@ -42,8 +42,6 @@ pub(super) fn network(document: &Field<'_>) -> Result<NativePodNetwork, FieldErr
     Ok(NativePodNetwork {
         name: document.member("metadata")?.member("name")?.text()?.map(str::to_owned),
         instance: id.parsed("an OCID")?.ok_or_else(|| id.missing())?,
-        max_pod_count: spec.member("maxPodCount")?.number()?,
-        ip_families: families(&spec)?,
         state,
         reason: status.member("reason")?.text()?.map(str::to_owned),
         vnics,
@@ -65,18 +63,6 @@ fn state(word: Option<&str>) -> NpnState {
         Some("BACKOFF") => NpnState::Backoff,
         Some(other) => NpnState::Unknown(other.to_owned()),
     }
-}
-
-fn families(spec: &Field<'_>) -> Result<Vec<Family>, FieldError> {
-    let mut families = Vec::new();
-    for entry in spec.member("ipFamilies")?.elements()? {
-        match entry.text()? {
-            Some(word) if word.eq_ignore_ascii_case("IPv4") => families.push(Family::Ipv4),
-            Some(word) if word.eq_ignore_ascii_case("IPv6") => families.push(Family::Ipv6),
-            _ => return Err(entry.unexpected("\"IPv4\" or \"IPv6\"")),
-        }
-    }
-    Ok(families)
 }
 
 fn vnic(entry: &Field<'_>) -> Result<NpnVnic, FieldError> {

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use vcn::{Family, PerFamily};
+use vcn::PerFamily;
 
 use super::*;
 
@@ -38,8 +38,6 @@ fn the_legacy_shape_is_ipv4() {
         NativePodNetwork {
             name: Some("anyhqljtlegacy".into()),
             instance: "ocid1.instance.oc1.iad.anyhqljtlegacy".parse().unwrap(),
-            max_pod_count: Some(31),
-            ip_families: vec![],
             state: NpnState::Success,
             reason: Some("COMPLETED".into()),
             vnics: vec![NpnVnic {
@@ -65,7 +63,6 @@ fn the_legacy_shape_is_ipv4() {
 #[test]
 fn dual_stack_takes_each_family_from_the_newer_shape_first() {
     let network = golden("dual_stack");
-    assert_eq!(network.ip_families, Family::ALL);
     assert_eq!(
         network.vnics[0].addressing,
         PerFamily {
@@ -160,7 +157,7 @@ fn ipv6_alone_says_nothing_about_ipv4() {
 }
 
 #[test]
-fn pod_addresses_may_be_a_block_and_a_vnic_may_be_kept_for_an_application() {
+fn pod_addresses_can_be_a_block_and_vnic_application_only() {
     let network = golden("gva_cidr");
     let blocks: Vec<_> =
         network.vnics.iter().map(|v| v.addressing.ipv4.as_ref().unwrap().pods[0].to_string()).collect();
@@ -171,7 +168,7 @@ fn pod_addresses_may_be_a_block_and_a_vnic_may_be_kept_for_an_application() {
 }
 
 #[test]
-fn a_network_in_backoff_is_not_usable_and_keeps_its_reason() {
+fn network_in_backoff_is_unusable_and_keeps_its_reason() {
     let network = golden("backoff");
     assert_eq!((&network.state, network.reason.as_deref()), (&NpnState::Backoff, Some("FailedToCreatePrivateIP")));
     assert!(!network.usable());
@@ -229,7 +226,7 @@ fn errors_name_the_field_and_the_value() {
 }
 
 #[test]
-fn a_vnic_is_named_by_an_entry_that_is_not_complete_too() {
+fn incomplete_entry_still_names_its_vnic() {
     let entries = r#"[{"vnicId":"ocid1.vnic.oc1.iad.a","macAddress":"02:00:17:00:00:01"},
         {"vnicId":"ocid1.vnic.oc1.iad.b"},{"macAddress":"02:00:17:00:00:02"},{"vnicId":7}]"#;
     let document = format!(

@@ -19,6 +19,12 @@ pub const TIMEOUT_MAX_MS: u16 = 5_000;
 pub const TASK_MAX_MS: u32 = 30_000;
 /// The largest packet: the VCN's MTU.
 pub const SIZE_MAX: u16 = 9_000;
+/// The most megabits per second of a probe of throughput.
+pub const MBITS_MAX: u16 = 10_000;
+/// How long a probe of throughput sends, in milliseconds.
+pub const THROUGHPUT_MS: u16 = 2_000;
+/// The least port that receives: lower ones are those of the system's services.
+const RECEIVE_PORT_MIN: u16 = 1_024;
 /// The longest name and path.
 const TEXT_MAX: usize = 253;
 
@@ -98,6 +104,12 @@ impl ProbeRequest {
                 within("sourcePort", flow.source_port.into(), 1, u16::MAX.into())?;
                 allowed(flow.source)
             }
+            Task::Receive(receive) => {
+                within("forMs", receive.for_ms.into(), 1, TASK_MAX_MS.into())?;
+                within("port", receive.port.into(), RECEIVE_PORT_MIN.into(), u16::MAX.into())?;
+                allowed(receive.address)?;
+                allowed(receive.from)
+            }
         }
     }
 }
@@ -106,10 +118,14 @@ impl SendTask {
     /// The longest time that it may take, in milliseconds.
     #[must_use]
     pub fn longest_ms(&self) -> u32 {
+        if self.kind == ProbeKind::Throughput {
+            // It connects, waits for the receiver's greeting, sends, and waits until all is received.
+            return u32::from(THROUGHPUT_MS) + 3 * u32::from(self.timeout_ms);
+        }
         let between = u32::from(self.count.saturating_sub(1)) * u32::from(self.interval_ms);
         // Requests of TCP are made one after the other; those of the other kinds overlap.
         let waits = match self.kind {
-            ProbeKind::Tcp | ProbeKind::Http => u32::from(self.count),
+            ProbeKind::Tcp | ProbeKind::Http | ProbeKind::Https => u32::from(self.count),
             ProbeKind::Dns if self.over_tcp => u32::from(self.count),
             _ => 1,
         };
@@ -122,7 +138,12 @@ impl SendTask {
         within("timeoutMs", self.timeout_ms.into(), 1, TIMEOUT_MAX_MS.into())?;
         within("the task in milliseconds", self.longest_ms().into(), 1, TASK_MAX_MS.into())?;
         within("size", self.size.into(), 0, SIZE_MAX.into())?;
-        let needs_port = matches!(self.kind, ProbeKind::Tcp | ProbeKind::Udp);
+        let measures = self.kind == ProbeKind::Throughput;
+        if measures != self.mbits.is_some() {
+            return Err(ProbeError::Unfit("mbits"));
+        }
+        within("mbits", self.mbits.unwrap_or(1).into(), 1, MBITS_MAX.into())?;
+        let needs_port = measures || matches!(self.kind, ProbeKind::Tcp | ProbeKind::Udp);
         let is_service = matches!(self.target, ProbeTarget::Service(_));
         if needs_port && self.port == 0 && !is_service {
             return Err(ProbeError::Unfit("port"));
@@ -133,6 +154,12 @@ impl SendTask {
             ProbeTarget::Address(address) => allowed(*address),
             ProbeTarget::Host(host) => {
                 text("host", Some(host), |char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_'))
+            }
+            // They have no TLS.
+            ProbeTarget::Service(TargetService::Imds | TargetService::Dns | TargetService::Gateway)
+                if self.kind == ProbeKind::Https =>
+            {
+                Err(ProbeError::Unfit("service"))
             }
             // The controller makes nodes and names of these.
             ProbeTarget::Service(TargetService::Peers | TargetService::OciServices) => {
@@ -214,6 +241,7 @@ mod tests {
         let again = ProbeRequest::read(serde_json::to_string(&read).unwrap().as_bytes()).unwrap();
         assert_eq!(read, again);
         assert!(request(&json!({ "count": 6, "timeoutMs": 4958 })).is_ok(), "29,998 ms");
+        assert!(request(&json!({ "kind": "Throughput", "mbits": 100 })).is_ok());
     }
 
     #[test]
@@ -233,13 +261,38 @@ mod tests {
             json!({ "name": "x".repeat(254) }),
             json!({ "target": { "service": "peers" } }),
             json!({ "target": { "host": "" } }),
+            json!({ "kind": "HTTPS", "target": { "service": "imds" } }),
             json!({ "follow": true }),
+            json!({ "mbits": 10 }),
+            json!({ "kind": "Throughput" }),
+            json!({ "kind": "Throughput", "mbits": 10_001 }),
+            json!({ "kind": "Throughput", "mbits": 0 }),
+            json!({ "kind": "Throughput", "mbits": 10, "port": 0 }),
         ] {
             assert!(request(&change).is_err(), "{change}");
         }
         assert_eq!(ProbeRequest::read(&[b' '; REQUEST_MAX + 1]), Err(ProbeError::TooLong(REQUEST_MAX + 1)));
         let later = br#"{"version":2,"task":{"open":{"protocol":"tcp","source":"10.0.0.2","target":"10.0.0.3","sourcePort":1,"port":1}}}"#;
         assert_eq!(ProbeRequest::read(later), Err(ProbeError::Version(2)));
+    }
+
+    #[test]
+    fn receiver_listens_for_one_sender_on_an_unprivileged_port() {
+        let receive = |change: Value| {
+            let mut receive = json!({ "address": "10.0.0.3", "port": 5201, "from": "10.0.0.2", "forMs": 6_000 });
+            receive.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            ProbeRequest::read(json!({ "version": 1, "task": { "receive": receive } }).to_string().as_bytes())
+        };
+        assert!(receive(json!({})).is_ok());
+        for change in [
+            json!({ "port": 22 }),
+            json!({ "forMs": 30_001 }),
+            json!({ "address": "127.0.0.1" }),
+            json!({ "address": "0.0.0.0" }),
+            json!({ "from": "169.254.169.254" }),
+        ] {
+            assert!(receive(change.clone()).is_err(), "{change}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::report::{ProbeReport, Tally};
+use super::report::{ProbeReport, Received, Tally};
 use super::{ProbeKind, Transport};
 use crate::network_test::TargetService;
 
@@ -30,6 +30,9 @@ pub struct Evidence {
     pub service: Option<TargetService>,
     /// What the source's agent reports.
     pub attempt: ProbeReport,
+    /// What the target's agent received, of a probe of throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<Received>,
     /// What the target's agent saw of the same packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<ProbeReport>,
@@ -58,6 +61,9 @@ pub struct Trial {
     pub change: Change,
     /// The result.
     pub tally: Tally,
+    /// Packets of it that came in at the target's VNIC, if its agent watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived: Option<u32>,
 }
 
 /// What a trial changes.
@@ -72,16 +78,22 @@ pub enum Change {
     OtherProtocol,
     /// The target sends a packet of the flow in the other direction first.
     OpenedByTarget,
+    /// The target sends that packet: whether it arrives at the source.
+    FromTarget,
     /// Another node of the source's subnet sends.
     SubnetNeighbour,
     /// A node of another subnet sends.
     OtherSubnet,
+    /// A node of the target's subnet sends.
+    TargetNeighbour,
     /// Another node, whichever, sends.
     OtherNode,
     /// The same source sends to another node.
     OtherTarget,
     /// The target sends to the source, from the link by which the packet came in.
     ForcedLink,
+    /// Echo requests of full size that no router may fragment.
+    FullSize,
     /// The packets are small.
     SmallPacket,
     /// The kernel chooses the source address: the host's own.
@@ -97,6 +109,12 @@ impl Evidence {
     #[must_use]
     pub fn trial(&self, change: Change) -> Option<&Tally> {
         self.trials.iter().find(|trial| trial.change == change).map(|trial| &trial.tally)
+    }
+
+    /// Packets of a trial that came in at the target's VNIC, if its agent watched.
+    #[must_use]
+    pub fn arrived(&self, change: Change) -> Option<u32> {
+        self.trials.iter().find(|trial| trial.change == change)?.arrived
     }
 
     /// The protocol of the packets.

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
+use super::bounds::THROUGHPUT_MS;
+
 /// The report of one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -22,15 +24,37 @@ pub struct ProbeReport {
     /// The subnet of the source address, if the link's address says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<IpNetwork>,
+    /// All subnets of the link that has the source address, or of a watched flow's target: a VNIC is in one subnet, which has a
+    /// network of each family.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub link_subnets: Vec<IpNetwork>,
     /// The kernel's route for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<RouteSeen>,
+    /// What arrived, of a task that receives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received: Option<Received>,
     /// Their packets on this host's links.
     pub taps: Taps,
     /// The host before the first.
     pub before: HostState,
     /// The host after the last.
     pub after: HostState,
+}
+
+/// What a receiver of Throughput took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Received {
+    /// The last address that connected: the sender's, or one that was turned away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<IpAddr>,
+    /// Bytes of the sender.
+    pub bytes: u64,
+    /// From the first of them to the last, in microseconds.
+    pub micros: u64,
+    /// For how many milliseconds it listened.
+    pub listened_ms: u32,
 }
 
 /// Probes and answers in numbers.
@@ -75,6 +99,13 @@ pub enum Failure {
     Status(u16),
     /// An answer that is none: its meaning.
     Invalid(String),
+    /// The path carried less than was to be sent.
+    Slow {
+        /// What it carried, in megabits per second.
+        mbits: u32,
+        /// What was to be sent.
+        of: u16,
+    },
 }
 
 /// A route as the kernel finds it.
@@ -144,6 +175,27 @@ pub struct HostState {
     /// Connections lost because two packets raced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insert_failures: Option<u64>,
+}
+
+impl Received {
+    /// The rate in megabits per second, of data that was sent for [`THROUGHPUT_MS`]: if it arrived in less time, the path
+    /// carried nothing at the end.
+    #[must_use]
+    pub fn mbits(&self) -> u32 {
+        u32::try_from(self.bytes.saturating_mul(8) / self.counted_micros()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether nine tenths of a rate arrived.
+    #[must_use]
+    pub fn is_enough(&self, mbits: u16) -> bool {
+        self.bytes.saturating_mul(80) >= u64::from(mbits) * 9 * self.counted_micros()
+    }
+
+    fn counted_micros(&self) -> u64 {
+        let sending = u64::from(THROUGHPUT_MS) * 1_000;
+        // The last chunk leaves a little before the end.
+        self.micros.max(sending - sending / 50)
+    }
 }
 
 impl Tally {

@@ -32,7 +32,7 @@ fn templates(count: u32) -> Value {
 }
 
 #[tokio::test]
-async fn the_last_value_within_a_bound_passes_and_the_next_does_not() {
+async fn largest_allowed_value_is_accepted_and_next_is_refused() {
     let client = client().await;
     let attach = |field: &str, value: Value| match field {
         "allowedNamespaces" => json!({ "purpose": "Attach", field: value }),
@@ -83,7 +83,7 @@ async fn the_last_value_within_a_bound_passes_and_the_next_does_not() {
 }
 
 #[tokio::test]
-async fn what_must_be_there_must_be_there() {
+async fn object_without_required_field_is_refused() {
     let client = client().await;
     for field in ["instanceId", "subnetId", "name", "purpose"] {
         let object = with(attachment("bounds"), json!({ field: null }));
@@ -98,7 +98,7 @@ async fn what_must_be_there_must_be_there() {
 }
 
 #[tokio::test]
-async fn what_is_a_set_has_nothing_twice() {
+async fn set_with_duplicate_element_is_refused() {
     let client = client().await;
     let group = ocid("networksecuritygroup", 1);
     let twice = [

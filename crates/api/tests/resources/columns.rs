@@ -120,7 +120,7 @@ async fn network_test_is_shown_with_its_state_and_worst_verdict() {
 }
 
 #[tokio::test]
-async fn they_go_by_short_names_and_by_the_category_oke() {
+async fn resources_have_short_names_and_category_oke() {
     let client = client().await;
     let served = client.list_api_group_resources(&format!("{}/{}", api::GROUP, api::VERSION)).await.unwrap();
     let named: Vec<Value> = served

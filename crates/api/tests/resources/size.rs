@@ -45,7 +45,7 @@ async fn stored(object: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn what_is_counted_is_what_etcd_holds() {
+async fn size_rule_counts_the_size_stored_in_etcd() {
     let client = client().await;
     for mut spec in specs() {
         spec["displayName"] = json!("d".repeat(240));

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_containerd_sends_is_read() {
+    fn containerd_args_are_parsed() {
         let args = Args::parse(OsStr::new(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web=0;K8S_POD_INFRA_CONTAINER_ID=ab;K8S_POD_UID=u;X=y",
         ))
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_pairs_is_refused() {
+    fn args_that_are_no_list_of_pairs_are_refused() {
         assert!(Args::parse(OsStr::new("IgnoreUnknown=1;oops")).unwrap_err().contains("oops"));
         assert!(Args::parse(OsStr::from_bytes(b"A=\xff")).is_err());
     }

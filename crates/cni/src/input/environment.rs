@@ -1,4 +1,4 @@
-//! The environment of a call, as found and checked: which verb, for whom. Everything wrong is said at once, with code 4.
+//! The environment of a call, read and checked: the verb and the attachment. One error lists everything wrong, with code 4.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -51,6 +51,14 @@ pub(crate) struct Target {
     pub(crate) args: Args,
 }
 
+/// The variables of a verb for one attachment; none is empty, and the namespace is there unless the verb is DEL.
+struct TargetVariables {
+    verb: Verb,
+    container_id: OsString,
+    netns: Option<OsString>,
+    ifname: OsString,
+}
+
 impl Call {
     /// Reads the call. CNI_PATH is ignored, because our plugins start no other plugin.
     pub(crate) fn read(env: &dyn Environment) -> Result<Self, Error> {
@@ -70,35 +78,54 @@ impl Call {
             Verb::Gc => return Ok(Self::Gc),
             Verb::Add | Verb::Del | Verb::Check => {}
         }
+        let variables = TargetVariables::read(env, verb)?;
+        let target = variables.target(env)?;
+        let own_allowed =
+            || env.var("CNI_NETNS_OVERRIDE").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
+        let netns = variables.netns.map(|path| ContainerNetns::new(path.into(), own_allowed()));
+        match (verb, netns) {
+            (Verb::Add, Some(netns)) => Ok(Self::Add(target, netns)),
+            (Verb::Check, Some(netns)) => Ok(Self::Check(target, netns)),
+            _ => Ok(Self::Del(target)),
+        }
+    }
+}
+
+impl TargetVariables {
+    /// Reads the variables; an error names all that `verb` needs and that are missing.
+    fn read(env: &dyn Environment, verb: Verb) -> Result<Self, Error> {
         let container_id = env.var("CNI_CONTAINERID").filter(|value| !value.is_empty());
         let netns = env.var("CNI_NETNS").filter(|value| !value.is_empty());
         let ifname = env.var("CNI_IFNAME").filter(|value| !value.is_empty());
+        let lacks_netns = netns.is_none() && verb != Verb::Del;
+        let missing =
+            [("CNI_CONTAINERID", container_id.is_none()), ("CNI_NETNS", lacks_netns), ("CNI_IFNAME", ifname.is_none())];
+        match (container_id, ifname) {
+            (Some(container_id), Some(ifname)) if !lacks_netns => Ok(Self { verb, container_id, netns, ifname }),
+            _ => {
+                let missing: Vec<_> = missing.iter().filter(|(_, missing)| *missing).map(|(name, _)| *name).collect();
+                Err(invalid(format!(
+                    "{verb} needs variables that are missing or empty: {}; the runtime sets them",
+                    missing.join(", ")
+                )))
+            }
+        }
+    }
 
-        let (Some(container_id), Some(ifname), true) = (&container_id, &ifname, netns.is_some() || verb == Verb::Del)
-        else {
-            let missing = [
-                ("CNI_CONTAINERID", container_id.is_none()),
-                ("CNI_NETNS", netns.is_none() && verb != Verb::Del),
-                ("CNI_IFNAME", ifname.is_none()),
-            ];
-            let missing: Vec<_> = missing.iter().filter(|(_, missing)| *missing).map(|(name, _)| *name).collect();
-            return Err(invalid(format!(
-                "{verb} needs variables that are missing or empty: {}; the runtime sets them",
-                missing.join(", ")
-            )));
-        };
-
+    /// Checks the values; an error names all that are wrong.
+    fn target(&self, env: &dyn Environment) -> Result<Target, Error> {
+        let verb = self.verb;
         let mut wrong = Vec::new();
-        let container_id = utf8(container_id)
+        let container_id = utf8(&self.container_id)
             .and_then(|text| ContainerId::new(text).map_err(|error| error.to_string()))
             .map_err(|complaint| wrong.push(format!("CNI_CONTAINERID: {complaint}")))
             .ok();
-        let ifname = utf8(ifname)
+        let ifname = utf8(&self.ifname)
             .and_then(|text| IfName::new(text).map_err(|error| excerpt(&error.to_string(), 2 * QUOTED).into_owned()))
             .map_err(|complaint| wrong.push(format!("CNI_IFNAME: {complaint}")))
             .ok();
         if verb != Verb::Del
-            && let Some(Err(complaint)) = netns.as_ref().map(|path| utf8(path))
+            && let Some(Err(complaint)) = self.netns.as_ref().map(|path| utf8(path))
         {
             // Results are JSON: they could not say where the interface is.
             wrong.push(format!("CNI_NETNS: {complaint}"));
@@ -112,20 +139,12 @@ impl Call {
                 Args::default()
             }
         };
-        let (Some(container_id), Some(ifname), true) = (container_id, ifname, wrong.is_empty()) else {
-            return Err(invalid(format!(
+        match (container_id, ifname) {
+            (Some(container_id), Some(ifname)) if wrong.is_empty() => Ok(Target { container_id, ifname, args }),
+            _ => Err(invalid(format!(
                 "{verb} got variables with wrong values: {}; the runtime sets them",
                 wrong.join("; ")
-            )));
-        };
-        let own_allowed =
-            || env.var("CNI_NETNS_OVERRIDE").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
-        let netns = netns.map(|path| ContainerNetns::new(path.into(), own_allowed()));
-        let target = Target { container_id, ifname, args };
-        match (verb, netns) {
-            (Verb::Add, Some(netns)) => Ok(Self::Add(target, netns)),
-            (Verb::Check, Some(netns)) => Ok(Self::Check(target, netns)),
-            _ => Ok(Self::Del(target)),
+            ))),
         }
     }
 }
@@ -133,7 +152,7 @@ impl Call {
 impl TraceContext {
     pub(crate) fn read(env: &dyn Environment) -> Self {
         let text = |name| env.var(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
-        Self { traceparent: text("TRACEPARENT"), tracestate: text("TRACESTATE"), baggage: text("BAGGAGE") }
+        Self { traceparent: text("TRACEPARENT") }
     }
 }
 

@@ -135,23 +135,23 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Deserialize)]
-    struct Outer {
+    struct VnicConf {
         #[serde(rename = "mtu")]
         _mtu: Option<u32>,
         #[serde(rename = "vnic")]
         _vnic: String,
         #[serde(default, rename = "routes")]
-        _routes: Vec<Inner>,
+        _routes: Vec<RouteConf>,
     }
 
     #[derive(Debug, Deserialize)]
-    struct Inner {
+    struct RouteConf {
         #[serde(rename = "table")]
         _table: u32,
     }
 
     fn complaint(value: &Value) -> String {
-        decode::<Outer>("", value).unwrap_err().msg
+        decode::<VnicConf>("", value).unwrap_err().msg
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(complaint(&wrong), "routes[1]: missing field `table`; correct the network configuration");
         assert!(complaint(&json!({"mtu": 1})).starts_with("the configuration: missing field `vnic`;"));
         assert_eq!(
-            decode::<Inner>("a.b", &json!({"table": true})).unwrap_err().msg.split(':').next(),
+            decode::<RouteConf>("a.b", &json!({"table": true})).unwrap_err().msg.split(':').next(),
             Some("a.b.table")
         );
     }

@@ -30,11 +30,6 @@ impl PrevResult {
         &self.fields
     }
 
-    /// The document, to edit what this type does not name.
-    pub fn raw_mut(&mut self) -> &mut Map<String, Value> {
-        &mut self.fields
-    }
-
     /// What can be understood of it. Positions are kept: an interface that cannot be understood is one with an empty
     /// name, an address or route is left out. An index of an interface that does not exist is none.
     #[must_use]

@@ -41,12 +41,6 @@ impl RuntimeConfig {
     pub fn pod_annotations(&self) -> Result<Option<&Map<String, Value>>, Error> {
         field::object(&format!("runtimeConfig.{POD_ANNOTATIONS}"), self.fields.get(POD_ANNOTATIONS))
     }
-
-    /// One annotation of the pod.
-    #[must_use]
-    pub fn pod_annotation(&self, name: &str) -> Option<&str> {
-        self.fields.get(POD_ANNOTATIONS)?.get(name)?.as_str()
-    }
 }
 
 #[cfg(test)]
@@ -59,8 +53,7 @@ mod tests {
     fn annotations_and_capabilities_are_read_with_their_path() {
         let value = json!({POD_ANNOTATIONS: {"a": "b"}, "mac": 7, "ips": null});
         let config = RuntimeConfig::of(value.as_object());
-        assert_eq!(config.pod_annotation("a"), Some("b"));
-        assert_eq!(config.pod_annotations().unwrap().map(Map::len), Some(1));
+        assert_eq!(config.pod_annotations().unwrap().map(|all| &all["a"]), Some(&json!("b")));
         assert_eq!(config.decode::<Vec<String>>("ips"), Ok(None));
         assert!(config.decode::<String>("mac").unwrap_err().msg.starts_with("runtimeConfig.mac: invalid type"));
         let wrong = json!({POD_ANNOTATIONS: []});

@@ -1,14 +1,10 @@
 //! The trace that the runtime's call belongs to, in W3C form. libcni hands it on in the environment.
 
-/// What TRACEPARENT, TRACESTATE and BAGGAGE said.
+/// The content of TRACEPARENT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceContext {
     /// TRACEPARENT as given.
     pub traceparent: Option<String>,
-    /// TRACESTATE as given.
-    pub tracestate: Option<String>,
-    /// BAGGAGE as given.
-    pub baggage: Option<String>,
 }
 
 /// The caller's span.
@@ -48,7 +44,7 @@ mod tests {
     use super::*;
 
     fn context(text: &str) -> TraceContext {
-        TraceContext { traceparent: Some(text.to_owned()), ..TraceContext::default() }
+        TraceContext { traceparent: Some(text.to_owned()) }
     }
 
     #[test]

@@ -103,11 +103,11 @@ proptest! {
     }
 
     #[test]
-    fn an_arbitrary_previous_result_can_be_read_extended_and_passed_on(value in json_value(), version in 0..4_usize) {
+    fn arbitrary_prev_result_can_be_read_extended_and_returned(value in json_value(), version in 0..4_usize) {
         let mut document = config(Version::ALL[version].as_str());
         document["prevResult"] = if value.is_object() { value } else { json!({"interfaces": value}) };
         let outcome = Call::of("ADD").config(&document).run();
-        if let [crate::noop::Asked::Add(request)] = outcome.asked.as_slice()
+        if let [crate::noop::PluginCall::Add(request)] = outcome.calls.as_slice()
             && let Some(mut previous) = request.config.prev_result.clone()
         {
             let before = previous.read();

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use cni::{Environment, Exit, run};
 use serde_json::{Value, json};
 
-use crate::noop::{Asked, Noop};
+use crate::noop::{Noop, PluginCall};
 
 /// A call to be made.
 pub(crate) struct Call {
@@ -21,7 +21,7 @@ pub(crate) struct Outcome {
     pub(crate) exit: Exit,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) calls: Vec<PluginCall>,
 }
 
 impl Call {
@@ -63,7 +63,7 @@ impl Call {
 
     /// The same with a stdin that must not be touched.
     pub(crate) fn run_without_stdin(self) -> Outcome {
-        run_with(&self.env, &mut Untouchable)
+        run_with(&self.env, &mut ForbiddenInput)
     }
 }
 
@@ -130,12 +130,13 @@ fn run_with(env: &dyn Environment, stdin: &mut dyn Read) -> Outcome {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let exit = run(&plugin, env, stdin, &mut stdout, &mut stderr);
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Outcome { exit, stdout: text(stdout), stderr: text(stderr), asked: plugin.asked.into_inner() }
+    Outcome { exit, stdout: text(stdout), stderr: text(stderr), calls: plugin.calls.into_inner() }
 }
 
-struct Untouchable;
+/// A stdin that must not be read.
+struct ForbiddenInput;
 
-impl Read for Untouchable {
+impl Read for ForbiddenInput {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         panic!("stdin was read")
     }

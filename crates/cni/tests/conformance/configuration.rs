@@ -4,12 +4,12 @@ use cni::{Exit, Version};
 use serde_json::{Value, json};
 
 use crate::call::{Call, config, config_with, config_without};
-use crate::noop::Asked;
+use crate::noop::PluginCall;
 
 const WITH_CONFIG: [&str; 5] = ["ADD", "DEL", "CHECK", "STATUS", "GC"];
 
 #[test]
-fn what_is_no_json_object_is_code_6_under_every_verb() {
+fn input_that_is_no_json_object_returns_code_6() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let deep_field =
         format!(r#"{{"cniVersion":"1.1.0","name":"n","x":{}1{}}}"#, "{\"a\":".repeat(500), "}".repeat(500));
@@ -37,13 +37,13 @@ fn what_is_no_json_object_is_code_6_under_every_verb() {
             let outcome = Call::of(verb).stdin(*stdin).run();
             assert_eq!(outcome.code(), 6, "{verb} {case}");
             assert!(outcome.message().contains(complaint), "{verb} {case}: {outcome:?}");
-            assert!(outcome.asked.is_empty(), "{verb} {case}");
+            assert!(outcome.calls.is_empty(), "{verb} {case}");
         }
     }
 }
 
 #[test]
-fn a_document_of_8_mib_is_taken_and_a_larger_one_is_refused_whole() {
+fn document_of_8_mib_is_accepted_and_larger_is_refused() {
     let sized = |size: usize| {
         let mut config = config_with("padding", json!(""));
         let padding = size - config.to_string().len();
@@ -54,7 +54,7 @@ fn a_document_of_8_mib_is_taken_and_a_larger_one_is_refused_whole() {
     let outcome = sized((8 << 20) + 1);
     assert_eq!(outcome.code(), 6);
     assert_eq!(outcome.message(), "the configuration on stdin is larger than 8 MiB: make it smaller");
-    assert!(outcome.asked.is_empty());
+    assert!(outcome.calls.is_empty());
 }
 
 /// Runtimes cut events at 1024 bytes: what is quoted is cut, and what to do next is not.
@@ -84,13 +84,13 @@ fn a_key_given_twice_counts_as_given_last() {
     let stdin = br#"{"cniVersion":"0.1.0","name":"first","name":"second","mtu":"x","mtu":1,"cniVersion":"1.1.0"}"#;
     let outcome = Call::of("ADD").stdin(*stdin).run();
     outcome.result();
-    let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let [PluginCall::Add(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
     assert_eq!((request.key.network.as_str(), request.conf.mtu), ("second", Some(1)));
     assert_eq!(request.config.version, Version::V1_1_0);
 }
 
 #[test]
-fn a_missing_or_unknown_version_is_code_1_with_the_list_of_ours() {
+fn missing_or_unknown_version_returns_code_1_with_supported_versions() {
     for version in [json!(""), json!("0.1.0"), json!("0.3.0"), json!("1.9.9"), json!(null)] {
         for verb in WITH_CONFIG {
             let outcome = Call::of(verb).config(&config_with("cniVersion", version.clone())).run();
@@ -130,13 +130,13 @@ fn wrong_fields() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 #[test]
-fn fields_of_the_wrong_type_are_code_6_with_their_path() {
+fn field_of_wrong_type_returns_code_6_with_its_path() {
     for (key, value, complaint) in wrong_fields() {
         let outcome = Call::of("ADD").config(&config_with(key, value)).run();
         assert_eq!(outcome.code(), 6, "{complaint}");
         assert!(outcome.message().starts_with(complaint), "{complaint}: {outcome:?}");
         assert_eq!(outcome.error()["cniVersion"], "1.1.0");
-        assert!(outcome.asked.is_empty());
+        assert!(outcome.calls.is_empty());
     }
     for key in ["cniVersion", "name"] {
         let outcome = Call::of("ADD").config(&config_with(key, json!(1))).run();
@@ -153,7 +153,7 @@ fn del_goes_on_whatever_optional_field_is_wrong() {
     for (key, value, complaint) in wrong_fields() {
         let outcome = Call::of("DEL").config(&config_with(key, value)).run();
         outcome.silent();
-        let [Asked::Del(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+        let [PluginCall::Del(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
         let passed_over = request.config.passed_over.iter().chain(request.conf.as_ref().err());
         let complaints: Vec<_> = passed_over.map(|error| error.msg.as_str()).collect();
         assert!(matches!(complaints.as_slice(), [one] if one.starts_with(complaint)), "{complaint}: {complaints:?}");
@@ -161,21 +161,21 @@ fn del_goes_on_whatever_optional_field_is_wrong() {
 }
 
 #[test]
-fn gc_goes_on_too_unless_it_cannot_know_whether_it_may() {
+fn gc_ignores_invalid_fields_except_disable_gc() {
     for (key, value, complaint) in wrong_fields() {
         let outcome = Call::of("GC").config(&config_with(key, value)).run();
         if key == "disableGC" {
             assert_eq!(outcome.code(), 6);
-            assert!(outcome.asked.is_empty(), "{outcome:?}");
+            assert!(outcome.calls.is_empty(), "{outcome:?}");
         } else {
             outcome.silent();
-            assert!(matches!(outcome.asked.as_slice(), [Asked::Gc(_)]), "{complaint}: {outcome:?}");
+            assert!(matches!(outcome.calls.as_slice(), [PluginCall::Gc(_)]), "{complaint}: {outcome:?}");
         }
     }
 }
 
 #[test]
-fn what_runtimes_and_people_write_is_taken() {
+fn field_values_written_by_runtimes_and_people_are_accepted() {
     for (key, value) in [
         ("ipam", json!({})),
         ("dns", json!({"nameservers": ["fe80::1%eth0", "10.0.0.1"], "search": null, "domain": null})),
@@ -204,7 +204,7 @@ fn a_request_keeps_the_whole_document() {
         "vendor": {"big": 18_446_744_073_709_551_615_u64, "small": -9_223_372_036_854_775_808_i64, "pi": 3.25},
     });
     let outcome = Call::of("ADD").config(&given).run();
-    let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let [PluginCall::Add(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
     let config = &request.config;
     assert_eq!(config.raw().to_string(), given.to_string(), "numbers and the order of keys included");
     assert_eq!(config.plugin_type, "noop");
@@ -212,6 +212,6 @@ fn a_request_keeps_the_whole_document() {
     assert_eq!(config.args().unwrap()["ips"][0], "10.0.0.9");
     assert_eq!(config.dns.nameservers, ["fe80::1%eth0"]);
     assert_eq!(config.dns.options, ["ndots:5"]);
-    assert_eq!(config.runtime_config.pod_annotation("a"), Some("b"));
+    assert_eq!(config.runtime_config.pod_annotations().unwrap().unwrap()["a"], "b");
     assert!(config.prev_result.is_none() && config.passed_over.is_empty());
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use cni::{ErrorCode, Exit};
 
 use crate::call::Call;
-use crate::noop::Asked;
+use crate::noop::PluginCall;
 
 /// For each variable the verbs that cannot do without it, and a value that is wrong to all who read it.
 const VARIABLES: [(&str, &[&str], Option<&str>); 5] = [
@@ -20,7 +20,7 @@ const VARIABLES: [(&str, &[&str], Option<&str>); 5] = [
 const VERBS: [&str; 6] = ["ADD", "DEL", "CHECK", "STATUS", "GC", "VERSION"];
 
 #[test]
-fn a_verb_needs_its_variables_and_no_others() {
+fn each_verb_requires_only_its_own_variables() {
     for verb in VERBS {
         for (variable, needed_by, wrong) in VARIABLES {
             let case = format!("{verb} {variable}");
@@ -29,7 +29,7 @@ fn a_verb_needs_its_variables_and_no_others() {
                 if needed_by.contains(&verb) {
                     assert_eq!(outcome.code(), 4, "{case}");
                     assert!(outcome.message().contains(&format!("missing or empty: {variable};")), "{outcome:?}");
-                    assert!(outcome.asked.is_empty(), "{case}");
+                    assert!(outcome.calls.is_empty(), "{case}");
                 } else {
                     assert_eq!(outcome.exit, Exit::Success, "{case}: {outcome:?}");
                 }
@@ -49,7 +49,7 @@ fn a_verb_needs_its_variables_and_no_others() {
 }
 
 #[test]
-fn a_namespace_that_no_result_could_name_is_refused_where_one_is_needed() {
+fn netns_path_that_is_not_utf8_fails_only_when_required() {
     let netns = || OsString::from_vec(b"/run/netns/\xff".to_vec());
     for verb in ["ADD", "CHECK"] {
         let outcome = Call::of(verb).with("CNI_NETNS", netns()).run();
@@ -118,21 +118,21 @@ fn without_a_command_the_plugin_introduces_itself_on_stderr() {
 }
 
 #[test]
-fn wrong_args_keep_add_from_attaching_but_never_del_from_cleaning_up() {
+fn invalid_args_fail_add_but_not_del() {
     for wrong in [OsString::from("oops"), "UNKNOWN=1".into(), OsString::from_vec(b"A=\xff".to_vec())] {
         assert_eq!(Call::of("ADD").with("CNI_ARGS", wrong.clone()).run().code(), 4);
         let outcome = Call::of("DEL").with("CNI_ARGS", wrong).run();
         outcome.silent();
-        let [Asked::Del(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+        let [PluginCall::Del(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
         assert_eq!(request.args.pod_name, None);
     }
 }
 
 #[test]
-fn a_netns_that_is_the_plugins_own_is_permitted_only_where_it_is_meant() {
+fn netns_of_the_plugin_is_permitted_only_with_override() {
     let permitted = |value: &str, is_own| {
         let outcome = Call::of("ADD").with("CNI_NETNS_OVERRIDE", value).run();
-        let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+        let [PluginCall::Add(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
         request.netns.permit(is_own)
     };
     for value in ["1", "true", "TRUE"] {
@@ -147,9 +147,9 @@ fn a_netns_that_is_the_plugins_own_is_permitted_only_where_it_is_meant() {
 }
 
 #[test]
-fn a_request_says_whose_attachment_it_is_which_pod_and_which_trace() {
+fn request_contains_attachment_key_pod_and_trace() {
     let outcome = Call::of("ADD").with("TRACEPARENT", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").run();
-    let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let [PluginCall::Add(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
     assert_eq!(request.key.to_string(), "Net_1/Pod_1.a-b/eth0");
     assert_eq!(request.netns.path(), std::path::Path::new("/run/netns/missing"));
     assert_eq!(request.args.pod_namespace.as_deref(), Some("ns"));

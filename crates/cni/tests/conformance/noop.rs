@@ -1,4 +1,4 @@
-//! The plugin under which the protocol is tested: it attaches nothing, remembers what it was asked, and fails or panics
+//! The plugin under which the protocol is tested: it attaches nothing, remembers its calls, and fails or panics
 //! when its configuration says so.
 
 use std::cell::RefCell;
@@ -22,10 +22,10 @@ pub(crate) struct Conf {
     panic: bool,
 }
 
-/// What it was asked. The tests read the fields, the program does not.
+/// A call of the plugin by the library. The tests read the fields, the program does not.
 #[derive(Debug)]
 #[allow(dead_code, reason = "only the tests look inside")]
-pub(crate) enum Asked {
+pub(crate) enum PluginCall {
     Add(Box<AddRequest<Conf>>),
     Del(Box<DelRequest<Conf>>),
     Check(Box<CheckRequest<Conf>>),
@@ -35,12 +35,12 @@ pub(crate) enum Asked {
 
 #[derive(Debug, Default)]
 pub(crate) struct Noop {
-    pub(crate) asked: RefCell<Vec<Asked>>,
+    pub(crate) calls: RefCell<Vec<PluginCall>>,
 }
 
 impl Noop {
-    fn answer(&self, asked: Asked, conf: Option<&Conf>) -> Result<(), Error> {
-        self.asked.borrow_mut().push(asked);
+    fn answer(&self, call: PluginCall, conf: Option<&Conf>) -> Result<(), Error> {
+        self.calls.borrow_mut().push(call);
         let conf = conf.cloned().unwrap_or_default();
         #[expect(clippy::panic, reason = "it is what the configuration asked for")]
         if conf.panic {
@@ -58,7 +58,7 @@ impl Plugin for Noop {
     const ABOUT: &'static str = "noop: attaches nothing";
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        self.answer(Asked::Add(Box::new(request.clone())), Some(&request.conf))?;
+        self.answer(PluginCall::Add(Box::new(request.clone())), Some(&request.conf))?;
         if let Some(previous) = &request.config.prev_result {
             return Ok(previous.clone().into());
         }
@@ -68,18 +68,18 @@ impl Plugin for Noop {
     }
 
     fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
-        self.answer(Asked::Del(Box::new(request.clone())), request.conf.as_ref().ok())
+        self.answer(PluginCall::Del(Box::new(request.clone())), request.conf.as_ref().ok())
     }
 
     fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
-        self.answer(Asked::Check(Box::new(request.clone())), Some(&request.conf))
+        self.answer(PluginCall::Check(Box::new(request.clone())), Some(&request.conf))
     }
 
     fn status(&self, request: &StatusRequest<Conf>) -> Result<(), Error> {
-        self.answer(Asked::Status(Box::new(request.clone())), Some(&request.conf))
+        self.answer(PluginCall::Status(Box::new(request.clone())), Some(&request.conf))
     }
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
-        self.answer(Asked::Gc(Box::new(request.clone())), request.conf.as_ref().ok())
+        self.answer(PluginCall::Gc(Box::new(request.clone())), request.conf.as_ref().ok())
     }
 }

@@ -4,7 +4,7 @@ use cni::{Interface, Ip, PrevResult, Route, Success, Version};
 use serde_json::{Value, json};
 
 use crate::call::{Call, config, config_with};
-use crate::noop::Asked;
+use crate::noop::PluginCall;
 use crate::results::{full, written};
 
 /// The previous result as a plugin gets it.
@@ -12,7 +12,7 @@ fn previous(version: &str, prev_result: &Value) -> PrevResult {
     let mut config = config(version);
     config["prevResult"] = prev_result.clone();
     let outcome = Call::of("ADD").config(&config).run();
-    let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let [PluginCall::Add(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
     request.config.prev_result.clone().unwrap()
 }
 
@@ -30,7 +30,7 @@ fn as_known_to(version: Version, mut success: Success) -> Success {
 }
 
 #[test]
-fn a_result_of_every_version_reads_back_as_what_was_written() {
+fn result_reads_back_unchanged_in_every_version() {
     for version in Version::ALL {
         let written = written(&full(), version);
         let read = previous(version.as_str(), &written).read();
@@ -54,7 +54,7 @@ fn an_unchanged_previous_result_is_passed_on_as_it_came() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_passed_over_and_positions_are_kept() {
+fn invalid_result_items_are_skipped_and_positions_are_kept() {
     let read = previous(
         "1.1.0",
         &json!({
@@ -126,7 +126,7 @@ fn additions_go_behind_what_is_there_in_the_configurations_version() {
 }
 
 #[test]
-fn an_older_version_gets_the_family_of_addresses_that_a_newer_plugin_left_out() {
+fn older_version_gets_address_family_omitted_by_newer_plugin() {
     let given = json!({"cniVersion": "0.4.0", "ips": [{"address": "fd00::5/128"}, {"address": "10.0.0.5/32"}]});
     let mut config = config("0.4.0");
     config["prevResult"] = given;
@@ -138,6 +138,6 @@ fn an_older_version_gets_the_family_of_addresses_that_a_newer_plugin_left_out() 
 fn check_gets_the_result_of_the_whole_chain() {
     let outcome = Call::of("CHECK").config(&config_with("prevResult", written(&full(), Version::V1_1_0))).run();
     outcome.silent();
-    let [Asked::Check(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let [PluginCall::Check(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
     assert_eq!(request.prev_result.read(), full());
 }

@@ -66,7 +66,7 @@ pub(crate) fn written(success: &Success, version: Version) -> Value {
 }
 
 #[test]
-fn each_version_gets_the_layout_and_only_the_fields_it_knows() {
+fn result_has_only_the_fields_of_its_version() {
     for (version, golden) in [
         (Version::V0_3_1, include_str!("../golden/0.3.1.json")),
         (Version::V0_4_0, include_str!("../golden/0.4.0.json")),

@@ -4,7 +4,7 @@ use cni::Exit;
 use serde_json::{Value, json};
 
 use crate::call::{Call, config, config_with, config_without};
-use crate::noop::Asked;
+use crate::noop::PluginCall;
 
 #[test]
 fn version_answers_without_reading_stdin_or_any_other_variable() {
@@ -44,7 +44,7 @@ fn only_add_has_a_result() {
 }
 
 #[test]
-fn a_plugins_error_is_the_reply_in_the_configurations_version_and_nothing_else() {
+fn plugin_error_is_the_only_reply_in_requested_version() {
     for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
         for code in [3, 11, 50, 51, 101, 256] {
             let outcome = Call::of(verb).config(&config_with("fail", json!(code))).run();
@@ -60,7 +60,7 @@ fn a_plugins_error_is_the_reply_in_the_configurations_version_and_nothing_else()
 }
 
 #[test]
-fn del_errors_are_not_in_words_that_runtimes_take_for_success() {
+fn del_error_avoids_words_that_runtimes_treat_as_success() {
     let message = |verb| Call::of(verb).config(&config_with("fail", json!(101))).run().message();
     assert_eq!(message("DEL"), "failed as requested: absent");
     assert_eq!(message("ADD"), "failed as requested: not found");
@@ -71,14 +71,14 @@ fn del_needs_no_previous_result_and_check_does() {
     Call::of("DEL").config(&config_without("prevResult")).run().silent();
     let outcome = Call::of("CHECK").config(&config_without("prevResult")).run();
     assert_eq!(outcome.code(), 7);
-    assert!(outcome.asked.is_empty());
+    assert!(outcome.calls.is_empty());
 }
 
 /// The keys that GC was asked to keep.
 fn kept(config: &Value) -> Vec<String> {
     let outcome = Call::of("GC").config(config).run();
     outcome.silent();
-    let [Asked::Gc(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let [PluginCall::Gc(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
     request.valid.iter().flatten().map(ToString::to_string).collect()
 }
 
@@ -100,20 +100,20 @@ fn gc_takes_the_list_under_either_key_and_both_together() {
 }
 
 #[test]
-fn gc_takes_an_empty_list_for_none_valid_and_refuses_to_go_without_a_list() {
+fn gc_accepts_empty_list_and_refuses_missing_list() {
     assert!(kept(&config_with("cni.dev/valid-attachments", json!([]))).is_empty());
     let outcome = Call::of("GC").config(&config_without("cni.dev/valid-attachments")).run();
     assert_eq!(outcome.code(), 7);
     assert!(outcome.message().starts_with("GC without cni.dev/valid-attachments: refused"), "{outcome:?}");
-    assert!(outcome.asked.is_empty());
+    assert!(outcome.calls.is_empty());
 }
 
 /// As Go writes a list that was never made.
 #[test]
-fn gc_is_asked_to_keep_everything_where_the_list_is_null() {
+fn gc_keeps_everything_when_the_list_is_null() {
     let outcome = Call::of("GC").config(&config_with("cni.dev/valid-attachments", Value::Null)).run();
     outcome.silent();
-    let [Asked::Gc(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let [PluginCall::Gc(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
     assert_eq!(request.valid, None);
 }
 
@@ -131,12 +131,12 @@ fn gc_refuses_a_list_it_cannot_read_to_the_end() {
         let outcome = Call::of("GC").config(&config_with("cni.dev/valid-attachments", list)).run();
         assert_eq!(outcome.code(), 6);
         assert_eq!(outcome.message(), format!("{complaint}; the runtime writes this field"));
-        assert!(outcome.asked.is_empty());
+        assert!(outcome.calls.is_empty());
     }
 }
 
 #[test]
-fn identifiers_that_can_never_be_ours_do_not_stop_gc() {
+fn gc_ignores_identifiers_that_can_never_be_valid() {
     let list = json!([{"containerID": "../x", "ifname": "eth0"}, {"containerID": "a", "ifname": "eth0"}]);
     assert_eq!(kept(&config_with("cni.dev/valid-attachments", list)), ["Net_1/a/eth0"]);
 }
@@ -146,7 +146,7 @@ fn disabled_gc_does_nothing_and_succeeds() {
     for yes in [json!(true), json!("true"), json!("True")] {
         let outcome = Call::of("GC").config(&config_with("disableGC", yes)).run();
         outcome.silent();
-        assert!(outcome.asked.is_empty());
+        assert!(outcome.calls.is_empty());
     }
     assert_eq!(kept(&config_with("disableGC", json!("false"))), ["Net_1/a/eth0"]);
 }
@@ -155,6 +155,6 @@ fn disabled_gc_does_nothing_and_succeeds() {
 fn gc_is_asked_even_when_our_own_fields_are_wrong() {
     let outcome = Call::of("GC").config(&config_with("mtu", json!("x"))).run();
     outcome.silent();
-    let [Asked::Gc(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let [PluginCall::Gc(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
     assert!(request.conf.is_err());
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
 use netlink::nft::{
-    Chain, ChainKind, Direction, Expression, Hook, LinkMatch, Masked, Protocol, Rule, Table, TableFamily,
+    Chain, ChainKind, Direction, Expression, Hook, LinkMatch, MaskedValue, Protocol, Rule, Table, TableFamily,
 };
 use vcn::{Family, HOST_LINK_PREFIX, IfName, Mark, NFT_TABLE};
 
@@ -191,8 +191,8 @@ fn none_yet(family: Family) -> IpNetwork {
     }
 }
 
-const fn masked(mark: Mark) -> Masked {
-    Masked::new(mark.value, mark.mask)
+const fn masked(mark: Mark) -> MaskedValue {
+    MaskedValue::new(mark.value, mark.mask)
 }
 
 /// RFC 4861

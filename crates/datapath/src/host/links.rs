@@ -64,8 +64,8 @@ pub enum LinkError {
     },
     /// Bare metal: another program has a link of the name that the VNIC's would have.
     #[error(
-        "there is a link {link} that is not ours (its alias does not start with {LINK_ALIAS_PREFIX}); it is left alone \
-         until somebody removes or renames it"
+        "link {link} belongs to another program (its alias does not start with {LINK_ALIAS_PREFIX}); it is left alone until \
+         you remove or rename it"
     )]
     NameTaken {
         /// The link.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vlan_of_ours_that_was_not_named_before_we_were_killed_is_ours_and_another_one_is_not() {
+    fn unlabelled_vlan_is_adopted_only_with_matching_mac_and_tag() {
         let vnics = [vnic(10, None), vnic(11, Some(5))];
         let placed = |vlan: netlink::Link| place(&vnics[1], &vnics, &[link("ens3", 10, None), vlan], |_| None);
         let wanted = Placement::Vlan {

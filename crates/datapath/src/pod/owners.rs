@@ -16,7 +16,7 @@ pub struct Owner {
     pub address: IpAddr,
     /// The host end of the link that our route to it leads to.
     pub link: IfName,
-    /// Whose link that is: what [`super::LinkEnds::of`] was given. An ADD killed early has not said so yet.
+    /// The attachment of that link, as given to [`super::LinkEnds::of`]; `None` if an ADD was killed before it set the alias.
     pub identity: Option<String>,
 }
 

@@ -33,7 +33,7 @@ pub struct WrongRoute {
 impl fmt::Display for WrongRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subject, found, wanted, packet } = self;
-        write!(f, "{subject} {found}, not by {wanted}: ip route get {packet}")
+        write!(f, "{subject} {found}, expected {wanted}: ip route get {packet}")
     }
 }
 
@@ -88,12 +88,12 @@ struct ExpectedRoute<'a> {
 
 impl<'a> ExpectedRoute<'a> {
     fn to(pod: &'a PodAddress, uplink: &'a Uplink, host_end: &'a IfName) -> Self {
-        let subject = format!("what comes by {} for {}", uplink.link, pod.address);
+        let subject = format!("packets from {} to {}", uplink.link, pod.address);
         Self { subject, by: &uplink.link, from: uplink.router, to: pod.address, link: host_end, via: None }
     }
 
     fn from(pod: &'a PodAddress, uplink: &'a Uplink, host_end: &'a IfName, to: IpAddr) -> Self {
-        let subject = format!("what {} sends", pod.address);
+        let subject = format!("packets from {}", pod.address);
         Self { subject, by: host_end, from: pod.address, to, link: &uplink.link, via: Some(uplink.router) }
     }
 
@@ -114,7 +114,7 @@ impl<'a> ExpectedRoute<'a> {
             Ok(route) => describe(&route, places),
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => match error.errno() {
-                Some(errno) if !error.is_retryable() => format!("is refused ({})", errno.desc()),
+                Some(errno) if !error.is_retryable() => format!("are refused ({})", errno.desc()),
                 _ => return Err(during(error)),
             },
         };
@@ -126,13 +126,13 @@ impl<'a> ExpectedRoute<'a> {
 /// A route in words, with the table that it is in.
 fn describe(route: &Route, places: &mut Places) -> String {
     let way = match route.kind {
-        RouteKind::Local => "goes to the host itself".to_owned(),
+        RouteKind::Local => "reach the host itself".to_owned(),
         // Most kernels return an error number for these.
-        RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => "is refused".to_owned(),
+        RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => "are refused".to_owned(),
         RouteKind::Unicast | RouteKind::Throw | RouteKind::Other(_) => {
             let link = places.host.link_at(route.oif).map_or_else(|_| route.oif.to_string(), |it| it.name.to_string());
             let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
-            format!("goes by {link}{via}")
+            format!("use {link}{via}")
         }
     };
     format!("{way} (table {})", route.table)

@@ -35,7 +35,7 @@ fn texts(steps: &[Step]) -> Vec<String> {
 }
 
 #[test]
-fn what_was_applied_is_observed_and_needs_nothing_more() {
+fn observed_state_equals_plan_after_apply() {
     on_a_host(|places| {
         let steps = todo(&network(), places);
         assert!(steps.len() > 10);
@@ -88,7 +88,7 @@ fn either_nft_table_alone_is_completed_and_both_are_removed() {
 }
 
 #[test]
-fn what_is_not_ours_stays() {
+fn foreign_objects_are_kept() {
     on_a_host(|places| {
         let mut socket = Socket::open().unwrap();
         let ens5 = socket.index_of(&name("ens5")).unwrap();
@@ -115,7 +115,7 @@ fn what_is_not_ours_stays() {
 
 /// With any creator and source; one that another has on the link is no reason for changes.
 #[test]
-fn a_link_local_address_is_wanted_where_the_vnics_link_has_none() {
+fn link_local_address_is_added_when_vnic_link_has_none() {
     on_a_host(|places| {
         let mut socket = Socket::open().unwrap();
         let ours = ["addr add fe80::17ff:fe00:5/64 dev ens5"];
@@ -146,7 +146,7 @@ fn to_pods(family: Family) -> Vec<Rule> {
 
 /// Until now it heeded every route of that table.
 #[test]
-fn the_rule_to_pods_of_the_release_before_is_replaced_and_taken_back_by_an_undo() {
+fn old_rule_to_pods_is_replaced_and_restored_by_undo() {
     on_a_host(|places| {
         let before = |family| Rule::new(family, RulePriorities::TO_PODS, PODS_TABLE, vcn::PROTOCOL);
         for family in Family::ALL {
@@ -176,7 +176,7 @@ fn the_rule_to_pods_of_the_release_before_is_replaced_and_taken_back_by_an_undo(
 }
 
 #[test]
-fn others_routes_in_the_pods_table_are_nobodys_unless_they_are_for_one_address() {
+fn host_uses_only_single_address_routes_of_the_pods_table() {
     on_a_host(|places| {
         apply(&todo(&network(), places), places).unwrap();
         let ip = |arguments: &str| {

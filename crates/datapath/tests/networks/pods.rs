@@ -65,38 +65,38 @@ fn texts(steps: &[Step]) -> Vec<String> {
     steps.iter().map(ToString::to_string).collect()
 }
 
-/// Breaks something of the first of three pods; says what would be mended, mends it, and sees that it is whole.
+/// Breaks an object of the first of three pods and repairs it. Returns the steps, and checks that none is left.
 fn mended(break_it: impl FnOnce(&mut Socket, &PodNetwork) + Send) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut repairs = Vec::new();
     on_a_host(3, |places, pods| {
         assert_eq!(texts(&todo(pods, places)), [""; 0]);
         break_it(&mut Socket::open().unwrap(), pods.first().unwrap());
         let steps = todo(pods, places);
-        said = texts(&steps);
+        repairs = texts(&steps);
         for step in steps {
             apply(&[step], places).unwrap();
         }
         assert_eq!(texts(&todo(pods, places)), [""; 0]);
     });
-    said
+    repairs
 }
 
 #[test]
-fn rules_that_somebody_flushed_come_back() {
-    let said = mended(|socket, _| {
+fn flushed_rules_are_restored() {
+    let repairs = mended(|socket, _| {
         for family in Family::ALL {
             for rule in socket.rules(family).unwrap().iter().filter(|rule| rule.priority == RulePriorities::FROM_POD) {
                 socket.delete_rule(rule).unwrap();
             }
         }
     });
-    assert_eq!(said.len(), 6);
-    assert!(said.contains(&"rule add pref 1536 from 10.0.4.0 lookup 1001".to_owned()), "{said:#?}");
+    assert_eq!(repairs.len(), 6);
+    assert!(repairs.contains(&"rule add pref 1536 from 10.0.4.0 lookup 1001".to_owned()), "{repairs:#?}");
 }
 
 #[test]
-fn a_route_that_was_deleted_or_leads_elsewhere_is_put_right() {
-    let said = mended(|socket, pod| {
+fn deleted_or_diverted_route_is_restored() {
+    let repairs = mended(|socket, pod| {
         let route = |address: &str, link: &str| {
             let index = socket_index(link);
             Route { scope_link: true, ..Route::new(address.parse().unwrap(), index, PODS_TABLE, PROTOCOL) }
@@ -108,63 +108,69 @@ fn a_route_that_was_deleted_or_leads_elsewhere_is_put_right() {
     });
     let host = pod_number(0).ends.host;
     let expected = ["10.0.4.0", "2001:db8::"].map(|it| format!("{it} dev {host} table 999 proto 157"));
-    assert_eq!(said, [format!("route replace {}", expected[0]), format!("route add {}", expected[1])]);
+    assert_eq!(repairs, [format!("route replace {}", expected[0]), format!("route add {}", expected[1])]);
 }
 
 #[test]
-fn a_host_end_that_udev_renumbered_or_somebody_lowered_is_as_before() {
+fn host_end_with_changed_mac_or_lowered_link_is_restored() {
     let ends = pod_number(0).ends;
-    let said = mended(|socket, pod| {
+    let repairs = mended(|socket, pod| {
         let mac = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
         socket.change_link_named(&pod.ends.host, &[mac]).unwrap();
     });
-    assert_eq!(said.len(), 1);
-    assert!(said[0].starts_with(&format!("link set {} address {} mtu 9000 up", ends.host, ends.host_mac)), "{said:#?}");
-    let said = mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Down]).unwrap());
+    assert_eq!(repairs.len(), 1);
+    assert!(
+        repairs[0].starts_with(&format!("link set {} address {} mtu 9000 up", ends.host, ends.host_mac)),
+        "{repairs:#?}"
+    );
+    let repairs = mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Down]).unwrap());
     // With it went what it carried.
     for part in ["link set ", "addr add fe80::1/128", "route add 10.0.4.0 ", "route add 2001:db8:: "] {
-        assert!(said.iter().any(|step| step.starts_with(part)), "{part} is not in {said:#?}");
+        assert!(repairs.iter().any(|step| step.starts_with(part)), "{part} is not in {repairs:#?}");
     }
 }
 
 #[test]
-fn ipv6_that_was_switched_off_on_a_host_end_comes_back_with_what_it_took() {
-    let said = mended(|_, pod| {
+fn disabled_ipv6_on_host_end_is_restored_with_its_objects() {
+    let repairs = mended(|_, pod| {
         let key = ["net", "ipv6", "conf", pod.ends.host.as_str(), "disable_ipv6"];
         Sysctls::new(Path::new("/proc/sys")).write(&key, "1").unwrap();
     });
     let host = pod_number(0).ends.host;
-    assert_eq!(said[0], format!("sysctl net/ipv6/conf/{host}/disable_ipv6=0 (was 1)"));
-    assert!(said.iter().any(|step| step.starts_with("addr add fe80::1/128")), "{said:#?}");
+    assert_eq!(repairs[0], format!("sysctl net/ipv6/conf/{host}/disable_ipv6=0 (was 1)"));
+    assert!(repairs.iter().any(|step| step.starts_with("addr add fe80::1/128")), "{repairs:#?}");
 }
 
 /// A pod could have the host's IPv6 traffic, and one of an older version's still can.
 #[test]
-fn a_host_end_that_believes_whoever_says_he_is_a_router_believes_nobody_again() {
-    let said = mended(|_, pod| {
+fn router_advertisements_are_disabled_again_on_host_end() {
+    let repairs = mended(|_, pod| {
         let key = ["net", "ipv6", "conf", pod.ends.host.as_str(), "accept_ra"];
         assert!(Sysctls::default().write(&key, "1").unwrap(), "it is made with 0");
     });
     let host = pod_number(0).ends.host;
-    assert_eq!(said, [format!("sysctl net/ipv6/conf/{host}/accept_ra=0 (was 1)")]);
+    assert_eq!(repairs, [format!("sysctl net/ipv6/conf/{host}/accept_ra=0 (was 1)")]);
 }
 
 #[test]
-fn proxies_of_the_pods_address_and_of_its_gateway_come_back() {
-    let said = mended(|socket, pod| {
+fn proxies_of_pod_address_and_gateway_are_restored() {
+    let repairs = mended(|socket, pod| {
         let gateway = pod::gateway(Family::Ipv4);
         for (link, address) in [("ens5", "10.0.4.0".parse().unwrap()), (pod.ends.host.as_str(), gateway)] {
             socket.delete_neighbour(&Neighbour::proxy(socket_index(link), address)).unwrap();
         }
     });
     let host = pod_number(0).ends.host;
-    assert_eq!(said, [format!("neigh add proxy 169.254.1.1 dev {host}"), "neigh add proxy 10.0.4.0 dev ens5".into()]);
+    assert_eq!(
+        repairs,
+        [format!("neigh add proxy 169.254.1.1 dev {host}"), "neigh add proxy 10.0.4.0 dev ens5".into()]
+    );
 }
 
 /// Its creator may remove it again, and could not be distinguished from us.
 #[test]
-fn a_proxy_that_somebody_else_put_in_the_place_of_ours_is_none_of_ours_until_it_is_marked() {
-    let said = mended(|socket, pod| {
+fn unmarked_proxy_is_replaced_by_our_marked_proxy() {
+    let repairs = mended(|socket, pod| {
         let address = "10.0.4.0".parse().unwrap();
         socket.delete_neighbour(&Neighbour::proxy(socket_index("ens5"), address)).unwrap();
         socket.add_neighbour(&Neighbour::proxy(socket_index("ens5"), address)).unwrap();
@@ -172,31 +178,32 @@ fn a_proxy_that_somebody_else_put_in_the_place_of_ours_is_none_of_ours_until_it_
         socket.delete_neighbour(&other).unwrap();
         socket.add_neighbour(&other).unwrap();
     });
-    assert_eq!(said, ["neigh add proxy 10.0.4.0 dev ens5", "neigh add proxy 2001:db8:: dev ens5"]);
+    assert_eq!(repairs, ["neigh add proxy 10.0.4.0 dev ens5", "neigh add proxy 2001:db8:: dev ens5"]);
 }
 
 #[test]
-fn a_host_end_whose_mtu_somebody_changed_gets_its_own_back() {
-    let said = mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Mtu(Mtu(1400))]).unwrap());
-    assert_eq!(said.len(), 1);
-    assert!(said[0].contains(" mtu 9000 up (was ") && said[0].contains(" mtu 1400 up"), "{said:#?}");
+fn host_end_with_changed_mtu_is_restored() {
+    let repairs =
+        mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Mtu(Mtu(1400))]).unwrap());
+    assert_eq!(repairs.len(), 1);
+    assert!(repairs[0].contains(" mtu 9000 up (was ") && repairs[0].contains(" mtu 1400 up"), "{repairs:#?}");
 }
 
 #[test]
-fn a_rule_of_ours_that_leads_elsewhere_goes_and_a_foreign_one_stays() {
+fn own_rule_with_wrong_table_is_deleted_unlike_foreign_rule() {
     let rule = |table, protocol| {
         let from = Some("10.0.4.0/32".parse().unwrap());
         Rule { from, ..Rule::new(Family::Ipv4, RulePriorities::FROM_POD, TableId(table), protocol) }
     };
-    let said = mended(|socket, _| {
+    let repairs = mended(|socket, _| {
         socket.add_rule(&rule(1002, PROTOCOL)).unwrap();
         socket.add_rule(&rule(1003, 4)).unwrap();
     });
-    assert_eq!(said, ["rule del pref 1536 from 10.0.4.0 lookup 1002"]);
+    assert_eq!(repairs, ["rule del pref 1536 from 10.0.4.0 lookup 1002"]);
 }
 
 #[test]
-fn a_pod_without_link_or_whose_links_name_is_somebody_elses_is_left_alone() {
+fn pod_with_missing_or_foreign_link_is_skipped() {
     on_a_host(3, |places, pods| {
         let mut socket = Socket::open().unwrap();
         socket.delete_link_named(&pods[0].ends.host).unwrap();

@@ -8,7 +8,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "cloud_agent",
     every: FIVE_MINUTES,
-    privilege: "`/usr`, read-only",
+    privilege: "`/usr`, read-only; of a snap also a mount of `/snap` that is not shipped: without it unknown",
     make: || Box::new(CloudAgent),
     signals: &[Signal {
         name: "cloud_agent_version",
@@ -21,7 +21,9 @@ pub(super) const KIND: Kind = Kind {
 
 const PACKAGES: &[&str] = &["usr/share/doc", "usr/share/licenses"];
 const SNAP: &str = "snap/oracle-cloud-agent/current/meta/snap.yaml";
-const INSTALLED: &str = "usr/libexec/oracle-cloud-agent";
+/// A package, or a snap.
+const INSTALLED: &[&str] =
+    &["usr/libexec/oracle-cloud-agent", "etc/systemd/system/snap.oracle-cloud-agent.oracle-cloud-agent.service"];
 
 struct CloudAgent;
 
@@ -29,7 +31,8 @@ impl Collector for CloudAgent {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         let package = || {
             let names = PACKAGES.iter().flat_map(|folder| host.names(folder));
-            names.filter_map(|name| name.strip_prefix("oracle-cloud-agent-").map(str::to_owned)).max()
+            let versions = names.filter_map(|name| name.strip_prefix("oracle-cloud-agent-").map(str::to_owned));
+            versions.max_by(|a, b| version_number(a).unwrap_or(0.0).total_cmp(&version_number(b).unwrap_or(0.0)))
         };
         let snap = || {
             let text = host.file(SNAP).ok()?;
@@ -37,10 +40,10 @@ impl Collector for CloudAgent {
                 .find_map(|line| Some(line.strip_prefix("version:")?.trim().trim_matches(['\'', '"']).to_owned()))
         };
         let Some(version) = snap().or_else(package) else {
-            return Err(if host.has(INSTALLED) {
+            return Err(if INSTALLED.iter().any(|path| host.has(path)) {
                 Gap::unknown("it is installed, and no file that is mounted names its version")
             } else {
-                Gap::absent("it is not installed as a package; snaps are not mounted")
+                Gap::absent("it is not installed")
             });
         };
         let number = version_number(&version).ok_or_else(|| Gap::unknown(format!("{version} is no version")))?;

@@ -20,7 +20,8 @@ pub(super) const KIND: Kind = Kind {
         version("version_kernel", "`/proc/sys/kernel/osrelease`"),
         version("version_os", "`/usr/lib/os-release`"),
         version("version_agent", "the agent"),
-        version("version_plugin", "the plugin that the agent installs"),
+        version("version_plugin", "`vcn-native`, which the agent installs"),
+        version("version_attach_plugin", "`vnic-attach`, which the agent installs"),
     ],
 };
 
@@ -28,7 +29,11 @@ struct Versions;
 
 impl Collector for Versions {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        for (signal, program) in [("version_agent", "oke-node-agent"), ("version_plugin", "vcn-native")] {
+        for (signal, program) in [
+            ("version_agent", "oke-node-agent"),
+            ("version_plugin", "vcn-native"),
+            ("version_attach_plugin", "vnic-attach"),
+        ] {
             match host.facts.versions.iter().find(|(name, _)| *name == program) {
                 Some((_, version)) => sample.text(signal, version.clone()),
                 None => sample.gap(signal, Gap::absent(format!("{program} is not installed here"))),

@@ -13,7 +13,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn healthy_nodes_have_no_problem_and_say_what_they_cannot_know() {
+fn healthy_nodes_report_no_problem_and_list_unknown_signals() {
     for (mut node, unknown, absent) in [
         (
             Node::virtual_machine(),
@@ -223,14 +223,26 @@ fn each_fault_raises_its_signals_alone() {
 }
 
 #[test]
+fn newest_package_of_the_cloud_agent_counts() {
+    let mut node = Node::bare_metal();
+    node.write("host/usr/share/licenses/oracle-cloud-agent-1.100.0/LICENSE", "");
+    let report = node.sample();
+    let state = report.signals.iter().find(|state| state.signal == "cloud_agent_version").unwrap();
+    assert_eq!(state.detail, "1.100.0");
+}
+
+#[test]
 fn signals_that_lack_a_privilege_are_unknown_with_the_reason() {
     let mut node = Node::virtual_machine();
     fs::remove_dir_all(node.path("host/sys")).unwrap();
     fs::remove_file(node.path("kernel.log")).unwrap();
+    node.write("host/etc/systemd/system/snap.oracle-cloud-agent.oracle-cloud-agent.service", "");
     let report = node.sample();
-    for (signal, reason) in
-        [("kubelet_running", "/sys/fs/cgroup is not mounted"), ("kernel_io_errors", "read the kernel's log:")]
-    {
+    for (signal, reason) in [
+        ("kubelet_running", "/sys/fs/cgroup is not mounted"),
+        ("kernel_io_errors", "read the kernel's log:"),
+        ("cloud_agent_version", "no file that is mounted names its version"),
+    ] {
         let state = report.signals.iter().find(|state| state.signal == signal).unwrap();
         assert!(state.verdict == Verdict::Unknown && state.detail.contains(reason), "{state:#?}");
     }

@@ -72,7 +72,7 @@ async fn throttling_and_server_errors_are_waited_out() {
 }
 
 #[tokio::test]
-async fn other_refusals_end_it_at_once() {
+async fn permanent_refusal_is_not_retried() {
     for status in [400, 401, 403, 302, 204] {
         let (instance, _) = ask(vec![Reply::Status(status), good(INSTANCE)], patient()).await;
         let error = instance.unwrap_err();
@@ -104,7 +104,7 @@ async fn silence_and_half_replies_time_out_and_are_tried_again() {
 }
 
 #[tokio::test]
-async fn the_deadline_ends_it_whatever_attempts_are_left() {
+async fn deadline_ends_request_even_with_attempts_left() {
     let policy = Policy { attempts: u32::MAX, deadline: Duration::from_millis(80), ..patient() };
     let (instance, _) = ask(vec![Reply::Status(503)], policy.clone()).await;
     // The last of them may have been under way.
@@ -124,7 +124,7 @@ async fn a_huge_reply_is_cut_off() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_transient() {
+async fn refused_connection_is_transient() {
     // Bound, and so nobody else's meanwhile; but nobody listens.
     let bound = tokio::net::TcpSocket::new_v4().unwrap();
     bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -87,7 +87,7 @@ fn a_family_without_an_address_is_absent() {
 }
 
 #[test]
-fn what_is_listed_beside_addresses_keeps_none_of_them_from_being_used() {
+fn invalid_items_in_address_list_do_not_affect_valid_addresses() {
     let read = |addresses: &str| {
         let body = format!(
             r#"[{{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","ipv6Addresses":{addresses},
@@ -102,7 +102,7 @@ fn what_is_listed_beside_addresses_keeps_none_of_them_from_being_used() {
 }
 
 #[test]
-fn bare_metal_is_known_by_its_ports_and_keeps_tags_other_than_0() {
+fn bare_metal_is_recognized_by_ports_and_keeps_nonzero_tags() {
     let vnics = vnics(URL, BM).unwrap().vnics;
     assert_eq!(MachineKind::of(&vnics), MachineKind::BareMetal);
     let places: Vec<_> = vnics.iter().map(|vnic| (vnic.nic_index, vnic.vlan_tag.map(VlanTag::get))).collect();
@@ -110,7 +110,7 @@ fn bare_metal_is_known_by_its_ports_and_keeps_tags_other_than_0() {
 }
 
 #[test]
-fn refusals_name_the_url_the_field_and_the_beginning_of_the_reply() {
+fn refusal_names_url_and_field_and_quotes_start_of_reply() {
     for (body, complaint) in [
         ("[]", "the document is [], not a list that begins with the primary VNIC"),
         ("{}", "the document is {}, not a list"),
@@ -140,7 +140,7 @@ fn refusals_name_the_url_the_field_and_the_beginning_of_the_reply() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_used_is_told_and_the_others_are_read() {
+fn unusable_entry_is_reported_and_remaining_entries_are_read() {
     let mut list: Value = serde_json::from_slice(VM).unwrap();
     let whole = vnics(URL, VM).unwrap();
     list[1].as_object_mut().unwrap().remove("virtualRouterIp");
@@ -148,7 +148,7 @@ fn an_entry_that_cannot_be_used_is_told_and_the_others_are_read() {
     let read = vnics(URL, list.to_string().as_bytes()).unwrap();
     assert_eq!(read.vnics, [whole.vnics[0].clone(), whole.vnics[3].clone()]);
     let second = Some("ocid1.vnic.oc1.iad.second".parse().unwrap());
-    let unusable = |place, id, reason: &str| Unusable { place, id, reason: reason.into() };
+    let unusable = |place, id, reason: &str| UnusableVnic { place, id, reason: reason.into() };
     assert_eq!(
         read.unusable,
         [unusable(1, second, "[1].virtualRouterIp is missing"), unusable(2, None, "[2].vnicId is missing")]
@@ -158,7 +158,7 @@ fn an_entry_that_cannot_be_used_is_told_and_the_others_are_read() {
 }
 
 #[test]
-fn what_is_not_json_is_shown_shortened() {
+fn reply_that_is_not_json_is_quoted_shortened() {
     let message = refusal(instance(URL, format!("<html>{}", "x".repeat(9000)).as_bytes()));
     assert!(message.contains("it begins \"<html>xxx") && message.len() < 300, "{message}");
 }

@@ -22,10 +22,10 @@ fn read_refuses_what_is_no_regular_file_or_too_large() {
         (&socket, "it is a pipe, a socket or a device, not a regular file"),
         (&huge, "it has 3221225472 bytes, and at most 8388608 are read"),
     ];
-    for (plant, said) in cases {
+    for (plant, complaint) in cases {
         plant();
         let error = read_state(&path).unwrap_err();
-        assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::InvalidData, said));
+        assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::InvalidData, complaint));
         fs::remove_file(&path).unwrap();
     }
     File::create(&path).unwrap().set_len(MAX_STATE_BYTES).unwrap();
@@ -89,7 +89,7 @@ fn atomic_file_has_its_mode_and_leaves_nothing_when_dropped() {
 }
 
 #[test]
-fn the_first_damaged_file_is_kept_and_only_so_many_after_it() {
+fn first_damaged_file_and_a_limited_number_are_kept() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file.json");
     let aside: Vec<_> = (1..=10)

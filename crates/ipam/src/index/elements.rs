@@ -3,7 +3,7 @@
 use super::FORGOTTEN;
 use crate::allocations::IndexEntry;
 use crate::records::is_name;
-use crate::{BootTime, Freed};
+use crate::{BootTime, FreedAddress};
 
 /// The holdings in a list.
 ///
@@ -24,13 +24,13 @@ pub(super) fn held(list: &str) -> Result<Vec<IndexEntry>, &str> {
 ///
 /// # Errors
 /// The first element that is not one.
-pub(super) fn freed(list: &str) -> Result<Vec<Freed>, &str> {
+pub(super) fn freed(list: &str) -> Result<Vec<FreedAddress>, &str> {
     read(list, |element| {
         let (address, time) = element.split_once('@')?;
         let (time, forgotten) = time.strip_suffix(FORGOTTEN).map_or((time, false), |time| (time, true));
         let digits = time.bytes().all(|byte| byte.is_ascii_digit());
         let at = BootTime(time.parse().ok().filter(|_| digits)?);
-        Some(Freed { address: address.parse().ok()?, at, forgotten })
+        Some(FreedAddress { address: address.parse().ok()?, at, forgotten })
     })
 }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vcn::{Family, IfName, Mtu, PerFamily, Purpose, TableId};
 
 use super::{COOLDOWN, Request, TENTATIVE_LIFETIME};
-use crate::{Allocation, Allocations, BootId, BootTime, Error, FamilyPool, Freed, Pools, VnicPool};
+use crate::{Allocation, Allocations, BootId, BootTime, Error, FamilyPool, FreedAddress, Pools, VnicPool};
 
 const START: BootTime = BootTime(1_000_000);
 
@@ -71,7 +71,7 @@ fn the_same_attachment_gets_the_same_address_again() {
 }
 
 #[test]
-fn a_pod_gets_one_address_of_every_family_on_one_vnic() {
+fn pod_gets_one_address_per_family_from_one_vnic() {
     let mixed = pools(vec![vnic(1, &["10.0.1.8/32"], &[]), vnic(2, &["10.0.2.8/32"], &["2001:db8::/124"])]);
     assert_eq!(add(&mut none(), &mixed, "a", START), ["10.0.2.8", "2001:db8::"]);
 }
@@ -85,7 +85,7 @@ fn pods_spread_over_the_vnics() {
 }
 
 #[test]
-fn a_vnic_whose_link_is_absent_gives_nothing_and_changes_no_family() {
+fn vnic_with_absent_link_is_skipped_without_changing_families() {
     let two = pools(vec![vnic(1, &["10.0.1.8/32"], &[]), vnic(2, &["10.0.2.8/30"], &["2001:db8::/124"])]);
     let absent = |number: u8| [IfName::new(format!("ens{number}")).unwrap()];
     let mut held = none();
@@ -131,7 +131,7 @@ fn the_oldest_freed_address_comes_first_after_those_never_used() {
 }
 
 #[test]
-fn a_cooling_address_is_taken_only_when_nothing_else_is_free_and_that_is_said() {
+fn cooling_address_is_used_last_and_reported() {
     let one = pools(vec![vnic(1, &["10.0.1.8/32"], &[])]);
     let mut held = none();
     add(&mut held, &one, "a", START);
@@ -147,7 +147,7 @@ fn a_cooling_address_is_taken_only_when_nothing_else_is_free_and_that_is_said() 
 }
 
 #[test]
-fn what_an_add_holds_that_never_finished_is_overdue_and_held_until_somebody_has_taken_it_down() {
+fn unfinished_add_is_overdue_and_held_until_released() {
     let one = pools(vec![vnic(1, &["10.0.1.8/32"], &[])]);
     let mut held = none();
     held.reserve(&one, request("a"), START).unwrap();
@@ -162,7 +162,7 @@ fn what_an_add_holds_that_never_finished_is_overdue_and_held_until_somebody_has_
 }
 
 #[test]
-fn where_all_are_cooling_the_one_that_has_rested_longest_is_taken_whichever_vnic_it_is_on() {
+fn longest_cooling_address_is_used_first_across_vnics() {
     let two = pools(vec![vnic(1, &["10.0.1.8/32"], &[]), vnic(2, &["10.0.2.8/32"], &[])]);
     let mut held = none();
     for id in ["a", "b"] {
@@ -177,7 +177,7 @@ fn where_all_are_cooling_the_one_that_has_rested_longest_is_taken_whichever_vnic
 }
 
 #[test]
-fn addresses_rest_unless_somebody_holds_them() {
+fn addresses_enter_cooldown_unless_they_are_held() {
     let one = pools(vec![vnic(1, &["10.0.1.8/31"], &[])]);
     let mut held = none();
     add(&mut held, &one, "a", START);
@@ -195,7 +195,7 @@ fn the_family_that_is_short_is_named() {
 }
 
 #[test]
-fn a_shortage_is_told_in_numbers_and_with_the_agents_reason() {
+fn shortage_error_has_counts_and_reason_of_the_agent() {
     let mut pools = pools(vec![vnic(1, &["10.0.1.8/32"], &[])]);
     pools.reason = Some("NativePodNetwork is BACKOFF: FailedToCreatePrivateIP".into());
     let mut held = none();
@@ -218,7 +218,7 @@ fn an_ipv6_range_of_any_size_is_searched_lazily() {
 }
 
 #[test]
-fn who_gets_an_address_that_was_used_is_told_to_flush_its_connections_until_somebody_has() {
+fn address_is_reported_as_unforgotten_until_its_connections_are_flushed() {
     let one = pools(vec![vnic(1, &["10.0.1.8/32"], &[])]);
     let address: IpAddr = "10.0.1.8".parse().unwrap();
     let mut held = none();
@@ -248,7 +248,7 @@ fn over_all_vnics_the_address_freed_longest_ago_comes_first() {
     let mut held = none();
     let ids = ["a", "b", "c", "d"];
     ids.iter().for_each(|id| drop(add(&mut held, &two, id, START)));
-    // Freed in an order that is neither the pools' nor the VNICs'.
+    // FreedAddress in an order that is neither the pools' nor the VNICs'.
     let order = ["10.0.2.9", "10.0.1.8", "10.0.2.8", "10.0.1.9"];
     for (second, address) in order.iter().enumerate() {
         let holds = |held: &&Allocation| held.addresses[0].address.to_string() == *address;
@@ -261,7 +261,7 @@ fn over_all_vnics_the_address_freed_longest_ago_comes_first() {
 }
 
 #[test]
-fn a_vnic_that_serves_the_host_or_applications_gives_nothing_even_when_all_else_is_taken() {
+fn vnic_for_host_or_applications_is_never_used_for_pods() {
     let (mut host, mut kept) = (vnic(2, &["10.0.2.8/29"], &[]), vnic(3, &["10.0.3.8/29"], &["2001:db8::/64"]));
     (host.purpose, kept.purpose) = (Purpose::Host, Purpose::Attach);
     let pools = pools(vec![host, vnic(1, &["10.0.1.8/32"], &[]), kept]);
@@ -275,7 +275,7 @@ fn a_vnic_that_serves_the_host_or_applications_gives_nothing_even_when_all_else_
 }
 
 #[test]
-fn a_ranges_first_and_last_address_are_pods_unless_the_host_says_that_they_are_not() {
+fn first_and_last_address_of_range_are_usable_unless_reserved() {
     let all = |pools: &Pools| {
         let mut held = none();
         let got = (0..).map_while(|id| held.reserve(pools, request(&format!("p{id}")), START).ok());
@@ -289,7 +289,7 @@ fn a_ranges_first_and_last_address_are_pods_unless_the_host_says_that_they_are_n
 }
 
 #[test]
-fn a_pool_that_shrinks_takes_nothing_from_anybody_and_gives_nothing_that_left_it() {
+fn shrunken_pool_keeps_held_addresses_and_assigns_only_listed_ones() {
     let wide = pools(vec![vnic(1, &["10.0.1.8/30"], &[]), vnic(2, &["10.0.2.8/31"], &[])]);
     let narrow = pools(vec![vnic(1, &["10.0.1.10/31"], &[])]);
     let mut held = none();
@@ -308,7 +308,7 @@ fn a_pool_that_shrinks_takes_nothing_from_anybody_and_gives_nothing_that_left_it
 }
 
 #[test]
-fn an_address_that_leaves_the_pool_and_comes_back_has_still_to_rest() {
+fn address_keeps_cooldown_when_it_returns_to_the_pool() {
     let (there, gone) = (pools(vec![vnic(1, &["10.0.1.8/32"], &[])]), pools(vec![vnic(1, &["10.0.1.9/32"], &[])]));
     let mut held = none();
     add(&mut held, &there, "a", START);
@@ -319,7 +319,7 @@ fn an_address_that_leaves_the_pool_and_comes_back_has_still_to_rest() {
 }
 
 #[test]
-fn a_clock_that_went_backwards_ends_no_cooldown_and_no_lease() {
+fn backward_clock_ends_no_cooldown_or_lease() {
     let two = pools(vec![vnic(1, &["10.0.1.8/31"], &[])]);
     let mut held = none();
     add(&mut held, &two, "a", START);
@@ -335,7 +335,7 @@ fn a_clock_that_went_backwards_ends_no_cooldown_and_no_lease() {
 }
 
 #[test]
-fn an_ipv6_range_is_walked_only_as_far_as_it_was_used_and_what_is_forgotten_leaves_the_memory() {
+fn large_ipv6_range_needs_bounded_time_and_memory() {
     let huge = pools(vec![vnic(1, &[], &["2001:db8::/64", "2001:db8:1::/48"])]);
     let (mut held, mut now) = (none(), START);
     for id in 0..3_000 {
@@ -354,21 +354,21 @@ fn an_ipv6_range_is_walked_only_as_far_as_it_was_used_and_what_is_forgotten_leav
 }
 
 #[test]
-fn without_an_agent_unforgotten_addresses_are_remembered_up_to_a_bound() {
+fn unforgotten_addresses_are_bounded_without_an_agent() {
     let huge = pools(vec![vnic(1, &[], &["2001:db8::/64"])]);
     let mut held = none();
     let of = |number: u32| IpAddr::from(((0x2001_0db8_u128 << 96) + u128::from(number)).to_be_bytes());
-    held.freed.extend((0..5_000).map(|number| Freed { address: of(number), at: BootTime(1), forgotten: false }));
+    held.freed.extend((0..5_000).map(|number| FreedAddress { address: of(number), at: BootTime(1), forgotten: false }));
     held.reserve(&huge, request("a"), START).unwrap();
     assert_eq!(held.freed.len(), super::FREED_LIMIT);
 }
 
 #[test]
-fn a_record_made_anew_lets_every_address_rest_that_it_does_not_know() {
+fn rebuilt_index_starts_cooldown_for_every_unknown_address() {
     let three = pools(vec![vnic(1, &["10.0.1.8/32", "10.0.1.9/32", "10.0.1.10/32"], &[])]);
     let mut held = none();
     let running: IpAddr = "10.0.1.9".parse().unwrap();
-    held.anew = Some(START);
+    held.rebuilt_at = Some(START);
     assert!(held.adopt(&three, request("a"), &[running], START));
     assert!(!held.adopt(&three, request("a"), &[running], START), "it is on record already");
     assert!(!held.adopt(&three, request("b"), &[running], START), "another pod has it");
@@ -383,16 +383,16 @@ fn a_record_made_anew_lets_every_address_rest_that_it_does_not_know() {
 }
 
 #[test]
-fn what_is_lost_of_before_the_record_was_made_anew_shortens_no_rest() {
+fn lost_address_does_not_shorten_cooldown_after_rebuild() {
     let mut held = none();
     let later = START.after(Duration::from_secs(20));
-    held.anew = Some(later);
+    held.rebuilt_at = Some(later);
     held.lose(&["10.0.1.9".parse().unwrap()], START);
-    assert_eq!(held.anew, Some(later));
+    assert_eq!(held.rebuilt_at, Some(later));
 }
 
 #[test]
-fn a_family_that_pods_get_and_no_vnic_has_now_is_waited_for() {
+fn missing_pod_family_is_an_error_until_vnic_has_it() {
     let mut two = pools(vec![vnic(1, &["10.0.1.8/31"], &[])]);
     two.pod_families = Some(vec![Family::Ipv4, Family::Ipv6]);
     two.reason = Some("LinkMissing".into());

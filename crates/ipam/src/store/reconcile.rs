@@ -15,7 +15,7 @@ use crate::{Allocations, BootTime, Error, Pools, Request};
 
 /// A route to a pod in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routed {
+pub struct PodRoute {
     /// The address.
     pub address: IpAddr,
     /// The host end of the pod's link.
@@ -24,8 +24,8 @@ pub struct Routed {
     pub identity: Option<String>,
 }
 
-/// A pod's link and the addresses routed to it.
-struct Running<'a> {
+/// A pod by its host link and the addresses routed to it.
+struct RunningPod<'a> {
     link: &'a IfName,
     key: Option<AttachmentKey>,
     addresses: Vec<IpAddr>,
@@ -44,7 +44,7 @@ impl Store {
     /// As [`Self::update`]; those of the locks.
     pub fn reconcile_with_kernel(
         &self,
-        routed: &[Routed],
+        routed: &[PodRoute],
         pools: Option<&Pools>,
         own: Option<&AttachmentKey>,
         mut lives: impl FnMut(&IfName) -> bool,
@@ -76,14 +76,14 @@ impl Store {
 
 impl Allocations {
     /// See [`Store::reconcile_with_kernel`]. Pure; all records have been read.
-    fn reconcile_with_kernel(&mut self, running: &[Running<'_>], pools: Option<&Pools>, now: BootTime) -> usize {
+    fn reconcile_with_kernel(&mut self, running: &[RunningPod<'_>], pools: Option<&Pools>, now: BootTime) -> usize {
         let unrecorded = std::mem::take(&mut self.others);
         let listed = |address: &IpAddr| unrecorded.iter().any(|held| held.addresses.contains(address));
         let lost = running.iter().filter(|pod| !pod.going).flat_map(|pod| &pod.addresses);
         let lost = lost.filter(|address| !listed(address) && !self.in_use().any(|held| held == **address));
         // The index was lost or is old: another pod may have had an unlisted address until now.
         if lost.count() > 0 {
-            self.anew = self.anew.max(Some(now));
+            self.rebuilt_at = self.rebuilt_at.max(Some(now));
         }
         let mut adopted = 0;
         for pod in running.iter().filter(|pod| !pod.going) {
@@ -130,11 +130,12 @@ impl Allocations {
 }
 
 /// The pods' links, each with its addresses.
-fn running(routed: &[Routed]) -> Vec<Running<'_>> {
-    let mut running: BTreeMap<&IfName, Running<'_>> = BTreeMap::new();
-    for Routed { address, link, identity } in routed {
+fn running(routed: &[PodRoute]) -> Vec<RunningPod<'_>> {
+    let mut running: BTreeMap<&IfName, RunningPod<'_>> = BTreeMap::new();
+    for PodRoute { address, link, identity } in routed {
         let key = || identity.as_ref().and_then(|identity| identity.parse().ok());
-        let pod = running.entry(link).or_insert_with(|| Running { link, key: key(), addresses: vec![], going: false });
+        let pod =
+            running.entry(link).or_insert_with(|| RunningPod { link, key: key(), addresses: vec![], going: false });
         pod.addresses.push(*address);
     }
     running.into_values().collect()

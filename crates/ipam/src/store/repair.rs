@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use cni::AttachmentKey;
 use serde::de::Error as _;
 
-use super::{Opened, Store};
+use super::{Store, StoreUpdate};
 use crate::file::set_aside;
 use crate::records::name_of;
 use crate::{Allocation, Allocations, BootTime, Error};
@@ -39,8 +39,8 @@ impl Store {
     /// When it cannot be moved.
     pub fn set_aside(&self) -> Result<Option<PathBuf>, Error> {
         let _lock = self.lock()?;
-        let means = match self.index() {
-            Ok(Some((_, means))) => means,
+        let all = match self.index() {
+            Ok(Some((_, all))) => all,
             Ok(None) => {
                 let lost = self.none();
                 // The addresses of a damaged record are then unknown, as those of a damaged index are.
@@ -64,13 +64,13 @@ impl Store {
             Err(other) => return Err(other),
         };
         let mut aside = None;
-        for held in &means.others {
+        for held in &all.others {
             if matches!(self.record(held), Err(Error::Damaged { .. })) {
                 aside = Some(self.records.set_aside(&held.name)?);
             }
         }
-        for name in self.unlisted(&means)? {
-            if matches!(self.read_unlisted(&name, &means), Err(Error::Damaged { .. })) {
+        for name in self.unlisted(&all)? {
+            if matches!(self.read_unlisted(&name, &all), Err(Error::Damaged { .. })) {
                 aside = Some(self.records.set_aside(&name)?);
             }
         }
@@ -87,7 +87,7 @@ impl Store {
     pub fn let_go(&self, key: &AttachmentKey, had: &[IpAddr]) -> Result<bool, Error> {
         let _lock = self.lock()?;
         let sure = match self.index() {
-            Ok(Some((_, means))) => had.iter().all(|address| means.in_use().any(|held| held == *address)),
+            Ok(Some((_, all))) => had.iter().all(|address| all.in_use().any(|held| held == *address)),
             Ok(None) => false,
             Err(Error::Damaged { .. }) => true,
             Err(other) => return Err(other),
@@ -104,49 +104,47 @@ impl Store {
 
     /// Stages an empty index; every unlisted address starts in cooldown.
     fn stage_empty(&self) -> Result<(), Error> {
-        let means = Allocations { anew: Some(BootTime::now()?), ..self.none() };
-        self.stage(&[], &Opened { index: None, records: Vec::new(), means }).map(drop)
+        let all = Allocations { rebuilt_at: Some(BootTime::now()?), ..self.none() };
+        self.stage(&[], &StoreUpdate { index: None, records: Vec::new(), all }).map(drop)
     }
 
     /// Adds the records that the index lacks because it was lost or replaced: no verb leaves such a record. Returns the names of
     /// those without a meaning.
-    pub(super) fn restore(&self, opened: &mut Opened) -> Result<BTreeSet<String>, Error> {
+    pub(super) fn restore(&self, update: &mut StoreUpdate) -> Result<BTreeSet<String>, Error> {
         let mut void = BTreeSet::new();
-        let lost = opened.index.is_none();
-        for name in self.unlisted(&opened.means)? {
-            match self.read_unlisted(&name, &opened.means)? {
+        let lost = update.index.is_none();
+        for name in self.unlisted(&update.all)? {
+            match self.read_unlisted(&name, &update.all)? {
                 Some(record) => {
-                    opened
-                        .means
-                        .freed
-                        .retain(|freed| record.addresses.iter().all(|held| held.address != freed.address));
-                    opened.means.allocations.push(record.clone());
-                    opened.records.push(record);
+                    let addresses = &record.addresses;
+                    update.all.freed.retain(|freed| addresses.iter().all(|held| held.address != freed.address));
+                    update.all.allocations.push(record.clone());
+                    update.records.push(record);
                 }
                 None => {
                     void.insert(name);
                 }
             }
         }
-        if lost && !opened.records.is_empty() {
-            opened.means.anew = Some(BootTime::now()?);
+        if lost && !update.records.is_empty() {
+            update.all.rebuilt_at = Some(BootTime::now()?);
         }
         Ok(void)
     }
 
     /// The names of the records that the index lacks.
-    fn unlisted(&self, means: &Allocations) -> Result<BTreeSet<String>, Error> {
+    fn unlisted(&self, all: &Allocations) -> Result<BTreeSet<String>, Error> {
         let mut unlisted = self.records.names()?;
-        let others = means.others.iter().map(|held| held.name.clone());
-        for known in means.allocations.iter().map(|known| name_of(&known.key)).chain(others) {
+        let others = all.others.iter().map(|held| held.name.clone());
+        for known in all.allocations.iter().map(|known| name_of(&known.key)).chain(others) {
             unlisted.remove(&known);
         }
         Ok(unlisted)
     }
 
-    fn read_unlisted(&self, name: &str, means: &Allocations) -> Result<Option<Allocation>, Error> {
+    fn read_unlisted(&self, name: &str, all: &Allocations) -> Result<Option<Allocation>, Error> {
         match self.records.read(name)? {
-            Some(record) if means.in_use().any(|address| record.held().contains(&address)) => {
+            Some(record) if all.in_use().any(|address| record.held().contains(&address)) => {
                 let source = serde_json::Error::custom("another attachment has its addresses");
                 Err(Error::Damaged { path: self.records.path_of(&record), source })
             }

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use ipam::{BootTime, Error, Freed, Pools, Store};
+use ipam::{BootTime, Error, FreedAddress, Pools, Store};
 
 use crate::node::{boot, everything, pools, record, request, reserve};
 
@@ -42,7 +42,7 @@ fn files(dir: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_damaged_file_is_an_error_that_names_it_until_it_is_set_aside() {
+fn damaged_index_is_named_in_error_until_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("allocations.json");
     fs::write(&path, "{\"version\":1,").unwrap();
@@ -60,7 +60,7 @@ fn a_damaged_file_is_an_error_that_names_it_until_it_is_set_aside() {
 }
 
 #[test]
-fn an_index_cut_off_anywhere_is_refused_and_made_anew_from_the_records() {
+fn truncated_index_is_refused_and_rebuilt_from_records() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = worn(dir.path(), &pools);
     let before = held(&store);
@@ -83,7 +83,7 @@ fn an_index_cut_off_anywhere_is_refused_and_made_anew_from_the_records() {
 }
 
 #[test]
-fn a_record_cut_off_anywhere_is_refused_concerns_no_other_pod_and_is_set_aside() {
+fn truncated_record_is_refused_and_only_this_record_set_aside() {
     for length in 0.. {
         let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
         let store = worn(dir.path(), &pools);
@@ -111,7 +111,7 @@ fn a_record_cut_off_anywhere_is_refused_concerns_no_other_pod_and_is_set_aside()
 
 /// An address that is given to a second pod must be found: by an error here, or when all records are read next.
 #[test]
-fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
+fn flipped_bit_is_detected_before_an_address_is_held_twice() {
     let (dir, pools) = (tempfile::tempdir_in("/dev/shm").unwrap(), pools("10.9.1.0/28"));
     let store = worn(dir.path(), &pools);
     let before = held(&store);
@@ -152,7 +152,7 @@ fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
 
 /// As when an old folder was put back. The holder according to the index keeps the address.
 #[test]
-fn a_record_that_no_index_knows_of_an_address_that_another_holds_is_set_aside_and_takes_nothing() {
+fn unindexed_record_of_held_address_is_set_aside() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/32"));
     let store = Store::new(dir.path(), boot());
     add(&store, &pools, "old").unwrap();
@@ -174,7 +174,7 @@ fn a_record_that_no_index_knows_of_an_address_that_another_holds_is_set_aside_an
 
 /// A link is not followed, a pipe not waited for, a huge file not read.
 #[test]
-fn what_is_no_file_of_ours_is_damage_and_is_set_aside() {
+fn special_file_is_treated_as_damage_and_set_aside() {
     let plant: [fn(&Path); 3] = [
         |path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
         |path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap(),
@@ -217,7 +217,7 @@ fn an_address_listed_twice_is_damage() {
 }
 
 #[test]
-fn an_element_that_is_not_one_is_damage_and_the_error_quotes_it() {
+fn invalid_element_is_damage_and_quoted_in_error() {
     let dir = tempfile::tempdir().unwrap();
     for (held, freed, quoted) in [
         ("a-1", "", "\"a-1\""),
@@ -240,13 +240,14 @@ fn an_element_that_is_not_one_is_damage_and_the_error_quotes_it() {
 }
 
 #[test]
-fn an_index_that_another_program_wrote_anew_reads_the_same() {
+fn index_rewritten_by_another_program_reads_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let text =
         r#"{ "freed": "10.9.1.2@5  2603:c020:0:0:0::9\u0040\u0036! ", "held": "", "version": 1, "bootId": "this" }"#;
     fs::write(dir.path().join("allocations.json"), text).unwrap();
     let freed = Store::new(dir.path(), boot()).freed().unwrap();
-    let of = |address: &str, at, forgotten| Freed { address: address.parse().unwrap(), at: BootTime(at), forgotten };
+    let of =
+        |address: &str, at, forgotten| FreedAddress { address: address.parse().unwrap(), at: BootTime(at), forgotten };
     assert_eq!(freed, [of("10.9.1.2", 5, false), of("2603:c020::9", 6, true)]);
 }
 
@@ -266,7 +267,7 @@ fn records_outlive_a_lost_index() {
 }
 
 #[test]
-fn what_killed_verbs_left_on_record_is_swept_up() {
+fn sweep_removes_remains_of_killed_verbs() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = worn(dir.path(), &pools);
     let folder = dir.path().join("allocations");
@@ -283,7 +284,7 @@ fn what_killed_verbs_left_on_record_is_swept_up() {
 
 /// An ADD that was killed before anything had its place: nothing of it is on record, and its DEL changes nothing.
 #[test]
-fn what_an_add_staged_that_was_killed_before_it_was_on_record_goes_with_its_del() {
+fn del_removes_files_staged_by_killed_add() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = worn(dir.path(), &pools);
     let before = everything(dir.path());
@@ -312,7 +313,7 @@ fn one_damaged_record_hides_no_other() {
 
 /// One that is taken for both families would be given out twice to one pod.
 #[test]
-fn pools_with_an_address_in_the_other_familys_place_are_damaged() {
+fn pools_with_address_of_the_wrong_family_are_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pools.json");
     pools("10.9.1.0/29").write(dir.path()).unwrap();

@@ -37,7 +37,7 @@ fn fill(dir: &Path, free: usize) {
 }
 
 #[test]
-fn on_a_full_disk_nobody_comes_everybody_may_go_and_what_fails_leaves_everything_as_it_was() {
+fn full_disk_fails_add_without_change_but_del_succeeds() {
     on_a_small_disk(|dir| {
         let (store, all) = (Store::new(dir, boot()), pools("10.9.1.0/26"));
         for id in ["a", "b"] {
@@ -81,7 +81,7 @@ fn on_a_full_disk_nobody_comes_everybody_may_go_and_what_fails_leaves_everything
 
 /// As on a full disk, where it cannot be written.
 #[test]
-fn a_pod_goes_without_a_word_in_the_index_where_its_address_stays_taken_and_only_there() {
+fn pod_is_released_without_index_write_while_index_holds_address() {
     let dir = tempfile::tempdir().unwrap();
     let (store, index) = (Store::new(dir.path(), boot()), dir.path().join("allocations.json"));
     reserve(&store, &pools("10.9.1.0/26"), "a").unwrap();
@@ -105,7 +105,7 @@ fn a_pod_goes_without_a_word_in_the_index_where_its_address_stays_taken_and_only
 }
 
 #[test]
-fn on_a_read_only_disk_the_record_is_read_and_every_change_fails_by_name() {
+fn read_only_disk_allows_reads_and_fails_changes_by_name() {
     on_a_small_disk(|dir| {
         let (store, all) = (Store::new(dir, boot()), pools("10.9.1.0/26"));
         reserve(&store, &all, "a").unwrap();
@@ -131,7 +131,7 @@ fn on_a_read_only_disk_the_record_is_read_and_every_change_fails_by_name() {
 }
 
 #[test]
-fn a_state_directory_that_is_missing_is_made_by_who_writes_and_empty_for_who_reads() {
+fn missing_state_directory_is_created_by_write_and_reads_empty() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run/vcn-native");
     let store = Store::new(&path, boot());
@@ -143,7 +143,7 @@ fn a_state_directory_that_is_missing_is_made_by_who_writes_and_empty_for_who_rea
 }
 
 #[test]
-fn something_else_in_the_place_of_a_directory_is_an_error_that_names_it() {
+fn non_directory_in_place_of_directory_is_a_named_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state");
     fs::write(&path, "").unwrap();
@@ -161,7 +161,7 @@ fn something_else_in_the_place_of_a_directory_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_record_that_cannot_be_put_in_its_place_leaves_index_and_records_as_they_were() {
+fn record_that_cannot_be_renamed_leaves_state_unchanged() {
     let place = {
         let elsewhere = tempfile::tempdir().unwrap();
         reserve(&Store::new(elsewhere.path(), boot()), &pools("10.9.1.0/26"), "c").unwrap();

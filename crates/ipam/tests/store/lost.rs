@@ -4,7 +4,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use ipam::{BootTime, Error, Pools, Routed, Store};
+use ipam::{BootTime, Error, PodRoute, Pools, Store};
 use vcn::IfName;
 
 use crate::node::{boot, pools, request, reserve};
@@ -23,9 +23,9 @@ fn link(id: &str) -> IfName {
     IfName::new(format!("vcn{id}")).unwrap()
 }
 
-fn routed(id: &str, address: &str) -> Routed {
+fn routed(id: &str, address: &str) -> PodRoute {
     let identity = Some(request(id).key.to_string());
-    Routed { address: address.parse().unwrap(), link: link(id), identity }
+    PodRoute { address: address.parse().unwrap(), link: link(id), identity }
 }
 
 fn held(store: &Store) -> Vec<(String, IpAddr)> {
@@ -47,7 +47,7 @@ fn all_free(store: &Store, pools: &Pools) -> Vec<String> {
 }
 
 #[test]
-fn what_is_held_without_a_record_is_free_only_when_no_route_leads_to_it() {
+fn unrecorded_address_is_freed_only_when_no_route_uses_it() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = three_pods(dir.path(), &pools);
     lose_records(dir.path());
@@ -68,12 +68,12 @@ fn what_is_held_without_a_record_is_free_only_when_no_route_leads_to_it() {
 }
 
 #[test]
-fn without_pools_or_a_name_a_routed_address_is_held_until_the_route_is_gone() {
+fn unnamed_routed_address_is_held_until_its_route_is_gone() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/30"));
     let store = three_pods(dir.path(), &pools);
     lose_records(dir.path());
     fs::remove_file(dir.path().join("allocations.json")).unwrap();
-    let nameless = Routed { identity: Some("#0123456789abcdef".into()), ..routed("b", "10.9.1.1") };
+    let nameless = PodRoute { identity: Some("#0123456789abcdef".into()), ..routed("b", "10.9.1.1") };
     let kernel = [routed("a", "10.9.1.0"), nameless];
     assert_eq!(store.reconcile_with_kernel(&kernel, None, None, |_| true).unwrap(), 0);
     assert_eq!(store.reconcile_with_kernel(&kernel, Some(&pools), None, |_| true).unwrap(), 1, "the other has no name");
@@ -85,7 +85,7 @@ fn without_pools_or_a_name_a_routed_address_is_held_until_the_route_is_gone() {
 
 /// DEL uses the record: if it named only some of the addresses, the rules of the rest would stay.
 #[test]
-fn an_attachment_of_which_an_address_is_in_no_pool_is_held_whole_without_a_record() {
+fn unrecorded_attachment_with_address_outside_pools_is_held_whole() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/31"));
     let store = Store::new(dir.path(), boot());
     let kernel = [routed("a", "10.9.1.0"), routed("a", "fd00::9")];
@@ -100,7 +100,7 @@ fn an_attachment_of_which_an_address_is_in_no_pool_is_held_whole_without_a_recor
 }
 
 #[test]
-fn a_record_that_an_old_index_lacks_is_taken_in_and_what_the_index_lacks_besides_rests() {
+fn record_missing_from_stale_index_is_adopted_and_gaps_cool() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = Store::new(dir.path(), boot());
     reserve(&store, &pools, "a").unwrap();
@@ -121,7 +121,7 @@ fn a_record_that_an_old_index_lacks_is_taken_in_and_what_the_index_lacks_besides
 }
 
 #[test]
-fn a_pod_that_is_being_taken_down_is_not_taken_in_again() {
+fn pod_with_del_in_progress_is_not_adopted() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = Store::new(dir.path(), boot());
     let kernel = [routed("a", "10.9.1.0"), routed("b", "10.9.1.1")];
@@ -133,7 +133,7 @@ fn a_pod_that_is_being_taken_down_is_not_taken_in_again() {
 
 /// Between the look at the records and the change there is no lock. `lives` is asked in between.
 #[test]
-fn a_pod_whose_del_came_between_the_look_and_the_change_is_not_taken_in_again() {
+fn pod_deleted_during_reconciliation_is_not_adopted() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = three_pods(dir.path(), &pools);
     let kernel = [routed("a", "10.9.1.0"), routed("b", "10.9.1.1"), routed("c", "10.9.1.2"), routed("x", "10.9.1.3")];
@@ -151,7 +151,7 @@ fn a_pod_whose_del_came_between_the_look_and_the_change_is_not_taken_in_again() 
 
 /// The links show that one pod has an address, the records that another has it: both keep it.
 #[test]
-fn an_address_on_record_is_not_given_to_whom_a_route_names() {
+fn recorded_address_is_not_reassigned_to_pod_in_a_route() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = three_pods(dir.path(), &pools);
     let before = held(&store);

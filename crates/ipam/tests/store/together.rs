@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use ipam::{
-    Allocations, BootId, BootTime, COOLDOWN, Error, Freed, NetnsRecord, PodRecord, Pools, Store, TENTATIVE_LIFETIME,
+    Allocations, BootId, BootTime, COOLDOWN, Error, FreedAddress, NetnsRecord, PodRecord, Pools, Store,
+    TENTATIVE_LIFETIME,
 };
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ fn fifty_writers_at_once_get_fifty_addresses() {
 }
 
 #[test]
-fn a_lock_that_somebody_keeps_is_waited_for_and_then_named() {
+fn held_lock_is_awaited_and_named_on_timeout() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()).with_patience(PATIENCE), pools("10.9.1.0/26"));
     reserve(&store, &pools, "a").unwrap();
@@ -49,7 +50,7 @@ fn a_lock_that_somebody_keeps_is_waited_for_and_then_named() {
 }
 
 #[test]
-fn what_an_earlier_boot_held_is_void() {
+fn state_of_an_earlier_boot_is_discarded() {
     let dir = tempfile::tempdir().unwrap();
     reserve(&Store::new(dir.path(), boot()), &pools("10.9.1.0/26"), "a").unwrap();
     let next = Store::new(dir.path(), BootId::from_text("next"));
@@ -90,7 +91,7 @@ fn fields_of_a_newer_writer_survive_at_every_level() {
 }
 
 #[test]
-fn that_an_address_is_forgotten_is_remembered() {
+fn forgotten_flag_of_an_address_is_persisted() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
     for id in ["a", "b"] {
@@ -102,12 +103,13 @@ fn that_an_address_is_forgotten_is_remembered() {
     });
     let [a, b] = freed.unwrap().unwrap();
     let freed = Store::new(dir.path(), boot()).freed().unwrap();
-    let expected = [(a, false), (b, true)].map(|(address, forgotten)| Freed { address, at: BootTime(2), forgotten });
+    let expected =
+        [(a, false), (b, true)].map(|(address, forgotten)| FreedAddress { address, at: BootTime(2), forgotten });
     assert_eq!(freed, expected);
 }
 
 #[test]
-fn what_was_forgotten_is_noted_unless_somebody_has_had_the_address_since() {
+fn forget_skips_addresses_reassigned_since_the_read() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/30"));
     ["a", "b", "c"].iter().for_each(|id| drop(reserve(&store, &pools, id).unwrap()));
@@ -183,7 +185,7 @@ fn pools_are_written_only_when_they_changed() {
 }
 
 #[test]
-fn what_a_newer_agent_says_of_a_vnic_stays_as_long_as_the_vnic() {
+fn unknown_vnic_fields_are_kept_as_long_as_the_vnic() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pools.json");
     let mut all = pools("10.9.1.0/26");
@@ -229,7 +231,7 @@ fn the_cooldown_survives_restarts() {
 }
 
 #[test]
-fn a_lease_that_ran_out_is_overdue_to_whoever_reads_until_it_is_committed() {
+fn expired_lease_is_overdue_until_it_is_committed() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/32"));
     let reserve = |id: &str, now| store.update_for(&request(id).key, |held| held.reserve(&pools, request(id), now));
@@ -242,7 +244,7 @@ fn a_lease_that_ran_out_is_overdue_to_whoever_reads_until_it_is_committed() {
 }
 
 #[test]
-fn verbs_of_one_attachment_wait_for_each_other_and_for_no_other_ones() {
+fn verbs_wait_only_for_verbs_of_the_same_attachment() {
     let dir = tempfile::tempdir().unwrap();
     // The directory is made when it is not there, for root alone.
     let store = Store::new(&dir.path().join("state"), boot()).with_patience(Duration::from_millis(50));
@@ -262,7 +264,7 @@ fn verbs_of_one_attachment_wait_for_each_other_and_for_no_other_ones() {
 }
 
 #[test]
-fn a_lost_index_is_made_anew_from_the_records_before_anything_is_freed() {
+fn lost_index_is_rebuilt_from_records_before_release() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/30"));
     for id in ["a", "b"] {
@@ -299,7 +301,7 @@ fn no_file_knows_what_time_it_is_outside() {
 }
 
 #[test]
-fn an_attachment_whose_record_would_have_anothers_name_is_refused() {
+fn attachment_with_colliding_record_name_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
     // Found by trying: the first 13 characters are alike, and so is the hash of all.

@@ -10,7 +10,7 @@ use netlink_packet_netfilter::nftables::{
     RuleMessage, TableAttribute, TableMessage, Verdict, VerdictAttribute,
 };
 
-use super::{Chain, Direction, Expression, LinkMatch, Masked, Rule, TableFamily};
+use super::{Chain, Direction, Expression, LinkMatch, MaskedValue, Rule, TableFamily};
 use crate::error::Cause;
 
 mod rate;
@@ -213,7 +213,7 @@ fn address(network: IpNetwork, side: Side, operator: Operator, to: &mut Elements
     to.push(compare(operator, bytes));
 }
 
-fn match_masked(load: Element, masked: Masked, operator: Operator, to: &mut Elements) {
+fn match_masked(load: Element, masked: MaskedValue, operator: Operator, to: &mut Elements) {
     to.push(load);
     if masked.mask() != u32::MAX {
         to.push(mask(&masked.mask().to_ne_bytes(), &[0; 4]));
@@ -222,7 +222,7 @@ fn match_masked(load: Element, masked: Masked, operator: Operator, to: &mut Elem
 }
 
 /// Leaves in the register the old value with the bits under the mask replaced.
-fn set_masked(masked: Masked, load: Element, to: &mut Elements) {
+fn set_masked(masked: MaskedValue, load: Element, to: &mut Elements) {
     let value = masked.value().to_ne_bytes();
     if masked.mask() == u32::MAX {
         let data = DataAttribute::Value(value.to_vec());

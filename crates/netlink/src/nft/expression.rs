@@ -31,11 +31,11 @@ pub enum Expression {
     /// Its ICMPv6 type. An [`Expression::L4proto`] must come before.
     Icmpv6Type(u8),
     /// Its mark, under the mask, is this value.
-    Mark(Masked),
+    Mark(MaskedValue),
     /// Its connection's mark, under the mask, is this value.
-    CtMark(Masked),
+    CtMark(MaskedValue),
     /// Its connection's mark, under the mask, is another value.
-    CtMarkNot(Masked),
+    CtMarkNot(MaskedValue),
     /// Its connection is in one of these states.
     CtState(CtStates),
     /// It goes this way in its connection.
@@ -57,12 +57,12 @@ pub enum Expression {
     /// No route leads to its source by the link that it came in by. In prerouting chains.
     SourceIsElsewhere,
     /// Sets the bits of its mark under the mask; other bits stay.
-    SetMark(Masked),
+    SetMark(MaskedValue),
     /// Sets the bits of its connection's mark under the mask; other bits stay.
     ///
     /// There is no "save mark" and no "restore mark": the kernels we support copy a mark between packet and connection
     /// only as a whole, over other programs' bits. One rule per value does it: `CtMark(v)` then `SetMark(v)`.
-    SetCtMark(Masked),
+    SetCtMark(MaskedValue),
     /// More packets that got this far in a rule came in by its link than the rate allows. The kernel counts per link; all rules of
     /// a table count together, and must have the same rate.
     LinkExceeds(Rate),
@@ -89,12 +89,12 @@ pub enum LinkMatch {
 
 /// A value under a mask; bits outside the mask are no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Masked {
+pub struct MaskedValue {
     value: u32,
     mask: u32,
 }
 
-impl Masked {
+impl MaskedValue {
     /// The bits of `value` that are under `mask`.
     #[must_use]
     pub const fn new(value: u32, mask: u32) -> Self {
@@ -166,8 +166,6 @@ impl CtStates {
     pub const RELATED: Self = Self(4);
     /// The first packets.
     pub const NEW: Self = Self(8);
-    /// Exempt from tracking.
-    pub const UNTRACKED: Self = Self(64);
 }
 
 impl BitOr for CtStates {

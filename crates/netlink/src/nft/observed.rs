@@ -79,11 +79,11 @@ pub(crate) fn table(payload: &[u8]) -> Result<u64, Cause> {
 }
 
 /// A chain, if it is of this table.
-pub(crate) fn chain(payload: &[u8], (family, of_table): (TableFamily, &str)) -> Result<Option<ChainState>, Cause> {
+pub(crate) fn chain(payload: &[u8], family: TableFamily, table: &str) -> Result<Option<ChainState>, Cause> {
     let mut state = ChainState { name: String::new(), hook: None, kind: None, rules: Vec::new() };
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
-            (NFTA_CHAIN_TABLE, value) if attributes::text_of(value) != of_table => return Ok(None),
+            (NFTA_CHAIN_TABLE, value) if attributes::text_of(value) != table => return Ok(None),
             (NFTA_CHAIN_NAME, value) => state.name = attributes::text_of(value),
             (NFTA_CHAIN_HOOK, value) => state.hook = hook(family, value)?,
             (NFTA_CHAIN_TYPE, value) => state.kind = ChainKind::of_name(&attributes::text_of(value)),
@@ -108,11 +108,11 @@ fn hook(family: TableFamily, value: &[u8]) -> Result<Option<(Hook, i32)>, Cause>
 }
 
 /// A rule and the name of its chain, if it is of this table.
-pub(crate) fn rule(payload: &[u8], of_table: &str) -> Result<Option<(String, RuleState)>, Cause> {
+pub(crate) fn rule(payload: &[u8], table: &str) -> Result<Option<(String, RuleState)>, Cause> {
     let (mut chain, mut state) = (String::new(), RuleState { comment: String::new(), fingerprint: 0 });
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
-            (NFTA_RULE_TABLE, value) if attributes::text_of(value) != of_table => return Ok(None),
+            (NFTA_RULE_TABLE, value) if attributes::text_of(value) != table => return Ok(None),
             (NFTA_RULE_CHAIN, value) => chain = attributes::text_of(value),
             (NFTA_RULE_EXPRESSIONS, value) => state.fingerprint = fingerprint(value)?,
             (NFTA_RULE_USERDATA, value) => state.comment = comment(value).unwrap_or_default(),

@@ -121,7 +121,7 @@ impl Socket {
         };
         let chain = ChainMessage { attributes: vec![ChainAttribute::Table(name.to_owned())] };
         let (request, body) = message(family, 0, NfTablesMessage::GetChain(chain));
-        let mut chains = self.transport.list(request, &body, |payload| observed::chain(payload, (family, name)))?;
+        let mut chains = self.transport.list(request, &body, |payload| observed::chain(payload, family, name))?;
         let rule = RuleMessage { attributes: vec![RuleAttribute::Table(name.to_owned())] };
         let (request, body) = message(family, 0, NfTablesMessage::GetRule(rule));
         for (chain, rule) in self.transport.list(request, &body, |payload| observed::rule(payload, name))? {

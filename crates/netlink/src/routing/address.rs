@@ -166,7 +166,7 @@ impl Socket {
     /// # Errors
     /// `is_already_exists()` when the link has it; `is_not_found()` when there is no such link.
     pub fn add_address(&mut self, address: &Address) -> Result<()> {
-        self.write((RTM_NEWADDR, Write::Add), &address.message(), "add address", address)
+        self.write(Write::Add(RTM_NEWADDR), &address.message(), "add address", address)
     }
 
     /// Adds an address or changes the flags of the one that is there.
@@ -174,7 +174,7 @@ impl Socket {
     /// # Errors
     /// `is_not_found()` when there is no such link.
     pub fn replace_address(&mut self, address: &Address) -> Result<()> {
-        self.write((RTM_NEWADDR, Write::Replace), &address.message(), "replace address", address)
+        self.write(Write::Replace(RTM_NEWADDR), &address.message(), "replace address", address)
     }
 
     /// Removes an address.
@@ -182,7 +182,7 @@ impl Socket {
     /// # Errors
     /// `is_not_found()` when it is not there.
     pub fn delete_address(&mut self, address: &Address) -> Result<()> {
-        self.write((RTM_DELADDR, Write::Existing), &address.message(), "delete address", address)
+        self.write(Write::Existing(RTM_DELADDR), &address.message(), "delete address", address)
     }
 }
 

@@ -76,17 +76,17 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 proptest! {
     #[test]
-    fn a_route_that_is_asked_for_is_read_as_the_same(route in route()) {
+    fn requested_route_decodes_as_the_same_route(route in route()) {
         prop_assert_eq!(Route::decode(&emitted(&route.message())).unwrap(), Some(route));
     }
 
     #[test]
-    fn a_rule_that_is_asked_for_is_read_as_the_same(rule in rule()) {
+    fn requested_rule_decodes_as_the_same_rule(rule in rule()) {
         prop_assert_eq!(Rule::decode(&emitted(&rule.message())).unwrap(), Some(rule));
     }
 
     #[test]
-    fn a_neighbour_that_is_asked_for_is_read_as_the_same(
+    fn requested_neighbour_decodes_as_the_same_neighbour(
         (index, mac, protocol, proxy) in (any::<u32>(), any::<[u8; 6]>(), 1..=u8::MAX, any::<bool>()),
         address in family().prop_flat_map(address),
     ) {

@@ -196,7 +196,7 @@ impl Socket {
     pub fn delete_link(&mut self, index: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        self.write((RTM_DELLINK, Write::Existing), &message, "delete link", &index)
+        self.write(Write::Existing(RTM_DELLINK), &message, "delete link", &index)
     }
 
     /// As [`Socket::delete_link`], without asking for the index first.
@@ -206,7 +206,7 @@ impl Socket {
     pub fn delete_link_named(&mut self, name: &IfName) -> Result<()> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.as_str().to_owned()));
-        self.write((RTM_DELLINK, Write::Existing), &message, "delete link", name)
+        self.write(Write::Existing(RTM_DELLINK), &message, "delete link", name)
     }
 
     fn get_link(&mut self, message: &LinkMessage) -> Result<Link, Cause> {

@@ -36,14 +36,14 @@ pub struct Neighbour {
     pub proxy: bool,
     /// A program set it, and it never expires. A proxy entry reads as false.
     pub permanent: bool,
-    /// Who made it, where that was said.
+    /// The program that created it, if it was given.
     pub protocol: Option<u8>,
 }
 
 /// Whether a neighbour answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reachability {
-    /// It did, within the last seconds; or a program said so.
+    /// It did, within the last seconds; or a program reported so.
     Confirmed,
     /// It did not, however often it was asked.
     Failed,
@@ -176,7 +176,7 @@ impl Socket {
     /// `is_already_exists()` when the link has one for the address, even one that the kernel learnt: replace those.
     /// Adding a proxy entry again succeeds.
     pub fn add_neighbour(&mut self, neighbour: &Neighbour) -> Result<()> {
-        self.write((RTM_NEWNEIGH, Write::Add), &neighbour.message(), "add neighbour", neighbour)
+        self.write(Write::Add(RTM_NEWNEIGH), &neighbour.message(), "add neighbour", neighbour)
     }
 
     /// Adds an entry in place of the one for the same address, if any.
@@ -184,7 +184,7 @@ impl Socket {
     /// # Errors
     /// `is_not_found()` when there is no such link.
     pub fn replace_neighbour(&mut self, neighbour: &Neighbour) -> Result<()> {
-        self.write((RTM_NEWNEIGH, Write::Replace), &neighbour.message(), "replace neighbour", neighbour)
+        self.write(Write::Replace(RTM_NEWNEIGH), &neighbour.message(), "replace neighbour", neighbour)
     }
 
     /// Whether a neighbour answers, as far as the kernel knows; nothing where it never asked.
@@ -215,7 +215,7 @@ impl Socket {
         let mut message = neighbour.message();
         message.header.state = NeighbourState::None;
         message.header.flags = NeighbourFlags::Use;
-        self.write((RTM_NEWNEIGH, Write::Replace), &message, "ask for neighbour", &neighbour)
+        self.write(Write::Replace(RTM_NEWNEIGH), &message, "ask for neighbour", &neighbour)
     }
 
     /// Removes an entry.
@@ -223,6 +223,6 @@ impl Socket {
     /// # Errors
     /// `is_not_found()` when it is not there.
     pub fn delete_neighbour(&mut self, neighbour: &Neighbour) -> Result<()> {
-        self.write((RTM_DELNEIGH, Write::Existing), &neighbour.message(), "delete neighbour", neighbour)
+        self.write(Write::Existing(RTM_DELNEIGH), &neighbour.message(), "delete neighbour", neighbour)
     }
 }

@@ -316,7 +316,7 @@ impl Socket {
     /// # Errors
     /// `is_already_exists()` when the table has one for this destination and metric.
     pub fn add_route(&mut self, route: &Route) -> Result<()> {
-        self.write((RTM_NEWROUTE, Write::Add), &route.message(), "add route", route)
+        self.write(Write::Add(RTM_NEWROUTE), &route.message(), "add route", route)
     }
 
     /// Adds a route in place of the one for the same destination and metric in its table, if any.
@@ -324,7 +324,7 @@ impl Socket {
     /// # Errors
     /// When the kernel refuses it, with its reason (`Nexthop has invalid gateway`).
     pub fn replace_route(&mut self, route: &Route) -> Result<()> {
-        self.write((RTM_NEWROUTE, Write::Replace), &route.message(), "replace route", route)
+        self.write(Write::Replace(RTM_NEWROUTE), &route.message(), "replace route", route)
     }
 
     /// Removes a route. One whose protocol, next hop or link differs is left alone.
@@ -332,7 +332,7 @@ impl Socket {
     /// # Errors
     /// `is_not_found()` when it is not there.
     pub fn delete_route(&mut self, route: &Route) -> Result<()> {
-        self.write((RTM_DELROUTE, Write::Existing), &route.message(), "delete route", route)
+        self.write(Write::Existing(RTM_DELROUTE), &route.message(), "delete route", route)
     }
 }
 

@@ -187,7 +187,7 @@ impl Socket {
     /// `is_already_exists()` when there is an identical one.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<()> {
         rule.checked("add rule")?;
-        self.write((RTM_NEWRULE, Write::Add), &rule.message(), "add rule", rule)
+        self.write(Write::Add(RTM_NEWRULE), &rule.message(), "add rule", rule)
     }
 
     /// Removes one rule that has everything this one has.
@@ -196,7 +196,7 @@ impl Socket {
     /// `is_not_found()` when there is none.
     pub fn delete_rule(&mut self, rule: &Rule) -> Result<()> {
         rule.checked("delete rule")?;
-        self.write((RTM_DELRULE, Write::Existing), &rule.message(), "delete rule", rule)
+        self.write(Write::Existing(RTM_DELRULE), &rule.message(), "delete rule", rule)
     }
 }
 

@@ -60,7 +60,7 @@ impl Setting {
             Some(_) => return Ok(None),
             None => return Err(Cause::Malformed("short settings message")),
         };
-        let (mut of, mut told) = (None, Vec::new());
+        let (mut of, mut values) = (None, Vec::new());
         for attribute in attributes::after(payload, HEADER_LEN) {
             let (kind, value) = attribute?;
             let value = attributes::i32_of(value)?;
@@ -68,11 +68,11 @@ impl Setting {
                 (NETCONFA_IFINDEX, NETCONFA_IFINDEX_ALL) => of = Some(SettingOf::All),
                 (NETCONFA_IFINDEX, NETCONFA_IFINDEX_DEFAULT) => of = Some(SettingOf::Default),
                 (NETCONFA_IFINDEX, index) => of = u32::try_from(index).ok().map(SettingOf::Link),
-                (number, value) => told.push((SettingKey::numbered(number), value)),
+                (number, value) => values.push((SettingKey::numbered(number), value)),
             }
         }
         let of = of.ok_or(Cause::Malformed("a setting of no link"))?;
-        Ok(match told.as_slice() {
+        Ok(match values.as_slice() {
             [(key, value)] => Some(Self { family, of, key: *key, value: *value }),
             _ => None,
         })

@@ -20,24 +20,25 @@ pub struct Socket {
     pub(crate) transport: Transport,
 }
 
-/// What to do when the object exists already, or does not.
+/// A change by its message type, and what the kernel does when the object exists already or does not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Write {
     /// It must be new.
-    Add,
+    Add(u16),
     /// New or not.
-    Replace,
+    Replace(u16),
     /// It must exist (changes and deletions).
-    Existing,
+    Existing(u16),
 }
 
 impl Write {
-    const fn flags(self) -> u16 {
-        match self {
-            Self::Add => NLM_F_CREATE | NLM_F_EXCL,
-            Self::Replace => NLM_F_CREATE | NLM_F_REPLACE,
-            Self::Existing => 0,
-        }
+    const fn request(self) -> Request {
+        let (message_type, flags) = match self {
+            Self::Add(message_type) => (message_type, NLM_F_CREATE | NLM_F_EXCL),
+            Self::Replace(message_type) => (message_type, NLM_F_CREATE | NLM_F_REPLACE),
+            Self::Existing(message_type) => (message_type, 0),
+        };
+        Request { message_type, flags }
     }
 }
 
@@ -123,13 +124,11 @@ impl Socket {
     /// Sends a request that changes something, and waits until it is done.
     pub(crate) fn write(
         &mut self,
-        (message_type, write): (u16, Write),
+        write: Write,
         body: &impl Emitable,
         operation: &'static str,
         subject: &dyn fmt::Display,
     ) -> Result<()> {
-        self.transport
-            .acknowledged(Request { message_type, flags: write.flags() }, body)
-            .map_err(|cause| cause.during(operation, subject))
+        self.transport.acknowledged(write.request(), body).map_err(|cause| cause.during(operation, subject))
     }
 }

@@ -18,7 +18,7 @@ fn network(text: &str) -> IpNetwork {
 }
 
 #[test]
-fn what_was_added_is_read_back_equal() {
+fn added_objects_are_read_back_equal() {
     let (_netns, mut socket, index) = fresh();
     let wanted = [
         Address::new(index, network("10.0.1.7/24")),
@@ -38,7 +38,7 @@ fn what_was_added_is_read_back_equal() {
 }
 
 #[test]
-fn one_links_addresses_are_told_from_anothers() {
+fn address_list_is_limited_to_the_requested_link() {
     let (_netns, mut socket, index) = fresh();
     let lo = socket.index_of(&IfName::new("lo").unwrap()).unwrap();
     socket.change_link(lo, &[LinkChange::Up]).unwrap();

@@ -5,12 +5,12 @@ mod tracked;
 use std::collections::HashSet;
 use std::net::{IpAddr, UdpSocket};
 
-use netlink::conntrack::{Deleted, Socket};
+use netlink::conntrack::{DeletedConnections, Socket};
 use tracked::{deliver, flood, fresh, ip, talk};
 use vcn::IfName;
 
 #[test]
-fn an_addresss_connections_go_and_others_stay() {
+fn delete_by_address_keeps_connections_of_other_addresses() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32", "fd00::7/128", "fd00::8/128"]);
     talk(&netns, "10.0.1.7", "10.0.1.8");
     talk(&netns, "10.0.1.9", "10.0.1.7");
@@ -31,7 +31,7 @@ fn many_addresses_of_both_families_are_forgotten_together() {
     talk(&netns, "fd00::9", "fd00::9");
     let delete =
         |addresses: &HashSet<IpAddr>| Socket::open_in(&netns).unwrap().delete_by_addresses(addresses, || true).unwrap();
-    let all = |connections| Deleted { connections, all: true };
+    let all = |connections| DeletedConnections { connections, all: true };
     let gone = ["10.0.1.7", "10.0.1.8", "fd00::7", "fd00::8"].map(ip).into();
     assert_eq!(delete(&gone), all(3));
     assert_eq!(delete(&gone), all(0));
@@ -41,7 +41,7 @@ fn many_addresses_of_both_families_are_forgotten_together() {
 }
 
 #[test]
-fn who_is_told_to_stop_leaves_the_rest_says_so_and_may_go_on_later() {
+fn stopped_deletion_reports_incomplete_and_can_continue_later() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "fd00::7/128", "fd00::8/128"]);
     flood(&netns, "10.0.1.7", "10.0.1.8", 2000);
     talk(&netns, "fd00::7", "fd00::8");
@@ -63,7 +63,7 @@ fn who_is_told_to_stop_leaves_the_rest_says_so_and_may_go_on_later() {
     }
     assert!(rounds > 2 && forgotten > 2000, "{forgotten} in {rounds} rounds");
     let again = Socket::open_in(&netns).unwrap().delete_by_addresses(&addresses, || false).unwrap();
-    assert_eq!(again, Deleted { connections: 0, all: true }, "the end of a list is its end");
+    assert_eq!(again, DeletedConnections { connections: 0, all: true }, "the end of a list is its end");
 }
 
 #[test]

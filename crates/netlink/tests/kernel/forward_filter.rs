@@ -22,8 +22,8 @@ fn to_pods() -> ForwardPath {
     ForwardPath { from: LinkMatch::Exact("ens5".parse().unwrap()), to: LinkMatch::Prefix("vcn".into()) }
 }
 
-/// The forward_filters on the way from pods and to them, as texts.
-fn told(commands: &[&str]) -> Vec<String> {
+/// The chains that block packets from pods or to them, as texts.
+fn blocking(commands: &[&str]) -> Vec<String> {
     let netns = Netns::create().unwrap();
     commands.iter().for_each(|command| run(&netns, command));
     let look = || Socket::open().unwrap().blocking_chains(&[from_pods(), to_pods()]).unwrap();
@@ -39,7 +39,7 @@ fn worked() -> Duration {
 
 /// kube-proxy keeps all services in one table, which has a chain at the forward hook.
 #[test]
-fn rules_are_read_once_however_many_links_there_are_and_however_many_rules() {
+fn filter_reads_rules_once_for_any_number_of_links() {
     let netns = Netns::create().unwrap();
     let services: String =
         (0..20_000_u32).map(|at| format!("ip daddr 10.96.{}.{} tcp dport 80 accept\n", at / 250, at % 250)).collect();
@@ -78,18 +78,18 @@ const ORACLE_LINUX: [&str; 2] = [
 ];
 
 #[test]
-fn the_default_firewall_of_oracle_linux_is_told() {
-    assert_eq!(told(&ORACLE_LINUX), ["ip filter FORWARD reject"]);
-    assert_eq!(told(&["ip6tables-nft -A FORWARD -j REJECT"]), ["ip6 filter FORWARD reject"]);
+fn default_firewall_of_oracle_linux_is_reported() {
+    assert_eq!(blocking(&ORACLE_LINUX), ["ip filter FORWARD reject"]);
+    assert_eq!(blocking(&["ip6tables-nft -A FORWARD -j REJECT"]), ["ip6 filter FORWARD reject"]);
 }
 
 #[test]
-fn a_policy_that_drops_is_told() {
-    assert_eq!(told(&["iptables-nft -P FORWARD DROP"]), ["ip filter FORWARD policy drop"]);
+fn drop_policy_is_reported() {
+    assert_eq!(blocking(&["iptables-nft -P FORWARD DROP"]), ["ip filter FORWARD policy drop"]);
 }
 
 #[test]
-fn firewalld_that_rejects_at_the_end_is_told_and_one_with_our_links_in_a_trusted_zone_is_not() {
+fn rejecting_firewalld_is_reported_unless_our_links_are_trusted() {
     let table = |trusted: &str| {
         format!(
             "nft 'table inet firewalld {{
@@ -102,19 +102,19 @@ fn firewalld_that_rejects_at_the_end_is_told_and_one_with_our_links_in_a_trusted
                 }}'"
         )
     };
-    assert_eq!(told(&[&table("")]), ["inet firewalld filter_FORWARD reject"]);
-    assert_eq!(told(&[&table(r#"iifname "vcn*" goto trusted; oifname "vcn*" goto trusted;"#)]), [""; 0]);
+    assert_eq!(blocking(&[&table("")]), ["inet firewalld filter_FORWARD reject"]);
+    assert_eq!(blocking(&[&table(r#"iifname "vcn*" goto trusted; oifname "vcn*" goto trusted;"#)]), [""; 0]);
 }
 
 #[test]
 fn a_firewall_that_accepts_our_links_first_is_no_barrier() {
     let accepting = ["iptables-nft -I FORWARD -i vcn+ -j ACCEPT", "iptables-nft -I FORWARD -o vcn+ -j ACCEPT"];
-    assert_eq!(told(&[&ORACLE_LINUX[..], &accepting[..]].concat()), [""; 0]);
+    assert_eq!(blocking(&[&ORACLE_LINUX[..], &accepting[..]].concat()), [""; 0]);
     // One way alone is half of it.
-    assert_eq!(told(&[&ORACLE_LINUX[..], &accepting[..1]].concat()), ["ip filter FORWARD reject"]);
+    assert_eq!(blocking(&[&ORACLE_LINUX[..], &accepting[..1]].concat()), ["ip filter FORWARD reject"]);
     let by_other_links =
         ["iptables-nft -I FORWARD -i docker0 -j ACCEPT", "iptables-nft -I FORWARD ! -i vcn+ -j ACCEPT"];
-    assert_eq!(told(&[&ORACLE_LINUX[..], &by_other_links[..]].concat()), ["ip filter FORWARD reject"]);
+    assert_eq!(blocking(&[&ORACLE_LINUX[..], &by_other_links[..]].concat()), ["ip filter FORWARD reject"]);
 }
 
 #[test]
@@ -131,12 +131,12 @@ fn rules_about_other_packets_links_and_hooks_are_no_barrier() {
         "nft 'table inet vcn-native { chain forward { type filter hook forward priority 0; iifname \"vcn*\" ip daddr \
          169.254.0.0/16 drop; }; }'",
     ];
-    assert_eq!(told(&commands), [""; 0]);
-    assert_eq!(told(&[]), [""; 0]);
+    assert_eq!(blocking(&commands), [""; 0]);
+    assert_eq!(blocking(&[]), [""; 0]);
 }
 
 #[test]
-fn whoever_touches_the_table_is_heard_and_who_touches_others_is_not() {
+fn watch_reports_changes_of_its_table_only() {
     let netns = Netns::create().unwrap();
     let mut watch = netns.run(|| Watch::open("vcn-native").unwrap()).unwrap();
     assert_eq!(watch.drain().unwrap(), None);

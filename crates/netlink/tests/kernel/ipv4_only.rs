@@ -16,7 +16,7 @@ fn without_ipv6() {
 
 #[test]
 #[ignore = "needs a kernel without IPv6"]
-fn a_kernel_without_ipv6_has_no_ipv6_rules_routes_or_addresses() {
+fn kernel_without_ipv6_lists_no_ipv6_objects() {
     without_ipv6();
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();

@@ -28,7 +28,7 @@ fn veth<'a>(host: &str, pod: &str, netns: &'a Netns) -> NewLink<'a> {
 }
 
 #[test]
-fn a_veth_is_born_with_both_ends_in_their_final_namespaces() {
+fn veth_is_created_with_both_ends_in_their_final_netns() {
     let (_host_netns, mut host) = fresh();
     let (pod_netns, mut pod) = fresh();
     host.add_link(&veth("vcn1", "eth0", &pod_netns)).unwrap();
@@ -83,7 +83,7 @@ fn deleting_one_end_removes_both() {
 }
 
 #[test]
-fn unlisting_a_pair_removes_both_ends_before_the_kernel_frees_them() {
+fn unlisting_a_pair_removes_both_ends_before_kernel_frees_them() {
     let (host, mut from_outside) = fresh();
     let (pod_netns, mut pod) = fresh();
     let begun = Instant::now();
@@ -153,7 +153,7 @@ fn marks_and_state_are_changed_in_one_request() {
 }
 
 #[test]
-fn a_link_moves_into_a_namespace_under_a_new_name_and_back() {
+fn link_moves_to_another_netns_with_new_name_and_back() {
     let (host_netns, mut host) = fresh();
     let (pod_netns, mut pod) = fresh();
     pod.add_link(&NewLink::new(name("ens5"), LinkKind::Bridge)).unwrap();
@@ -184,7 +184,7 @@ fn a_macvlan_is_born_in_another_namespace() {
 }
 
 #[test]
-fn a_link_is_made_with_the_index_that_was_asked_for() {
+fn link_is_created_with_requested_index() {
     let (_netns, mut socket) = fresh();
     socket.add_link(&NewLink { index: Some(4711), ..NewLink::new(name("br0"), LinkKind::Bridge) }).unwrap();
     assert_eq!(socket.index_of(&name("br0")).unwrap(), 4711);
@@ -211,7 +211,7 @@ fn the_kernels_own_words_are_in_the_error() {
 }
 
 #[test]
-fn loopback_is_told_apart_and_has_no_ethernet_address() {
+fn loopback_is_recognized_and_has_no_mac() {
     let (_netns, mut socket) = fresh();
     let lo = socket.link(&name("lo")).unwrap();
     assert!(lo.loopback && !lo.up && lo.mac.is_none());

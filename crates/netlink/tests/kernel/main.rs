@@ -20,4 +20,5 @@ mod nft;
 mod route;
 mod rule;
 mod sysctl;
+mod tap;
 mod vlan;

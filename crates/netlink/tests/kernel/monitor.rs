@@ -28,7 +28,7 @@ fn wait_for(monitor: &mut Monitor, wanted: impl Fn(&Event) -> bool) -> Event {
 }
 
 #[test]
-fn each_noun_is_told_of_when_it_comes_and_when_it_goes() {
+fn monitor_reports_creation_and_deletion_of_each_object_type() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
     let groups = Groups { neighbours: true, ..Groups::CONFIGURATION };
@@ -65,7 +65,7 @@ fn each_noun_is_told_of_when_it_comes_and_when_it_goes() {
 }
 
 #[test]
-fn a_setting_is_told_of_when_it_is_written_and_not_when_a_link_is_born_with_it() {
+fn monitor_reports_written_setting_but_not_initial_values() {
     let netns = Netns::create().unwrap();
     let mut monitor = Monitor::open_in(&netns, Groups { settings: true, ..Groups::default() }).unwrap();
     let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
@@ -84,12 +84,12 @@ fn a_setting_is_told_of_when_it_is_written_and_not_when_a_link_is_born_with_it()
     let now = netns.run(|| std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()).unwrap();
     let other = 1 - now.trim().parse::<i32>().unwrap();
     write(&["net", "ipv4", "ip_forward"], &other.to_string());
-    let told = monitor.drain().unwrap();
-    assert!(told.contains(&setting(Family::Ipv4, SettingOf::All, SettingKey::Forwarding, other)), "{told:?}");
+    let events = monitor.drain().unwrap();
+    assert!(events.contains(&setting(Family::Ipv4, SettingOf::All, SettingKey::Forwarding, other)), "{events:?}");
 }
 
 #[test]
-fn a_port_that_leaves_its_bridge_is_not_a_link_that_goes() {
+fn port_leaving_its_bridge_is_not_reported_as_deleted() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
     let port = IfName::new("port").unwrap();
@@ -112,7 +112,7 @@ fn a_port_that_leaves_its_bridge_is_not_a_link_that_goes() {
 }
 
 #[test]
-fn lost_events_are_said_to_be_lost() {
+fn lost_events_are_reported_as_one_overrun() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
     let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };

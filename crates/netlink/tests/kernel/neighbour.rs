@@ -115,7 +115,7 @@ fn an_entry_on_an_absent_link_is_not_found() {
 }
 
 #[test]
-fn a_neighbour_that_is_asked_for_is_confirmed_where_it_answers_and_failed_where_nobody_does() {
+fn probed_neighbour_is_confirmed_with_reply_and_failed_without_one() {
     let (netns, mut socket) = fresh();
     let far = Netns::create().unwrap();
     let (near_end, far_end) = (IfName::new("near").unwrap(), IfName::new("far").unwrap());

@@ -24,7 +24,7 @@ fn the_caller_stays_where_it_was_whatever_the_closure_does() {
 }
 
 #[test]
-fn home_is_where_the_socket_was_opened_whether_asked_of_it_or_of_proc() {
+fn home_netns_is_same_from_socket_and_proc() {
     let home = || (Home::of_socket(&Socket::open().unwrap()).unwrap().id(), Home::of_this_thread().unwrap().id());
     let (here, other) = (Netns::current().unwrap().id(), Netns::create().unwrap());
     assert_eq!(home(), (here, here));
@@ -41,7 +41,7 @@ fn a_socket_stays_in_the_namespace_where_it_was_opened() {
 }
 
 #[test]
-fn what_is_no_network_namespace_is_told_from_what_is_not_there() {
+fn non_netns_file_is_distinguished_from_missing_file() {
     let directory = tempfile::tempdir().unwrap();
     let missing = Netns::open(&directory.path().join("gone")).unwrap_err();
     assert!(missing.is_not_found() && !missing.is_not_a_namespace());
@@ -62,7 +62,7 @@ fn a_pipe_in_its_place_does_not_hang() {
 }
 
 #[test]
-fn a_namespace_is_found_by_the_path_it_was_bound_to() {
+fn bound_netns_opens_by_path_until_it_is_unbound() {
     // The mount is made in a mount namespace of this test's own.
     std::thread::scope(|scope| {
         let test = || {

@@ -41,7 +41,7 @@ fn ours(family: Family, table: u32) -> RouteFilter {
 }
 
 #[test]
-fn what_was_added_is_read_back_equal() {
+fn added_objects_are_read_back_equal() {
     let (_netns, mut socket) = fresh();
     let wanted = [
         Route { scope_link: true, ..route("10.0.1.1/32", 1001) },
@@ -74,7 +74,7 @@ fn a_table_that_was_never_used_lists_nothing() {
 }
 
 #[test]
-fn filters_leave_out_others() {
+fn filters_exclude_routes_of_other_protocols_and_links() {
     let (_netns, mut socket) = fresh();
     socket.add_route(&Route { scope_link: true, ..route("10.8.0.1/32", 254) }).unwrap();
     socket.add_route(&Route { scope_link: true, protocol: 4, ..route("10.8.0.2/32", 254) }).unwrap();
@@ -145,7 +145,7 @@ fn way(socket: &mut Socket, (from, to): (&str, &str)) -> Result<(RouteKind, Opti
 }
 
 #[test]
-fn the_kernel_says_where_a_packet_goes_that_comes_in_by_a_link() {
+fn route_lookup_returns_path_of_packet_entering_by_a_link() {
     let (netns, mut socket) = fresh();
     let forward = |path: &str| std::fs::write(format!("/proc/sys/net/{path}"), "1").unwrap();
     netns.run(|| ["ipv4/ip_forward", "ipv6/conf/all/forwarding"].into_iter().for_each(forward)).unwrap();

@@ -15,7 +15,7 @@ fn rule(family: Family, priority: u32) -> Rule {
 }
 
 #[test]
-fn what_was_added_is_read_back_equal_in_the_order_it_is_asked() {
+fn added_rules_are_read_back_in_priority_order() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
     let wanted = [
@@ -54,7 +54,7 @@ fn deletion_spares_rules_that_differ() {
 }
 
 #[test]
-fn a_rule_without_protocol_is_read_as_protocol_0_and_others_rules_are_marked() {
+fn rule_protocol_defaults_to_0_and_unsupported_rules_are_unmodelled() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
     for arguments in [
@@ -79,7 +79,7 @@ fn a_rule_without_protocol_is_read_as_protocol_0_and_others_rules_are_marked() {
 }
 
 #[test]
-fn addresses_of_the_other_family_are_refused_before_the_kernel_misreads_them() {
+fn address_of_other_family_is_refused_before_it_reaches_kernel() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
     let error = socket.add_rule(&Rule { from: network("fd00::7/128"), ..rule(Family::Ipv4, 1536) }).unwrap_err();

@@ -4,7 +4,7 @@ use netlink::{LinkKind, Netns, NewLink, Socket, Sysctls};
 use vcn::IfName;
 
 #[test]
-fn a_link_whose_name_has_a_dot_is_found() {
+fn setting_of_link_with_dot_in_name_is_found() {
     let netns = Netns::create().unwrap();
     let name = IfName::new("eth0.100").unwrap();
     Socket::open_in(&netns).unwrap().add_link(&NewLink::new(name, LinkKind::Bridge)).unwrap();
@@ -21,7 +21,7 @@ fn a_link_whose_name_has_a_dot_is_found() {
 }
 
 #[test]
-fn an_absent_setting_is_not_found_and_a_bad_value_is_not() {
+fn absent_setting_is_not_found_but_invalid_value_is_not() {
     let netns = Netns::create().unwrap();
     netns
         .run(|| {

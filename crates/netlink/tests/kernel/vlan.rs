@@ -49,7 +49,7 @@ fn vnic<'a>(link: &str, parent: u32, number: u16) -> NewLink<'a> {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_vnic_is_a_vlan_with_a_mac_of_its_own() {
+fn vlan_link_for_vnic_has_its_own_mac() {
     let (_netns, mut socket, parent, _switch) = machine();
     socket.add_link(&NewLink { up: true, ..vnic("vnic.100", parent, 100) }).unwrap();
     let link = socket.link(&name("vnic.100")).unwrap();
@@ -61,7 +61,7 @@ fn a_vnic_is_a_vlan_with_a_mac_of_its_own() {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_tag_is_taken_once_per_port_even_by_a_link_in_another_namespace() {
+fn vlan_tag_is_unique_per_port_across_namespaces() {
     let (_netns, mut socket, parent, _switch) = machine();
     let pod = Netns::create().unwrap();
     socket.add_link(&vnic("net1", parent, 100).in_netns(&pod)).unwrap();
@@ -75,7 +75,7 @@ fn a_tag_is_taken_once_per_port_even_by_a_link_in_another_namespace() {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_vlan_cannot_be_born_up_on_a_port_that_is_down() {
+fn vlan_can_be_up_only_while_its_port_is_up() {
     let (_netns, mut socket, parent, _switch) = machine();
     socket.change_link(parent, &[LinkChange::Down]).unwrap();
     socket.add_link(&vnic("vnic.100", parent, 100)).unwrap();
@@ -87,7 +87,7 @@ fn a_vlan_cannot_be_born_up_on_a_port_that_is_down() {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_vlan_moves_into_a_pod_and_its_packets_still_carry_the_tag() {
+fn vlan_in_pod_netns_still_tags_its_packets() {
     let (_netns, mut socket, parent, switch) = machine();
     let pod = Netns::create().unwrap();
     socket.add_link(&vnic("vnic.100", parent, 100)).unwrap();
@@ -146,7 +146,7 @@ fn sysctls_of_a_dotted_vlan_name_are_reached() {
 
 #[test]
 #[ignore = "needs ipvlan and dummy: run by tests/uml/run"]
-fn ipvlan_macvlan_and_dummy_links_are_made() {
+fn ipvlan_macvlan_and_dummy_links_are_created() {
     let (_netns, mut socket, parent, _switch) = machine();
     let pod = Netns::create().unwrap();
     let ipvlan = LinkKind::Ipvlan { parent, mode: IpvlanMode::L3s };

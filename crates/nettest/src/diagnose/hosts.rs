@@ -1,5 +1,6 @@
 //! Rows of the hosts: what the kernel of one side counts or finds.
 
+use api::TargetService;
 use api::probe::{Change, Evidence, Failure, HostState, ProbeReport};
 
 use super::{Finding, Strength, goes_astray, rose_by_the_lost};
@@ -10,8 +11,10 @@ use crate::verdict::{Place, is_full};
 /// The kernel's route for the source address leaves by another link, or there is none. No packet is needed.
 pub(super) fn route(evidence: &Evidence) -> Option<Finding> {
     let route = evidence.attempt.route.as_ref()?;
-    // A link that was lost with its VNIC, and a source that the kernel chose, are no missing rule.
-    let is_wrong = goes_astray(route) && (route.device.is_empty() || evidence.source_requested);
+    // A link that was lost with its VNIC, and a source that the kernel chose, are no missing rule. Metadata service and resolver are
+    // behind links with a VNIC's address only, and no security rule or route table applies to them.
+    let is_on_link = matches!(evidence.service, Some(TargetService::Imds | TargetService::Dns));
+    let is_wrong = goes_astray(route) && (route.device.is_empty() || evidence.source_requested || is_on_link);
     is_wrong.then(|| Finding::new(Cause::HostRoute, Strength::Proven))
 }
 
@@ -99,7 +102,14 @@ pub(super) fn firewall_of_metadata(evidence: &Evidence) -> Option<Finding> {
 pub(super) fn port_closed(evidence: &Evidence) -> Option<Finding> {
     let refused = evidence.attempt.tally.failure == Some(Failure::Refused) && evidence.attempt.tally.received == 0;
     let is_metadata = evidence.service == Some(api::TargetService::Imds);
-    (refused && !is_metadata).then(|| Finding::new(Cause::PortClosed, Strength::Proven))
+    (refused && !is_metadata && evidence.received.is_none()).then(|| Finding::new(Cause::PortClosed, Strength::Proven))
+}
+
+/// The target's agent listened on the port, and the connection was refused.
+pub(super) fn firewall_refuses(evidence: &Evidence) -> Option<Finding> {
+    let refused = evidence.attempt.tally.failure == Some(Failure::Refused);
+    let found = Finding::new(Cause::HostFirewall, Strength::Likely).at(Place::TargetHost);
+    (refused && evidence.received.is_some()).then_some(found)
 }
 
 fn states(report: &ProbeReport) -> (&HostState, &HostState) {

@@ -1,6 +1,6 @@
 //! Rows of the network between the hosts: no counter shows them, so they differ by what passes and what does not.
 
-use api::probe::{Change, Evidence, ProbeKind, Tally};
+use api::probe::{Change, Evidence, Failure, ProbeKind, Tally};
 
 use super::{Finding, Strength, has_ports, is_same_subnet};
 use crate::cause::Cause;
@@ -13,10 +13,31 @@ const VNIC_CONNECTIONS: u64 = 10_000;
 /// Full-size packets are lost, small ones pass.
 pub(super) fn path_mtu(evidence: &Evidence) -> Option<Finding> {
     let small = evidence.trial(Change::SmallPacket).is_some_and(Tally::reaches);
-    let is_host = matches!(evidence.attempt.tally.failure, Some(api::probe::Failure::TooBig { from: None, .. }));
+    let is_host = matches!(evidence.attempt.tally.failure, Some(Failure::TooBig { from: None, .. }));
     let found = Finding::new(Cause::PathMtu, Strength::Proven);
     let found = if is_host { found.at(Place::SourceHost) } else { found };
     (evidence.kind == ProbeKind::PathMtu && small).then_some(found)
+}
+
+/// Data passes, slowly, and full-size packets are not what is lost.
+pub(super) fn bandwidth(evidence: &Evidence) -> Option<Finding> {
+    let small_passes = evidence.trial(Change::SmallPacket).is_some_and(Tally::reaches);
+    (is_slow(evidence) && !(full_size_vanishes(evidence) && small_passes))
+        .then(|| Finding::new(Cause::Bandwidth, Strength::Likely))
+}
+
+/// Data passes slowly, or not at all after the connection, and full-size packets vanish. A router that reports the MTU slows down
+/// nothing.
+pub(super) fn large_packets(evidence: &Evidence) -> Option<Finding> {
+    (is_slow(evidence) && full_size_vanishes(evidence)).then(|| Finding::new(Cause::PathMtu, Strength::Likely))
+}
+
+fn full_size_vanishes(evidence: &Evidence) -> bool {
+    evidence.trial(Change::FullSize).is_none_or(|full| full.fails() && full.failure == Some(Failure::Silence))
+}
+
+fn is_slow(evidence: &Evidence) -> bool {
+    matches!(evidence.attempt.tally.failure, Some(Failure::Slow { .. }))
 }
 
 /// The host's own address passes, another address of the same host does not get further than its VNIC.
@@ -75,6 +96,10 @@ fn between_hosts(evidence: &Evidence) -> Vec<Finding> {
         let mut all = possible(&[Cause::SecurityList, Cause::SecurityGroup]);
         all.extend(if is_same_subnet(evidence) { Vec::new() } else { possible(&[Cause::RouteTable, Cause::Gateway]) });
         all.extend(vnic_conntrack(evidence));
+        if evidence.kind == ProbeKind::PathMtu {
+            // Behind what drops small packets, too.
+            all.extend(possible(&[Cause::PathMtu]));
+        }
         all.extend(hidden);
         return all;
     }
@@ -88,6 +113,11 @@ fn between_hosts(evidence: &Evidence) -> Vec<Finding> {
 fn security_rules(evidence: &Evidence) -> Vec<Finding> {
     match evidence.trial(Change::SubnetNeighbour).map(Tally::reaches) {
         Some(true) => vec![Finding::new(Cause::SecurityGroup, Strength::Likely)],
+        // The network admits the neighbour's packets, and the host drops them.
+        Some(false) if evidence.arrived(Change::SubnetNeighbour).is_some_and(|arrived| arrived > 0) => {
+            let firewall = Finding::new(Cause::HostFirewall, Strength::Likely).at(Place::TargetHost);
+            vec![Finding::new(Cause::SecurityGroup, Strength::Likely), firewall]
+        }
         Some(false) if evidence.arrival.is_some() => vec![Finding::new(Cause::SecurityList, Strength::Likely)],
         _ => {
             let mut left = possible(&[Cause::SecurityList, Cause::SecurityGroup]);
@@ -104,7 +134,9 @@ fn routes(evidence: &Evidence) -> Vec<Finding> {
     let reaches = |change| evidence.trial(change).map(Tally::reaches);
     let others_pass = reaches(Change::OtherTarget) == Some(true);
     let neighbour = reaches(Change::SubnetNeighbour);
-    if is_same_subnet(evidence) || !others_pass || neighbour == Some(true) {
+    // A source that needs no route.
+    let unrouted = reaches(Change::TargetNeighbour);
+    if is_same_subnet(evidence) || !others_pass || neighbour == Some(true) || unrouted == Some(false) {
         return Vec::new();
     }
     let returns = Tap::last(evidence) == Some(Tap::TargetOut);
@@ -113,12 +145,21 @@ fn routes(evidence: &Evidence) -> Vec<Finding> {
         _ if returns => possible(&[Cause::Gateway, Cause::RouteTable]),
         (Some(true), Some(false)) => return vec![Finding::new(Cause::RouteTable, Strength::Likely)],
         (Some(true), _) => possible(&[Cause::RouteTable]),
-        (Some(false), _) => possible(&[Cause::Gateway, Cause::TargetDown]),
-        _ => possible(&[Cause::RouteTable, Cause::Gateway]),
+        // All subnets can have the same route table.
+        _ => possible(&[Cause::Gateway, Cause::RouteTable]),
     };
     // Rules that admit nothing; or one rule, and another fault behind it that the other probes met.
-    left.extend(possible(&[Cause::SecurityList, Cause::SecurityGroup]));
+    if !is_admitted_by_rules(evidence) {
+        left.extend(possible(&[Cause::SecurityList, Cause::SecurityGroup]));
+    }
     left
+}
+
+/// A packet of the flow came from the target: stateful rules then admit the flow, so that what still does not pass is not dropped by
+/// them.
+fn is_admitted_by_rules(evidence: &Evidence) -> bool {
+    let came = evidence.trial(Change::FromTarget).is_some_and(Tally::reaches);
+    came && evidence.trial(Change::OpenedByTarget).is_some_and(Tally::fails)
 }
 
 /// New flows fail although the host's own table has room, and the host has very many connections.

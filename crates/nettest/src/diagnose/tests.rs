@@ -86,8 +86,16 @@ fn busy(numbers: &mut Numbers, report: &mut ProbeReport) {
 }
 
 fn healthy(numbers: &mut Numbers) -> Evidence {
-    let kinds = [ProbeKind::Icmp, ProbeKind::Tcp, ProbeKind::Udp, ProbeKind::Http, ProbeKind::Dns, ProbeKind::PathMtu];
-    let kind = kinds[usize::try_from(numbers.below(6)).unwrap()];
+    let kinds = [
+        ProbeKind::Icmp,
+        ProbeKind::Tcp,
+        ProbeKind::Udp,
+        ProbeKind::Http,
+        ProbeKind::Dns,
+        ProbeKind::PathMtu,
+        ProbeKind::Throughput,
+    ];
+    let kind = kinds[usize::try_from(numbers.below(7)).unwrap()];
     let sent = u16::try_from(5 + numbers.below(96)).unwrap();
     // Up to two lost packets are chance.
     let lost = u16::try_from(numbers.below(3)).unwrap();
@@ -109,6 +117,7 @@ fn healthy(numbers: &mut Numbers) -> Evidence {
     let trial = |(change, answered): (Change, u64)| Trial {
         change,
         tally: Tally { sent: 3, received: u16::try_from(answered).unwrap(), failure: None, micros: Vec::new() },
+        arrived: None,
     };
     Evidence {
         kind,
@@ -119,6 +128,7 @@ fn healthy(numbers: &mut Numbers) -> Evidence {
         service: [None, Some(TargetService::Dns), Some(TargetService::Imds)]
             [usize::try_from(numbers.below(3)).unwrap()],
         attempt,
+        received: None,
         arrival: (numbers.below(2) == 0).then_some(arrival),
         trials: changes.into_iter().map(|change| trial((change, numbers.below(4)))).collect(),
     }

@@ -33,17 +33,17 @@ struct Source {
 
 /// A key in use; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct UsedKey(Arc<Shared>);
+pub(crate) struct UsedKey(Arc<KeyState>);
 
 #[derive(Debug)]
-struct Shared {
+struct KeyState {
     source: Option<Source>,
-    state: Mutex<State>,
+    loaded: Mutex<LoadedKey>,
 }
 
 #[derive(Debug)]
-struct State {
-    current: Credentials,
+struct LoadedKey {
+    credentials: Credentials,
     /// Why the files could not be read at the last attempt.
     unreadable: Option<String>,
 }
@@ -63,8 +63,8 @@ pub struct KeyOwner<'a> {
 }
 
 impl ApiKey {
-    /// Reads a profile of a file in the format of `~/.oci/config`, and the key file that it names, which `pass_phrase` decrypts. Both
-    /// are read again whenever the service refuses the key (401).
+    /// Reads a profile of a file in the format of `~/.oci/config`, and the key file that it names. Both are read
+    /// again whenever the service refuses the key (401).
     ///
     /// # Errors
     /// When one of the files cannot be read or lacks something; names the file and the entry.
@@ -82,8 +82,7 @@ impl ApiKey {
         let region = entries.get("region").map(|region| RegionName::new(region)).transpose()?;
         let (tenancy, user, fingerprint) = (entry("tenancy")?, entry("user")?, entry("fingerprint")?);
         let owner = KeyOwner { tenancy: &tenancy, user: &user, fingerprint: &fingerprint };
-        let pass_phrase = entries.get("pass_phrase").map(String::as_str);
-        let mut key = Self::decrypted(owner, &pem, pass_phrase)?;
+        let mut key = Self::new(owner, &pem)?;
         key.region = region;
         key.source = Some(Source { path: path.to_owned(), profile: profile.to_owned() });
         Ok(key)
@@ -94,13 +93,8 @@ impl ApiKey {
     /// # Errors
     /// When the PEM holds no RSA key that can be used.
     pub fn new(owner: KeyOwner<'_>, pem: &[u8]) -> Result<Self, Error> {
-        Self::decrypted(owner, pem, None)
-    }
-
-    fn decrypted(owner: KeyOwner<'_>, pem: &[u8], pass_phrase: Option<&str>) -> Result<Self, Error> {
         let KeyOwner { tenancy, user, fingerprint } = owner;
-        let key = RsaKey::from_pem(pem, pass_phrase)
-            .map_err(|error| Error::setup_by(format!("the API key of {user}"), error))?;
+        let key = RsaKey::from_pem(pem).map_err(|error| Error::setup_by(format!("the API key of {user}"), error))?;
         let key_id = format!("{tenancy}/{user}/{fingerprint}").into();
         Ok(Self { credentials: Credentials { key_id, key: Arc::new(key) }, region: None, source: None })
     }
@@ -112,21 +106,21 @@ impl ApiKey {
     }
 
     pub(super) fn into_used(self) -> UsedKey {
-        let state = Mutex::new(State { current: self.credentials, unreadable: None });
-        UsedKey(Arc::new(Shared { source: self.source, state }))
+        let loaded = Mutex::new(LoadedKey { credentials: self.credentials, unreadable: None });
+        UsedKey(Arc::new(KeyState { source: self.source, loaded }))
     }
 }
 
 impl UsedKey {
     /// The credentials to sign with.
     pub(super) fn credentials(&self) -> Credentials {
-        self.state().current.clone()
+        self.loaded().credentials.clone()
     }
 
     /// The service refused these. Returns whether there are others now: the files have changed, and can be read before `end`. The
     /// region stays.
     pub(super) async fn reject(&self, refused: &Credentials, end: Instant) -> bool {
-        if !is_same(&self.state().current, refused) {
+        if !is_same(&self.loaded().credentials, refused) {
             return true;
         }
         let Some(Source { path, profile }) = self.0.source.clone() else { return false };
@@ -138,34 +132,34 @@ impl UsedKey {
             Ok(Err(_)) => Err("reading its files was interrupted".to_owned()),
             Err(_) => Err("its files were not read in time".to_owned()),
         };
-        let mut state = self.state();
+        let mut loaded = self.loaded();
         let new = match read {
             Ok(new) => new,
             Err(problem) => {
-                state.log_unreadable(problem);
+                loaded.log_unreadable(problem);
                 return false;
             }
         };
-        state.unreadable = None;
+        loaded.unreadable = None;
         if is_same(&new, refused) {
-            return !is_same(&state.current, refused);
+            return !is_same(&loaded.credentials, refused);
         }
         tracing::info!(
             event = "login.replaced",
             key = &*new.key_id,
             "OCI refused the API key; using the new one in its file"
         );
-        state.current = new;
+        loaded.credentials = new;
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn loaded(&self) -> MutexGuard<'_, LoadedKey> {
         // Each part is replaced whole, so a panic elsewhere leaves it usable.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl LoadedKey {
     /// Logs each reason once, although every refused call comes here.
     fn log_unreadable(&mut self, error: String) {
         if self.unreadable.as_ref() != Some(&error) {

@@ -118,7 +118,7 @@ impl TokenSource for InstancePrincipal {
         self.same_tenancy(&tenancy)?;
         let signer = Credentials {
             key_id: format!("{tenancy}/fed-x509-sha256/{}", leaf.fingerprint()).into(),
-            key: std::sync::Arc::new(RsaKey::from_pem(&leaf_key, None)?),
+            key: std::sync::Arc::new(RsaKey::from_pem(&leaf_key)?),
         };
         let body = json!({
             "certificate": leaf.base64(),

@@ -1,7 +1,5 @@
 //! RSA keys: read from PEM or generated, used to sign. A private key is never shown nor written.
 
-mod encrypted;
-
 use std::fmt;
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
@@ -14,6 +12,9 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::error::LoginError;
+
+/// What PEM documents of encrypted keys contain: of PKCS#8, and of older forms.
+const ENCRYPTED: [&str; 2] = ["BEGIN ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"];
 
 /// A private RSA key, 2048 bits at least.
 pub(crate) struct RsaKey(RsaKeyPair);
@@ -31,14 +32,12 @@ impl RsaKey {
         tokio::task::spawn_blocking(Self::generate)
     }
 
-    /// Reads a key in PEM form: PKCS#8 (`BEGIN PRIVATE KEY`, or `BEGIN ENCRYPTED PRIVATE KEY` with its pass phrase) or PKCS#1
-    /// (`BEGIN RSA PRIVATE KEY`). Text around it is skipped: Oracle's tools append `OCI_API_KEY`. A key that is not encrypted needs
-    /// no pass phrase and may have one, as in Oracle's SDK for Python: profiles inherit that of DEFAULT.
-    pub(crate) fn from_pem(pem: &[u8], pass_phrase: Option<&str>) -> Result<Self, LoginError> {
+    /// Reads a key in PEM form: PKCS#8 (`BEGIN PRIVATE KEY`) or PKCS#1 (`BEGIN RSA PRIVATE KEY`). Text around it is skipped:
+    /// Oracle's tools append `OCI_API_KEY`. An encrypted key is refused: its pass phrase would be in the Secret next to it.
+    pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, LoginError> {
         let problem = |problem: &str| LoginError::material("the private key", problem);
-        if let Some(pkcs8) = encrypted::decrypt(&String::from_utf8_lossy(pem), pass_phrase).map_err(problem)? {
-            // What another pass phrase makes of it passes for a key in one of 256 cases up to here.
-            return RsaKeyPair::from_pkcs8(&pkcs8).map(Self).map_err(|_| problem(encrypted::WRONG));
+        if ENCRYPTED.iter().any(|mark| pem.windows(mark.len()).any(|part| part == mark.as_bytes())) {
+            return Err(problem("it is encrypted; decrypt it: openssl pkey -in OLD.pem -out NEW.pem"));
         }
         let der = PrivateKeyDer::from_pem_slice(pem).map_err(|_| problem("it holds no private key in PEM form"))?;
         let pair = match &der {

@@ -58,18 +58,18 @@ const AFTER_REFUSAL: Backoff = Backoff { first: Duration::from_secs(2), cap: Dur
 const PROVEN: Duration = Duration::from_mins(10);
 
 /// A session; clones share it.
-pub(crate) struct Session<S>(Arc<Shared<S>>);
+pub(crate) struct Session<S>(Arc<SessionState<S>>);
 
-struct Shared<S> {
+struct SessionState<S> {
     source: S,
     /// Of the renewal under way.
     progress: Progress,
-    state: Mutex<State>,
+    state: Mutex<RenewalState>,
 }
 
 #[derive(Default)]
-struct State {
-    current: Option<Current>,
+struct RenewalState {
+    current: Option<FetchedCredentials>,
     /// The outcome of the renewal under way.
     renewal: Option<watch::Receiver<Option<Outcome>>>,
     /// When the last renewal failed.
@@ -78,7 +78,7 @@ struct State {
     spare: Option<JoinHandle<Result<RsaKey, LoginError>>>,
 }
 
-struct Current {
+struct FetchedCredentials {
     credentials: Credentials,
     token: Token,
     fetched: Instant,
@@ -109,7 +109,7 @@ impl<S> std::fmt::Debug for Session<S> {
 
 impl<S: TokenSource> Session<S> {
     pub(crate) fn new(source: S) -> Self {
-        Self(Arc::new(Shared { source, progress: Progress::default(), state: Mutex::default() }))
+        Self(Arc::new(SessionState { source, progress: Progress::default(), state: Mutex::default() }))
     }
 
     /// The credentials to sign with. Waits, until `end` at most, only where no token is valid.
@@ -156,7 +156,7 @@ impl<S: TokenSource> Session<S> {
     }
 
     /// Joins the renewal under way, or starts one.
-    fn renew(&self, state: &mut State) -> watch::Receiver<Option<Outcome>> {
+    fn renew(&self, state: &mut RenewalState) -> watch::Receiver<Option<Outcome>> {
         // A renewal whose task is gone without an outcome (its runtime ended) does not count.
         if let Some(renewal) = state.renewal.as_ref().filter(|renewal| renewal.has_changed().is_ok()) {
             return renewal.clone();
@@ -174,13 +174,13 @@ impl<S: TokenSource> Session<S> {
     }
 }
 
-impl Current {
+impl FetchedCredentials {
     fn is(&self, credentials: &Credentials) -> bool {
         self.credentials.key_id == credentials.key_id
     }
 }
 
-impl<S: TokenSource> Shared<S> {
+impl<S: TokenSource> SessionState<S> {
     async fn renewed(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Outcome {
         self.progress.set(NOTHING_SENT.to_owned());
         let fetched = timeout(RENEWING, self.fetch(spare)).await.unwrap_or_else(|_| Err(self.late(RENEWING)));
@@ -202,18 +202,18 @@ impl<S: TokenSource> Shared<S> {
         }
     }
 
-    async fn fetch(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Result<Current, LoginError> {
+    async fn fetch(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Result<FetchedCredentials, LoginError> {
         let key = spare.await.map_err(|error| LoginError::material("the new session key", error))??;
         let token = self.source.token(&key, &self.progress).await?;
         let credentials = Credentials { key_id: token.key_id.as_str().into(), key: Arc::new(key) };
-        Ok(Current { credentials, token, fetched: Instant::now() })
+        Ok(FetchedCredentials { credentials, token, fetched: Instant::now() })
     }
 
     fn late(&self, within: Duration) -> LoginError {
         LoginError::TimedOut(within, self.progress.get())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RenewalState> {
         // Every change is complete in itself, so a panic elsewhere leaves it usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

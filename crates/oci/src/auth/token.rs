@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_renewed_at_half_its_life_and_five_minutes_early() {
+    fn token_is_renewed_at_half_life_and_five_minutes_early() {
         let cases = [(3600, 1800), (600, 300), (500, 200), (60, 0)];
         for (life, renew) in cases {
             let token = Token::parse(&jwt(&format!("{{\"exp\":{}}}", 1000 + life)), at(1000)).unwrap();

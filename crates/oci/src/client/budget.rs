@@ -39,10 +39,10 @@ impl Default for Rates {
 
 /// The budget; clones share it.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Shared>);
+pub struct Budget(Arc<BudgetQueue>);
 
 #[derive(Debug)]
-struct Shared {
+struct BudgetQueue {
     bucket: Mutex<Bucket>,
     /// Its holder is first in line, and waits for its turn as often as that moves: a backoff applies to all, and afterwards they
     /// go one by one at the new rate.
@@ -62,7 +62,7 @@ impl Drop for Place<'_> {
 
 /// The state of the budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
+pub struct BudgetState {
     /// Requests per second at present.
     pub rate: f64,
     /// The same, averaged over about a minute: for plans that outlast a moment.
@@ -76,13 +76,13 @@ impl Budget {
     #[must_use]
     pub fn new(rates: Rates) -> Self {
         let bucket = Mutex::new(Bucket::new(rates, Instant::now()));
-        Self(Arc::new(Shared { bucket, line: sync::Mutex::default(), waiting: AtomicU32::default() }))
+        Self(Arc::new(BudgetQueue { bucket, line: sync::Mutex::default(), waiting: AtomicU32::default() }))
     }
 
     /// Its state now.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        self.bucket().standing(Instant::now())
+    pub fn state(&self) -> BudgetState {
+        self.bucket().state(Instant::now())
     }
 
     /// Waits until a request may go, first come first served.
@@ -154,16 +154,16 @@ mod tests {
     async fn waiting_callers_go_one_by_one_after_a_pause() {
         let budget = Budget::new(Rates { most: 10.0, least: 0.5, burst: 1.0 });
         let begun = Instant::now();
-        let told = async {
+        let throttling = async {
             sleep_until(begun + Duration::from_millis(50)).await;
             budget.throttled(Some(Duration::from_secs(3)));
         };
-        let (served, ()) = tokio::join!(served(&budget, 5, Duration::from_secs(60), begun), told);
+        let (served, ()) = tokio::join!(served(&budget, 5, Duration::from_secs(60), begun), throttling);
         assert_eq!(served, [0, 33, 35, 37, 39].map(Some), "half as fast as before");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_cannot_be_served_in_time_fails_at_once() {
+    async fn caller_fails_immediately_when_deadline_cannot_be_met() {
         let budget = Budget::new(Rates { most: 10.0, least: 0.5, burst: 1.0 });
         let begun = Instant::now();
         assert_eq!(
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_leaves_the_line() {
+    async fn cancelled_caller_leaves_the_queue() {
         let budget = Budget::new(Rates { most: 1.0, least: 0.5, burst: 1.0 });
         let begun = Instant::now();
         let end = begun + Duration::from_secs(100);

@@ -11,8 +11,8 @@ use super::request_id::RequestId;
 use super::retry::Repeat;
 use super::transport::Answer;
 use crate::error::{Error, Failure, Refusal, beginning};
+use crate::object::Etag;
 use crate::retry_token::RetryToken;
-use crate::tagged::Etag;
 
 /// One call.
 #[derive(Debug)]

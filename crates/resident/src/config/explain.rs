@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::keys::{Key, Keys};
-use super::{Configured, Layers, Values, read_file};
+use super::{Layers, ProgramSettings, Values, read_file};
 use crate::args::{ConfigArgs, Format};
 
-/// A key as it is printed.
+/// The description of a key, as it is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Explained {
+pub struct KeyDescription {
     key: String,
     unit: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -36,14 +36,14 @@ pub struct Set {
 ///
 /// # Errors
 /// When it cannot be written as JSON.
-pub fn tell<S: Configured>(
+pub fn tell<S: ProgramSettings>(
     keys: &Keys,
     layers: &Layers,
     asked: &ConfigArgs,
 ) -> Result<(String, bool), serde_json::Error> {
     let json = asked.output.output == Format::Json;
     if asked.explain {
-        let text = if json { in_json(&explained(keys))? } else { text(keys) };
+        let text = if json { in_json(&descriptions(keys))? } else { text(keys) };
         return Ok((text, true));
     }
     let read = match &asked.check {
@@ -68,22 +68,24 @@ pub fn tell<S: Configured>(
 
 /// Every key.
 #[must_use]
-pub fn explained(keys: &Keys) -> Vec<Explained> {
-    let explained = |key: &Key| Explained {
+pub fn descriptions(keys: &Keys) -> Vec<KeyDescription> {
+    let description = |key: &Key| KeyDescription {
         key: key.name().to_owned(),
         unit: key.unit(),
         values: key.values(),
         default: key.default(),
         meaning: key.meaning(),
     };
-    keys.iter().map(explained).collect()
+    keys.iter().map(description).collect()
 }
 
 /// Every key's value.
 #[must_use]
 pub fn set(keys: &Keys, values: &Values) -> Vec<Set> {
     let set = |key: &Key| match values.get(key.name()) {
-        Some(said) => Set { key: key.name().to_owned(), value: Some(said.value.clone()), by: said.place.to_string() },
+        Some(given) => {
+            Set { key: key.name().to_owned(), value: Some(given.value.clone()), by: given.place.to_string() }
+        }
         None => Set { key: key.name().to_owned(), value: key.default(), by: "default".to_owned() },
     };
     keys.iter().map(set).collect()
@@ -95,7 +97,7 @@ pub fn text(keys: &Keys) -> String {
     let mut text = String::from(
         "Set by flags (the key in lower case, --log-level), the environment, or KEY=value in the configuration file, in this order of precedence.\n",
     );
-    for Explained { key, unit, values, default, meaning } in explained(keys) {
+    for KeyDescription { key, unit, values, default, meaning } in descriptions(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") };
         let _ = writeln!(text, "\n{key}={unit}");
         let default = default.unwrap_or_else(|| "none".to_owned());
@@ -111,11 +113,11 @@ pub fn text(keys: &Keys) -> String {
 #[must_use]
 pub fn set_text(keys: &Keys, values: &Values) -> String {
     let set = set(keys, values);
-    let said = |set: &Set| format!("{}={}", set.key, set.value.as_deref().unwrap_or_default());
-    let width = set.iter().map(|set| said(set).len()).max().unwrap_or(0);
+    let pair = |set: &Set| format!("{}={}", set.key, set.value.as_deref().unwrap_or_default());
+    let width = set.iter().map(|set| pair(set).len()).max().unwrap_or(0);
     let mut text = String::new();
     for set in &set {
-        let _ = writeln!(text, "{:width$}  {}", said(set), set.by);
+        let _ = writeln!(text, "{:width$}  {}", pair(set), set.by);
     }
     text
 }
@@ -124,7 +126,7 @@ pub fn set_text(keys: &Keys, values: &Values) -> String {
 #[must_use]
 pub fn markdown(keys: &Keys) -> String {
     let mut text = String::from("| key | value, default | meaning |\n|---|---|---|\n");
-    for Explained { key, unit, values, default, meaning } in explained(keys) {
+    for KeyDescription { key, unit, values, default, meaning } in descriptions(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") }.replace('|', " \\| ");
         let default = default.map_or_else(|| "–".to_owned(), |default| format!("`{default}`"));
         let _ = writeln!(text, "| `{key}` | {unit}<br>{default} | {meaning} |");
@@ -141,7 +143,7 @@ pub fn commented(program: &str, keys: &Keys) -> String {
          # To set a key, remove the # in front of it. Flags and the environment of the manifest outrank this file.\n\
          # Check a file before you roll it out: {program} config --check FILE\n"
     );
-    for Explained { key, unit, values, default, meaning, .. } in explained(keys) {
+    for KeyDescription { key, unit, values, default, meaning, .. } in descriptions(keys) {
         let unit = if values.is_empty() { unit } else { values.join("|") };
         let first = meaning.split_once(". ").map_or(meaning.as_str(), |(first, _)| first);
         let _ = writeln!(text);

@@ -17,7 +17,7 @@ use super::{GivenValue, Place, Problem};
 /// No configuration is this long, and a ConfigMap cannot be longer.
 const LONGEST: u64 = 1 << 20;
 
-/// The most lines that say something; there are not as many keys.
+/// The most lines that set a key; there are fewer keys.
 const MOST: usize = 1000;
 
 /// All of a file.
@@ -37,17 +37,17 @@ pub fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// What a text says, key by key, and which of its lines say nothing that can be understood.
+/// The values that a text sets, and its lines that are not understood.
 #[must_use]
 pub fn parse(path: &Path, text: &str) -> (Vec<(String, GivenValue)>, Vec<Problem>) {
-    let (mut said, mut problems) = (Vec::<(String, GivenValue)>::new(), Vec::new());
+    let (mut given, mut problems) = (Vec::<(String, GivenValue)>::new(), Vec::new());
     for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let place = Place::File { path: path.to_owned(), line: number + 1 };
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        if said.len() + problems.len() >= MOST {
+        if given.len() + problems.len() >= MOST {
             problems.push(Problem::new(place, "", format!("more than {MOST} lines: the rest was not read")));
             break;
         }
@@ -58,16 +58,16 @@ pub fn parse(path: &Path, text: &str) -> (Vec<(String, GivenValue)>, Vec<Problem
             continue;
         };
         let (key, value) = (key.trim(), value.trim());
-        if said.iter().any(|(other, _)| other == key) {
-            problems.push(Problem::new(place, key, "is said twice"));
+        if given.iter().any(|(other, _)| other == key) {
+            problems.push(Problem::new(place, key, "is set twice"));
         } else if is_quoted(value) {
             let text = format!("is {value}: values are taken as they are, so leave the quotes out");
             problems.push(Problem::new(place, key, text));
         } else {
-            said.push((key.to_owned(), GivenValue { value: value.to_owned(), place }));
+            given.push((key.to_owned(), GivenValue { value: value.to_owned(), place }));
         }
     }
-    (said, problems)
+    (given, problems)
 }
 
 /// No key has a value that begins and ends like this.
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_or_no_file_or_endless_is_refused_at_once() {
+    fn binary_special_or_oversized_file_is_refused_immediately() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.conf");
         let refused = || read(&path).unwrap_err().to_string();

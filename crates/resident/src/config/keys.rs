@@ -69,16 +69,16 @@ impl Keys {
         environment: &[(String, String)],
         wrong: &mut Vec<Problem>,
     ) -> Vec<(String, GivenValue)> {
-        let mut said = Vec::new();
+        let mut given = Vec::new();
         for (name, value) in environment {
             if self.find(name).is_some() {
-                said.push((name.clone(), GivenValue { value: value.clone(), place: Place::Environment }));
+                given.push((name.clone(), GivenValue { value: value.clone(), place: Place::Environment }));
             } else if let Some(key) = self.0.iter().find(|key| distance(name, &key.name) <= slip(name)) {
                 let problem = Problem::new(Place::Environment, name, "is no key").instead(Some(key.name.clone()));
                 wrong.push(problem);
             }
         }
-        said
+        given
     }
 }
 
@@ -120,7 +120,7 @@ impl Key {
         self.arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
     }
 
-    /// What it is when nothing is said.
+    /// Its value when no place sets it.
     #[must_use]
     pub fn default(&self) -> Option<String> {
         let default = self.arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
-/// Where something was said.
+/// Where a value is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// On the command line.

@@ -12,10 +12,10 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 
-struct Board;
+struct TestHandler;
 
-impl Answers for Board {
-    async fn answer(&self, path: &str, _: Asker) -> Answer {
+impl Handler for TestHandler {
+    async fn answer(&self, path: &str, _: Caller) -> Answer {
         Answer::text(200, path)
     }
 }
@@ -45,7 +45,7 @@ fn write(folder: &Path, ca: &Ca) {
 async fn start(tls: Option<&Path>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, tls.map(Path::to_owned), Arc::new(Board)));
+    tokio::spawn(serve(listener, tls.map(Path::to_owned), Arc::new(TestHandler)));
     address
 }
 

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_cut_at_a_line_and_long_json_left_out() {
+    fn long_text_is_cut_at_line_and_long_json_omitted() {
         let mut archive = Archive::new(Vec::new());
         let line = format!("{}\n", "ä".repeat(50));
         archive.text("long.txt", &line.repeat(LONGEST / line.len() + 10)).unwrap();

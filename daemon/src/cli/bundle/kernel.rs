@@ -1,4 +1,4 @@
-//! The kernel's state, of all programs: links, addresses, rules, routes of all tables, neighbours, nft, settings.
+//! The kernel's state, of all programs: links, addresses, rules, routes of all tables, neighbours, nft chains, settings.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -8,12 +8,9 @@ use std::path::Path;
 
 use netlink::{Link, NeighbourFilter, RouteFilter, Socket, nft};
 use resident::logging::chain;
-use vcn::{Family, NFT_TABLE};
+use vcn::Family;
 
 use super::archive::Archive;
-
-/// The longest nft ruleset, in bytes. The text is held in memory; the agent's container has 64 MiB.
-const LONGEST: nft::TextLimits = nft::TextLimits { table: 1 << 20, all: 3 << 20 };
 
 /// Settings of each link, by family.
 const OF_LINKS: [(&str, &str); 2] = [
@@ -40,7 +37,7 @@ const OF_HOST: [&str; 11] = [
     "net/bridge/bridge-nf-call-iptables",
 ];
 
-/// Files of the kernel that are collected whole. No nft ruleset has the tables of iptables-legacy, so their names are listed.
+/// Files of the kernel that are collected whole. nf_tables does not have the tables of iptables-legacy, so their names are listed.
 const PROC: [&str; 5] =
     ["net/dev", "net/ip_tables_names", "net/ip6_tables_names", "net/stat/nf_conntrack", "net/softnet_stat"];
 
@@ -62,15 +59,8 @@ pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>
     dump("net/rules.txt", &rules)?;
     dump("net/routes.txt", &|socket| routes(socket, &names))?;
     dump("net/neighbours.txt", &|socket| neighbours(socket, &names))?;
-    match nft::Socket::open().and_then(|mut socket| socket.ruleset(NFT_TABLE, LONGEST)) {
-        Ok(nft::Ruleset { text, cut }) => {
-            archive.text("net/nft.txt", &text)?;
-            for table in cut {
-                archive.missing("net/nft.txt", &format!("table {table} is cut: it is too long"));
-            }
-        }
-        Err(error) => archive.missing("net/nft.txt", &chain(&error)),
-    }
+    let chains = nft::Socket::open().and_then(|mut socket| socket.base_chains());
+    archive.result("net/nft.txt", chains.map(|lines| lines.join("\n") + "\n").map_err(|error| chain(&error)))?;
     archive.text("net/sysctls.txt", &settings(sysctl_root, &links))?;
     for file in PROC {
         // Without iptables-legacy the list of its tables is missing.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ipam::Assigned;
+use ipam::AssignedAddress;
 use resident::page::{Page, age};
 use vcn::Purpose;
 
@@ -173,7 +173,7 @@ fn attachment(it: &Attachment) -> Vec<String> {
 }
 
 /// A property of its addresses, each value once.
-fn joined(attachment: &Attachment, property: impl Fn(&Assigned) -> String) -> String {
+fn joined(attachment: &Attachment, property: impl Fn(&AssignedAddress) -> String) -> String {
     let mut all: Vec<String> = attachment.addresses.iter().map(property).collect();
     all.dedup();
     all.join(",")

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipam::{BootId, BootTime, COOLDOWN, Freed, Pools, Store, VnicPool};
+use ipam::{BootId, BootTime, COOLDOWN, FreedAddress, Pools, Store, VnicPool};
 use netlink::{Announcer, conntrack};
 use resident::logging::chain;
 use vcn::Family;
@@ -106,7 +106,7 @@ impl Worker {
     /// The freed addresses that no pod has got since.
     fn freed(&self, due: &DueWork) -> Result<HashSet<IpAddr>, String> {
         let freed = self.store.freed().map_err(|error| chain(&error))?;
-        let asked = |it: &Freed| due.forget.contains(&it.address) || due.forget_all && !it.forgotten;
+        let asked = |it: &FreedAddress| due.forget.contains(&it.address) || due.forget_all && !it.forgotten;
         Ok(freed.into_iter().filter(asked).map(|it| it.address).collect())
     }
 
@@ -117,7 +117,8 @@ impl Worker {
         let freed = self.store.freed().map_err(of_none)?;
         let now = BootTime::now().map_err(of_none)?;
         let unforgotten = freed.into_iter().filter(|freed| !freed.forgotten);
-        let (ended, cooling): (Vec<Freed>, Vec<Freed>) = unforgotten.partition(|freed| now.since(freed.at) >= COOLDOWN);
+        let (ended, cooling): (Vec<FreedAddress>, Vec<FreedAddress>) =
+            unforgotten.partition(|freed| now.since(freed.at) >= COOLDOWN);
         let next = cooling.iter().map(|freed| COOLDOWN.saturating_sub(now.since(freed.at))).min();
         if ended.is_empty() {
             return Ok((0, next));
@@ -150,13 +151,13 @@ impl Worker {
         match outcome {
             Ok(()) => {
                 if self.failing.remove(what) {
-                    tracing::info!(event = "aftercare.works_again", what);
+                    tracing::info!(event = "follow_up.recovered", what);
                 }
                 true
             }
             Err(error) => {
                 if self.failing.insert(what) {
-                    tracing::warn!(event = "aftercare.failed", what, "{error}");
+                    tracing::warn!(event = "follow_up.failed", what, "{error}");
                 }
                 false
             }

@@ -185,7 +185,7 @@ fn vnic_without_free_host_address_is_reported_by_family() {
 }
 
 #[test]
-fn ipv6_is_configured_if_a_vnic_and_the_kernel_have_it() {
+fn ipv6_is_configured_when_both_vnic_and_kernel_support_it() {
     let mut vnics = vm_vnics();
     let (subnet, router) = ("2603:c020::/64".parse().unwrap(), "fe80::1".parse().unwrap());
     let address = "2603:c020::7".parse().unwrap();
@@ -221,7 +221,7 @@ fn bare_metal_ports_come_before_their_vlans() {
 }
 
 #[test]
-fn foreign_link_with_the_vlans_name_is_reported_and_not_changed() {
+fn foreign_link_with_name_of_vlan_is_reported_and_kept() {
     let taken = |alias: Option<&str>, last: u8| {
         let mut vlan = link("nic1.12", last);
         (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
@@ -303,7 +303,7 @@ fn vlan_link_that_foreign_pods_may_use_stays() {
 
 /// As OKE's own CNI has it: the VNIC is attached first, and named last.
 #[test]
-fn vnic_that_oke_may_own_waits_for_a_finished_native_pod_network() {
+fn potential_oke_vnic_waits_for_a_finished_native_pod_network() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let unnamed = |state| NativePodNetwork { vnics: Vec::new(), ..npn(state) };

@@ -33,7 +33,7 @@ fn named_address_precedes_previous_one_precedes_first_listed() {
 }
 
 #[test]
-fn unlisted_address_is_chosen_only_if_all_listed_may_be_pods() {
+fn unlisted_address_is_chosen_when_pods_may_use_all_listed() {
     assert_eq!(chosen(&["20", "7"], Some("6"), &["5"], &[]), ip("7"));
     assert_eq!(chosen(&["20", "21"], Some("6"), &["5"], &[]), ip("6"));
     assert_eq!(chosen(&["20", "21"], None, &["5"], &[]), ip("5"));

@@ -49,7 +49,7 @@ fn finished_native_pod_network_offers_its_addresses_without_the_hosts() {
 }
 
 #[test]
-fn only_bare_metal_port_may_have_a_mac_of_its_own() {
+fn link_mac_is_fixed_except_on_a_bare_metal_port() {
     let port = Placement::Device { link: "ens300f1".parse().unwrap() };
     let (parent, tag) = ("ens300f0".parse().unwrap(), vcn::VlanTag::new(7).unwrap());
     let vlan = Placement::Vlan { link: "nic0.7".parse().unwrap(), parent, tag };
@@ -82,7 +82,7 @@ fn pools_name_what_is_awaited() {
 }
 
 #[test]
-fn published_pools_stay_while_the_native_pod_network_is_unfinished_or_unreadable() {
+fn published_pools_are_kept_while_native_pod_network_is_unusable() {
     let published = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     for npn in [Ok(Some(npn("IN_PROGRESS"))), Ok(None), Err("no answer".into())] {
         let now = pools(&facts(npn), &hosted(), Some(&published));

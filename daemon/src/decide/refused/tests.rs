@@ -133,7 +133,7 @@ fn usable_part_of_a_block_stays() {
 }
 
 #[test]
-fn block_without_an_address_has_all_others() {
+fn block_without_an_address_contains_all_remaining_addresses() {
     for (whole, length) in [("10.0.33.0/24", 256_usize), ("10.0.33.128/31", 2), ("2603::/120", 256)] {
         let whole = block(whole);
         for address in whole.iter() {
@@ -209,7 +209,7 @@ fn first_of_two_vnics_with_one_address_keeps_it() {
 }
 
 #[test]
-fn condition_of_a_vnic_names_some_refused_addresses_and_counts_all() {
+fn vnic_condition_names_some_refused_addresses_and_counts_all() {
     let pods: Vec<String> = (0..200).map(|last| format!("127.0.0.{last}")).collect();
     let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
     let (_, refused) = pod_network(&offering(Family::Ipv4, &[], &pods), &vm_vnics());

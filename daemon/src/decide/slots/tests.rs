@@ -21,7 +21,7 @@ fn pairs(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn vnic_keeps_its_slot_when_others_change() {
+fn vnic_keeps_its_slot_when_other_vnics_change() {
     let mut slots = Slots::default();
     assert_eq!(assigned(&mut slots, &["a", "b"], &tables(&[])), pairs(&[("a", 0), ("b", 1)]));
     assert_eq!(assigned(&mut slots, &["b"], &tables(&[])), pairs(&[("b", 1)]));

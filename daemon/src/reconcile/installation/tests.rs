@@ -19,7 +19,7 @@ fn conditions_of(runtime: ContainerRuntime, notes: Vec<Note>) -> Vec<(Reason, bo
 }
 
 #[test]
-fn configuration_before_ours_blocks_unless_cri_o_passes_over_it() {
+fn preceding_configuration_blocks_unless_cri_o_skips_it() {
     let file = || "00-x.conflist".to_owned();
     let note = |kind| Note { kind, subject: file(), message: String::new() };
     let noted = |gives, uses, lacks_plugins| note(NoteKind::SortsBefore { gives, uses, lacks_plugins });

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_is_enabled_when_target_wants_it_and_it_is_not_masked() {
+    fn unit_is_enabled_when_target_wants_it_and_not_masked() {
         let root = tempfile::tempdir().unwrap();
         let links = root.path().join("etc/systemd/system");
         let enabled = || Active::Enabled { unit: "ocid.service", target: "multi-user.target" }.is_so(root.path());

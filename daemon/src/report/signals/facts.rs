@@ -25,9 +25,11 @@ pub(super) fn gather(sources: &Sources) -> Facts {
         cooling: pool.cooling,
         free: pool.free,
     });
-    let version = || env!("CARGO_PKG_VERSION").to_owned();
-    let is_installed = report.as_ref().is_some_and(|report| report.pod_network.as_ref().is_some_and(|it| it.install));
-    let plugin = is_installed.then(|| ("vcn-native", version()));
+    let install = report.as_ref().and_then(|report| Some(report.pod_network.as_ref()?.install));
+    let plugin = install.filter(|install| *install).map(|_| "vcn-native");
+    let attach_plugin =
+        install.filter(|install| settings.installer.places_vnic_attach(*install)).map(|_| "vnic-attach");
+    let programs = plugin.into_iter().chain(attach_plugin).chain(["oke-node-agent"]);
     Facts {
         shape: known.instance.value.as_ref().map(|instance| instance.shape.clone()),
         node_name: settings.node_name.clone(),
@@ -43,7 +45,7 @@ pub(super) fn gather(sources: &Sources) -> Facts {
         links: report.as_ref().map_or_else(Vec::new, |report| links(report)),
         paths: vec![settings.state_dir.clone(), settings.data_dir.clone(), settings.host_root.join("usr")],
         metadata: metadata(&settings.metadata_url),
-        versions: plugin.into_iter().chain([("oke-node-agent", version())]).collect(),
+        versions: programs.map(|program| (program, env!("CARGO_PKG_VERSION").to_owned())).collect(),
         network: report.map(|report| NetworkFacts {
             conditions: conditions(&report),
             repairs: metrics.repairs(),

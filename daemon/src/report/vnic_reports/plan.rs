@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn report_is_written_when_it_changes_and_not_before_it_is_known() {
+    fn report_is_written_when_it_changes_and_vnics_are_known() {
         let fine = || vec![state(Some(true), None)];
         let broken = || vec![state(Some(false), Some(Reason::LinkMissing))];
         let report = |value: Value| Some(serde_json::from_value::<NodeReport>(value).unwrap());

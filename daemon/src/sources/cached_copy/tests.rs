@@ -12,7 +12,7 @@ fn read(copy: &CachedCopy) -> Option<(String, Duration)> {
 }
 
 #[test]
-fn copy_is_written_when_the_answer_changes_or_its_time_is_an_hour_off() {
+fn copy_is_written_when_answer_changes_or_ages_an_hour() {
     let folder = tempfile::tempdir().unwrap();
     let mut copy = CachedCopy::new(folder.path(), "copy.json");
     assert_eq!(read(&copy), None);
@@ -32,7 +32,7 @@ fn copy_is_written_when_the_answer_changes_or_its_time_is_an_hour_off() {
 }
 
 #[test]
-fn failed_write_and_failed_removal_are_retried_by_the_next_call() {
+fn failed_write_or_removal_is_retried_by_the_next_call() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lib");
     let mut copy = CachedCopy::new(&place, "copy.json");

@@ -74,7 +74,7 @@ fn last_good_answer_stays_and_ages_when_the_service_fails() {
 }
 
 #[test]
-fn unlisted_vnic_goes_after_its_grace_which_begins_anew_when_it_is_listed() {
+fn unlisted_vnic_is_removed_after_grace_which_restarts_when_listed() {
     let mut scene = Scene::listing(&vm_vnics());
     for second in [10, 39] {
         assert_eq!(scene.at(second, &alone()), vm_vnics());
@@ -86,7 +86,7 @@ fn unlisted_vnic_goes_after_its_grace_which_begins_anew_when_it_is_listed() {
 }
 
 #[test]
-fn unlisted_vnic_stays_while_it_is_held_and_is_reported_after_the_grace() {
+fn unlisted_vnic_is_kept_while_held_and_reported_after_grace() {
     let mut scene = Scene::listing(&vm_vnics());
     let mut held = |second, vnics: &[Vnic], is_held| {
         let before = scene.facts.clone();
@@ -101,10 +101,10 @@ fn unlisted_vnic_stays_while_it_is_held_and_is_reported_after_the_grace() {
 }
 
 #[test]
-fn vnic_with_unusable_entry_stays_as_known_and_an_unknown_one_is_ignored() {
+fn unusable_entry_keeps_known_vnic_and_adds_no_new_one() {
     let mut scene = Scene::listing(&vm_vnics());
     let before = scene.facts.clone();
-    let entry = |place, id: &Ocid| Unusable { place, id: Some(id.clone()), reason: "a field is missing".into() };
+    let entry = |place, id: &Ocid| UnusableVnic { place, id: Some(id.clone()), reason: "a field is missing".into() };
     let unusable = vec![entry(1, &vm_vnics()[1].id), entry(2, &fixture::vnic("new", 0x0c, "10.0.34").id)];
     for second in [10, 4000] {
         scene.answer(second, Ok(VnicList { vnics: alone(), unusable: unusable.clone() }), |_| false);
@@ -215,7 +215,7 @@ fn signals_come_from_metadata_native_pod_network_and_daemonset() {
 }
 
 #[test]
-fn first_list_without_the_vnic_of_the_default_route_lacks_the_primary_one() {
+fn list_without_vnic_of_default_route_lacks_the_primary_vnic() {
     let all = vm_vnics();
     let [primary, pods] = [all[0].mac, all[1].mac];
     assert!(!lacks_primary(&all, primary, &[primary, pods]));
@@ -264,7 +264,7 @@ fn lacked_family_goes_after_its_grace() {
 }
 
 #[test]
-fn lacked_family_stays_while_it_is_held_and_is_reported_after_the_grace() {
+fn missing_family_is_kept_while_held_and_reported_after_grace() {
     let mut scene = Scene::listing(&with_ipv6(&["7"]));
     let mut held = |second, vnics: &[Vnic], is_held: bool| {
         let known = scene.list(List { second, vnics }, |item| is_held && is_ipv6(item)).to_vec();
@@ -280,7 +280,7 @@ fn lacked_family_stays_while_it_is_held_and_is_reported_after_the_grace() {
 }
 
 #[test]
-fn family_of_the_cached_copy_is_known_again_when_it_is_held() {
+fn family_of_cached_copy_is_restored_only_while_held() {
     for (at_first, later) in [(true, true), (false, true), (false, false)] {
         let mut scene = Scene::recalling(&with_ipv6(&["7"]));
         for (second, is_held) in [(0, at_first), (60, later)] {

@@ -18,7 +18,7 @@ fn names_and_json_may_be_listed() {
 
 /// It reads every number as a float64 and hands that to the plugin, whatever the text was.
 #[test]
-fn a_number_is_written_so_that_the_runtime_reads_what_was_meant() {
+fn number_is_written_so_that_runtime_reads_same_value() {
     let value = |text: &str| text.parse::<f64>().unwrap().to_bits();
     for number in [
         "9007199254740993",
@@ -37,7 +37,7 @@ fn a_number_is_written_so_that_the_runtime_reads_what_was_meant() {
 }
 
 #[test]
-fn what_makes_no_chain_is_refused_with_the_right_names() {
+fn invalid_chain_is_refused_with_the_valid_names() {
     let refused = |text: &str| PluginEntry::list(text).unwrap_err().to_string();
     assert!(refused("portmapp").contains("portmap, bandwidth, tuning, vnic-attach"));
     for wrong in ["[1]", r#"[{"snat":true}]"#, r#"[{"type":""}]"#, "[", "portmap,portmap", r#"[{"type":"vcn-native"}]"#]

@@ -25,7 +25,7 @@ fn only_a_deleted_daemonset_means_uninstall() {
 }
 
 #[test]
-fn only_an_answer_that_names_the_daemonset_says_that_it_is_gone() {
+fn daemonset_is_gone_only_when_the_404_names_it() {
     let status = |code, kind: &str, name: &str| {
         let details = StatusDetails {
             name: name.into(),

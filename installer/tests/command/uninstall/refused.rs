@@ -12,7 +12,7 @@ use super::kernel::Host;
 use crate::node::{Node, printed};
 
 #[test]
-fn pods_refuse_it_unless_forced() {
+fn running_pod_prevents_uninstall_unless_forced() {
     let node = Node::installed();
     node.allocate();
     let (before, host) = (node.snapshot(), Host::new());

@@ -23,6 +23,7 @@ pub(super) struct Details {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct AgentStatus {
     pub(super) agent: AgentState,
+    pub(super) ready: Option<bool>,
     pub(super) conditions: Vec<AgentCondition>,
     sources: Vec<SourceState>,
     report: ReconcileReport,

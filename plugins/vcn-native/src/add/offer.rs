@@ -9,9 +9,9 @@ use vcn::IfName;
 /// once, so a second time is rare already), or because those have more connections than can be forgotten.
 const MOVES: usize = 3;
 
-/// Why a pod cannot have the addresses that were reserved for it.
+/// A problem with the addresses that were reserved for a pod: it cannot have them.
 #[derive(Debug)]
-pub(super) enum Why {
+pub(super) enum AddressProblem {
     /// Another pod has one of them.
     Taken,
     /// The host has no such link, and it is their VNIC's. Where an agent runs, the pools soon say so, too.
@@ -43,18 +43,21 @@ impl<'a> Offer<'a> {
         self.moves < MOVES
     }
 
-    /// Takes note of why a try failed.
+    /// Takes note of the problem of a failed attempt.
     ///
     /// # Errors
     /// What ADD answers, where another try would be the same one.
-    pub(super) fn learn(&mut self, why: &Why, error: Error) -> Result<(), Error> {
-        match why {
-            Why::Taken | Why::Remembered if self.has_patience() => self.moves += 1,
-            Why::Absent(link) | Why::Down(link) if !self.avoided.contains(link) => {
+    pub(super) fn learn(&mut self, problem: &AddressProblem, error: Error) -> Result<(), Error> {
+        match problem {
+            AddressProblem::Taken | AddressProblem::Remembered if self.has_patience() => self.moves += 1,
+            AddressProblem::Absent(link) | AddressProblem::Down(link) if !self.avoided.contains(link) => {
                 self.avoided.push(link.clone());
                 self.missed.get_or_insert(error);
             }
-            Why::Taken | Why::Remembered | Why::Absent(_) | Why::Down(_) => return Err(self.explain(error)),
+            AddressProblem::Taken
+            | AddressProblem::Remembered
+            | AddressProblem::Absent(_)
+            | AddressProblem::Down(_) => return Err(self.explain(error)),
         }
         Ok(())
     }

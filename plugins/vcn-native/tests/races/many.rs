@@ -45,7 +45,7 @@ fn address(result: &Value, ip: usize) -> String {
 }
 
 #[test]
-fn two_hundred_and_fifty_adds_at_once_give_pods_that_work_and_as_many_dels_leave_nothing() {
+fn two_hundred_fifty_concurrent_adds_and_dels_leave_no_state() {
     let node = large_node();
     let before = node.snapshot();
     let pods: Vec<_> = (0..PODS).map(|id| Pod::new(&format!("p{id}"))).collect();
@@ -74,7 +74,7 @@ fn two_hundred_and_fifty_adds_at_once_give_pods_that_work_and_as_many_dels_leave
 }
 
 #[test]
-fn adds_and_dels_of_many_pods_in_any_order_leave_those_that_stay() {
+fn concurrent_adds_and_dels_keep_the_remaining_pods_connected() {
     let node = large_node();
     let pods: Vec<_> = (0..60).map(|id| Pod::new(&format!("p{id}"))).collect();
     // Every third stays; the others come and go, each on its own, for three rounds.

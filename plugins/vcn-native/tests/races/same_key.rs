@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::node::{Families, Node, Pod, assert_success, error_of, waited};
 
 #[test]
-fn two_adds_of_one_attachment_at_once_make_one_network_that_works() {
+fn two_concurrent_adds_with_same_key_create_one_working_network() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let conf = node.conf("1.1.0");
@@ -32,7 +32,7 @@ fn two_adds_of_one_attachment_at_once_make_one_network_that_works() {
 }
 
 #[test]
-fn an_add_and_a_del_of_one_attachment_at_once_leave_nothing_after_a_last_del() {
+fn concurrent_add_and_del_with_same_key_leave_no_state() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let conf = node.conf("1.1.0");
@@ -51,7 +51,7 @@ fn an_add_and_a_del_of_one_attachment_at_once_leave_nothing_after_a_last_del() {
 }
 
 #[test]
-fn three_dels_of_one_attachment_at_once_and_three_more_all_succeed() {
+fn six_concurrent_and_repeated_dels_with_same_key_all_succeed() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     for round in 0..20 {

@@ -22,7 +22,7 @@ fn end_with_nic(world: &World, pod: Pod, arrives_as: &str) {
 }
 
 #[test]
-fn a_nic_comes_back_by_its_name_when_its_pod_has_died() {
+fn del_returns_nic_under_its_original_name_when_pod_died() {
     for arrives_as in ["net1", "dev7", "ens5"] {
         let world = World::new(Machine::Virtual, &[exclusive(Families::Dual, 0)]);
         let before = world.snapshot();
@@ -40,7 +40,7 @@ fn a_nic_comes_back_by_its_name_when_its_pod_has_died() {
 }
 
 #[test]
-fn the_next_pod_ends_the_attachment_of_one_that_died_without_a_del() {
+fn add_ends_attachment_of_pod_that_died_without_del() {
     let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0)]);
     let pod = world.pod("a", 5);
     world.add(&pod, "v0");
@@ -54,7 +54,7 @@ fn the_next_pod_ends_the_attachment_of_one_that_died_without_a_del() {
 /// On bare metal the link ends with the pod, so nothing on the host shows that the pod has: the record stays until a verb finds out.
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn next_add_or_late_del_ends_a_dead_pods_vlan_link() {
+fn add_or_late_del_ends_vlan_link_of_dead_pod() {
     let world = World::new(Machine::BareMetal, &[exclusive(Families::V4, 0)]);
     let before = world.snapshot();
     let die = |id: &str| {
@@ -83,7 +83,7 @@ fn next_add_or_late_del_ends_a_dead_pods_vlan_link() {
 }
 
 #[test]
-fn a_link_whose_name_another_has_comes_back_under_one_of_ours() {
+fn returned_link_gets_our_name_when_its_name_is_taken() {
     for taken in ["ens5", "net1"] {
         let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0)]);
         let pod = world.pod("a", 5);
@@ -137,7 +137,7 @@ fn del_succeeds_whatever_is_gone() {
 
 /// A link that was renamed in the pod is not taken for the VNIC's by its Ethernet address alone: it stays until the pod ends.
 #[test]
-fn an_interface_that_is_gone_or_renamed_is_no_obstacle_for_del() {
+fn del_succeeds_when_interface_is_gone_or_renamed() {
     let world = World::new(Machine::Virtual, &[shared(Families::Dual, 0), exclusive(Families::Dual, 1)]);
     let pod = world.pod("a", 5);
     world.add(&pod, "v0,v1");

@@ -6,11 +6,16 @@ use std::process::Command;
 
 use crate::world::{Call, Families, Machine, PLUGIN, World, addresses, exclusive, json_of, reaches, sh, shared};
 
-/// A call by its name and its number among those of that name.
-type At = (String, usize);
+/// A system call of a run.
+#[derive(Debug)]
+struct SystemCall {
+    name: String,
+    /// Its number among the calls of that name, from 1.
+    number: usize,
+}
 
 /// The system calls of a run that change something, or are near to it.
-fn calls(world: &World, call: &Call) -> Vec<At> {
+fn calls(world: &World, call: &Call) -> Vec<SystemCall> {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut strace = Command::new("strace");
     strace.args([
@@ -25,16 +30,16 @@ fn calls(world: &World, call: &Call) -> Vec<At> {
     let named = text.lines().filter_map(|line| line.split_once('(')).map(|(name, _)| {
         let nth = made.entry(name.to_owned()).or_insert(0);
         *nth += 1;
-        (name.to_owned(), *nth)
+        SystemCall { name: name.to_owned(), number: *nth }
     });
     named.collect()
 }
 
 /// Answers whether it was killed there.
-fn kill(world: &World, call: &Call, (name, nth): &At) -> bool {
+fn kill(world: &World, call: &Call, SystemCall { name, number }: &SystemCall) -> bool {
     let mut strace = Command::new("strace");
     strace.args(["--quiet=all", "--output=/dev/null"]).arg(format!("--trace={name}"));
-    strace.arg(format!("--inject={name}:signal=SIGKILL:when={nth}")).arg(PLUGIN);
+    strace.arg(format!("--inject={name}:signal=SIGKILL:when={number}")).arg(PLUGIN);
     let output = world.spawn(strace, call).wait_with_output().unwrap();
     output.status.signal() == Some(nix::libc::SIGKILL)
 }
@@ -44,7 +49,7 @@ fn world() -> World {
 }
 
 /// One in so many, from another one on at each run; in a soak (`SOAK=1`) all.
-fn sample(calls: Vec<At>, every: usize) -> Vec<At> {
+fn sample(calls: Vec<SystemCall>, every: usize) -> Vec<SystemCall> {
     if std::env::var_os("SOAK").is_some() {
         return calls;
     }
@@ -53,7 +58,7 @@ fn sample(calls: Vec<At>, every: usize) -> Vec<At> {
 }
 
 #[test]
-fn an_add_killed_anywhere_is_ended_by_del_or_completed_by_the_next() {
+fn killed_add_is_ended_by_del_or_completed_by_add() {
     let world = world();
     let before = world.snapshot();
     let pod = world.pod("first", 5);

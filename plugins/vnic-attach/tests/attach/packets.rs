@@ -85,7 +85,7 @@ fn vnics_of_bare_metal_answer() {
 }
 
 #[test]
-fn an_interface_has_the_default_route_only_where_it_is_asked_for() {
+fn interface_gets_default_route_only_on_request() {
     for vnic in [shared(Families::Dual, 0), exclusive(Families::Dual, 0)] {
         let world = World::new(Machine::Virtual, &[vnic]);
         let (plain, pod) = (world.pod("a", 5), world.pod("b", 6));
@@ -108,7 +108,7 @@ fn an_interface_has_the_default_route_only_where_it_is_asked_for() {
 }
 
 #[test]
-fn routes_of_a_vnic_lead_to_it_unless_the_pod_has_such_addresses() {
+fn vnic_routes_use_its_interface_unless_pod_has_such_addresses() {
     let world = World::new(Machine::Virtual, &[shared(Families::V4, 0), exclusive(Families::V4, 9)]);
     let pod = world.pod("a", 5);
     let mut pools = world.pools();

@@ -3,7 +3,7 @@
 use crate::world::{Families, Machine, World, error_of, exclusive, json_of, sh, shared};
 
 #[test]
-fn what_a_pod_cannot_have_is_refused_at_once_with_the_reason() {
+fn unavailable_request_is_refused_immediately_with_its_reason() {
     let world = World::new(
         Machine::Virtual,
         &[shared(Families::V4, 0), exclusive(Families::V4, 1), exclusive(Families::V4, 2)],
@@ -41,7 +41,7 @@ fn what_a_pod_cannot_have_is_refused_at_once_with_the_reason() {
 }
 
 #[test]
-fn a_name_that_the_pod_has_is_refused_and_another_is_chosen_where_none_is_asked_for() {
+fn requested_name_in_use_is_refused_and_default_avoids_it() {
     let world = World::new(Machine::Virtual, &[shared(Families::V4, 0), exclusive(Families::V4, 1)]);
     let pod = world.pod("a", 5);
     sh(&pod.netns, "ip link add net1 type veth peer name net2");
@@ -75,7 +75,7 @@ fn a_definition_grants_nothing_and_names_no_path() {
 
 /// The primary VNIC's link is in no agent's file as one to give away; were it, it would stay.
 #[test]
-fn a_link_that_is_not_the_vnics_or_that_the_host_lives_by_stays() {
+fn add_refuses_foreign_link_or_link_used_by_host() {
     for (change, reason) in [
         ("ip link set ens5 address 02:00:00:00:00:99", "has another Ethernet address"),
         ("ip link set ens5 name other", "the host has no link ens5"),
@@ -95,7 +95,7 @@ fn a_link_that_is_not_the_vnics_or_that_the_host_lives_by_stays() {
 }
 
 #[test]
-fn an_exclusive_vnic_is_one_pods_and_a_shared_one_has_so_many_addresses() {
+fn exclusive_vnic_serves_one_pod_and_shared_vnic_several() {
     let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0), shared(Families::V4, 1)]);
     let mut pools = world.pools();
     pools[1].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.1.16/32".parse().unwrap()];
@@ -111,7 +111,7 @@ fn an_exclusive_vnic_is_one_pods_and_a_shared_one_has_so_many_addresses() {
 }
 
 #[test]
-fn two_pods_that_race_for_the_last_address_or_link_are_one_that_has_it_and_one_refused() {
+fn concurrent_adds_assign_the_last_address_or_link_once() {
     let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0), shared(Families::V4, 1)]);
     let mut pools = world.pools();
     pools[1].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.1.16/32".parse().unwrap()];

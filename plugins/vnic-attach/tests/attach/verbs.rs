@@ -26,7 +26,7 @@ fn a_pod_without_the_annotation_passes_through_unchanged() {
 }
 
 #[test]
-fn what_is_added_to_a_result_leaves_the_rest_as_it_was() {
+fn add_appends_to_prev_result_and_keeps_the_rest() {
     let world = World::new(Machine::Virtual, &[shared(Families::Dual, 0), exclusive(Families::V4, 1)]);
     let pod = world.pod("a", 5);
     let result = world.add(&pod, "v0,v1");
@@ -74,7 +74,7 @@ fn requested_addresses_are_given() {
 }
 
 #[test]
-fn an_add_repeated_answers_the_same_and_repairs_what_is_missing() {
+fn repeated_add_returns_same_result_and_repairs_missing_parts() {
     let world = World::new(Machine::Virtual, &[shared(Families::Dual, 0), exclusive(Families::Dual, 1)]);
     let pod = world.pod("a", 5);
     let first = world.add(&pod, "v0,v1");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use kube_harness::{ApiServer, Bound, Building, ServiceAccount};
+use kube_harness::{ApiServer, Bound, Building, Identity, ServiceAccount};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sandbox::{Agent, Container, Node, NpnShape, OciApi, OciSettings, Runtime, Vcn};
@@ -132,25 +132,23 @@ impl Cluster {
 
     /// What a kubelet does for a pod.
     fn give_token(&self, node: &Node, account: &ServiceAccount) -> Result<()> {
-        let bound = Bound::Node(node.name().to_owned());
-        let ask = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            anyhow::Ok(runtime.block_on(self.server.token(account, &bound))?)
-        };
-        let token = self.node.run(ask)??;
+        let token = self.token(account, &Bound::Node(node.name().to_owned()))?;
         node.run(|| self.server.write_in_cluster(&token, &account.namespace, Path::new(SECRETS)))??;
         Ok(())
+    }
+
+    fn token(&self, account: &ServiceAccount, bound: &Bound) -> Result<Identity> {
+        self.node.run(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            anyhow::Ok(runtime.block_on(self.server.token(account, bound))?)
+        })?
     }
 
     /// With the rights of its service account, and as the instance that it runs on towards OCI.
     fn start_controller(&self, bin_dir: &Path) -> Result<Child> {
         let account = ServiceAccount::new("oke-node-manager", "oke-node-controller");
-        let ask = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            anyhow::Ok(runtime.block_on(self.server.token(&account, &Bound::Nothing))?)
-        };
         let config = self.home.join("controller");
-        let token = self.node.run(ask)??;
+        let token = self.token(&account, &Bound::Nothing)?;
         self.node.run(|| self.server.write_kubeconfig(&token, &config))??;
         let log = self.node.run(|| File::create(LOG))?.with_context(|| format!("make {LOG}"))?;
         let endpoint = self.oci.url_in_nodes();

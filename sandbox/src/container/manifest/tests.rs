@@ -4,7 +4,7 @@ use super::*;
 use crate::container::{NODE_AGENT, UNINSTALL};
 
 #[test]
-fn what_is_not_emulated_is_refused() {
+fn manifest_features_without_emulation_are_refused() {
     for (from, to, why) in [
         ("hostNetwork: true", "hostNetwork: false", "a network of its own"),
         ("hostNetwork: true", "hostPID: true\n      hostNetwork: true", "hostPID"),

@@ -26,7 +26,7 @@ fn a_foreign_source_address_is_dropped() {
 }
 
 #[test]
-fn the_first_frame_that_was_dropped_for_a_reason_is_described() {
+fn first_dropped_frame_of_each_reason_is_described() {
     let mut fabric = fabric();
     for port in [8080, 8081] {
         let _ = fabric.handle(NOW, A.0, &fin(Pair { from: (A.1, POD_IP), to: (B.1, B_IP) }, port));
@@ -46,7 +46,7 @@ fn arp_for_another_vnics_address_is_dropped() {
 }
 
 #[test]
-fn arp_whose_sender_is_another_mac_is_dropped() {
+fn arp_with_foreign_sender_mac_is_dropped() {
     let mut frame = frame::arp_request((B.1, A_IP), ROUTER.1);
     frame::readdress(&mut frame, A.1, MacAddr([0xff; 6]));
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignMac(B.1));
@@ -59,7 +59,7 @@ fn a_neighbour_advertisement_for_another_vnics_address_is_dropped() {
 }
 
 #[test]
-fn nobody_but_the_router_advertises_routes() {
+fn router_advertisement_of_a_vnic_is_dropped() {
     let frame = frame::router_advertisement((A.1, A_IP6));
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(A_IP6.into()));
 }

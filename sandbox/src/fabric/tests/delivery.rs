@@ -36,7 +36,7 @@ fn a_packet_waits_until_the_destination_answered_ndp() {
 }
 
 #[test]
-fn a_routed_packet_loses_one_hop_and_comes_from_the_router() {
+fn routed_packet_loses_one_hop_and_has_router_mac() {
     for destination in [POD_IP, BLOCK_IP] {
         let mut fabric = fabric();
         let packet = ping(Pair { from: (B.1, B_IP), to: (ROUTER.0, destination) });
@@ -73,13 +73,13 @@ fn a_packet_for_an_address_without_an_answer_is_reported() {
 }
 
 #[test]
-fn a_packet_to_another_subnet_must_be_sent_to_the_router() {
+fn packet_to_another_subnet_must_use_router_mac() {
     let frame = ping(Pair { from: (B.1, B_IP), to: (A2.1, POD_IP) });
     assert_eq!(dropped(&mut fabric(), B.0, &frame).1, DropReason::WrongMac(A2.1));
 }
 
 #[test]
-fn a_packet_whose_hops_ran_out_is_dropped() {
+fn packet_with_exhausted_hop_limit_is_dropped() {
     let mut frame = ping(Pair { from: (B.1, B_IP), to: (ROUTER.0, POD_IP) });
     let mut outer = EthernetFrame::new_unchecked(frame.as_mut_slice());
     let mut packet = Ipv4Packet::new_unchecked(outer.payload_mut());
@@ -89,7 +89,7 @@ fn a_packet_whose_hops_ran_out_is_dropped() {
 }
 
 #[test]
-fn a_packet_to_nobody_is_dropped() {
+fn packet_to_unknown_address_is_dropped() {
     let nobody = Ipv4Addr::new(8, 8, 8, 8);
     let frame = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, nobody) });
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NoHolder(nobody.into()));

@@ -101,21 +101,6 @@ impl Emulator {
         }
     }
 
-    pub(super) fn delete_addresses(&self, state: &mut State, family: Family, request: &Request) -> Outcome<Done> {
-        let (name, key) = match family {
-            Family::Ipv4 => ("bulkDeletePrivateIpItem", "privateIpId"),
-            Family::Ipv6 => ("bulkDeleteIpv6sItem", "ipv6Id"),
-        };
-        let body = request.json()?;
-        let mut addresses = Vec::new();
-        for item in items(&body, name)? {
-            let id = item.get(key).and_then(Value::as_str).ok_or_else(|| missing(key))?;
-            addresses.push(deletable(state, id)?);
-        }
-        let later = Some((self.settings().bulk, Task::DeleteAddresses { addresses }));
-        Ok(Done { response: accepted(state), created: None, later })
-    }
-
     /// The VNIC that a request names, and its node; it has room for `more` addresses.
     fn holder(&self, state: &State, family: Family, body: &Map<String, Value>, more: usize) -> Outcome<(String, Ocid)> {
         let vnic = body.get("vnicId").and_then(Value::as_str).ok_or_else(|| missing("vnicId"))?;

@@ -1,7 +1,7 @@
 //! VNIC attachments: attach, list, read, detach.
 
 use std::net::IpAddr;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use ipnetwork::IpNetwork;
 use serde_json::{Map, Value, json};
@@ -50,7 +50,6 @@ impl Emulator {
             fields: pick_fields(details, &KEPT),
             created: SystemTime::now(),
             version: 1,
-            ended: None,
         };
         let response = Response::object(document(&id, &attachment), attachment.version);
         state.attachments.insert(id.clone(), attachment);
@@ -125,7 +124,6 @@ impl Emulator {
             Err(error) => {
                 tracing::warn!(%error, "the sandbox cannot plug a VNIC");
                 attachment.state = AttachmentState::Detached;
-                attachment.ended = Some(Instant::now());
             }
         }
         attachment.version += 1;
@@ -208,7 +206,6 @@ impl Emulator {
             AttachmentState::Attaching => {
                 self.vcn().release(&attachment.vnic);
                 attachment.state = AttachmentState::Detached;
-                attachment.ended = Some(Instant::now());
             }
             AttachmentState::Detaching => attachment.state = AttachmentState::Attached,
             AttachmentState::Attached | AttachmentState::Detached => return,

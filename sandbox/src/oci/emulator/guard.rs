@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use vcn::Family;
 
 use super::fault::{ApiFaultKind, pick};
-use super::state::State;
 use super::{Done, Emulator, Handled, Operation, Outcome, Refusal, Task, refuse};
 
 impl Emulator {
@@ -15,10 +14,7 @@ impl Emulator {
         (operation, family): (Operation, Family),
         work: impl FnOnce() -> Outcome<Done>,
     ) -> Handled {
-        let fault = {
-            let State { faults, random, .. } = &mut *self.state();
-            pick(faults, (operation, family), random)
-        };
+        let fault = { pick(&mut self.state().faults, (operation, family)) };
         let mut handled = match &fault {
             Some(ApiFaultKind::Refuse(refusal)) => Handled::of(refusal.clone().into()),
             Some(ApiFaultKind::LoseRequest) => Handled { response: None, delay: Duration::ZERO, later: None },
@@ -49,14 +45,7 @@ impl Emulator {
     }
 
     pub(super) fn within_rate(&self) -> Outcome<()> {
-        let Some(rate) = self.settings.per_second else { return Ok(()) };
-        let mut state = self.state();
-        let (tokens, counted) = state.allowance;
-        let now = Instant::now();
-        // A burst is one second's worth.
-        let tokens = (tokens + now.duration_since(counted).as_secs_f64() * rate).min(rate.max(1.0));
-        state.allowance = (if tokens >= 1.0 { tokens - 1.0 } else { tokens }, now);
-        if tokens >= 1.0 {
+        if self.state().allowance.as_mut().is_none_or(|limit| limit.take(Instant::now())) {
             return Ok(());
         }
         let refusal = refuse(429, "TooManyRequests", "Too many requests for the user");

@@ -55,8 +55,6 @@ operations! {
     DeleteAddress,
     /// `POST /privateIps/actions/bulkCreatePrivateIps`, `POST /ipv6/actions/bulkCreateIpv6s`
     BulkCreateAddresses,
-    /// `POST /privateIps/actions/bulkDeletePrivateIps`, `POST /ipv6/actions/bulkDeleteIpv6s`
-    BulkDeleteAddresses,
     /// `POST /v1/x509` of the federation service
     Federate,
     /// `POST /resourcePrincipalSessionTokens` of proxymux
@@ -103,9 +101,6 @@ pub(in crate::oci) fn route(method: &Method, path: &str) -> Option<Route> {
         ("PUT", ["vnics", id]) => (UpdateVnic, *id),
         ("POST", ["privateIps", "actions", "bulkCreatePrivateIps"] | ["ipv6", "actions", "bulkCreateIpv6s"]) => {
             (BulkCreateAddresses, "")
-        }
-        ("POST", ["privateIps", "actions", "bulkDeletePrivateIps"] | ["ipv6", "actions", "bulkDeleteIpv6s"]) => {
-            (BulkDeleteAddresses, "")
         }
         ("POST", ["privateIps" | "ipv6"]) => (CreateAddress, ""),
         ("GET", ["privateIps" | "ipv6"]) => (ListAddresses, ""),

@@ -15,26 +15,16 @@ pub struct OciSettings {
     pub detaching: Duration,
     /// How long a bulk request takes.
     pub bulk: Duration,
-    /// How long a record of a DETACHED attachment is kept.
-    pub detached_kept: Duration,
     /// The most entries on a page, whatever the caller's limit.
     pub page: usize,
     /// The most secondary addresses of a VNIC, per family; blocks count as one.
     pub addresses_per_vnic: usize,
-    /// How long a session token is good.
-    pub token_life: Duration,
-    /// How long a retry token is remembered.
-    pub retry_token_life: Duration,
     /// How many requests per second are accepted; the others get 429. `None`: no limit.
     pub per_second: Option<f64>,
     /// The `Retry-After` of such a 429, in seconds; the real API sends none.
     pub retry_after: Option<u32>,
-    /// How far a request's date may be from the service's.
-    pub clock_skew: Duration,
     /// The port on which proxymux listens (the real one: 12250); 0 means any free one.
     pub proxymux_port: u16,
-    /// The seed of faults that happen at random.
-    pub seed: u64,
     /// Whether any compartment can be listed, not only the VCN's.
     pub any_compartment: bool,
 }
@@ -47,16 +37,11 @@ impl Default for OciSettings {
             listed_after: Duration::ZERO,
             detaching: Duration::from_millis(100),
             bulk: Duration::from_millis(20),
-            detached_kept: Duration::from_hours(1),
             page: 100,
             addresses_per_vnic: 64,
-            token_life: Duration::from_mins(20),
-            retry_token_life: Duration::from_hours(24),
             per_second: None,
             retry_after: None,
-            clock_skew: Duration::from_mins(5),
             proxymux_port: 0,
-            seed: 1,
             any_compartment: false,
         }
     }

@@ -1,8 +1,9 @@
 //! What the API knows beyond the VCN: attachments and their states, names, tags, versions, retry tokens, faults.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
+use backoff::TokenBucket;
 use ipnetwork::IpNetwork;
 use serde_json::{Map, Value};
 use vcn::{Family, Ocid};
@@ -10,11 +11,10 @@ use vcn::{Family, Ocid};
 use super::Operation;
 use super::fault::ApiFault;
 use super::message::{Outcome, Refusal, Response, invalid, not_found, refuse};
-use super::random::Random;
 use crate::network::Vnic;
 
 /// Objects are by OCID, so that lists come in the order of creation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::oci) struct State {
     pub(in crate::oci) attachments: BTreeMap<String, Attachment>,
     pub(in crate::oci) vnics: BTreeMap<Ocid, VnicRecord>,
@@ -36,12 +36,11 @@ pub(in crate::oci) struct State {
     /// In which state lists show an attachment, whatever its own.
     pub(in crate::oci) frozen: BTreeMap<String, AttachmentState>,
     pub(in crate::oci) answered: BTreeMap<(Operation, u16), u64>,
-    pub(super) random: Random,
-    /// The rate limit's tokens, and when they were counted.
-    pub(super) allowance: (f64, Instant),
+    /// The rate limit; none if absent.
+    pub(super) allowance: Option<TokenBucket>,
     /// The VCN's change counter at the last sync.
     pub(super) synced: Option<u64>,
-    number: u64,
+    pub(super) number: u64,
 }
 
 /// A VNIC attachment.
@@ -58,7 +57,6 @@ pub(in crate::oci) struct Attachment {
     pub(in crate::oci) fields: Map<String, Value>,
     pub(super) created: SystemTime,
     pub(super) version: u64,
-    pub(super) ended: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +96,6 @@ pub(super) struct Replay {
     pub(super) response: Response,
     /// The OCID of the object, where it can be deleted again.
     pub(super) created: Option<String>,
-    pub(super) until: Instant,
 }
 
 impl AttachmentState {
@@ -110,35 +107,9 @@ impl AttachmentState {
             Self::Detached => "DETACHED",
         }
     }
-
-    pub(super) const fn is_transitional(self) -> bool {
-        matches!(self, Self::Attaching | Self::Detaching)
-    }
 }
 
 impl State {
-    pub(super) fn new(seed: u64) -> Self {
-        Self {
-            attachments: BTreeMap::new(),
-            vnics: BTreeMap::new(),
-            addresses: BTreeMap::new(),
-            instance_states: BTreeMap::new(),
-            replays: BTreeMap::new(),
-            reused_token: None,
-            faults: Vec::new(),
-            forbidden: BTreeSet::new(),
-            ignored: BTreeSet::new(),
-            list_lag: 0,
-            unlisted: BTreeMap::new(),
-            frozen: BTreeMap::new(),
-            answered: BTreeMap::new(),
-            random: Random::new(seed),
-            allowance: (0.0, Instant::now()),
-            synced: None,
-            number: 0,
-        }
-    }
-
     /// An OCID for a new object.
     pub(in crate::oci) fn new_id(&mut self, kind: &str) -> String {
         self.number += 1;
@@ -155,13 +126,13 @@ impl State {
 
     /// Whether an attach or detach is under way on a node.
     pub(super) fn is_busy(&self, node: &str) -> bool {
-        self.attachments.values().any(|other| other.node == node && other.state.is_transitional())
+        self.attachments.values().any(|other| {
+            other.node == node && matches!(other.state, AttachmentState::Attaching | AttachmentState::Detaching)
+        })
     }
 
     /// The earlier response to the same retry token, if it came with the same body.
-    pub(super) fn replay(&mut self, token: &str, body: &[u8]) -> Outcome<Option<Response>> {
-        let now = Instant::now();
-        self.replays.retain(|_, replay| now < replay.until);
+    pub(super) fn replay(&self, token: &str, body: &[u8]) -> Outcome<Option<Response>> {
         let Some(replay) = self.replays.get(token) else { return Ok(None) };
         if replay.body != body {
             let refusal = self.reused_token.clone();

@@ -2,7 +2,7 @@
 //! test) gets or loses its records.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use ipnetwork::IpNetwork;
 use serde_json::{Map, Value};
@@ -19,44 +19,24 @@ pub(super) fn sync(state: &mut State, vcn: &Vcn) {
     if state.synced == Some(changes) {
         return;
     }
-    let present: Vec<(Owner, Vnic)> = {
-        let instances = vcn.inventory().lock();
-        let all = instances
-            .values()
-            .flat_map(|instance| instance.vnics.iter().map(|vnic| (Owner::of(instance), vnic.clone())));
-        all.collect()
-    };
+    let instances = vcn.inventory().lock();
+    let present = || instances.values().flat_map(|instance| instance.vnics.iter().map(move |vnic| (instance, vnic)));
     let mut index = Index::of(state);
-    for (owner, vnic) in &present {
-        record(state, &mut index, owner, vnic);
+    for (instance, vnic) in present() {
+        record(state, &mut index, instance, vnic);
     }
-    let ids: BTreeSet<&Ocid> = present.iter().map(|(_, vnic)| &vnic.id).collect();
+    let ids: BTreeSet<&Ocid> = present().map(|(_, vnic)| &vnic.id).collect();
     for attachment in state.attachments.values_mut() {
         if matches!(attachment.state, AttachmentState::Attached | AttachmentState::Detaching)
             && !ids.contains(&attachment.vnic.id)
         {
             attachment.state = AttachmentState::Detached;
             attachment.version += 1;
-            attachment.ended = Some(Instant::now());
         }
     }
     state.vnics.retain(|id, _| ids.contains(id));
     state.addresses.retain(|_, address| ids.contains(&address.vnic));
     state.synced = Some(changes);
-}
-
-/// The instance that holds a VNIC.
-struct Owner {
-    node: String,
-    instance: Ocid,
-    compartment: Ocid,
-}
-
-impl Owner {
-    fn of(instance: &Instance) -> Self {
-        let Instance { name, id, compartment, .. } = instance;
-        Self { node: name.clone(), instance: id.clone(), compartment: compartment.clone() }
-    }
 }
 
 /// The state's records by VNIC: a VCN may have ten thousand of them.
@@ -77,25 +57,24 @@ impl Index {
     }
 }
 
-fn record(state: &mut State, index: &mut Index, owner: &Owner, vnic: &Vnic) {
+fn record(state: &mut State, index: &mut Index, instance: &Instance, vnic: &Vnic) {
     let now = SystemTime::now();
     let id = index.attachments.remove(&vnic.id).unwrap_or_else(|| state.new_id("vnicattachment"));
     let attachment = state.attachments.entry(id).or_insert_with(|| Attachment {
-        node: owner.node.clone(),
-        instance: owner.instance.clone(),
-        compartment: owner.compartment.clone(),
+        node: instance.name.clone(),
+        instance: instance.id.clone(),
+        compartment: instance.compartment.clone(),
         state: AttachmentState::Attached,
         vnic: vnic.clone(),
         display_name: None,
         fields: Map::new(),
         created: now,
         version: 1,
-        ended: None,
     });
     attachment.vnic = vnic.clone();
     let fields = attachment.fields.clone();
     let record = state.vnics.entry(vnic.id.clone()).or_insert_with(|| VnicRecord {
-        node: owner.node.clone(),
+        node: instance.name.clone(),
         vnic: vnic.clone(),
         fields,
         created: now,
@@ -111,8 +90,14 @@ fn record(state: &mut State, index: &mut Index, owner: &Owner, vnic: &Vnic) {
         let id = state.new_address_id(Family::of(network.ip()));
         let mut fields = Map::new();
         fields.insert("displayName".to_owned(), Value::from(format!("ip-{}", network.ip())));
-        let record =
-            AddressRecord { vnic: vnic.id.clone(), node: owner.node.clone(), network, primary, fields, created: now };
+        let record = AddressRecord {
+            vnic: vnic.id.clone(),
+            node: instance.name.clone(),
+            network,
+            primary,
+            fields,
+            created: now,
+        };
         state.addresses.insert(id, record);
     }
     for (gone, _) in known {

@@ -1,9 +1,7 @@
 //! The certificate authority of the emulated cloud: instances' certificates for the federation service, proxymux's own,
 //! and the signature of session tokens.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rsa::PublicKey;
@@ -11,17 +9,15 @@ use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
-    PublicKeyData, SanType, SigningKey,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_RSA_SHA256, PublicKeyData, SanType, SigningKey,
 };
 use serde_json::{Value, json};
-use x509_cert::der::pem::{LineEnding, encode_string};
-use x509_cert::der::{self, Any, Decode, DecodePem, Encode, asn1::BitString};
-use x509_cert::name::Name;
+use x509_cert::der::{Decode, DecodePem, Encode};
 
 use crate::error::{Error, Result};
 use crate::fabric::SERVICES_V4;
-use crate::network::identity::{COMPARTMENT, TENANCY};
+use crate::network::identity::TENANCY;
 
 /// The authority. Keys are new in each sandbox.
 #[derive(Debug)]
@@ -30,12 +26,8 @@ pub(crate) struct Authority {
     certificate_pem: String,
     /// One for all instances: creating one takes 100 ms.
     leaf_key: KeyPair,
-    /// By instance OCID, from the first request on.
-    leaves: Mutex<BTreeMap<String, String>>,
 }
 
-/// The place of the subject in a certificate's TBSCertificate (RFC 5280, 4.1).
-const SUBJECT: usize = 5;
 /// The bytes of an RSA key's PKCS#8 document before the PKCS#1 document within.
 const PKCS8_HEADER: usize = 26;
 
@@ -48,7 +40,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate_pem = params.self_signed(&key).map_err(failed)?.pem();
         let issuer = Issuer::new(params, key);
-        Ok(Self { issuer, certificate_pem, leaf_key, leaves: Mutex::default() })
+        Ok(Self { issuer, certificate_pem, leaf_key })
     }
 
     pub(crate) fn certificate_pem(&self) -> String {
@@ -57,13 +49,8 @@ impl Authority {
 
     /// The metadata service's documents below `identity/` for an instance.
     pub(crate) fn identity(&self, instance: &str) -> Result<Value> {
-        let certificate = match self.leaves().get(instance) {
-            Some(certificate) => certificate.clone(),
-            None => self.leaf(instance)?,
-        };
-        self.leaves().insert(instance.to_owned(), certificate.clone());
         Ok(json!({
-            "cert.pem": certificate,
+            "cert.pem": self.leaf(instance)?,
             "key.pem": pkcs1_pem(self.leaf_key.serialized_der()),
             "intermediate.pem": self.certificate_pem,
         }))
@@ -131,20 +118,16 @@ impl Authority {
         Ok((certificate.der().to_vec(), key.serialize_der()))
     }
 
+    /// An instance's certificate. Its subject has what clients and [`Self::examine`] read; a real one has more.
     fn leaf(&self, instance: &str) -> Result<String> {
-        let certificate = CertificateParams::default().signed_by(&self.leaf_key, &self.issuer).map_err(failed)?;
-        let subject = format!(
-            "OU=opc-certtype:instance,OU=opc-compartment:{COMPARTMENT},OU=opc-instance:{instance},OU=opc-tenant:{TENANCY},CN={instance}"
-        );
-        let bad = |error: der::Error| Error::Invalid(format!("the certificate of {instance}: {error}"));
-        let tbs = with_subject(certificate.der(), &subject).map_err(bad)?;
-        let signature = self.issuer.key().sign(&tbs).map_err(failed)?;
-        let whole = with_signature(certificate.der(), &tbs, &signature).map_err(bad)?;
-        encode_string("CERTIFICATE", LineEnding::LF, &whole).map_err(|error| bad(error.into()))
-    }
-
-    fn leaves(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.leaves.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        let tenancy = format!("opc-tenant:{TENANCY}");
+        params.distinguished_name.push(DnType::OrganizationalUnitName, tenancy);
+        // The same type by its number: rcgen takes each name of a type once.
+        params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 11]), format!("opc-instance:{instance}"));
+        params.distinguished_name.push(DnType::CommonName, instance);
+        Ok(params.signed_by(&self.leaf_key, &self.issuer).map_err(failed)?.pem())
     }
 }
 
@@ -170,22 +153,6 @@ pub(crate) fn user_key() -> Result<UserKey> {
     Ok(UserKey { pem: key.serialize_pem(), public_key: key.subject_public_key_info() })
 }
 
-/// The signed part of a certificate, with another subject: rcgen takes each type of attribute once, and a real subject has four OUs.
-fn with_subject(certificate: &[u8], subject: &str) -> der::Result<Vec<u8>> {
-    let tbs = Vec::<Any>::from_der(certificate)?.into_iter().next().unwrap_or_else(Any::null).to_der()?;
-    let mut parts = Vec::<Any>::from_der(&tbs)?;
-    if let Some(place) = parts.get_mut(SUBJECT) {
-        *place = Any::encode_from(&subject.parse::<Name>()?)?;
-    }
-    parts.to_der()
-}
-
-/// A certificate's algorithm, with this content and signature.
-fn with_signature(certificate: &[u8], tbs: &[u8], signature: &[u8]) -> der::Result<Vec<u8>> {
-    let algorithm = Vec::<Any>::from_der(certificate)?.into_iter().nth(1).unwrap_or_else(Any::null);
-    vec![Any::from_der(tbs)?, algorithm, Any::encode_from(&BitString::from_bytes(signature)?)?].to_der()
-}
-
 /// The form in which the metadata service gives keys out.
 fn pkcs1_pem(pkcs8: &[u8]) -> String {
     let body = STANDARD.encode(pkcs8.get(PKCS8_HEADER..).unwrap_or_default());
@@ -195,30 +162,4 @@ fn pkcs1_pem(pkcs8: &[u8]) -> String {
 
 fn failed(error: rcgen::Error) -> Error {
     Error::Invalid(format!("the sandbox's certificate authority: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_instance_certificate_has_the_subject_of_a_real_one() {
-        let authority = Authority::new().unwrap();
-        let pem = authority.identity("ocid1.instance.oc1.iad.a").unwrap()["cert.pem"].as_str().unwrap().to_owned();
-        let certificate = x509_cert::Certificate::from_pem(&pem).unwrap();
-        let mut subject: Vec<String> =
-            certificate.tbs_certificate().subject().iter().map(ToString::to_string).collect();
-        subject.sort();
-        let unit = |text: &str| format!("OU={text}");
-        let expected = [
-            "CN=ocid1.instance.oc1.iad.a".to_owned(),
-            unit("opc-certtype:instance"),
-            unit(&format!("opc-compartment:{COMPARTMENT}")),
-            unit("opc-instance:ocid1.instance.oc1.iad.a"),
-            unit(&format!("opc-tenant:{TENANCY}")),
-        ];
-        assert_eq!(subject, expected);
-        let examined = authority.examine(&STANDARD.encode(certificate.to_der().unwrap())).unwrap();
-        assert_eq!((examined.instance.as_str(), examined.tenancy.as_str()), ("ocid1.instance.oc1.iad.a", TENANCY));
-    }
 }

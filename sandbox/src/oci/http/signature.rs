@@ -14,6 +14,9 @@ use hyper::Method;
 
 use crate::oci::emulator::{Outcome, Refusal, Request, refuse};
 
+/// How far a request's date may be from the service's clock.
+const CLOCK_SKEW: Duration = Duration::from_mins(5);
+
 /// The `authorization` header.
 pub(super) struct Signature<'a> {
     pub(super) key_id: &'a str,
@@ -46,7 +49,7 @@ impl<'a> Signature<'a> {
     }
 
     /// Checks it against a public key (SPKI). `host_too`: the federation service wants no host.
-    pub(super) fn check(&self, request: &Request, public_key: &[u8], skew: Duration, host_too: bool) -> Outcome<()> {
+    pub(super) fn check(&self, request: &Request, public_key: &[u8], host_too: bool) -> Outcome<()> {
         let with_body = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
         // A browser does not let a script set `date`: the SDK for TypeScript signs `x-date`.
         let is_signed = |name: &str| self.headers.iter().any(|own| own == name);
@@ -65,7 +68,7 @@ impl<'a> Signature<'a> {
         let date = request.header(dated).and_then(|date| httpdate::parse_http_date(date).ok());
         let date = date.ok_or_else(|| not_authenticated("no date"))?;
         let now = SystemTime::now();
-        if now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or_default() > skew {
+        if now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or_default() > CLOCK_SKEW {
             return Err(not_authenticated("the date is too far from the service's clock"));
         }
         let message = self.message(request)?;

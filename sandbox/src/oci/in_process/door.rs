@@ -113,7 +113,6 @@ impl Door {
                 self.script().waiting.push(task);
                 self.create_addresses();
             }
-            Task::DeleteAddresses { .. } => self.emulator.finish(task),
         }
     }
 

@@ -11,20 +11,10 @@ const TIME_CREATED: u64 = 1_767_225_600_000;
 
 /// All documents of one instance as one tree: a request names a place in it.
 pub(super) fn tree(instance: &Instance) -> Value {
-    let mut tree = json!({
+    json!({
         "instance": instance_document(instance),
         "vnics": instance.vnics.iter().map(|vnic| vnic_document(instance.kind, vnic)).collect::<Vec<_>>(),
-        "volumeAttachments": [],
-    });
-    // Only dedicated capacity has it.
-    if let (MachineKind::BareMetal, Some(tree)) = (instance.kind, tree.as_object_mut()) {
-        let unique = instance.id.unique_id();
-        tree.insert(
-            "host".to_owned(),
-            json!({ "id": format!("host-{unique}"), "rackId": "rack-1", "networkBlockId": "block-1" }),
-        );
-    }
-    tree
+    })
 }
 
 fn instance_document(instance: &Instance) -> Value {

@@ -1,24 +1,20 @@
 //! One request to the metadata service: caller, permission, answer. Pure but for the inventory.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
-use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
-use super::document;
-use super::fault::FaultKind;
+use super::{MetadataFault, document};
 use crate::network::Inventory;
 
-/// An answer, and the delay before it.
+/// An answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+    pub(crate) content_type: &'static str,
     pub(crate) body: String,
-    pub(crate) delay: Duration,
 }
 
 /// Answers a request for `path` from `source`.
@@ -31,46 +27,28 @@ pub(crate) fn answer(
     let Some(name) = inventory.holder_of_primary(source) else {
         return plain(StatusCode::NOT_FOUND, "no instance has this address on its primary VNIC");
     };
-    let fault = {
-        let mut instances = inventory.lock();
-        instances.get_mut(&name).and_then(|instance| {
-            let (kind, rest) = instance.fault.take()?.spend();
-            instance.fault = rest;
-            kind
-        })
-    };
-    let (mut delay, mut hidden) = (Duration::ZERO, None);
-    match fault {
-        Some(FaultKind::Status(status)) => {
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            return plain(status, "injected fault");
-        }
-        Some(FaultKind::Garbage) => {
-            return with_type(StatusCode::OK, "application/json", "{\"vnicId\": \"ocid1.vn".into());
-        }
-        Some(FaultKind::Delay(pause)) => delay = pause,
-        Some(FaultKind::Without(vnic)) => hidden = Some(vnic),
-        None => {}
+    let fault = inventory.lock().get(&name).and_then(|instance| instance.fault.clone());
+    if let Some(MetadataFault::Status(status)) = fault {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return plain(status, "injected fault");
     }
     if let Some(refusal) = refusal(method, path, headers) {
         return refusal;
     }
     let mut tree = inventory.lock().get(&name).map(document::tree);
     let vnics = tree.as_mut().and_then(|tree| tree.get_mut("vnics")?.as_array_mut());
-    if let (Some(vnics), Some(hidden)) = (vnics, hidden) {
+    if let (Some(vnics), Some(MetadataFault::Without(hidden))) = (vnics, fault) {
         vnics.retain(|vnic| vnic.get("vnicId").and_then(Value::as_str) != Some(hidden.as_str()));
     }
     if path.starts_with("/opc/v2/identity/") {
         add_identity(inventory, &name, tree.as_mut());
     }
     let found = tree.as_ref().and_then(|tree| find(tree, path));
-    let mut answer = match found {
+    match found {
         None => plain(StatusCode::NOT_FOUND, "not found"),
         Some(Value::String(text)) => with_type(StatusCode::OK, "text/plain", text.clone()),
         Some(value) => with_type(StatusCode::OK, "application/json", format!("{value:#}")),
-    };
-    answer.delay = delay;
-    answer
+    }
 }
 
 /// Certificates are created on the first request.
@@ -118,14 +96,7 @@ fn plain(status: StatusCode, text: &str) -> Answer {
 }
 
 fn with_type(status: StatusCode, content_type: &'static str, body: String) -> Answer {
-    let mut hasher = DefaultHasher::new();
-    body.hash(&mut hasher);
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    if let Ok(tag) = HeaderValue::from_str(&format!("{:016x}", hasher.finish())) {
-        headers.insert(ETAG, tag);
-    }
-    Answer { status, headers, body, delay: Duration::ZERO }
+    Answer { status, content_type, body }
 }
 
 #[cfg(test)]

@@ -37,7 +37,6 @@ type arguments struct {
 	IfMatch       *string
 	Body          json.RawMessage
 	Items         json.RawMessage
-	IDs           []string
 }
 
 type answer struct {
@@ -206,14 +205,6 @@ func (d *driver) callIpv4(ctx context.Context, operation string, given arguments
 		read(given.Items, &request.BulkCreatePrivateIpItem)
 		response, err := d.network.BulkCreatePrivateIps(ctx, request)
 		return response.OpcWorkRequestId, nil, err
-	case "bulkDeleteAddresses":
-		var request core.BulkDeletePrivateIpsRequest
-		request.VnicId = given.VnicID
-		for _, id := range given.IDs {
-			request.BulkDeletePrivateIpItem = append(request.BulkDeletePrivateIpItem, core.BulkDeletePrivateIpItem{PrivateIpId: &id})
-		}
-		response, err := d.network.BulkDeletePrivateIps(ctx, request)
-		return response.OpcWorkRequestId, nil, err
 	}
 	return nil, nil, fmt.Errorf("no operation %q", operation)
 }
@@ -238,14 +229,6 @@ func (d *driver) callIpv6(ctx context.Context, operation string, given arguments
 		request.VnicId = given.VnicID
 		read(given.Items, &request.BulkCreateIpv6sItem)
 		response, err := d.network.BulkCreateIpv6s(ctx, request)
-		return response.OpcWorkRequestId, nil, err
-	case "bulkDeleteAddresses":
-		var request core.BulkDeleteIpv6sRequest
-		request.VnicId = given.VnicID
-		for _, id := range given.IDs {
-			request.BulkDeleteIpv6sItem = append(request.BulkDeleteIpv6sItem, core.BulkDeleteIpv6sItem{Ipv6Id: &id})
-		}
-		response, err := d.network.BulkDeleteIpv6s(ctx, request)
 		return response.OpcWorkRequestId, nil, err
 	}
 	return nil, nil, fmt.Errorf("no operation %q", operation)

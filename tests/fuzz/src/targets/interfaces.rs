@@ -8,7 +8,7 @@ use cni::{
 use serde_json::{Value, json};
 use vcn::{Family, INTERFACES_ANNOTATION, IfName};
 use vnic_attach::Conf;
-use vnic_attach::requested::{self, Requested};
+use vnic_attach::requested::{self, InterfaceRequest};
 
 use super::protocol::{answer, call};
 
@@ -45,7 +45,7 @@ impl Plugin for Reader {
 }
 
 /// What holds of every request that is not refused. `own` is the pod's own interface in a chain.
-fn sound(requested: &[Requested], own: Option<&IfName>) {
+fn sound(requested: &[InterfaceRequest], own: Option<&IfName>) {
     assert!(requested.len() <= 32, "{} interfaces", requested.len());
     let vnics: BTreeSet<_> = requested.iter().map(|one| &one.vnic).collect();
     assert_eq!(vnics.len(), requested.len(), "one interface per VNIC");

@@ -86,7 +86,7 @@ ignored: 1 (a measurement: make scale)
 }
 
 #[test]
-fn an_empty_guest_run_is_found_with_every_test_it_left_out() {
+fn empty_guest_run_is_reported_with_every_skipped_test() {
     assert_eq!(
         findings(LOG, ""),
         [

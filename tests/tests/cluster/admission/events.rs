@@ -31,7 +31,7 @@ pub(super) async fn create(client: &kube::Client, event: &Value) -> kube::Result
 }
 
 #[tokio::test]
-async fn an_agent_tells_events_about_the_node_of_its_token_and_about_no_other() {
+async fn agent_can_create_events_only_about_its_own_node() {
     let server = server().await;
     let (pod, agent) = agent_on(server, "tells-1").await;
     let (other_pod, other) = agent_on(server, "tells-2").await;
@@ -43,7 +43,7 @@ async fn an_agent_tells_events_about_the_node_of_its_token_and_about_no_other() 
 }
 
 #[tokio::test]
-async fn an_event_of_an_agents_is_about_nothing_but_its_node_and_in_nobody_elses_name() {
+async fn agent_event_must_name_only_its_node_and_itself() {
     let server = server().await;
     let (pod, agent) = agent_on(server, "strict-1").await;
     let set = |pointer: &str, value: Value| {
@@ -157,7 +157,7 @@ async fn an_agent_tells_nothing_by_the_older_form_of_events() {
 }
 
 #[tokio::test]
-async fn what_an_agent_told_it_neither_changes_nor_takes_back() {
+async fn agent_cannot_change_or_delete_its_events() {
     let server = server().await;
     let (pod, agent) = agent_on(server, "stays-1").await;
     let told = create(&agent, &event("stays-1", &pod)).await.unwrap().metadata.name.unwrap();

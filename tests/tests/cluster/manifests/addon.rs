@@ -27,7 +27,7 @@ struct Switch {
 const OF_MANIFESTS: [&str; 2] = ["LISTEN", "LEASE_NAME"];
 
 const BOOL: &[&str] = &["true", "false"];
-const SWITCHES: [Switch; 8] = [
+const SWITCHES: [Switch; 9] = [
     Switch {
         key: "cluster",
         path: "cluster",
@@ -52,6 +52,12 @@ const SWITCHES: [Switch; 8] = [
         path: "agent.healthRules",
         values: &[],
         meaning: "Rules of health signals and repairs that override the shipped ones, as JSON (docs/signals.md)",
+    },
+    Switch {
+        key: "kernelLog",
+        path: "agent.kernelLog",
+        values: BOOL,
+        meaning: "The capability SYSLOG for the agent, which then reads the kernel's log (docs/signals.md)",
     },
     Switch {
         key: "podMonitors",
@@ -196,7 +202,7 @@ fn values_schema() -> Value {
         "image": object(json!({ "repository": text, "tag": text })),
         "agent": object(json!({
             "settings": of("agent"), "healthRules": { "type": ["object", "string"] },
-            "nodeSelector": labels, "resources": { "type": "object" },
+            "kernelLog": boolean, "nodeSelector": labels, "resources": { "type": "object" },
         })),
         "controller": object(json!({
             "enabled": boolean, "settings": of("controller"), "nodeSelector": labels, "resources": { "type": "object" },

@@ -187,7 +187,7 @@ fn monitoring_opens_the_scraped_ports() {
 }
 
 #[test]
-fn monitoring_by_tls_mounts_the_secret_and_scrapes_with_a_certificate() {
+fn tls_monitoring_mounts_the_secret_and_requires_client_certificate() {
     let values = "monitoring.podMonitors=true,monitoring.tlsSecret=servers,monitoring.clientSecret=prometheus";
     let all = objects(&template(&["--set", values]).unwrap());
     let named = |kind: &str, name: &str| &all[&(kind.to_owned(), "oke-node-manager".to_owned(), name.to_owned())];
@@ -210,8 +210,8 @@ fn monitoring_by_tls_mounts_the_secret_and_scrapes_with_a_certificate() {
 }
 
 #[test]
-fn pods_get_the_chosen_nodes_and_resources() {
-    let values = "agent.nodeSelector.pool=a,agent.resources.limits.memory=1Gi";
+fn pods_get_the_chosen_nodes_resources_and_capability() {
+    let values = "agent.nodeSelector.pool=a,agent.resources.limits.memory=1Gi,agent.kernelLog=true";
     let all = objects(&template(&["--set-string", values]).unwrap());
     let pod = |kind: &str, name: &str| {
         all[&(kind.to_owned(), "oke-node-manager".to_owned(), name.to_owned())]["spec"]["template"]["spec"].clone()
@@ -219,6 +219,8 @@ fn pods_get_the_chosen_nodes_and_resources() {
     let agent = pod("DaemonSet", "oke-node-agent");
     assert_eq!(agent["nodeSelector"], json!({ "kubernetes.io/os": "linux", "pool": "a" }));
     assert_eq!(agent["containers"][0]["resources"], json!({ "limits": { "memory": "1Gi" } }));
+    let granted = agent["containers"][0]["securityContext"]["capabilities"]["add"].as_array().unwrap();
+    assert_eq!(granted.last(), Some(&json!("SYSLOG")));
     assert_eq!(pod("Deployment", "oke-node-controller")["nodeSelector"], json!({ "kubernetes.io/os": "linux" }));
 }
 

@@ -53,7 +53,7 @@ fn no_privilege_is_left_to_a_default() {
 }
 
 #[test]
-fn it_does_not_depend_on_the_network_that_it_manages() {
+fn controller_does_not_depend_on_the_network_it_manages() {
     let pod = deployed();
     assert_eq!((pod.host_network, pod.dns_policy.as_deref()), (Some(true), Some("Default")));
     let tolerated: BTreeSet<String> =
@@ -118,7 +118,7 @@ fn its_token_dies_with_the_pod() {
 }
 
 #[test]
-fn every_binding_binds_a_role_of_this_file_to_the_pods_account_and_nobody_else() {
+fn every_binding_binds_only_own_role_to_own_account() {
     let account = deployed().service_account_name.unwrap();
     let place = |object: &Value| (object["metadata"]["name"].clone(), object["metadata"]["namespace"].clone());
     for (binding_kind, role_kind) in [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")] {

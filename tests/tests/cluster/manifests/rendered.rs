@@ -188,7 +188,7 @@ fn every_folder_of_overlays_is_tried() {
 }
 
 #[test]
-fn the_overlay_in_the_install_page_renders_with_its_own_settings() {
+fn overlay_of_install_page_renders_with_its_own_settings() {
     let page = std::fs::read_to_string(root().join("docs/install.md")).unwrap();
     let overlay = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let folder = tempfile::tempdir().unwrap();

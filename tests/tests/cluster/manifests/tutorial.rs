@@ -10,9 +10,13 @@ use tests::built::bin_dir;
 use super::chart::{Cluster, tools};
 use super::root;
 
+fn page() -> String {
+    fs::read_to_string(root().join("docs/tutorial.md")).unwrap()
+}
+
 /// The page's commands in their order; one with a here-document has several lines.
 fn commands() -> Vec<String> {
-    let page = fs::read_to_string(root().join("docs/tutorial.md")).unwrap();
+    let page = page();
     let blocks = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut commands: Vec<String> = Vec::new();
     let mut inside = false;
@@ -55,6 +59,12 @@ fn each_command_of_the_tutorial_works() {
         } else {
             run(&cluster, &command.replace(" rollout status ", " get "));
         }
+    }
+    let page = page();
+    let in_text: Vec<&str> = page.split('`').filter(|text| text.starts_with("kubectl ")).collect();
+    assert!(in_text.len() > 1, "{in_text:?}");
+    for command in in_text {
+        run(&cluster, command);
     }
     for way in ["kubectl apply --server-side -k manifests/overlays/", "helm upgrade --install "] {
         assert_eq!(

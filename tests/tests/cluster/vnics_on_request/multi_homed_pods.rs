@@ -46,12 +46,12 @@ fn merge(into: &mut Value, part: Value) {
     }
 }
 
-/// The page's commands: what stands in backquotes and begins with this program.
+/// The page's commands: what stands in backquotes and begins with this program. NODE is node-a.
 fn commands(program: &str) -> Vec<Vec<&'static str>> {
     let quoted = PAGE.split('`').skip(1).step_by(2);
     let found: Vec<Vec<_>> = quoted
         .filter_map(|text| text.strip_prefix(program)?.strip_prefix(' '))
-        .map(|arguments| arguments.split(' ').collect())
+        .map(|arguments| arguments.split(' ').map(|word| if word == "NODE" { "node-a" } else { word }).collect())
         .collect();
     assert!(!found.is_empty(), "{program}");
     found
@@ -96,14 +96,14 @@ impl Scene {
 }
 
 /// The program that tests/kube/multus/build built.
-fn multus() -> PathBuf {
+pub(crate) fn multus() -> PathBuf {
     let output = Command::new(root().join("tests/kube/multus/build")).arg("--where").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
 /// As Multus' own manifest defines it, as far as an API server needs it.
-fn definition() -> Value {
+pub(crate) fn definition() -> Value {
     let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": { "config": { "type": "string" } } } } });
     json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "network-attachment-definitions.k8s.cni.cncf.io" },

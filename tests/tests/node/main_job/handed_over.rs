@@ -16,7 +16,7 @@ fn has_rules(node: &Node) -> bool {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_vlan_link_stays_on_which_another_networks_pods_stand_and_all_else_that_was_made_there_goes() {
+fn vlan_link_with_foreign_pods_survives_handover_without_our_rules() {
     let configuration = "SIGNAL_NODE_LABEL=false\nDETACH_GRACE_SECONDS=1\nRESYNC_SECONDS=1\n";
     let cluster = Cluster::start_by(MachineKind::BareMetal, configuration, false);
     let node = cluster.node("node-a");
@@ -32,7 +32,7 @@ fn a_vlan_link_stays_on_which_another_networks_pods_stand_and_all_else_that_was_
     wait_for("what was made there to go", || !has_rules(node));
     // Beyond the grace.
     let before = timer_passes(node);
-    wait_for("passes", || timer_passes(node) >= before + 5.0);
+    wait_for("reconciles", || timer_passes(node) >= before + 5.0);
     let after = host.link_at(vlan.index).unwrap();
     assert_eq!((&after.name, after.mac, after.vlan), (&vlan.name, vlan.mac, vlan.vlan));
     assert!(pod.run(|| Socket::open().unwrap().link(&eth0)).unwrap().is_ok(), "the pod's went with it");

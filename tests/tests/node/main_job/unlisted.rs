@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use sandbox::{Agent, Attachment, Fault, FaultKind, Node};
+use sandbox::{Agent, Attachment, MetadataFault, Node};
 use vcn::MachineKind;
 
 use super::{Cluster, on_node, reaches_both_families, timer_passes};
@@ -26,7 +26,7 @@ fn is_said(node: &Node, words: &str) -> bool {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn an_unlisted_vlan_vnic_serves_new_pods_while_its_router_answers_and_none_once_it_was_detached() {
+fn unlisted_vlan_vnic_serves_new_pods_until_it_is_detached() {
     let cluster = Cluster::start_as(MachineKind::BareMetal, "DETACH_GRACE_SECONDS=1\nRESYNC_SECONDS=1\n");
     let node = cluster.node("node-a");
     let vnic = node.vnics().into_iter().nth(1).unwrap();
@@ -38,11 +38,11 @@ fn an_unlisted_vlan_vnic_serves_new_pods_while_its_router_answers_and_none_once_
     doubt_soon(node, "nic0.1");
     let (b, _) = cluster.add("node-b", "b");
 
-    node.set_metadata_fault(Some(Fault::lasting(FaultKind::Without(vnic.id.clone()))));
+    node.set_metadata_fault(Some(MetadataFault::Without(vnic.id.clone())));
     wait_for("it to be reported", || is_said(node, "no longer lists it; it is kept"));
     // Longer than the kernel takes to find out that no neighbour answers.
     let before = timer_passes(node);
-    wait_for("passes", || timer_passes(node) >= before + 15.0);
+    wait_for("reconciles", || timer_passes(node) >= before + 15.0);
     assert!(in_pools(node, &id) && is_said(node, "no longer lists it; it is kept"), "{}", Agent::log(node).unwrap());
     let (_a, on_a) = cluster.add("node-a", "a");
     assert!(of_vnic(&on_a));

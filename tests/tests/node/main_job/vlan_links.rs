@@ -92,7 +92,7 @@ impl World {
 
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_vlan_link_that_somebody_changed_lowered_renamed_or_deleted_is_as_it_was_within_a_second() {
+fn changed_or_deleted_vlan_link_is_restored_within_a_second() {
     let world = World::start();
     let link = &world.link;
     let change = |socket: &mut Socket, change: LinkChange<'_>| socket.change_link_named(link, &[change]).unwrap();
@@ -126,7 +126,7 @@ fn a_vlan_link_that_somebody_changed_lowered_renamed_or_deleted_is_as_it_was_wit
 /// What is done to the port is done to what stands on it.
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn a_port_that_somebody_changed_or_lowered_carries_its_vlan_links_again_within_a_second() {
+fn changed_or_lowered_port_carries_vlans_again_within_a_second() {
     let world = World::start();
     let port: IfName = "ens300f0".parse().unwrap();
     let change = |socket: &mut Socket, change: LinkChange<'_>| socket.change_link_named(&port, &[change]).unwrap();

@@ -4,14 +4,15 @@
 use std::fs;
 use std::path::Path;
 
+use health::system::{Machine, System as _};
 use sandbox::{Agent, Container, Runtime};
 
 use super::node::World;
 use crate::becomes_true;
 
 /// What the agent counts when a pod's address came.
-const ANNOUNCED: &str = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="ok"}"#;
-const NOT_ANNOUNCED: &str = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="error"}"#;
+const ANNOUNCED: &str = r#"oke_node_agent_follow_up_addresses_total{what="announce",result="ok"}"#;
+const NOT_ANNOUNCED: &str = r#"oke_node_agent_follow_up_addresses_total{what="announce",result="error"}"#;
 
 impl World {
     /// Attaches and detaches a pod; whether the metrics tell of a line afterwards.
@@ -19,6 +20,19 @@ impl World {
         let pod = self.node.add_pod("pod").unwrap();
         Runtime::of(&self.node).unwrap().add(&pod).unwrap();
         becomes_true(|| Agent::metrics(&self.node).unwrap().contains(line))
+    }
+
+    /// The result of a health signal, once there is one.
+    fn result_of(&self, signal: &str) -> Option<String> {
+        let start = format!(r#"oke_node_agent_signal{{signal="{signal}""#);
+        let mut found = None;
+        becomes_true(|| {
+            let text = Agent::metrics(&self.node).unwrap();
+            let line = text.lines().find(|line| line.starts_with(&start));
+            found = line.and_then(|line| line.split('"').nth(3)).map(str::to_owned);
+            found.is_some()
+        });
+        found
     }
 
     /// Whether the kernel has what the agent's node needs: the setting that pods need of the VNIC's link.
@@ -29,7 +43,7 @@ impl World {
 }
 
 #[test]
-fn with_all_of_its_privileges_it_does_its_work() {
+fn agent_works_with_all_privileges_of_the_manifest() {
     let world = World::new();
     let _agent = world.ready(&Container::node_agent().unwrap());
     assert!(world.host_is_set_up(), "{}", world.log());
@@ -113,7 +127,7 @@ fn shown(host: &str) -> Shown {
 }
 
 #[test]
-fn each_volume_that_shows_who_else_configures_the_host_is_needed() {
+fn each_volume_that_reveals_other_configuring_programs_is_needed() {
     let manifest = Container::node_agent().unwrap().with_volume_at("/usr".as_ref(), USR.as_ref());
     let shows_programs = |volume: &&sandbox::Volume| volume.read_only && volume.host != Path::new("/sys/fs/cgroup");
     for volume in manifest.volumes().iter().filter(shows_programs) {
@@ -156,19 +170,29 @@ fn signals_of_services_need_the_cgroups() {
         };
         world.node.run(write).unwrap();
         let _agent = world.ready(container);
-        let of_kubelet = |text: &str| {
-            let line = text.lines().find(|line| line.contains(r#"agent_signal{signal="kubelet_running""#));
-            line.and_then(|line| line.split('"').nth(3)).map(str::to_owned)
-        };
-        let mut found = None;
-        becomes_true(|| {
-            found = of_kubelet(&Agent::metrics(&world.node).unwrap());
-            found.is_some()
-        });
-        found
+        world.result_of("kubelet_running")
     };
     assert_eq!(result(&manifest).as_deref(), Some("healthy"));
     assert_eq!(result(&manifest.clone().without_volume(ELSEWHERE.as_ref())).as_deref(), Some("unknown"));
+}
+
+#[test]
+fn signals_of_the_kernel_log_need_the_optional_capability() {
+    // The sandbox's filter refuses the call in any case; a runtime's default profile allows it with the capability.
+    let manifest = include_str!("../../../../manifests/base/daemonset.yaml")
+        .replace("- NET_RAW\n", "- NET_RAW\n                - SYSLOG\n")
+        .replace("type: RuntimeDefault", "type: Unconfined");
+    let granted = Container::of_daemon_set(&manifest, &[]).unwrap();
+    assert!(granted.capabilities().contains(&"SYSLOG".to_owned()));
+    let result = |container: &Container| {
+        let world = World::new();
+        let _agent = world.ready(container);
+        world.result_of("kernel_io_errors").unwrap()
+    };
+    // In a user namespace no capability opens a log that the kernel restricts.
+    let is_readable = Machine.kernel_log().is_ok();
+    assert_eq!(result(&granted) != "unknown", is_readable);
+    assert_eq!(result(&Container::node_agent().unwrap()), "unknown");
 }
 
 /// Of OKE's own CNI.
@@ -195,7 +219,7 @@ fn taken_over(container: &Container, prepare: impl Fn() + Send + Sync) -> (bool,
 }
 
 #[test]
-fn takeover_needs_each_volume_of_its_patch_and_finds_pods_by_them() {
+fn takeover_requires_each_volume_of_its_patch_to_find_pods() {
     let oke_state = Path::new("/run/oci-cni");
     let patched = Container::node_agent_taking_over().unwrap().with_volume_at("/dev/shm/oci-cni".as_ref(), oke_state);
     let plain = Container::node_agent().unwrap();

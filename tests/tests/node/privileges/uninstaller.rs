@@ -110,7 +110,7 @@ fn a_node_is_what_it_was_before_the_agent_came() {
 }
 
 #[test]
-fn while_the_agent_or_a_pod_is_there_it_is_refused_and_the_node_works_on() {
+fn uninstall_is_refused_while_agent_or_pod_exists() {
     let world = Before::new();
     let uninstaller = Container::uninstaller().unwrap();
     let agent = world.ready(&Container::node_agent().unwrap());
@@ -131,7 +131,7 @@ fn while_the_agent_or_a_pod_is_there_it_is_refused_and_the_node_works_on() {
 }
 
 #[test]
-fn with_force_pods_lose_their_network_and_the_node_is_what_it_was() {
+fn forced_uninstall_removes_pod_network_and_restores_the_node() {
     let world = Before::new();
     world.installed();
     let pod = world.node.add_pod("pod").unwrap();

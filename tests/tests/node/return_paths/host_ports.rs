@@ -32,7 +32,7 @@ fn with_host_port(node: &Node, port: u16) -> Runtime<'_> {
 
 /// portmap has the pod's host end carry packets for 127.0.0.0/8, so that the node itself can ask a host port there.
 #[test]
-fn a_pod_with_a_host_port_reaches_nothing_on_the_nodes_loopback() {
+fn pod_with_host_port_cannot_reach_loopback_of_node() {
     let world = world_with_portmap();
     let node = Arc::clone(&world.node);
     let (server, _) = world.server_by(&node, "one", &with_host_port(&node, 9001));
@@ -71,7 +71,7 @@ fn a_pod_with_a_host_port_reaches_nothing_on_the_nodes_loopback() {
 }
 
 #[test]
-fn a_host_port_answers_where_it_was_asked() {
+fn host_port_reply_keeps_its_path() {
     let world = world_with_portmap();
     let node = Arc::clone(&world.node);
     let runtime = |port| with_host_port(&node, port);

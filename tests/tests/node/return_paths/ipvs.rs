@@ -126,7 +126,7 @@ fn answers_where_it_was_asked(world: &World) {
 
 #[test]
 #[ignore = "needs a kernel with IPVS"]
-fn a_node_port_answers_where_it_was_asked_with_ipvs() {
+fn node_port_reply_keeps_its_path_with_ipvs() {
     let world = World::start();
     mark_by_iptables(&world);
     start_kube_proxy(&world);
@@ -136,7 +136,7 @@ fn a_node_port_answers_where_it_was_asked_with_ipvs() {
 /// IPVS routes what it has translated again, by default; where that is off, the mark alone leads back.
 #[test]
 #[ignore = "needs a kernel with IPVS"]
-fn a_node_port_answers_where_it_was_asked_with_an_ipvs_that_does_not_route_again() {
+fn node_port_reply_keeps_its_path_with_ipvs_without_rerouting() {
     let world = World::start();
     mark_by_iptables(&world);
     start_kube_proxy(&world);
@@ -146,7 +146,7 @@ fn a_node_port_answers_where_it_was_asked_with_an_ipvs_that_does_not_route_again
 
 #[test]
 #[ignore = "needs a kernel with IPVS"]
-fn pods_reach_services_of_others_and_their_own_with_ipvs() {
+fn pods_reach_own_and_remote_services_with_ipvs() {
     let world = World::start();
     mark_by_iptables(&world);
     start_kube_proxy(&world);

@@ -144,11 +144,11 @@ fn others_bits_of_marks_are_kept_whichever_vnic_is_asked(mode: Mode) {
 }
 
 #[test]
-fn others_bits_of_marks_are_kept_whichever_vnic_is_asked_with_iptables() {
+fn foreign_mark_bits_are_kept_for_any_vnic_with_iptables() {
     others_bits_of_marks_are_kept_whichever_vnic_is_asked(Mode::Iptables);
 }
 
 #[test]
-fn others_bits_of_marks_are_kept_whichever_vnic_is_asked_with_nftables() {
+fn foreign_mark_bits_are_kept_for_any_vnic_with_nftables() {
     others_bits_of_marks_are_kept_whichever_vnic_is_asked(Mode::Nftables);
 }

@@ -48,18 +48,18 @@ fn nothing_was_taken_for_returned(world: &World) {
 }
 
 #[test]
-fn a_node_port_answers_where_it_was_asked_with_iptables() {
+fn node_port_reply_keeps_its_path_with_iptables() {
     a_node_port_answers_where_it_was_asked(Mode::Iptables, &World::start());
 }
 
 #[test]
-fn a_node_port_answers_where_it_was_asked_with_nftables() {
+fn node_port_reply_keeps_its_path_with_nftables() {
     a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start());
 }
 
 /// WireGuard's tools, among others, have the kernel look at marks when it asks for the way back.
 #[test]
-fn a_node_port_answers_where_it_was_asked_when_marks_count_for_the_reverse_path() {
+fn node_port_reply_keeps_its_path_with_src_valid_mark() {
     let world = World::start();
     world.on_node("tee", &["/proc/sys/net/ipv4/conf/all/src_valid_mark"], "1");
     a_node_port_answers_where_it_was_asked(Mode::Nftables, &world);
@@ -67,7 +67,7 @@ fn a_node_port_answers_where_it_was_asked_when_marks_count_for_the_reverse_path(
 
 #[test]
 #[ignore = "needs VLANs and nf_tables in one kernel: run by tests/qemu/run"]
-fn a_node_port_answers_where_it_was_asked_on_bare_metal() {
+fn node_port_reply_keeps_its_path_on_bare_metal() {
     a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start_as(MachineKind::BareMetal));
 }
 
@@ -105,12 +105,12 @@ fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(mode: Mode) {
 }
 
 #[test]
-fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole_with_iptables() {
+fn open_connection_survives_its_endpoint_until_deleted_with_iptables() {
     an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(Mode::Iptables);
 }
 
 #[test]
-fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole_with_nftables() {
+fn open_connection_survives_its_endpoint_until_deleted_with_nftables() {
     an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(Mode::Nftables);
 }
 
@@ -145,11 +145,11 @@ fn pods_reach_services(mode: Mode) {
 }
 
 #[test]
-fn pods_reach_services_of_others_and_their_own_with_iptables() {
+fn pods_reach_own_and_remote_services_with_iptables() {
     pods_reach_services(Mode::Iptables);
 }
 
 #[test]
-fn pods_reach_services_of_others_and_their_own_with_nftables() {
+fn pods_reach_own_and_remote_services_with_nftables() {
     pods_reach_services(Mode::Nftables);
 }

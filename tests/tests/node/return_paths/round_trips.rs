@@ -95,7 +95,7 @@ fn from_pods(by: &Vnic) -> String {
 }
 
 #[test]
-fn what_a_pod_sends_to_one_that_removed_its_own_link_leaves_the_node_once() {
+fn packet_to_pod_that_removed_its_link_leaves_node_once() {
     let world = World::start();
     let [one, two] = pods(&world);
     leave(&world, &two);
@@ -107,7 +107,7 @@ fn what_a_pod_sends_to_one_that_removed_its_own_link_leaves_the_node_once() {
 
 /// The fabric that asks before it delivers is answered in the address's place; the real one need not ask.
 #[test]
-fn what_a_pod_sends_to_an_address_that_no_pod_has_leaves_the_node_once() {
+fn packet_to_unassigned_address_leaves_the_node_once() {
     let world = World::start();
     let [one, two] = pods(&world);
     let vnic = vnic(&world, &two);
@@ -124,7 +124,7 @@ fn what_a_pod_sends_to_an_address_that_no_pod_has_leaves_the_node_once() {
 /// As a probe of the kubelet's is, from the primary VNIC's address or another of the node's own. Of IPv4 the kernel itself drops
 /// what comes from its own address.
 #[test]
-fn what_the_node_sends_to_a_pod_that_removed_its_own_link_leaves_it_once() {
+fn packet_from_node_to_pod_without_link_leaves_node_once() {
     let world = World::start();
     let [one, two] = world.servers();
     leave(&world, &two);
@@ -193,12 +193,12 @@ fn packets_to_an_address_that_no_pod_has_are_dropped(kind: MachineKind) {
 }
 
 #[test]
-fn packets_to_an_address_that_no_pod_has_are_dropped_on_a_virtual_machine() {
+fn packets_to_unassigned_address_are_dropped_on_virtual_machine() {
     packets_to_an_address_that_no_pod_has_are_dropped(MachineKind::Virtual);
 }
 
 #[test]
 #[ignore = "needs VLANs and nf_tables in one kernel: run by tests/qemu/run"]
-fn packets_to_an_address_that_no_pod_has_are_dropped_on_bare_metal() {
+fn packets_to_unassigned_address_are_dropped_on_bare_metal() {
     packets_to_an_address_that_no_pod_has_are_dropped(MachineKind::BareMetal);
 }

@@ -55,7 +55,7 @@ fn without_ipv4(pod: &Pod, address: IpAddr) {
 }
 
 #[test]
-fn a_pod_with_ipv6_alone_asks_for_names_time_and_metadata_and_for_nothing_else_there() {
+fn ipv6_only_pod_reaches_only_dns_ntp_and_metadata() {
     let world = World::start();
     let [one, two] = world.servers();
     let (v4, v6) = (IpAddr::V4(METADATA_ADDRESS), IpAddr::V6(METADATA_ADDRESS_V6));
@@ -168,7 +168,7 @@ fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
 }
 
 #[test]
-fn who_asks_from_outside_is_not_answered_by_the_metadata_service_where_pods_are_not() {
+fn metadata_service_ignores_outside_requests_when_pods_are_denied() {
     let setting = tempfile::tempdir().unwrap();
     std::fs::write(setting.path().join("agent.conf"), "PODS_MAY_USE_METADATA=deny\n").unwrap();
     let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", setting.path());
@@ -179,12 +179,12 @@ fn who_asks_from_outside_is_not_answered_by_the_metadata_service_where_pods_are_
 }
 
 #[test]
-fn who_asks_from_outside_is_not_answered_by_the_metadata_service_where_pods_are() {
+fn metadata_service_ignores_outside_requests_when_pods_are_allowed() {
     who_asks_from_outside_is_not_answered_by_the_metadata_service(&World::start(), publish);
 }
 
 #[test]
 #[ignore = "needs IPVS and nf_tables in one kernel: run by tests/qemu/run"]
-fn who_asks_from_outside_is_not_answered_by_the_metadata_service_through_ipvs() {
+fn metadata_service_ignores_outside_requests_through_ipvs() {
     who_asks_from_outside_is_not_answered_by_the_metadata_service(&World::start(), publish_by_ipvs);
 }

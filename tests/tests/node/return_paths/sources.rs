@@ -121,13 +121,13 @@ fn reached_by_a_liar(pods_may_spoof: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_a_pod_sends_in_another_pods_name_reaches_nobody() {
+fn packet_with_source_of_another_pod_reaches_no_receiver() {
     assert_eq!(reached_by_a_liar("deny"), [""; 0]);
 }
 
 /// What would be reached without the check: else the test above proves nothing.
 #[test]
-fn where_it_is_allowed_what_a_pod_sends_in_anothers_name_arrives() {
+fn packet_with_source_of_another_pod_arrives_when_allowed() {
     let reached = reached_by_a_liar("allow");
     for place in ["a pod on this node", "this node"] {
         for family in Family::ALL {
@@ -137,7 +137,7 @@ fn where_it_is_allowed_what_a_pod_sends_in_anothers_name_arrives() {
 }
 
 #[test]
-fn the_check_follows_the_setting_while_the_agent_runs_and_comes_back_when_somebody_removes_it() {
+fn source_check_follows_setting_and_is_restored_after_removal() {
     let (world, _, setting) = world("deny");
     let listing = || world.node.command("nft").args(["list", "table", "inet", vcn::NFT_TABLE]).output().unwrap();
     let checks = || String::from_utf8(listing().stdout).unwrap().matches("that are not its own: drop").count();
@@ -192,7 +192,7 @@ fn is_reached_by_ipv6_that_nobody_gave(pods_may_spoof: &str) -> bool {
 
 /// The kernel knows it all the same, and so may what listens on the node.
 #[test]
-fn where_no_vnic_has_ipv6_no_pod_sends_any_from_an_address_of_its_choice() {
+fn pod_cannot_send_spoofed_ipv6_when_no_vnic_has_ipv6() {
     assert!(!is_reached_by_ipv6_that_nobody_gave("deny"));
     assert!(is_reached_by_ipv6_that_nobody_gave("allow"));
 }

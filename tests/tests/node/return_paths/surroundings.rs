@@ -25,7 +25,7 @@ pub(crate) fn counted(listing: &str, comment: &str) -> u64 {
 
 /// Oracle Linux's firewall drops what it would answer by another link, IPv6 only, and asks with the mark.
 #[test]
-fn a_firewall_that_checks_the_way_back_lets_node_ports_pass() {
+fn firewall_with_reverse_path_check_accepts_node_ports() {
     let world = World::start();
     let [one, two] = world.servers();
     let firewalld = "table inet firewalld {
@@ -64,7 +64,7 @@ impl Disk {
 }
 
 #[test]
-fn the_boot_disk_of_the_host_is_undisturbed_and_out_of_reach_for_pods() {
+fn boot_disk_of_host_works_and_is_unreachable_for_pods() {
     let mut world = World::booted();
     let node = Arc::clone(&world.node);
     let mut disk = world.works("the boot disk", node.run(|| Disk::open(DEADLINE)).unwrap());
@@ -104,7 +104,7 @@ fn the_boot_disk_of_the_host_is_undisturbed_and_out_of_reach_for_pods() {
 }
 
 #[test]
-fn what_the_host_itself_answers_is_undisturbed() {
+fn services_of_host_are_undisturbed() {
     let mut world = World::booted();
     let node = Arc::clone(&world.node);
     node.run(|| serve(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 22)))).unwrap();

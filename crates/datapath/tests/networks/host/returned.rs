@@ -142,7 +142,7 @@ fn dropped(host: &Netns) -> u64 {
 }
 
 #[test]
-fn what_a_pod_sent_is_heard_by_the_host_a_pod_and_others_and_is_not_returned_again() {
+fn pod_packets_reach_receivers_and_are_not_returned_to_vcn() {
     let [host, vcn, pod] = [(); 3].map(|()| Netns::create().unwrap());
     set_up(&host, &vcn, &pod);
     for plan in &PLANS {

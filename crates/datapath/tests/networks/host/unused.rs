@@ -12,8 +12,8 @@ use crate::host::returned::{PLANS, PORT, Plan, run, set_up, set_up_family, wait_
 /// A port of the host that another program's rule translates to a pod of another node.
 const REMOTE_PORT: u16 = 30081;
 
-/// What else there is of a family.
-struct Others {
+/// Addresses of a family that no pod of the node has.
+struct OtherAddresses {
     /// The VNIC's subnet has it, and it is a pod's of another node.
     remote_pod: &'static str,
     /// The VNIC's subnet has it, and a network of another program has it on this node.
@@ -23,15 +23,15 @@ struct Others {
     router: &'static str,
 }
 
-fn others(family: Family) -> Others {
+fn other_addresses(family: Family) -> OtherAddresses {
     match family {
-        Family::Ipv4 => Others {
+        Family::Ipv4 => OtherAddresses {
             remote_pod: "10.0.4.200",
             another_network: "10.0.4.77",
             beyond: "198.51.100.7",
             router: "192.0.2.1",
         },
-        Family::Ipv6 => Others {
+        Family::Ipv6 => OtherAddresses {
             remote_pod: "2001:db8::200",
             another_network: "2001:db8::77",
             beyond: "2001:db8:77::7",
@@ -42,7 +42,7 @@ fn others(family: Family) -> Others {
 
 /// The main table leads out by the primary VNIC's link; what leaves is counted per link.
 fn add_ways_out(host: &Netns, plan: &Plan) {
-    let Others { remote_pod, another_network, router, .. } = others(plan.family);
+    let OtherAddresses { remote_pod, another_network, router, .. } = other_addresses(plan.family);
     let (ip, family, onlink) = match plan.family {
         Family::Ipv4 => ("ip", "ip", "onlink"),
         Family::Ipv6 => ("ip -6", "ip6", ""),
@@ -81,7 +81,7 @@ fn counted(host: &Netns, text: &str) -> u64 {
 }
 
 #[test]
-fn packets_to_an_address_that_no_pod_has_are_dropped_until_a_pod_has_it() {
+fn packets_to_unassigned_address_are_dropped_until_assigned() {
     let [host, vcn, pod] = [(); 3].map(|()| Netns::create().unwrap());
     set_up(&host, &vcn, &pod);
     host.run(|| {
@@ -92,7 +92,7 @@ fn packets_to_an_address_that_no_pod_has_are_dropped_until_a_pod_has_it() {
     for plan in &PLANS {
         set_up_family(plan, [&host, &vcn, &pod]);
         add_ways_out(&host, plan);
-        let Others { another_network, beyond, .. } = others(plan.family);
+        let OtherAddresses { another_network, beyond, .. } = other_addresses(plan.family);
         let (ip, at_once) = if plan.family == Family::Ipv4 { ("ip", "") } else { ("ip -6", "nodad") };
         vcn.run(|| {
             for address in [another_network, beyond] {

@@ -48,7 +48,7 @@ impl Socket {
     pub fn change_link(&mut self, index: u32, changes: &[LinkChange<'_>]) -> Result<()> {
         let mut message = message_of(changes);
         message.header.index = index;
-        self.write((RTM_SETLINK, Write::Existing), &message, "change link", &index)
+        self.write(Write::Existing(RTM_SETLINK), &message, "change link", &index)
     }
 
     /// As [`Socket::change_link`], without asking for the index first. It cannot rename.
@@ -59,7 +59,7 @@ impl Socket {
         let mut message = message_of(changes);
         message.attributes.retain(|attribute| !matches!(attribute, LinkAttribute::IfName(_)));
         message.attributes.push(LinkAttribute::IfName(name.as_str().to_owned()));
-        self.write((RTM_SETLINK, Write::Existing), &message, "change link", name)
+        self.write(Write::Existing(RTM_SETLINK), &message, "change link", name)
     }
 }
 

@@ -187,7 +187,7 @@ impl Socket {
     /// `is_already_exists()` when the name is taken in its namespace, or a VLAN tag on its parent;
     /// `is_unsupported()` when the kernel does not know the kind.
     pub fn add_link(&mut self, link: &NewLink<'_>) -> Result<()> {
-        self.write((RTM_NEWLINK, Write::Add), &link.message(), "add link", &link.name)
+        self.write(Write::Add(RTM_NEWLINK), &link.message(), "add link", &link.name)
     }
 }
 

@@ -49,7 +49,7 @@ impl Socket {
             Ok(()) => Ok(()),
             Err(cause @ Cause::Refused(_)) => Err(cause.during("delete link", name)),
             // No child could be started, or no event came: remove the link here and wait.
-            Err(_) => match self.write((RTM_DELLINK, Write::Existing), &message, "delete link", name) {
+            Err(_) => match self.write(Write::Existing(RTM_DELLINK), &message, "delete link", name) {
                 Err(error) if error.is_not_found() => Ok(()),
                 waited => waited,
             },

@@ -55,8 +55,8 @@ pub(crate) fn flood(netns: &Netns, from: &'static str, to: &'static str, connect
     let send = || {
         let sender = UdpSocket::bind((from, 9)).unwrap();
         // No program listens: the kernel's answer fails the next call, and the packet after it goes out.
-        let told = |port| (0..3).any(|_| sender.send_to(b"hello", (ip(to), port)).is_ok());
-        assert!((1000..1000 + connections).all(told));
+        let is_sent = |port| (0..3).any(|_| sender.send_to(b"hello", (ip(to), port)).is_ok());
+        assert!((1000..1000 + connections).all(is_sent));
     };
     netns.run(send).unwrap();
 }

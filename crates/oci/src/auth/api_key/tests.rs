@@ -42,12 +42,13 @@ fn a_missing_entry_is_named() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_is_refused_without_showing_it() {
+fn unusable_key_is_refused_without_revealing_it() {
     let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nc2VjcmV0\n-----END ENCRYPTED PRIVATE KEY-----\n";
     for pem in [&encrypted[..], b"secret", b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"] {
         let error = ApiKey::new(OWNER, pem).unwrap_err();
         let story = format!("{error:?}");
         assert!(!story.contains("secret") && !story.contains("c2Vj"), "{story}");
+        assert_eq!(story.contains("openssl pkey -in"), pem == encrypted, "{story}");
     }
 }
 

@@ -78,7 +78,7 @@ async fn many_callers_share_one_login() {
 }
 
 #[tokio::test]
-async fn an_old_token_is_used_while_the_next_one_is_fetched() {
+async fn old_token_is_used_while_next_one_is_fetched() {
     let world = World::new();
     world.key_id().await.unwrap();
     world.clock.store(29 * 60, Ordering::SeqCst);
@@ -91,7 +91,7 @@ async fn an_old_token_is_used_while_the_next_one_is_fetched() {
 }
 
 #[tokio::test]
-async fn a_failed_renewal_is_harmless_while_the_old_token_is_valid() {
+async fn failed_renewal_is_harmless_while_old_token_is_valid() {
     let world = World::new();
     world.key_id().await.unwrap();
     world.clock.store(31 * 60, Ordering::SeqCst);
@@ -129,7 +129,7 @@ async fn refused_credentials_are_not_used_again_and_newer_ones_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_that_are_refused_in_a_row_are_renewed_with_backoff() {
+async fn repeatedly_refused_tokens_are_renewed_with_backoff() {
     let world = World::new();
     let mut renewed = Vec::new();
     let start = Instant::now();
@@ -145,7 +145,7 @@ async fn tokens_that_are_refused_in_a_row_are_renewed_with_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proven_token_is_renewed_at_once_when_it_is_refused() {
+async fn proven_token_is_renewed_immediately_when_refused() {
     let world = World::new();
     let refused = async || {
         let credentials = world.session.credentials(Instant::now() + Duration::from_secs(20)).await.unwrap();
@@ -175,7 +175,7 @@ fn a_renewal_that_died_with_its_runtime_is_restarted() {
 }
 
 #[tokio::test]
-async fn a_caller_gives_up_at_its_deadline_and_the_token_still_arrives() {
+async fn caller_times_out_at_deadline_but_token_still_arrives() {
     let world = World::new();
     let late = world.session.credentials(Instant::now()).await.unwrap_err();
     assert!(matches!(late, LoginError::TimedOut(..)), "{late:?}");
@@ -203,7 +203,7 @@ impl TokenSource for FakeTokenSource {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_gives_up_gets_the_address_and_its_failure() {
+async fn timed_out_caller_gets_the_address_and_its_failure() {
     let within = Duration::from_millis(300);
     for (answers, progress) in [(true, ": no connection: connection refused;"), (false, " has not answered yet;")] {
         let session = Session::new(FakeTokenSource { answers });

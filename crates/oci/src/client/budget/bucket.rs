@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Rates, Standing};
+use super::{BudgetState, Rates};
 
 /// By how much a 429 shrinks the rate.
 const CUT: f64 = 0.5;
@@ -95,9 +95,9 @@ impl Bucket {
         }
     }
 
-    pub(super) fn standing(&self, now: Instant) -> Standing {
+    pub(super) fn state(&self, now: Instant) -> BudgetState {
         let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        Standing { rate: self.rate, usual: self.usual(now), paused }
+        BudgetState { rate: self.rate, usual: self.usual(now), paused }
     }
 
     /// The mean of the rate, older values weighing less.

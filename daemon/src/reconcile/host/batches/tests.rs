@@ -77,7 +77,7 @@ fn stale_objects_go_first_and_singly() {
 }
 
 #[test]
-fn replaced_address_goes_with_its_vnic_and_address_of_removed_vnic_is_stale() {
+fn replaced_address_follows_its_vnic_and_removed_vnics_are_stale() {
     let network = network();
     let address = |link: &str, address: &str| {
         let address = ipnetwork::IpNetwork::from(address.parse::<IpAddr>().unwrap());

@@ -40,29 +40,29 @@ fn cases(calls: &[Call], every: usize) -> Vec<(Call, &'static str)> {
 
 /// One ADD that a fault befalls, and what follows. Whether the run came to the call.
 fn failing_add(scene: &Scene, pod: &Pod, (call, error): &(Call, &'static str), case: &str) -> bool {
-    let resting = scene.resting();
+    let cooldown = scene.cooldown();
     let outcome = scene.run("ADD", pod).with(call, Fault::Error(error));
     match end(&outcome.output, case) {
         End::Success => assert!(scene.works(pod), "{case}"),
         End::Error => {
             scene.assert_as_before(case);
-            scene.assert_only_one_freed_since(&resting, case);
+            scene.assert_only_one_freed_since(&cooldown, case);
             let again = scene.run("ADD", pod).plain();
             assert!(again.status.success(), "{case}: {}", String::from_utf8_lossy(&again.stdout));
             assert!(scene.works(pod), "{case}");
         }
         End::Died => assert!(outcome.may_die, "{case}: no answer, {:?}", outcome.output),
     }
-    let resting = scene.resting();
+    let cooldown = scene.cooldown();
     scene.delete(pod, case);
-    scene.assert_only_one_freed_since(&resting, case);
+    scene.assert_only_one_freed_since(&cooldown, case);
     outcome.hit
 }
 
 /// A verb that takes down, and a fault befalls it: at the latest the next one leaves nothing.
 fn failing_end(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), case: &str) -> bool {
     let pod = scene.old_pod(case);
-    let resting = scene.resting();
+    let cooldown = scene.cooldown();
     let run = scene.run(verb, &pod);
     let outcome = run.with(call, Fault::Error(error));
     match end(&outcome.output, case) {
@@ -74,18 +74,18 @@ fn failing_end(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), 
         End::Died => panic!("{case}: no answer"),
     }
     scene.assert_as_before(case);
-    scene.assert_only_one_freed_since(&resting, case);
+    scene.assert_only_one_freed_since(&cooldown, case);
     outcome.hit
 }
 
 #[test]
-fn an_add_of_which_any_call_fails_leaves_the_node_as_it_was() {
+fn add_restores_node_state_when_any_call_fails() {
     let calls = Scene::new().calls_of_add(None, |_| ());
     on_each(&cases(&calls, 4), |scene, failure, case| failing_add(scene, &Pod::new("pod"), failure, case));
 }
 
 #[test]
-fn an_add_that_cannot_switch_ipv6_on_in_the_pod_leaves_the_node_as_it_was() {
+fn add_restores_node_state_when_enabling_pod_ipv6_fails() {
     let calls = Scene::new().calls_of_add(Some(IN_POD), switch_ipv6_off);
     assert!(calls.iter().any(|call| call.line.starts_with("write(")), "{calls:#?}");
     on_each(&cases(&calls, 2), |scene, failure, case| {
@@ -96,22 +96,22 @@ fn an_add_that_cannot_switch_ipv6_on_in_the_pod_leaves_the_node_as_it_was() {
 }
 
 #[test]
-fn a_repeated_add_of_which_any_call_fails_leaves_the_pod_as_it_was() {
+fn repeated_add_keeps_running_pod_when_any_call_fails() {
     let scene = Scene::new();
     let calls = scene.run("ADD", scene.resident()).calls(None);
     on_each(&cases(&calls, 4), |scene, (call, error), case| {
-        let resting = scene.resting();
+        let cooldown = scene.cooldown();
         let outcome = scene.run("ADD", scene.resident()).with(call, Fault::Error(error));
         assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
         scene.assert_as_before(case);
-        assert!(scene.freed_since(&resting, case).is_empty(), "{case}");
+        assert!(scene.freed_since(&cooldown, case).is_empty(), "{case}");
         scene.assert_resident_works();
         outcome.hit
     });
 }
 
 #[test]
-fn an_add_that_finds_no_record_and_of_which_any_call_fails_spares_the_pods_that_run() {
+fn add_without_index_keeps_running_pods_when_any_call_fails() {
     let scene = Scene::new();
     scene.lose_record();
     let calls = scene.run("ADD", &Pod::new("pod")).calls(None);
@@ -137,7 +137,7 @@ fn a_gc_of_which_any_call_fails_can_be_repeated() {
 
 /// Of all processes of a DEL only the one that removes the link calls close_range, before it does.
 #[test]
-fn a_del_whose_child_dies_before_it_removes_the_link_removes_it_itself() {
+fn del_removes_link_itself_when_its_child_dies() {
     let scene = Scene::new();
     // Without its namespace the kernel would remove the link by itself, sooner or later.
     let pod = scene.old_pod("pod");
@@ -150,7 +150,7 @@ fn a_del_whose_child_dies_before_it_removes_the_link_removes_it_itself() {
 /// After a second the DEL removes the link itself. The child, which has let go of the lock, sends its request when the next
 /// pod's link has the same name.
 #[test]
-fn a_child_that_is_late_removes_no_other_link_of_the_same_name() {
+fn late_del_child_keeps_new_link_of_same_name() {
     let scene = Scene::new();
     let pod = scene.old_pod("pod");
     let run = scene.run("DEL", &pod);
@@ -169,7 +169,7 @@ fn a_child_that_is_late_removes_no_other_link_of_the_same_name() {
 }
 
 #[test]
-fn an_attachment_that_resists_gc_is_named_and_keeps_no_other() {
+fn gc_names_undeletable_attachment_and_removes_the_other() {
     let scene = Scene::new();
     let pods = [Pod::new("one"), Pod::new("two")];
     let run = scene.run("GC", &pods[0]);
@@ -207,16 +207,16 @@ fn an_attachment_that_resists_gc_is_named_and_keeps_no_other() {
 }
 
 #[test]
-fn a_check_or_a_status_of_which_any_call_fails_changes_nothing() {
+fn check_and_status_change_nothing_when_any_call_fails() {
     let scene = Scene::new();
     for verb in ["CHECK", "STATUS"] {
         let calls = scene.run(verb, scene.resident()).calls(None);
         on_each(&cases(&calls, 5), |scene, (call, error), case| {
-            let resting = scene.resting();
+            let cooldown = scene.cooldown();
             let outcome = scene.run(verb, scene.resident()).with(call, Fault::Error(error));
             assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
             scene.assert_as_before(case);
-            assert!(scene.freed_since(&resting, case).is_empty(), "{case}");
+            assert!(scene.freed_since(&cooldown, case).is_empty(), "{case}");
             outcome.hit
         });
     }
@@ -229,11 +229,11 @@ fn switch_ipv6_off(pod: &Pod) {
 
 /// A full or read-only disk, a kernel out of memory: nothing more succeeds, so nothing can be undone that needs it.
 #[test]
-fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
+fn del_removes_everything_after_add_with_persistent_failure() {
     let calls = Scene::new().calls_of_add(None, |_| ());
     on_each(&cases(&calls, 4), |scene, (call, error), case| {
         let pod = Pod::new("pod");
-        let resting = scene.resting();
+        let cooldown = scene.cooldown();
         let outcome = scene.run("ADD", &pod).with(call, Fault::ErrorFromThen(error));
         match end(&outcome.output, case) {
             End::Success => assert!(scene.works(&pod), "{case}"),
@@ -244,7 +244,7 @@ fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
             End::Died => assert!(outcome.may_die || call.name == "write", "{case}: no answer, {:?}", outcome.output),
         }
         scene.delete(&pod, case);
-        scene.assert_only_one_freed_since(&resting, case);
+        scene.assert_only_one_freed_since(&cooldown, case);
         outcome.hit
     });
 }
@@ -272,7 +272,7 @@ fn removes_a_rule(call: &str) -> bool {
 }
 
 #[test]
-fn one_killed_add_that_resists_keeps_nobody_from_what_another_left() {
+fn full_add_reclaims_second_killed_add_when_first_is_undeletable() {
     fn add<'a>(node: &'a Node, next: &Pod) -> Run<'a> {
         let netns = next.path().to_str().unwrap().to_owned();
         let environment =

@@ -9,16 +9,16 @@ fn an_add_killed_at_any_call_leaves_nothing_after_del() {
     let calls = Scene::new().calls_of_add(None, |_| ());
     on_each(&sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), 4), |scene, (call, _), case| {
         let pod = Pod::new("pod");
-        let resting = scene.resting();
+        let cooldown = scene.cooldown();
         let hit = scene.run("ADD", &pod).with(call, Fault::Kill).hit;
         scene.delete(&pod, case);
-        scene.assert_only_one_freed_since(&resting, case);
+        scene.assert_only_one_freed_since(&cooldown, case);
         hit
     });
 }
 
 #[test]
-fn an_add_repeated_after_it_was_killed_at_any_call_gives_a_pod_that_works() {
+fn repeated_add_gives_working_pod_after_kill_at_any_call() {
     let calls = Scene::new().calls_of_add(None, |_| ());
     on_each(&sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), 6), |scene, (call, _), case| {
         let pod = Pod::new("pod");
@@ -32,12 +32,12 @@ fn an_add_repeated_after_it_was_killed_at_any_call_gives_a_pod_that_works() {
 }
 
 #[test]
-fn a_del_killed_at_any_call_leaves_nothing_after_the_next() {
+fn second_del_removes_everything_after_kill_at_any_call() {
     killed("DEL", "DEL", 3);
 }
 
 #[test]
-fn a_gc_killed_at_any_call_leaves_nothing_after_the_next_gc_or_del() {
+fn gc_or_del_removes_everything_after_killed_gc() {
     killed("GC", "GC", 6);
     killed("GC", "DEL", 6);
 }
@@ -47,12 +47,12 @@ fn killed(verb: &str, next: &str, every: usize) {
     let calls = scene.run(verb, &scene.old_pod("first")).calls(None);
     on_each(&sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), every), |scene, (call, _), case| {
         let pod = scene.old_pod(case);
-        let resting = scene.resting();
+        let cooldown = scene.cooldown();
         let hit = scene.run(verb, &pod).with(call, Fault::Kill).hit;
         let output = scene.run(next, &pod).plain();
         assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
         scene.assert_as_before_killed(case);
-        scene.assert_only_one_freed_since(&resting, case);
+        scene.assert_only_one_freed_since(&cooldown, case);
         hit
     });
 }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use ipam::{BootId, BootTime, Freed, Store};
+use ipam::{BootId, BootTime, FreedAddress, Store};
 use serde_json::{Value, json};
 use vcn::{Family, POD_GATEWAY_V6};
 
@@ -20,10 +20,10 @@ pub(crate) struct Scene {
     before: Vec<String>,
 }
 
-/// The addresses that rested at some time, oldest first.
-pub(crate) struct Resting {
+/// The addresses in cooldown at some time, oldest first.
+pub(crate) struct CooldownSnapshot {
     at: BootTime,
-    freed: Vec<Freed>,
+    freed: Vec<FreedAddress>,
 }
 
 /// How a run ended that something befell.
@@ -51,7 +51,7 @@ impl Scene {
         let resident = Pod::new("resident");
         let answer = node.add(&resident);
         settle(&node, answer["interfaces"][0]["name"].as_str().unwrap());
-        // Its addresses rest.
+        // Its addresses are in cooldown.
         let earlier = Pod::new("earlier");
         node.add(&earlier);
         node.del(&earlier);
@@ -114,22 +114,22 @@ impl Scene {
         &self.resident
     }
 
-    /// What cools down now.
-    pub(crate) fn resting(&self) -> Resting {
-        Resting { at: BootTime::now().unwrap(), freed: self.store().freed().unwrap() }
+    /// The addresses in cooldown now.
+    pub(crate) fn cooldown(&self) -> CooldownSnapshot {
+        CooldownSnapshot { at: BootTime::now().unwrap(), freed: self.store().freed().unwrap() }
     }
 
-    /// What rested then still does, since when it did; answers what came to rest since.
-    pub(crate) fn freed_since(&self, then: &Resting, case: &str) -> Vec<IpAddr> {
+    /// Checks that the addresses in cooldown then still are, since the same time. Returns the addresses freed since.
+    pub(crate) fn freed_since(&self, then: &CooldownSnapshot, case: &str) -> Vec<IpAddr> {
         let freed = self.store().freed().unwrap();
         let (kept, new) = freed.split_at(then.freed.len().min(freed.len()));
-        assert_eq!(kept, then.freed, "{case}: what rested before");
+        assert_eq!(kept, then.freed, "{case}: addresses in cooldown before");
         assert!(new.iter().all(|freed| freed.at >= then.at && !freed.forgotten), "{case}: {new:?}");
         new.iter().map(|freed| freed.address).collect()
     }
 
-    /// Nothing came to rest but the addresses of one attachment, or some of them.
-    pub(crate) fn assert_only_one_freed_since(&self, then: &Resting, case: &str) {
+    /// No address was freed except some or all of one attachment.
+    pub(crate) fn assert_only_one_freed_since(&self, then: &CooldownSnapshot, case: &str) {
         let families: Vec<_> = self.freed_since(then, case).into_iter().map(Family::of).collect();
         let of_one = [&[][..], &[Family::Ipv4], &[Family::Ipv6], &Family::ALL];
         assert!(of_one.contains(&families.as_slice()), "{case}: {families:?}");

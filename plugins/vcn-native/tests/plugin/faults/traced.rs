@@ -75,6 +75,10 @@ impl Run<'_> {
         for line in text.lines() {
             let Some((thread, call)) = line.split_once(' ') else { continue };
             let call = call.trim_start();
+            // A write to a sysctl that finds the kernel's network lock taken is restarted, as often as that happens.
+            if call.contains("= ? ERESTART") {
+                continue;
+            }
             let Some((name, _)) = call.split_once('(').filter(|(name, _)| !name.contains([' ', '+', '-'])) else {
                 continue;
             };
@@ -171,7 +175,7 @@ pub(crate) fn deletion(call: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn a_deletion_is_known_by_its_name_and_by_its_number() {
+fn deletion_is_recognized_by_name_or_number() {
     for (shown, what) in [
         ("nlmsg_type=RTM_DELRULE, ", Some("RTM_DELRULE")),
         ("nlmsg_type=0x21 /* NLMSG_??? */, ", Some("RTM_DELRULE")),
@@ -184,7 +188,7 @@ fn a_deletion_is_known_by_its_name_and_by_its_number() {
 
 /// Carries out every case, in scenes of their own, and says all of those that failed.
 pub(crate) fn on_each(cases: &[(Call, &'static str)], run: impl Fn(&Scene, &(Call, &'static str), &str) -> bool) {
-    let (mut hit, mut failures) = (0, Vec::new());
+    let (mut missed, mut failures) = (Vec::new(), Vec::new());
     // A scene has fresh addresses for so many, each twice.
     for cases in cases.chunks(50) {
         let mut scene = Scene::new();
@@ -193,7 +197,8 @@ pub(crate) fn on_each(cases: &[(Call, &'static str)], run: impl Fn(&Scene, &(Cal
             // Once more where the run went another way: one in ten may, and there may be only two.
             let came = || run(&scene, failure, &case) || run(&scene, failure, &case);
             match catch_unwind(AssertUnwindSafe(came)) {
-                Ok(came) => hit += usize::from(came),
+                Ok(true) => {}
+                Ok(false) => missed.push(case),
                 Err(_) => {
                     failures.push(case);
                     scene = Scene::new();
@@ -204,7 +209,11 @@ pub(crate) fn on_each(cases: &[(Call, &'static str)], run: impl Fn(&Scene, &(Cal
     }
     let all = cases.len();
     assert!(failures.is_empty(), "{} of {all} cases: {failures:#?}", failures.len());
-    assert!(hit * 10 >= all * 9, "only {hit} of {all} runs came to the call that was to fail");
+    assert!(
+        missed.len() * 10 <= all,
+        "{} of {all} runs never made the call that was to fail: {missed:#?}",
+        missed.len()
+    );
 }
 
 /// One in `every`, from another one on at each run, so that repeated runs come to all of them; in a soak (`SOAK=1`) all.

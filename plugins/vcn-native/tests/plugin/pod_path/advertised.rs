@@ -81,7 +81,7 @@ fn host(families: Families, settings: &[(&str, &str)]) -> Node {
 }
 
 #[test]
-fn a_pod_that_advertises_itself_as_a_router_gets_nothing_of_the_hosts_traffic() {
+fn host_ignores_router_advertisements_of_a_pod() {
     let ipv4_only: &[_] = &[("net/ipv6/conf/all/forwarding", "0"), ("net/ipv6/conf/default/forwarding", "0")];
     for (families, settings) in [
         (Families::V4, ipv4_only),
@@ -110,7 +110,7 @@ fn a_pod_that_advertises_itself_as_a_router_gets_nothing_of_the_hosts_traffic() 
 
 /// Where a plugin of an older version made the link, say, or a person gave it another setting.
 #[test]
-fn the_agents_table_drops_what_only_routers_send_whatever_families_pods_have() {
+fn agent_table_drops_router_only_messages_for_all_pod_families() {
     let node = host(Families::V4, &[("net/ipv6/conf/all/forwarding", "0"), ("net/ipv6/conf/default/forwarding", "0")]);
     let pod = Pod::new("a");
     node.add(&pod);

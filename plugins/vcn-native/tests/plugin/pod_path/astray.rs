@@ -5,54 +5,54 @@ use crate::pod_path::check::{broken, run};
 
 /// Routes and rules of other programs that come before our own, each in its own family and direction.
 #[test]
-fn what_leads_a_pods_packets_astray_is_named_though_nothing_is_missing() {
-    let to_pod = "what comes by ens5 for 10.0.0.8";
-    let to_pod6 = "what comes by ens5 for 2001:db8::8";
+fn check_names_foreign_routes_and_rules_that_divert_pod_packets() {
+    let to_pod = "packets from ens5 to 10.0.0.8";
+    let to_pod6 = "packets from ens5 to 2001:db8::8";
     for (command, named) in [
         (
             "ip -6 route add blackhole 2001:db8::8 table 999 metric 1",
-            format!("{to_pod6} is refused (Invalid argument), not by VETH: ip route get 2001:db8::8 from 2001:db8::1 iif ens5"),
+            format!("{to_pod6} are refused (Invalid argument), expected VETH: ip route get 2001:db8::8 from 2001:db8::1 iif ens5"),
         ),
         (
             "ip -6 route add unreachable 2001:db8::8 table 999 metric 1",
-            format!("{to_pod6} is refused (No route to host), not by VETH:"),
+            format!("{to_pod6} are refused (No route to host), expected VETH:"),
         ),
         (
             "ip route prepend 10.0.0.8 dev ens6 table 999",
-            format!("{to_pod} goes by ens6 (table 999), not by VETH: ip route get 10.0.0.8 from 10.0.0.1 iif ens5"),
+            format!("{to_pod} use ens6 (table 999), expected VETH: ip route get 10.0.0.8 from 10.0.0.1 iif ens5"),
         ),
         (
             "ip route prepend blackhole 10.0.0.8 table 999",
-            format!("{to_pod} is refused (Invalid argument), not by VETH: ip route get 10.0.0.8 from 10.0.0.1 iif ens5"),
+            format!("{to_pod} are refused (Invalid argument), expected VETH: ip route get 10.0.0.8 from 10.0.0.1 iif ens5"),
         ),
         (
             "ip rule add pref 500 iif ens5 to 10.0.0.8 lookup 1001",
-            format!("{to_pod} goes by ens5 via 10.0.0.1 (table 1001), not by VETH:"),
+            format!("{to_pod} use ens5 via 10.0.0.1 (table 1001), expected VETH:"),
         ),
         (
             "ip rule add pref 1535 from 10.0.0.8 lookup 1002",
-            "what 10.0.0.8 sends goes by ens6 via 10.0.1.1 (table 1002), not by ens5 via 10.0.0.1: ip route get \
+            "packets from 10.0.0.8 use ens6 via 10.0.1.1 (table 1002), expected ens5 via 10.0.0.1: ip route get \
              192.0.2.157 from 10.0.0.8 iif VETH"
                 .into(),
         ),
         (
             "ip -6 rule add pref 1535 from 2001:db8::8 lookup 1002",
-            "what 2001:db8::8 sends goes by ens6 via 2001:db8:1::1 (table 1002), not by ens5 via 2001:db8::1: ip route \
+            "packets from 2001:db8::8 use ens6 via 2001:db8:1::1 (table 1002), expected ens5 via 2001:db8::1: ip route \
              get 3fff:fff::9d from 2001:db8::8 iif VETH"
                 .into(),
         ),
         (
             "ip route add 128.0.0.0/1 via 10.0.0.9 dev ens5 onlink table 1001",
-            "what 10.0.0.8 sends goes by ens5 via 10.0.0.9 (table 1001), not by ens5 via 10.0.0.1:".into(),
+            "packets from 10.0.0.8 use ens5 via 10.0.0.9 (table 1001), expected ens5 via 10.0.0.1:".into(),
         ),
-        ("ip -6 rule add pref 1535 from 2001:db8::8 prohibit", "what 2001:db8::8 sends is refused (".into()),
+        ("ip -6 rule add pref 1535 from 2001:db8::8 prohibit", "packets from 2001:db8::8 are refused (".into()),
     ] {
         broken(false, command, &named);
     }
 }
 
 #[test]
-fn what_somebody_does_with_packets_to_one_place_is_his_business() {
+fn check_ignores_foreign_routes_to_single_destinations() {
     let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
     let mut conf = node.conf("1.0.0");
     conf["prevResult"] = node.add(&pod);
@@ -66,7 +66,7 @@ fn what_somebody_does_with_packets_to_one_place_is_his_business() {
 
 /// As OCI's routers are: the kernel is asked about packets from a link-local address then.
 #[test]
-fn a_router_with_a_link_local_address_is_no_trouble_and_what_leads_away_from_it_is_named() {
+fn check_accepts_link_local_router_and_names_routes_bypassing_it() {
     let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
     run(&node.routers[0], "ip -6 addr add fe80::a/64 dev port nodad");
     run(
@@ -83,6 +83,6 @@ fn a_router_with_a_link_local_address_is_no_trouble_and_what_leads_away_from_it_
     assert!(pod.reaches("2001:db8::1"));
     run(&node.host, "ip -6 route add 2000::/3 via fe80::b dev ens5 table 1001");
     let (code, text) = error_of(&node.cni("CHECK", &pod, &conf));
-    let named = "what 2001:db8::8 sends goes by ens5 via fe80::b (table 1001), not by ens5 via fe80::a: ip route get";
+    let named = "packets from 2001:db8::8 use ens5 via fe80::b (table 1001), expected ens5 via fe80::a: ip route get";
     assert!(code == 107 && text.contains(named) && text.contains("in 1 respect(s)"), "{code} {text}");
 }

@@ -108,7 +108,7 @@ fn served(node: &Node, pod: &Pod, target: &str) -> bool {
 }
 
 #[test]
-fn a_chain_of_all_three_works_is_checked_and_leaves_nothing() {
+fn chain_of_three_plugins_works_and_del_removes_everything() {
     for version in ["0.4.0", "1.0.0"] {
         let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
         // A host without default route believes no client.
@@ -128,7 +128,7 @@ fn a_chain_of_all_three_works_is_checked_and_leaves_nothing() {
 }
 
 #[test]
-fn each_of_them_alone_is_no_contradiction_for_check() {
+fn check_accepts_each_chained_plugin_alone() {
     for other in [portmap(), bandwidth(), tuning()] {
         let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
         let chain = chain(&node, &pod, "1.0.0", vec![other]);

@@ -7,15 +7,15 @@ use netlink::Netns;
 use serde_json::Value;
 use vcn::Mtu;
 
-/// A dual-stack pod on a node, and what CHECK is asked with.
-struct Checked {
+/// A dual-stack pod on a node, and the configuration of its CHECK.
+struct CheckedPod {
     node: Node,
     pod: Pod,
     conf: Value,
     host_link: String,
 }
 
-impl Checked {
+impl CheckedPod {
     fn new() -> Self {
         let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
         let mut conf = node.conf("1.0.0");
@@ -44,7 +44,7 @@ fn succeeds(netns: &Netns, command: &str) -> bool {
 
 /// Breaks one thing by `command` (`VETH` is the host end) and wants CHECK to name it, alone.
 pub(crate) fn broken(inside: bool, command: &str, named: &str) {
-    let checked = Checked::new();
+    let checked = CheckedPod::new();
     let netns = if inside { &checked.pod.netns } else { &checked.node.host };
     run(netns, &command.replace("VETH", &checked.host_link));
     let text = checked.refusal();
@@ -54,8 +54,8 @@ pub(crate) fn broken(inside: bool, command: &str, named: &str) {
 
 /// A pod keeps the MTU that it was added with: what new pods get is another matter.
 #[test]
-fn another_mtu_of_the_vnic_since_add_is_nothing_to_a_pod_that_runs() {
-    let mut checked = Checked::new();
+fn check_ignores_mtu_change_after_add() {
+    let mut checked = CheckedPod::new();
     let mut vnics = checked.node.pools().vnics;
     vnics.iter_mut().for_each(|vnic| vnic.mtu = Mtu(1500));
     checked.node.write_pools(vnics);
@@ -98,7 +98,7 @@ fn everything_on_the_host_that_can_break_is_named() {
         ("ip -6 addr del fe80::1/128 dev VETH", "addr add fe80::1/128 dev VETH"),
         (
             "ip neigh add 10.0.0.8 lladdr 02:00:00:00:00:77 nud permanent dev VETH",
-            "VETH has a permanent neighbour 10.0.0.8 with another Ethernet address than the pod's, of somebody else's: neigh del 10.0.0.8 dev VETH",
+            "VETH has another program's permanent neighbour 10.0.0.8 with an Ethernet address that is not the pod's: neigh del 10.0.0.8 dev VETH",
         ),
         ("ip neigh del proxy 10.0.0.8 dev ens5", "neigh add proxy 10.0.0.8 dev ens5"),
         ("ip -6 neigh del proxy 2001:db8::8 dev ens5", "neigh add proxy 2001:db8::8 dev ens5"),
@@ -150,8 +150,8 @@ fn everything_on_the_host_that_can_break_is_named() {
 
 /// The kernel answers for a pod by NDP only on a link that forwards itself, whatever the host as a whole does.
 #[test]
-fn a_vnic_that_does_not_forward_ipv6_cuts_its_pods_off_and_what_check_names_mends_it() {
-    let checked = Checked::new();
+fn check_names_disabled_ipv6_forwarding_and_its_fix_restores_pods() {
+    let checked = CheckedPod::new();
     let setting = "net/ipv6/conf/ens5/forwarding";
     run(
         &checked.node.host,
@@ -166,8 +166,8 @@ fn a_vnic_that_does_not_forward_ipv6_cuts_its_pods_off_and_what_check_names_mend
 }
 
 #[test]
-fn a_strict_vnic_is_no_trouble_where_all_links_are_loose() {
-    let checked = Checked::new();
+fn check_accepts_strict_rp_filter_when_all_links_are_loose() {
+    let checked = CheckedPod::new();
     run(
         &checked.node.host,
         "echo 1 >/proc/sys/net/ipv4/conf/ens5/rp_filter; echo 2 >/proc/sys/net/ipv4/conf/all/rp_filter",
@@ -191,7 +191,7 @@ fn an_address_of_the_pod_that_is_tentative_is_named() {
 
 #[test]
 fn a_vnic_into_which_nothing_is_plugged_is_named() {
-    let checked = Checked::new();
+    let checked = CheckedPod::new();
     run(&checked.node.routers[0], "ip link set port down");
     let text = checked.refusal();
     assert!(text.contains("ens5, the link of the pod's VNIC, has no carrier"), "{text}");
@@ -202,7 +202,7 @@ fn a_vnic_into_which_nothing_is_plugged_is_named() {
 
 /// The plugin's part of a node is whole without an agent, so these are missed only where one has been.
 #[test]
-fn a_rule_that_only_an_agent_makes_is_named_where_its_fellow_stands() {
+fn check_names_missing_agent_rule_only_when_its_sibling_exists() {
     for family in ["-4", "-6"] {
         let metadata = if family == "-4" { "169.254.169.254" } else { "fd00:c1::a9fe:a9fe" };
         let rules = [
@@ -213,7 +213,7 @@ fn a_rule_that_only_an_agent_makes_is_named_where_its_fellow_stands() {
             format!("rule add pref 1000 from all to {metadata} lookup main"),
             "fwmark 0x1000/0x1046 lookup main".into(),
         ];
-        let checked = Checked::new();
+        let checked = CheckedPod::new();
         for rule in &rules {
             run(&checked.node.host, &format!("ip {family} rule add {rule}"));
         }
@@ -229,8 +229,8 @@ fn a_rule_that_only_an_agent_makes_is_named_where_its_fellow_stands() {
 
 /// Nothing of it would pass the fabric. A bare metal port may have its own, and the pools say of which VNIC that is so.
 #[test]
-fn a_vnics_link_under_another_ethernet_address_than_the_vnics_is_named_where_it_must_have_that() {
-    let checked = Checked::new();
+fn check_names_foreign_link_mac_only_when_pools_require_it() {
+    let checked = CheckedPod::new();
     run(&checked.node.host, "ip link set ens5 address 02:00:17:00:00:99");
     assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
     let mut vnics = checked.node.pools().vnics;
@@ -252,7 +252,7 @@ fn links_that_are_down_or_mute_are_named() {
         (false, "ip link set VETH down", "link set VETH"),
         (false, "ip link set ens5 down", "link set ens5"),
     ] {
-        let checked = Checked::new();
+        let checked = CheckedPod::new();
         let netns = if inside { &checked.pod.netns } else { &checked.node.host };
         run(netns, &command.replace("VETH", &checked.host_link));
         let text = checked.refusal();
@@ -261,24 +261,24 @@ fn links_that_are_down_or_mute_are_named() {
 }
 
 #[test]
-fn another_ethernet_address_in_the_pod_is_named_with_the_neighbours_that_went_with_the_old_one() {
-    let checked = Checked::new();
+fn check_names_changed_pod_mac_and_its_neighbour_entries() {
+    let checked = CheckedPod::new();
     run(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99");
     let text = checked.refusal();
     assert!(text.contains("pod: link set eth0 address") && text.contains("in 3 respect(s)"), "{text}");
 }
 
 #[test]
-fn a_pod_without_its_link_is_told_so() {
-    let checked = Checked::new();
+fn check_names_missing_pod_link() {
+    let checked = CheckedPod::new();
     run(&checked.pod.netns, "ip link del eth0");
     let text = checked.refusal();
     assert!(text.contains(&format!("link add {}", checked.host_link)), "{text}");
 }
 
 #[test]
-fn what_a_later_plugin_changed_is_taken_from_the_chains_result() {
-    let mut checked = Checked::new();
+fn check_accepts_changes_recorded_in_the_chain_result() {
+    let mut checked = CheckedPod::new();
     run(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99; ip route del default");
     checked.conf["prevResult"]["interfaces"][1]["mac"] = "02:00:00:00:00:99".into();
     checked.conf["prevResult"]["routes"] = serde_json::json!([{"dst": "::/0", "gw": "fe80::1"}]);
@@ -291,7 +291,7 @@ fn what_a_later_plugin_changed_is_taken_from_the_chains_result() {
 
 #[test]
 fn another_namespace_another_address_and_a_vanished_vnic_are_contradictions() {
-    let mut checked = Checked::new();
+    let mut checked = CheckedPod::new();
     let other = Pod { netns: Pod::new("b").netns, id: "a".to_owned() };
     let (code, text) = error_of(&checked.node.cni("CHECK", &other, &checked.conf));
     assert!(code == 107 && text.contains("is another network namespace than the one ADD was given"), "{text}");
@@ -311,8 +311,8 @@ fn another_namespace_another_address_and_a_vanished_vnic_are_contradictions() {
 }
 
 #[test]
-fn a_result_that_has_the_link_in_another_namespace_is_a_contradiction_and_another_path_of_the_same_is_none() {
-    let mut checked = Checked::new();
+fn check_rejects_another_sandbox_but_accepts_another_path_to_it() {
+    let mut checked = CheckedPod::new();
     let named = tempfile::tempdir().unwrap();
     let same = named.path().join("same");
     std::os::unix::fs::symlink(checked.pod.path(), &same).unwrap();

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use ipam::{BootId, Freed, Store};
+use ipam::{BootId, FreedAddress, Store};
 use netlink::conntrack;
 use serde_json::Value;
 use telemetry::{Listener, VerbRecord};
@@ -56,7 +56,7 @@ fn tracked(node: &Node, address: &str) -> usize {
     node.host.run(list).unwrap().lines().filter(|line| line.contains(&format!("src={address} dst=203."))).count()
 }
 
-fn freed(node: &Node) -> Vec<Freed> {
+fn freed(node: &Node) -> Vec<FreedAddress> {
     Store::new(node.state.path(), BootId::current().unwrap()).freed().unwrap()
 }
 
@@ -75,7 +75,7 @@ fn address(answer: &Value) -> &str {
 }
 
 #[test]
-fn what_a_verb_has_no_time_to_forget_is_left_told_and_not_taken_for_forgotten() {
+fn del_and_add_log_connections_they_cannot_delete_in_time() {
     let node = node_with(&["10.0.0.8/32"]);
     let pod = Pod::new("old");
     node.add(&pod);
@@ -87,7 +87,7 @@ fn what_a_verb_has_no_time_to_forget_is_left_told_and_not_taken_for_forgotten() 
     assert!(line.message.contains("there are more connections than can be forgotten"), "{line:?}");
     let left = tracked(&node, "10.0.0.8");
     assert!((1..before).contains(&left), "{left} of {before}");
-    assert!(matches!(freed(&node).as_slice(), [Freed { forgotten: false, .. }]));
+    assert!(matches!(freed(&node).as_slice(), [FreedAddress { forgotten: false, .. }]));
 
     // The only address there is: each try forgets some more, and a pod without network is of no use.
     let (output, took, line) = slowly(&node, "ADD", &Pod::new("next"));
@@ -98,7 +98,7 @@ fn what_a_verb_has_no_time_to_forget_is_left_told_and_not_taken_for_forgotten() 
 }
 
 #[test]
-fn a_pod_gets_another_address_than_one_whose_connections_cannot_all_be_forgotten() {
+fn add_avoids_address_with_undeleted_connections() {
     let node = node_with(&["10.0.0.8/32", "10.0.0.9/32"]);
     let (old, quiet) = (Pod::new("old"), Pod::new("quiet"));
     node.add(&old);
@@ -115,7 +115,7 @@ fn a_pod_gets_another_address_than_one_whose_connections_cannot_all_be_forgotten
     assert!(tracked(&node, "10.0.0.8") > 0);
     let freed = freed(&node);
     assert!(
-        matches!(freed.as_slice(), [Freed { forgotten: false, address, .. }] if *address == ip("10.0.0.8")),
+        matches!(freed.as_slice(), [FreedAddress { forgotten: false, address, .. }] if *address == ip("10.0.0.8")),
         "{freed:?}"
     );
     // A later run goes on.

@@ -38,14 +38,14 @@ fn injected(call: &str, what: &str) -> Command {
     command
 }
 
-/// The plugin, stopped.
-struct Stopped {
+/// A plugin's process that is stopped.
+struct StoppedPlugin {
     strace: Child,
     plugin: Pid,
     _log: NamedTempFile,
 }
 
-impl Stopped {
+impl StoppedPlugin {
     /// When it opens this file for the n-th time, and before it has.
     fn at_open(node: &Node, (path, nth): (&Path, usize), verb: &str, pod: &Pod, conf: &Value) -> Self {
         let log = NamedTempFile::new().unwrap();
@@ -56,8 +56,8 @@ impl Stopped {
         strace.args(["-e", "trace=open,openat", "-e", &inject, PLUGIN]);
         let strace = node.start_by(strace, verb, pod, conf);
         let stopped = || {
-            let said = fs::read_to_string(log.path()).unwrap();
-            let line = said.lines().find(|line| line.contains("stopped by SIGSTOP"))?;
+            let text = fs::read_to_string(log.path()).unwrap();
+            let line = text.lines().find(|line| line.contains("stopped by SIGSTOP"))?;
             line.split(' ').next().map(|pid| Pid::from_raw(pid.parse().unwrap()))
         };
         assert!(within(PATIENCE, || stopped().is_some()));
@@ -89,7 +89,7 @@ fn is_met(node: &Node, pod: &Pod, slow: &mut Child) -> bool {
 }
 
 #[test]
-fn a_slow_del_or_gc_beside_another_del_does_not_cut_off_who_gets_the_address_next() {
+fn slow_del_or_gc_keeps_next_address_owner_connected() {
     let case = |verb: &str| {
         let node = Node::new(Families::V4);
         with_one_address(&node);
@@ -115,7 +115,7 @@ fn a_slow_del_or_gc_beside_another_del_does_not_cut_off_who_gets_the_address_nex
 }
 
 #[test]
-fn what_a_killed_add_left_is_found_by_its_del_however_late_that_comes() {
+fn late_del_removes_remains_of_killed_add() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let killed = Pod::new("killed");
@@ -134,7 +134,7 @@ fn what_a_killed_add_left_is_found_by_its_del_however_late_that_comes() {
 }
 
 #[test]
-fn an_add_that_is_slow_keeps_its_address_however_long_it_takes() {
+fn slow_add_keeps_its_address_until_it_ends() {
     until_met(a_slow_add_keeps_its_address);
 }
 
@@ -164,21 +164,21 @@ fn a_slow_add_keeps_its_address() -> bool {
 /// CHECK reads without lock: the record becomes a lasting one when CHECK has found none of that kind, and before it reads
 /// for a tentative one.
 #[test]
-fn a_check_that_comes_just_when_an_add_commits_finds_the_record() {
+fn check_finds_record_that_add_commits_concurrently() {
     let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
     let mut conf = node.conf("1.0.0");
     conf["prevResult"] = node.add(&pod);
     let record = fs::read_dir(node.state.path().join("allocations")).unwrap().next().unwrap().unwrap().path();
     let (lasting, tentative) = (record.with_extension("json"), record.with_extension("tentative"));
     fs::rename(&lasting, &tentative).unwrap();
-    let check = Stopped::at_open(&node, (&lasting, 1), "CHECK", &pod, &conf);
+    let check = StoppedPlugin::at_open(&node, (&lasting, 1), "CHECK", &pod, &conf);
     fs::rename(&tentative, &lasting).unwrap();
     assert_success(&check.go_on());
 }
 
 /// An ADD on a full node has seen that another's lease ran out, and that one commits before it is taken back.
 #[test]
-fn an_add_that_commits_just_when_a_full_node_takes_it_for_dead_is_not_taken_down() {
+fn full_add_keeps_expired_attachment_that_commits_concurrently() {
     let node = Node::new(Families::V4);
     with_one_address(&node);
     let (late, next) = (Pod::new("late"), Pod::new("next"));
@@ -189,7 +189,7 @@ fn an_add_that_commits_just_when_a_full_node_takes_it_for_dead_is_not_taken_down
     assert!(tentative.exists() && !record.exists());
     // The first time it opens the file for its own attachment's lock.
     let locks = node.state.path().join("attachments.lock");
-    let add = Stopped::at_open(&node, (&locks, 2), "ADD", &next, &node.conf("1.0.0"));
+    let add = StoppedPlugin::at_open(&node, (&locks, 2), "ADD", &next, &node.conf("1.0.0"));
     fs::rename(&tentative, &record).unwrap();
     let (code, text) = error_of(&add.go_on());
     assert_eq!(code, 102, "{text}");
@@ -198,7 +198,7 @@ fn an_add_that_commits_just_when_a_full_node_takes_it_for_dead_is_not_taken_down
 }
 
 #[test]
-fn a_pod_that_goes_while_the_record_is_made_anew_is_not_taken_in_again() {
+fn rebuilt_record_omits_pod_deleted_during_the_rebuild() {
     let case = |damaged: bool| {
         let node = Node::new(Families::V4);
         let (going, next) = (Pod::new("going"), Pod::new("next"));
@@ -227,7 +227,7 @@ fn a_pod_that_goes_while_the_record_is_made_anew_is_not_taken_in_again() {
 }
 
 #[test]
-fn the_connections_of_an_address_are_forgotten_although_the_index_was_lost() {
+fn del_deletes_connections_when_index_is_lost() {
     let node = Node::new(Families::V4);
     with_one_address(&node);
     let pod = Pod::new("a");
@@ -263,7 +263,7 @@ fn del_needs_neither_the_record_nor_pools_to_leave_nothing() {
 }
 
 #[test]
-fn a_link_whose_alias_somebody_changed_is_still_taken_down() {
+fn del_removes_link_with_changed_alias() {
     let node = Node::new(Families::V4);
     let before = node.snapshot();
     let pod = Pod::new("a");
@@ -274,7 +274,7 @@ fn a_link_whose_alias_somebody_changed_is_still_taken_down() {
 }
 
 #[test]
-fn identifiers_too_long_for_an_alias_are_as_good_as_any() {
+fn add_and_del_handle_identifiers_longer_than_an_alias() {
     let node = Node::new(Families::V4);
     let before = node.snapshot();
     for length in [226, 227, 228, 300] {

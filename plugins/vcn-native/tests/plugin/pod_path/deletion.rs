@@ -23,7 +23,7 @@ fn assert_nothing_left(node: &Node, before: &[String], case: &str) {
 }
 
 #[test]
-fn a_path_that_is_another_pods_by_now_costs_that_pod_nothing() {
+fn del_keeps_other_pod_when_netns_path_leads_to_it() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let (gone, other) = (Pod::new("gone"), Pod::new("other"));
@@ -71,7 +71,7 @@ fn no_namespace_no_previous_result_and_any_version_are_enough() {
 }
 
 #[test]
-fn a_pod_whose_namespace_died_leaves_nothing() {
+fn del_removes_everything_when_netns_is_gone() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let pod = Pod::new("a");
@@ -96,7 +96,7 @@ fn a_link_that_was_deleted_inside_the_pod_leaves_nothing() {
 }
 
 #[test]
-fn somebody_elses_link_under_our_name_is_no_obstacle_and_stays() {
+fn del_succeeds_and_keeps_foreign_link_with_our_name() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let pod = Pod::new("a");
@@ -196,7 +196,7 @@ fn a_configuration_that_changed_meanwhile_is_no_obstacle() {
 }
 
 #[test]
-fn del_before_add_and_between_adds_changes_nothing_for_the_next() {
+fn redundant_dels_have_no_effect_on_the_next_add() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let pod = Pod::new("a");
@@ -213,7 +213,7 @@ fn del_before_add_and_between_adds_changes_nothing_for_the_next() {
 
 /// The kernel frees a link some 15 ms after it is gone, and a program waits for that, which must have none of our files open.
 #[test]
-fn a_del_that_has_ended_holds_neither_its_streams_nor_its_lock() {
+fn del_releases_streams_and_lock_before_it_exits() {
     let node = Node::new(Families::V4);
     let store = Store::new(node.state.path(), BootId::current().unwrap());
     let (pod, key) = (Pod::new("pod"), "vcn-native/pod/eth0".parse().unwrap());

@@ -20,7 +20,7 @@ fn record(node: &Node) -> std::path::PathBuf {
 }
 
 #[test]
-fn pods_keep_their_network_when_the_record_is_lost_or_damaged() {
+fn pods_keep_network_when_index_is_lost_or_damaged() {
     for damage in [None, Some("{\"version\":1,")] {
         let node = Node::new(Families::Dual);
         let pods: Vec<_> = (0..3).map(|id| Pod::new(&format!("p{id}"))).collect();
@@ -42,7 +42,7 @@ fn pods_keep_their_network_when_the_record_is_lost_or_damaged() {
 }
 
 #[test]
-fn a_record_of_a_newer_format_is_refused_and_said_to_be_that() {
+fn add_refuses_index_of_newer_format_by_name() {
     let node = Node::new(Families::V4);
     fs::write(record(&node), r#"{"version":2,"everything":"different"}"#).unwrap();
     let (code, text) = error_of(&node.cni("ADD", &Pod::new("a"), &node.conf("1.0.0")));
@@ -50,7 +50,7 @@ fn a_record_of_a_newer_format_is_refused_and_said_to_be_that() {
 }
 
 #[test]
-fn what_an_add_left_whose_lease_ran_out_is_cleared_away_when_its_address_is_given_out() {
+fn full_add_removes_expired_attachment_and_reuses_its_address() {
     let node = Node::new(Families::V4);
     with_one_address(&node);
     node.add(&Pod::new("killed"));
@@ -69,7 +69,7 @@ fn what_an_add_left_whose_lease_ran_out_is_cleared_away_when_its_address_is_give
 }
 
 #[test]
-fn an_add_into_a_namespace_with_somebody_elses_link_of_that_name_fails() {
+fn add_fails_when_netns_has_foreign_link_of_that_name() {
     let node = Node::new(Families::V4);
     node.add(&Pod::new("a"));
     let again = Pod::new("a");
@@ -85,7 +85,7 @@ fn an_add_into_a_namespace_with_somebody_elses_link_of_that_name_fails() {
 }
 
 #[test]
-fn ipv6_works_on_a_host_that_has_it_switched_off_for_new_links() {
+fn ipv6_works_when_host_disables_it_for_new_links() {
     let node = Node::new(Families::Dual);
     let off = || Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", "default", "disable_ipv6"], "1");
     node.host.run(off).unwrap().unwrap();
@@ -107,7 +107,7 @@ fn del_of_an_unreadable_record_without_link_still_leaves_nothing() {
 }
 
 #[test]
-fn a_closed_stream_never_turns_an_answer_into_a_state_file() {
+fn closed_stream_never_redirects_reply_into_a_state_file() {
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
         let node = Node::new(Families::V4);
         let pod = Pod::new("a");

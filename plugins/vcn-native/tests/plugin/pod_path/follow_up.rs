@@ -126,14 +126,14 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &
 }
 
 #[test]
-fn a_connection_to_the_old_owner_of_an_address_is_forgotten_when_it_goes() {
+fn connections_to_old_owner_are_deleted_when_pod_is_deleted() {
     for words in [V4, V6] {
         a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(&words, ServiceChanges::BeforeDel);
     }
 }
 
 #[test]
-fn a_connection_to_a_free_address_is_forgotten_before_somebody_gets_it() {
+fn connections_to_free_address_are_deleted_before_it_is_assigned() {
     for words in [V4, V6] {
         a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(&words, ServiceChanges::AfterDel);
     }
@@ -167,7 +167,7 @@ fn known(node: &Node) -> Vec<String> {
 }
 
 #[test]
-fn what_a_pod_leaves_of_connections_is_forgotten_with_it_of_each_protocol_and_family_and_no_others() {
+fn del_and_gc_delete_only_connections_of_the_deleted_pod() {
     for verb in ["DEL", "GC"] {
         let node = Node::new(Families::Dual);
         let (stays, goes) = (Pod::new("stays"), Pod::new("goes"));

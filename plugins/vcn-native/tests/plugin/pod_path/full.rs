@@ -67,7 +67,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn pods_go_for_whose_index_there_is_no_room_and_what_they_had_rests_from_then_on() {
+fn del_without_room_for_index_succeeds_and_starts_cooldown() {
     for damage in ["", "{\"version\":1,"] {
         let disk = SmallDisk::new("10.0.0.8/30");
         let node = &disk.node;
@@ -88,8 +88,8 @@ fn pods_go_for_whose_index_there_is_no_room_and_what_they_had_rests_from_then_on
         disk.empty();
         let next = Pod::new("next");
         assert_ne!(node.add(&next)["ips"], held, "who lives keeps his address");
-        let said = telemetry::read_log(&disk.place).unwrap();
-        let add = said.iter().rfind(|record| record.verb == "ADD").unwrap();
+        let records = telemetry::read_log(&disk.place).unwrap();
+        let add = records.iter().rfind(|record| record.verb == "ADD").unwrap();
         assert!(add.message.contains("had rested only"), "{}", add.message);
         assert!(lives.reaches("10.0.0.1") && next.reaches("10.0.0.1"));
         assert_eq!(node.allocations().allocations.len(), 2, "all who live are on record");
@@ -98,7 +98,7 @@ fn pods_go_for_whose_index_there_is_no_room_and_what_they_had_rests_from_then_on
 
 /// The record that goes makes room of a page, and the index takes three.
 #[test]
-fn a_pod_goes_that_makes_too_little_room_for_a_long_index_and_its_address_stays_held_till_it_is_swept() {
+fn del_without_room_for_long_index_holds_address_until_sweep() {
     let disk = SmallDisk::new("10.0.0.8/30");
     let node = &disk.node;
     let before = node.snapshot();

@@ -78,7 +78,7 @@ fn ip(node: &Node, words: &str) {
 }
 
 #[test]
-fn what_is_ours_and_of_no_pod_goes_and_leads_nobody_astray() {
+fn gc_removes_our_orphaned_rules_and_proxies_only() {
     let node = Node::new(Families::Dual);
     let alive = Pod::new("alive");
     node.add(&alive);
@@ -97,7 +97,7 @@ fn what_is_ours_and_of_no_pod_goes_and_leads_nobody_astray() {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_keeps_no_dead_pods_address() {
+fn gc_frees_dead_pod_when_another_record_is_unreadable() {
     let node = Node::new(Families::V4);
     let (odd, dead) = (Pod::new("odd"), Pod::new("dead"));
     node.add(&odd);
@@ -115,7 +115,7 @@ fn a_record_that_cannot_be_read_keeps_no_dead_pods_address() {
 }
 
 #[test]
-fn other_networks_the_young_and_a_network_that_says_no_are_spared() {
+fn gc_spares_other_networks_young_pods_and_disabled_networks() {
     let node = Node::new(Families::V4);
     let (other, young) = (Pod::new("other"), Pod::new("young"));
     let mut conf = node.conf("1.1.0");
@@ -137,7 +137,7 @@ fn other_networks_the_young_and_a_network_that_says_no_are_spared() {
 
 /// GC has its list, and waits for a verb that acts on one of the dead: that verb makes it again.
 #[test]
-fn what_is_added_anew_while_gc_waits_for_its_turn_lives() {
+fn gc_keeps_attachment_added_again_while_gc_waits_for_lock() {
     let node = Node::new(Families::V4);
     let (again, dead) = (Pod::new("again"), Pod::new("dead"));
     node.add(&again);
@@ -170,7 +170,7 @@ fn waited_for(path: &Path) -> bool {
 }
 
 #[test]
-fn somebody_elses_link_under_a_dead_pods_name_is_no_obstacle_and_stays() {
+fn gc_succeeds_and_keeps_foreign_link_with_dead_pods_name() {
     let node = Node::new(Families::V4);
     let (renamed, dead) = (Pod::new("renamed"), Pod::new("dead"));
     let link = node.add(&renamed)["interfaces"][0]["name"].as_str().unwrap().to_owned();
@@ -198,7 +198,7 @@ fn a_namespace_that_is_gone_is_no_obstacle() {
 }
 
 #[test]
-fn a_link_between_pods_of_the_same_name_is_not_taken_for_ours() {
+fn gc_keeps_foreign_veth_with_our_name_prefix() {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
     node.add(&pod);

@@ -37,7 +37,7 @@ fn reaches_loopback(pod: &Pod, loopback: &UdpSocket, own: &UdpSocket) -> bool {
 }
 
 #[test]
-fn no_pod_reaches_the_hosts_loopback_by_a_link_with_route_localnet() {
+fn pod_cannot_reach_host_loopback_through_route_localnet() {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
     node.add(&pod);

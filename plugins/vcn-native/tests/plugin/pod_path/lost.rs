@@ -48,7 +48,7 @@ fn goes_out(pod: &Pod) -> bool {
 }
 
 #[test]
-fn a_full_nodes_add_takes_nothing_from_a_pod_whose_record_was_lost() {
+fn add_on_full_node_keeps_pod_with_lost_record() {
     let node = node_with(&["10.0.0.9/32"]);
     let running = Pod::new("running");
     node.add(&running);
@@ -60,7 +60,7 @@ fn a_full_nodes_add_takes_nothing_from_a_pod_whose_record_was_lost() {
 }
 
 #[test]
-fn a_full_node_says_that_it_is_full_although_somebodys_record_is_damaged() {
+fn add_reports_full_node_when_a_record_is_damaged() {
     let node = node_with(&["10.0.0.9/32"]);
     let running = Pod::new("running");
     node.add(&running);
@@ -74,7 +74,7 @@ fn a_full_node_says_that_it_is_full_although_somebodys_record_is_damaged() {
 }
 
 #[test]
-fn a_gc_frees_nothing_of_a_pod_whose_record_was_lost() {
+fn gc_keeps_addresses_of_pod_with_lost_record() {
     let node = node_with(&["10.0.0.9/32"]);
     let running = Pod::new("running");
     node.add(&running);
@@ -107,7 +107,7 @@ fn an_index_of_before_costs_no_pod_its_network() {
 }
 
 #[test]
-fn a_damaged_record_frees_nothing_while_nobody_knows_the_pools() {
+fn damaged_record_frees_no_address_while_pools_are_unreadable() {
     let node = node_with(&["10.0.0.8/31"]);
     let (running, goes, next) = (Pod::new("running"), Pod::new("goes"), Pod::new("next"));
     node.add(&running);
@@ -131,7 +131,7 @@ fn a_damaged_record_frees_nothing_while_nobody_knows_the_pools() {
 
 /// The kernel keeps 254 bytes of a link's alias: a longer key is there as a hash alone.
 #[test]
-fn a_pod_whose_name_no_link_can_bear_keeps_its_address_too() {
+fn pod_with_key_longer_than_alias_keeps_its_address() {
     let node = node_with(&["10.0.0.8/31"]);
     let running = Pod::new(&"long".repeat(60));
     node.add(&running);
@@ -146,7 +146,7 @@ fn a_pod_whose_name_no_link_can_bear_keeps_its_address_too() {
 
 /// Nothing is on record then but what the last DEL found out: the address cools down, and its connections are forgotten.
 #[test]
-fn a_pod_that_goes_without_any_record_leaves_an_address_that_rests() {
+fn del_without_any_record_starts_cooldown_of_found_address() {
     let node = node_with(&["10.0.0.8/30"]);
     let (running, next) = (Pod::new("running"), Pod::new("next"));
     node.add(&running);
@@ -155,18 +155,18 @@ fn a_pod_that_goes_without_any_record_leaves_an_address_that_rests() {
     node.del(&running);
     let freed: Vec<_> = store(&node).freed().unwrap().iter().map(|it| it.address.to_string()).collect();
     assert_eq!(freed, ["10.0.0.8"]);
-    let said = telemetry::read_log(node.state.path()).unwrap();
-    let del = said.iter().rfind(|record| record.verb == "DEL").unwrap();
+    let records = telemetry::read_log(node.state.path()).unwrap();
+    let del = records.iter().rfind(|record| record.verb == "DEL").unwrap();
     assert_eq!(del.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.8"], "for its follow-up");
     node.add(&next);
-    let said = telemetry::read_log(node.state.path()).unwrap();
-    let add = said.iter().rfind(|record| record.verb == "ADD").unwrap();
+    let records = telemetry::read_log(node.state.path()).unwrap();
+    let add = records.iter().rfind(|record| record.verb == "ADD").unwrap();
     assert!(add.message.contains("had rested only"), "the others may have been a pod's: {}", add.message);
 }
 
 /// An index of before, which lacks the pod, or has it that its address has rested for long.
 #[test]
-fn an_address_of_which_an_old_index_knows_nothing_rests_when_its_pod_goes() {
+fn del_with_stale_index_starts_cooldown_of_address() {
     for freed in ["", "10.0.0.9@1"] {
         let node = node_with(&["10.0.0.8/30"]);
         let [stays, goes, next] = ["stays", "goes", "next"].map(Pod::new);
@@ -186,7 +186,7 @@ fn an_address_of_which_an_old_index_knows_nothing_rests_when_its_pod_goes() {
 
 /// As after an index of before, when the old pod's sandbox is taken down late.
 #[test]
-fn a_late_del_of_an_old_sandbox_takes_nothing_from_who_has_its_address_now() {
+fn late_del_keeps_new_owner_of_the_address() {
     let node = node_with(&["10.0.0.8/31"]);
     let (old, new) = (Pod::new("old"), Pod::new("new"));
     let before = node.add(&old);
@@ -207,7 +207,7 @@ fn a_late_del_of_an_old_sandbox_takes_nothing_from_who_has_its_address_now() {
 
 /// An ADD that finds another's route makes neither rule nor proxy, and takes none with it.
 #[test]
-fn an_add_that_finds_no_address_but_anothers_leaves_that_pods_network_whole() {
+fn add_without_usable_address_keeps_network_of_unrecorded_pod() {
     let node = node_with(&["10.0.0.8/32"]);
     let running = Pod::new("running");
     node.add(&running);
@@ -226,7 +226,7 @@ fn an_add_that_finds_no_address_but_anothers_leaves_that_pods_network_whole() {
 
 /// The index is as it was when others had the addresses, and on a full node the ADD searches what killed runs have left.
 #[test]
-fn a_repeated_add_whose_record_was_lost_finds_its_running_pod_on_a_full_node_and_keeps_it() {
+fn repeated_add_recovers_unrecorded_running_pod_on_full_node() {
     let node = node_with(&["10.0.0.8/31"]);
     let [first, second, running] = ["first", "second", "running"].map(Pod::new);
     node.add(&first);
@@ -247,7 +247,7 @@ fn a_repeated_add_whose_record_was_lost_finds_its_running_pod_on_a_full_node_and
 
 /// What it held is unknown then: so all addresses count as used until now.
 #[test]
-fn a_damaged_record_without_an_index_keeps_no_pod_from_starting_and_frees_nothing_too_early() {
+fn add_succeeds_with_damaged_record_without_freeing_its_address() {
     for lives in [true, false] {
         let node = node_with(&["10.0.0.8/31"]);
         let (before, next) = (Pod::new("before"), Pod::new("next"));
@@ -261,8 +261,8 @@ fn a_damaged_record_without_an_index_keeps_no_pod_from_starting_and_frees_nothin
         let given = node.add(&next);
         assert!(!lives || address(&given) == "10.0.0.9/32", "{given}");
         assert!(goes_out(&next) && (!lives || goes_out(&before)));
-        let said = telemetry::read_log(node.state.path()).unwrap();
-        let add = said.iter().rfind(|record| record.verb == "ADD").unwrap();
+        let records = telemetry::read_log(node.state.path()).unwrap();
+        let add = records.iter().rfind(|record| record.verb == "ADD").unwrap();
         assert!(add.message.contains("had rested only"), "{}", add.message);
     }
 }

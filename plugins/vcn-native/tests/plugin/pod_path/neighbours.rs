@@ -173,7 +173,7 @@ fn add_new_neighbours(node: &Node) -> [&'static str; 2] {
 }
 
 #[test]
-fn a_pods_flood_of_arp_and_neighbour_discovery_leaves_room_for_the_hosts_new_peers() {
+fn neighbour_flood_of_a_pod_leaves_room_for_new_peers() {
     let (node, pod, link) = node_with_a_pod();
     // Pods may spoof, so that only the limit stops forged sources.
     make_agents_tables(&node, PodServices { may_use_metadata: true, may_spoof: true, ipv6: true });

@@ -50,7 +50,7 @@ impl Scene {
 }
 
 #[test]
-fn udev_leaves_the_host_ends_address_alone_because_somebody_set_it() {
+fn host_end_address_counts_as_set_so_udev_keeps_it() {
     let scene = Scene::new();
     // Of a private mount of /sys, which shows the links of the namespace it was mounted in. 3 is NET_ADDR_SET: systemd-udevd's
     // MACAddressPolicy applies to addresses that the kernel made up (1, NET_ADDR_RANDOM) only.
@@ -59,7 +59,7 @@ fn udev_leaves_the_host_ends_address_alone_because_somebody_set_it() {
 }
 
 #[test]
-fn a_host_end_whose_address_was_rewritten_is_named_by_check_and_goes_by_del() {
+fn check_names_rewritten_host_end_mac_and_del_succeeds() {
     let scene = Scene::new();
     scene.on_host(&format!("ip link set {} address 02:00:00:00:be:ef", scene.host_end()));
     scene.assert_check_names("02:00:00:00:be:ef");
@@ -67,7 +67,7 @@ fn a_host_end_whose_address_was_rewritten_is_named_by_check_and_goes_by_del() {
 }
 
 #[test]
-fn rules_that_a_network_manager_removed_are_named_by_check_and_missed_by_no_del() {
+fn check_names_removed_rules_and_del_succeeds() {
     for family in ["-4", "-6"] {
         let scene = Scene::new();
         // As systemd-networkd does at its start with ManageForeignRoutingPolicyRules=yes.
@@ -78,7 +78,7 @@ fn rules_that_a_network_manager_removed_are_named_by_check_and_missed_by_no_del(
 }
 
 #[test]
-fn routes_that_a_network_manager_removed_are_named_by_check_and_missed_by_no_del() {
+fn check_names_removed_routes_and_del_succeeds() {
     for family in ["-4", "-6"] {
         let scene = Scene::new();
         scene.on_host(&format!("ip {family} route flush table 999"));
@@ -88,7 +88,7 @@ fn routes_that_a_network_manager_removed_are_named_by_check_and_missed_by_no_del
 }
 
 #[test]
-fn a_host_without_anything_of_a_pod_but_its_record_is_no_obstacle_for_del() {
+fn del_succeeds_when_only_the_record_is_left() {
     let scene = Scene::new();
     let link = scene.host_end();
     scene.on_host(&format!(
@@ -100,7 +100,7 @@ fn a_host_without_anything_of_a_pod_but_its_record_is_no_obstacle_for_del() {
 }
 
 #[test]
-fn a_vnic_whose_link_is_gone_is_no_obstacle_for_del() {
+fn del_succeeds_when_vnic_link_is_gone() {
     let scene = Scene::new();
     scene.on_host("ip link del ens5");
     assert_success(&scene.node.cni("DEL", &scene.pod, &scene.node.conf("1.0.0")));

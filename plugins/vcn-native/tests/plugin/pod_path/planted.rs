@@ -19,15 +19,15 @@ const MEMORY: u64 = 1 << 30;
 
 const OUTSIDE: &str = "another program's";
 
-/// What is planted in a place.
+/// An object that takes the place of a file.
 #[derive(Clone, Copy, Debug)]
-enum Planted {
+enum Obstacle {
     Pipe,
     Link,
     Huge,
 }
 
-const ALL: [Planted; 3] = [Planted::Pipe, Planted::Link, Planted::Huge];
+const ALL: [Obstacle; 3] = [Obstacle::Pipe, Obstacle::Link, Obstacle::Huge];
 
 /// A node with a running pod, and a file outside of the state directory.
 struct Scene {
@@ -55,12 +55,12 @@ impl Scene {
         records.into_iter().find(of_it).unwrap()
     }
 
-    fn plant(&self, planted: Planted, path: &Path) {
+    fn plant(&self, obstacle: Obstacle, path: &Path) {
         let _ = fs::remove_file(path);
-        match planted {
-            Planted::Pipe => mkfifo(path, Mode::S_IRWXU).unwrap(),
-            Planted::Link => symlink(&self.outside, path).unwrap(),
-            Planted::Huge => File::create(path).unwrap().set_len(3 << 30).unwrap(),
+        match obstacle {
+            Obstacle::Pipe => mkfifo(path, Mode::S_IRWXU).unwrap(),
+            Obstacle::Link => symlink(&self.outside, path).unwrap(),
+            Obstacle::Huge => File::create(path).unwrap().set_len(3 << 30).unwrap(),
         }
     }
 
@@ -82,19 +82,19 @@ impl Scene {
 }
 
 #[test]
-fn add_and_del_set_an_index_aside_that_is_no_file_of_ours() {
-    for planted in ALL {
-        let (scene, case) = (Scene::new(), format!("{planted:?}"));
+fn add_and_del_set_aside_index_of_wrong_file_type() {
+    for obstacle in ALL {
+        let (scene, case) = (Scene::new(), format!("{obstacle:?}"));
         let index = scene.path("allocations.json");
         let (pod, goes) = (Pod::new("pod"), Pod::new("goes"));
         scene.node.add(&goes);
-        scene.plant(planted, &index);
+        scene.plant(obstacle, &index);
         let given = json_of(&scene.verb("ADD", &pod));
         assert!(pod.reaches("10.0.0.1") || pod.reaches("10.0.1.1"), "{case}: {given}");
         assert!(index.symlink_metadata().unwrap().is_file(), "{case}");
         assert!(scene.path("allocations.json.damaged").symlink_metadata().is_ok(), "{case}");
         assert_eq!(scene.node.allocations().allocations.len(), 3, "{case}: all pods are on record");
-        scene.plant(planted, &index);
+        scene.plant(obstacle, &index);
         assert_success(&scene.verb("DEL", &goes));
         assert_eq!(scene.node.allocations().allocations.len(), 2, "{case}");
         scene.assert_sound(&case);
@@ -102,11 +102,11 @@ fn add_and_del_set_an_index_aside_that_is_no_file_of_ours() {
 }
 
 #[test]
-fn a_record_that_is_no_file_of_ours_is_made_again_from_the_kernel() {
-    for planted in ALL {
-        let (scene, case) = (Scene::new(), format!("{planted:?}"));
+fn record_that_is_no_plain_file_is_rebuilt_from_kernel() {
+    for obstacle in ALL {
+        let (scene, case) = (Scene::new(), format!("{obstacle:?}"));
         let record = scene.record(&scene.running);
-        scene.plant(planted, &record);
+        scene.plant(obstacle, &record);
         assert_success(&scene.verb("ADD", &Pod::new("another")));
         scene.assert_sound(&case);
         assert_success(&scene.verb("DEL", &scene.running));
@@ -117,45 +117,45 @@ fn a_record_that_is_no_file_of_ours_is_made_again_from_the_kernel() {
 
 #[test]
 fn no_temporary_file_is_written_through_a_planted_link() {
-    for planted in ALL {
-        let (scene, case) = (Scene::new(), format!("{planted:?}"));
+    for obstacle in ALL {
+        let (scene, case) = (Scene::new(), format!("{obstacle:?}"));
         let pod = Pod::new("pod");
         // Where the record of this pod will be staged.
         scene.node.add(&pod);
         let staged = scene.record(&pod).with_extension("new");
         scene.node.del(&pod);
         for path in [staged, scene.path("allocations.json.new")] {
-            scene.plant(planted, &path);
+            scene.plant(obstacle, &path);
         }
         assert_success(&scene.verb("ADD", &pod));
-        scene.plant(planted, &scene.path("allocations.json.new"));
+        scene.plant(obstacle, &scene.path("allocations.json.new"));
         assert_success(&scene.verb("DEL", &pod));
         scene.assert_sound(&case);
     }
 }
 
 #[test]
-fn pools_and_locks_that_are_no_files_of_ours_are_errors_that_say_so() {
-    for planted in ALL {
+fn pools_and_locks_must_be_plain_files() {
+    for obstacle in ALL {
         let scene = Scene::new();
         let pools = fs::read(scene.path("pools.json")).unwrap();
-        let why = match planted {
-            Planted::Pipe => "not a regular file",
-            Planted::Link => "symbolic link, which is not followed",
-            Planted::Huge => "it has 3221225472 bytes, and at most 8388608 are read",
+        let why = match obstacle {
+            Obstacle::Pipe => "not a regular file",
+            Obstacle::Link => "symbolic link, which is not followed",
+            Obstacle::Huge => "it has 3221225472 bytes, and at most 8388608 are read",
         };
-        scene.plant(planted, &scene.path("pools.json"));
+        scene.plant(obstacle, &scene.path("pools.json"));
         let (code, text) = error_of(&scene.verb("ADD", &Pod::new("pod")));
-        assert!(code == 101 && text.contains("pools.json is damaged") && text.contains(why), "{planted:?}: {text}");
+        assert!(code == 101 && text.contains("pools.json is damaged") && text.contains(why), "{obstacle:?}: {text}");
         fs::remove_file(scene.path("pools.json")).unwrap();
         fs::write(scene.path("pools.json"), pools).unwrap();
         // How large a lock's file is makes no difference.
-        for lock in ["allocations.lock", "attachments.lock"].iter().filter(|_| !matches!(planted, Planted::Huge)) {
-            scene.plant(planted, &scene.path(lock));
+        for lock in ["allocations.lock", "attachments.lock"].iter().filter(|_| !matches!(obstacle, Obstacle::Huge)) {
+            scene.plant(obstacle, &scene.path(lock));
             let (code, text) = error_of(&scene.verb("ADD", &Pod::new("pod")));
-            assert!(code == 101 && text.contains(lock) && text.contains(why), "{planted:?} {lock}: {text}");
+            assert!(code == 101 && text.contains(lock) && text.contains(why), "{obstacle:?} {lock}: {text}");
             fs::remove_file(scene.path(lock)).unwrap();
         }
-        scene.assert_sound(&format!("{planted:?}"));
+        scene.assert_sound(&format!("{obstacle:?}"));
     }
 }

@@ -18,7 +18,7 @@ fn rename(node: &Node, to: &str) {
 }
 
 #[test]
-fn a_repeated_add_that_the_kernel_refuses_leaves_the_running_pod_as_it_was() {
+fn repeated_add_keeps_running_pod_when_kernel_refuses_repair() {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
     node.add(&pod);
@@ -34,7 +34,7 @@ fn a_repeated_add_that_the_kernel_refuses_leaves_the_running_pod_as_it_was() {
 }
 
 #[test]
-fn a_pod_outlives_that_its_vnics_link_is_renamed_for_add_check_and_del() {
+fn pod_survives_rename_of_its_vnic_link() {
     let node = Node::new(Families::Dual);
     let (before, pod) = (node.snapshot(), Pod::new("a"));
     let answer = node.add(&pod);
@@ -85,7 +85,7 @@ fn everything(netns: &netlink::Netns) -> String {
 }
 
 #[test]
-fn what_others_put_on_a_pods_links_is_nothing_to_a_repeated_add_or_to_check() {
+fn repeated_add_and_check_ignore_foreign_objects_on_pod_links() {
     for families in [Families::Dual, Families::V4] {
         let node = Node::new(families);
         let pod = Pod::new("a");
@@ -111,7 +111,7 @@ fn what_others_put_on_a_pods_links_is_nothing_to_a_repeated_add_or_to_check() {
 }
 
 #[test]
-fn what_was_ours_in_a_pod_and_is_not_any_more_goes_by_a_repeated_add() {
+fn repeated_add_removes_our_obsolete_objects_in_the_pod() {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
     node.add(&pod);
@@ -150,7 +150,7 @@ fn the_only_interface_of_a_pod_may_have_any_name() {
 }
 
 #[test]
-fn a_second_interface_is_refused_with_the_reason_and_the_first_one_lives() {
+fn second_interface_is_refused_and_first_one_keeps_working() {
     for families in [Families::V4, Families::V6, Families::Dual] {
         let node = Node::new(families);
         let pod = Pod::new("a");

@@ -12,11 +12,11 @@ use telemetry::{Listener, VerbRecord};
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Whom a verb is about, as its line tells it.
-const POD: Who = Who { container: "c1", ifname: "eth0", pod: Some(("shop", "web-0")) };
-const NODE: Who = Who { container: "", ifname: "", pod: None };
+const POD: RecordSubject = RecordSubject { container: "c1", ifname: "eth0", pod: Some(("shop", "web-0")) };
+const NODE: RecordSubject = RecordSubject { container: "", ifname: "", pod: None };
 
-struct Who {
+/// The subject of a verb's record: a container and its pod, or neither.
+struct RecordSubject {
     container: &'static str,
     ifname: &'static str,
     pod: Option<(&'static str, &'static str)>,
@@ -39,14 +39,14 @@ fn now() -> u64 {
 }
 
 #[test]
-fn every_verb_hands_the_agent_a_line_with_who_what_how_long_and_in_which_trace() {
+fn verbs_send_agent_a_line_with_pod_phases_and_trace() {
     let (node, pod) = (Node::new(Families::Dual), Pod::new("c1"));
     let listener = Listener::bind(node.state.path()).unwrap();
     let (first, second) = (&["10.0.0.8", "2001:db8::8"][..], &["10.0.0.9", "2001:db8::9"][..]);
     let add = &["netns", "pools", "ipam", "network", "commit"][..];
     let mut conf = node.conf("1.1.0");
     conf["cni.dev/valid-attachments"] = json!([]);
-    for (verb, who, addresses, phases, code) in [
+    for (verb, subject, addresses, phases, code) in [
         ("ADD", POD, first, add, 0),
         ("CHECK", POD, first, &["record", "observe"], 0),
         ("DEL", POD, first, &["record", "observe", "network", "ipam"], 0),
@@ -67,10 +67,10 @@ fn every_verb_hands_the_agent_a_line_with_who_what_how_long_and_in_which_trace()
             plugin_version: env!("CARGO_PKG_VERSION").into(),
             verb: verb.into(),
             network: "vcn-native".into(),
-            container_id: who.container.into(),
-            ifname: who.ifname.into(),
-            pod_namespace: who.pod.map(|(namespace, _)| namespace.into()),
-            pod_name: who.pod.map(|(_, name)| name.into()),
+            container_id: subject.container.into(),
+            ifname: subject.ifname.into(),
+            pod_namespace: subject.pod.map(|(namespace, _)| namespace.into()),
+            pod_name: subject.pod.map(|(_, name)| name.into()),
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
             code,
             trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".into()),
@@ -98,7 +98,7 @@ fn every_verb_hands_the_agent_a_line_with_who_what_how_long_and_in_which_trace()
 }
 
 #[test]
-fn without_an_agent_the_line_is_in_a_file_and_a_failure_says_why() {
+fn line_is_written_to_file_without_agent_and_explains_failure() {
     let node = Node::new(Families::V4);
     node.add(&Pod::new("a"));
     node.write_pools(vec![]);
@@ -111,7 +111,7 @@ fn without_an_agent_the_line_is_in_a_file_and_a_failure_says_why() {
 }
 
 #[test]
-fn an_agent_that_does_not_read_delays_no_verb_and_loses_no_line() {
+fn unresponsive_agent_delays_no_verb_and_loses_no_line() {
     let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
     let listener = Listener::bind(node.state.path()).unwrap();
     // More than a socket's queue holds.

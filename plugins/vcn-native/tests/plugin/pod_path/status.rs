@@ -49,8 +49,8 @@ fn timed(node: &Node, code: u64) -> Duration {
 /// How long a thread has waited for a processor so far.
 fn kept_waiting(thread: &str) -> Duration {
     // On a processor, waiting for one (both in nanoseconds), how often.
-    let said = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap();
-    Duration::from_nanos(said.split_whitespace().nth(1).unwrap().parse().unwrap())
+    let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap();
+    Duration::from_nanos(text.split_whitespace().nth(1).unwrap().parse().unwrap())
 }
 
 #[test]
@@ -87,12 +87,16 @@ fn status_waits_for_no_agent_that_listens_and_never_answers() {
     assert_quick(&node, 0);
     fs::remove_file(node.state.path().join("pools.json")).unwrap();
     assert_quick(&node, 50);
-    let told = telemetry::read_log(node.state.path()).unwrap();
-    assert_eq!(told.iter().filter(|it| (it.verb.as_str(), it.code) == ("STATUS", 50)).count(), 50, "each is reported");
+    let records = telemetry::read_log(node.state.path()).unwrap();
+    assert_eq!(
+        records.iter().filter(|it| (it.verb.as_str(), it.code) == ("STATUS", 50)).count(),
+        50,
+        "each is reported"
+    );
 }
 
 #[test]
-fn status_is_as_quick_with_many_pods_and_a_large_range() {
+fn status_stays_fast_with_many_pods_and_large_range() {
     let node = Node::new(Families::V6);
     let mut pools = node.pools();
     for (number, vnic) in pools.vnics.iter_mut().enumerate() {
@@ -104,7 +108,7 @@ fn status_is_as_quick_with_many_pods_and_a_large_range() {
 }
 
 #[test]
-fn damaged_or_unreadable_pools_and_those_of_another_boot_make_it_unavailable() {
+fn status_fails_when_pools_are_damaged_or_of_another_boot() {
     for content in ["", "{", "[]", r#"{"version":1,"bootId":"00000000-0000-0000-0000-000000000000","vnics":[]}"#] {
         let node = Node::new(Families::V4);
         fs::write(node.state.path().join("pools.json"), content).unwrap();
@@ -116,7 +120,7 @@ fn damaged_or_unreadable_pools_and_those_of_another_boot_make_it_unavailable() {
 
 /// Whatever the wall clock and the file's age say.
 #[test]
-fn a_node_without_vnics_has_its_grace_once_and_only_where_there_was_one() {
+fn status_grants_one_grace_period_after_losing_the_last_vnic() {
     let node = Node::new(Families::V4);
     let now = BootTime::now().unwrap().0;
     let file = node.state.path().join("pools.json");
@@ -135,7 +139,7 @@ fn a_node_without_vnics_has_its_grace_once_and_only_where_there_was_one() {
 }
 
 #[test]
-fn a_damaged_record_of_allocations_is_no_reason_to_evict_pods() {
+fn status_succeeds_when_index_is_damaged() {
     let node = Node::new(Families::V4);
     node.add(&Pod::new("a"));
     fs::write(node.state.path().join("allocations.json"), "{").unwrap();

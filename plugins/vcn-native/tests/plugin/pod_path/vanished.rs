@@ -41,7 +41,7 @@ fn pods_get_the_addresses_of_the_vnics_that_are_there() {
 }
 
 #[test]
-fn without_any_other_address_the_answer_is_the_link_that_is_not_there() {
+fn add_names_missing_vnic_link_when_no_address_is_free() {
     let node = Node::new(Families::V4);
     lose(&node, "ens6");
     let pods: Vec<_> = (0..8).map(|number| Pod::new(&format!("p{number}"))).collect();
@@ -57,7 +57,7 @@ fn without_any_other_address_the_answer_is_the_link_that_is_not_there() {
 
 /// Nothing is refused there: the kernel takes routes and proxies of a link that is down, and forwards nothing.
 #[test]
-fn a_vnic_whose_link_is_down_is_passed_over_until_it_is_up_again() {
+fn add_skips_vnic_while_its_link_is_down() {
     let node = Node::new(Families::Dual);
     let lower = |link| node.in_host(|socket| socket.change_link_named(&name(link), &[LinkChange::Down]).unwrap());
     node.add(&Pod::new("first"));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use vcn::Family;
 
 #[test]
-fn an_ipv4_pod_reaches_its_router_its_node_and_other_pods() {
+fn ipv4_pod_reaches_router_node_and_other_pods() {
     let node = Node::new(Families::V4);
     let (a, b) = (Pod::new("a"), Pod::new("b"));
     node.add(&a);
@@ -67,7 +67,7 @@ fn ipv6_works_where_the_namespace_has_it_switched_off() {
 }
 
 #[test]
-fn a_pod_goes_out_where_the_host_lets_no_new_link_forward() {
+fn pod_reaches_router_when_host_disables_forwarding_on_new_links() {
     let node = Node::new(Families::V4);
     // What a hardening drop-in does to a node that is at work.
     let off = || netlink::Sysctls::default().write(&["net", "ipv4", "conf", "default", "forwarding"], "0");
@@ -142,7 +142,7 @@ fn a_repeated_add_answers_the_same_and_changes_nothing() {
 }
 
 #[test]
-fn an_add_into_a_new_namespace_under_the_same_key_starts_afresh() {
+fn add_with_known_key_and_new_netns_creates_new_network() {
     let node = Node::new(Families::V4);
     let first = node.add(&Pod::new("a"));
     let again = Pod::new("a");
@@ -155,7 +155,7 @@ fn an_add_into_a_new_namespace_under_the_same_key_starts_afresh() {
 }
 
 #[test]
-fn a_link_of_that_name_in_the_pod_is_refused_and_everything_undone() {
+fn add_rolls_back_when_pod_has_link_of_that_name() {
     let node = Node::new(Families::Dual);
     let (before, pod) = (node.snapshot(), Pod::new("a"));
     pod.netns
@@ -171,7 +171,7 @@ fn a_link_of_that_name_in_the_pod_is_refused_and_everything_undone() {
 }
 
 #[test]
-fn somebody_elses_link_under_our_name_is_never_touched() {
+fn add_fails_and_keeps_foreign_link_with_our_name() {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
     let host_name = node.add(&pod)["interfaces"][0]["name"].as_str().unwrap().to_owned();
@@ -185,7 +185,7 @@ fn somebody_elses_link_under_our_name_is_never_touched() {
 }
 
 #[test]
-fn without_pools_of_this_boot_add_says_try_again_later_and_status_50() {
+fn add_returns_11_and_status_50_without_current_pools() {
     let node = Node::new(Families::V4);
     std::fs::remove_file(node.state.path().join("pools.json")).unwrap();
     let (code, text) = error_of(&node.cni("ADD", &Pod::new("a"), &node.conf("1.1.0")));
@@ -206,7 +206,7 @@ fn a_full_pool_is_explained_and_status_stays_healthy() {
 }
 
 #[test]
-fn a_node_without_any_vnic_for_pods_is_not_available_when_that_lasts() {
+fn status_fails_when_node_lacks_pod_vnics_beyond_grace_period() {
     let node = Node::new(Families::Dual);
     node.write_pools(Vec::new());
     let status = || node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"));

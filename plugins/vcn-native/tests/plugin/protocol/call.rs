@@ -39,7 +39,7 @@ pub(crate) struct Call {
 /// How the plugin ended, and what it wrote.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Success(Option<Value>),
+    Success,
     Error { code: u64, msg: String, version: String },
 }
 
@@ -59,8 +59,8 @@ impl Machine {
         })
     }
 
-    /// What the plugin left for the agent to read.
-    pub(crate) fn said(&self) -> Vec<VerbRecord> {
+    /// The run records that the plugin left for the agent.
+    pub(crate) fn records(&self) -> Vec<VerbRecord> {
         telemetry::read_log(self.state.path()).unwrap()
     }
 
@@ -144,7 +144,7 @@ impl Answer {
         match (output.status.code(), reply) {
             (Some(0), reply) => {
                 assert!(reply.as_ref().is_none_or(|reply| reply.get("code").is_none()), "success and error: {stdout}");
-                Self::Success(reply)
+                Self::Success
             }
             (Some(1), Some(error)) => {
                 let keys: Vec<_> = error.as_object().unwrap().keys().collect();
@@ -163,14 +163,14 @@ impl Answer {
     /// 0 for success.
     pub(crate) fn code(&self) -> u64 {
         match self {
-            Self::Success(_) => 0,
+            Self::Success => 0,
             Self::Error { code, .. } => *code,
         }
     }
 
     pub(crate) fn message(&self) -> &str {
         match self {
-            Self::Success(_) => "",
+            Self::Success => "",
             Self::Error { msg, .. } => msg,
         }
     }

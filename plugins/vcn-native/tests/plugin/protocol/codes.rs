@@ -60,7 +60,7 @@ const SCENARIOS: [Scenario; 19] = [
 ];
 
 #[test]
-fn every_code_is_answered_in_its_situation_and_says_what_to_do() {
+fn every_code_has_a_scenario_that_names_the_next_step() {
     for (code, scenario, next) in SCENARIOS.iter().filter(|(code, ..)| *code != ErrorCode::INTERNAL) {
         let answer = scenario();
         assert_eq!(answer.code(), u64::from(code.0), "{answer:?}");
@@ -78,9 +78,9 @@ fn every_code_is_answered_in_its_situation_and_says_what_to_do() {
 /// The plugin has no way to panic that we know of, or we would close it. So the test of 100 is the protocol crate's own,
 /// with a plugin that panics on request.
 #[test]
-fn the_code_of_a_panic_is_tested_where_there_is_one() {
+fn code_100_is_tested_by_the_protocol_crate() {
     let tests = source("crates/cni/tests/conformance/process.rs");
-    assert!(tests.contains("#[test]\nfn a_panic_is_one_reply_with_code_100_in_the_configurations_version()"));
+    assert!(tests.contains("#[test]\nfn panic_returns_one_reply_with_code_100_in_requested_version()"));
 }
 
 fn internal() -> Answer {
@@ -100,11 +100,11 @@ fn every_code_has_an_entry_and_every_entry_a_code() {
 }
 
 #[test]
-fn every_code_has_a_scenario_unless_its_entry_says_that_it_is_never_answered() {
+fn every_code_has_a_scenario_or_is_documented_as_unused() {
     let never: BTreeSet<u32> =
-        entries().into_iter().filter(|(_, entry)| entry.contains("never answered")).map(|(code, _)| code).collect();
+        entries().into_iter().filter(|(_, entry)| entry.contains("never return it")).map(|(code, _)| code).collect();
     let played: BTreeSet<u32> = SCENARIOS.iter().map(|(code, ..)| code.0).collect();
-    assert!(never.is_disjoint(&played), "it is answered, the entry says never: {:?}", never.intersection(&played));
+    assert!(never.is_disjoint(&played), "a plugin returns it, the entry says never: {:?}", never.intersection(&played));
     let all: BTreeSet<u32> = never.union(&played).copied().collect();
     assert_eq!(all, codes().into_keys().collect(), "a code without scenario here, or a scenario without code");
 }

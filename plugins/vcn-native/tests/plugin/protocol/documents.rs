@@ -8,7 +8,7 @@ use crate::protocol::call::{Answer, Call, Codes, Machine, SOUND, VERBS};
 const UNREADABLE: Codes = [6, 6, 6, 6, 6, 0];
 
 #[test]
-fn what_is_no_document_is_code_6_with_its_reason_under_every_verb() {
+fn malformed_document_returns_code_6_for_every_verb() {
     let machine = Machine::new();
     let config = machine.config().to_string();
     let deep = |open: &str, close: &str| format!("{}1{}", open.repeat(100_000), close.repeat(100_000));
@@ -65,7 +65,7 @@ fn changed(machine: &Machine, changes: &Value) -> impl Fn(Call) -> Call {
 }
 
 #[test]
-fn every_field_of_the_wrong_kind_gets_the_code_of_the_table() {
+fn field_of_wrong_type_returns_the_code_in_the_table() {
     let machine = Machine::new();
     // A part that is optional for those who clean up, and wrong.
     const OPTIONAL: Codes = [6, 0, 6, 6, 0, 0];
@@ -107,7 +107,7 @@ fn every_field_of_the_wrong_kind_gets_the_code_of_the_table() {
 }
 
 #[test]
-fn our_own_fields_of_the_wrong_kind_are_code_6_and_named() {
+fn own_field_of_wrong_type_returns_named_code_6_error() {
     let machine = Machine::new();
     for (changes, complaint) in [
         (json!({"mtu": "9000"}), "mtu: invalid type"),
@@ -124,7 +124,7 @@ fn our_own_fields_of_the_wrong_kind_are_code_6_and_named() {
 }
 
 #[test]
-fn what_is_asked_of_another_kind_of_plugin_is_refused_by_add_alone_with_key_and_value() {
+fn foreign_plugin_field_is_named_and_refused_only_by_add() {
     let machine = Machine::new();
     #[rustfmt::skip]
     let table: [(Value, Codes); 8] = [
@@ -148,7 +148,7 @@ fn what_is_asked_of_another_kind_of_plugin_is_refused_by_add_alone_with_key_and_
 }
 
 #[test]
-fn a_configuration_names_no_state_directory_and_del_and_gc_pass_over_its_faults() {
+fn config_cannot_set_state_dir_and_del_ignores_its_faults() {
     let machine = Machine::new();
     let elsewhere = tempfile::tempdir().unwrap();
     for (verb, mtu, code) in [("ADD", json!(9000), 11), ("DEL", json!("x"), 0), ("GC", json!("x"), 0)] {
@@ -159,17 +159,7 @@ fn a_configuration_names_no_state_directory_and_del_and_gc_pass_over_its_faults(
 }
 
 #[test]
-fn a_key_given_twice_counts_as_given_last() {
-    let machine = Machine::new();
-    let config = machine.config().to_string();
-    let twice = config.replacen('{', r#"{"cniVersion":"9.9.9","name":7,"type":null,"#, 1);
-    assert_eq!(machine.codes(|call| call.stdin(twice.as_str())), SOUND);
-    let twice = format!("{},\"name\":\"\"}}", config.strip_suffix('}').unwrap());
-    assert_eq!(machine.codes(|call| call.stdin(twice.as_str())), [7, 7, 7, 7, 7, 0]);
-}
-
-#[test]
-fn an_error_is_in_the_configurations_version_as_soon_as_that_is_known() {
+fn error_uses_version_of_the_configuration_once_it_is_known() {
     let machine = Machine::new();
     for version in ["0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
         let answer = machine.answer(&changed(&machine, &json!({"cniVersion": version}))(machine.call("ADD")));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::protocol::call::Machine;
 
 #[test]
-fn a_previous_result_of_any_content_is_no_reason_to_fail() {
+fn prev_result_with_arbitrary_content_causes_no_failure() {
     let machine = Machine::new();
     let results = [
         json!({}),
@@ -32,7 +32,7 @@ fn a_previous_result_of_any_content_is_no_reason_to_fail() {
 }
 
 #[test]
-fn a_previous_result_that_is_no_object_is_refused_but_by_del() {
+fn prev_result_must_be_an_object_except_for_del() {
     let machine = Machine::new();
     for result in [json!("x"), json!(7), json!([]), json!(true)] {
         let codes = ["ADD", "DEL", "CHECK"].map(|verb| {

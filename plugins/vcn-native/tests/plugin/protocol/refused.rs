@@ -13,7 +13,7 @@ fn words(record: &VerbRecord) -> (&str, u32, &str, &str, &str, Option<&str>) {
 }
 
 #[test]
-fn a_call_that_is_refused_is_told_as_far_as_it_is_known_whom_it_was_about() {
+fn refused_call_is_logged_with_the_known_attachment_fields() {
     type Spoil = fn(&Machine, Call) -> Call;
     let cases: [(&str, u32, &str, Spoil); 5] = [
         ("ADD", 1, "vcn-native", |machine, call| changed(machine, call, "cniVersion", json!("0.2.0"))),
@@ -25,9 +25,9 @@ fn a_call_that_is_refused_is_told_as_far_as_it_is_known_whom_it_was_about() {
     for (verb, code, network, spoil) in cases {
         let machine = Machine::new();
         let answer = machine.answer(&spoil(&machine, machine.call(verb)));
-        let said = machine.said();
-        assert_eq!(said.iter().map(words).collect::<Vec<_>>(), [(verb, code, network, "c1", "eth0", Some("web-0"))]);
-        assert!(answer.code() == u64::from(code) && said[0].message.contains(answer.message()), "{answer:?}");
+        let records = machine.records();
+        assert_eq!(records.iter().map(words).collect::<Vec<_>>(), [(verb, code, network, "c1", "eth0", Some("web-0"))]);
+        assert!(answer.code() == u64::from(code) && records[0].message.contains(answer.message()), "{answer:?}");
     }
 }
 
@@ -38,14 +38,14 @@ fn changed(machine: &Machine, call: Call, key: &str, value: Value) -> Call {
 }
 
 #[test]
-fn a_call_with_wrong_variables_or_no_configuration_is_told() {
+fn call_with_invalid_variables_or_document_is_logged() {
     let machine = Machine::new();
     machine.answer(&machine.call("ADD").with("CNI_CONTAINERID", "wrong-variables").without("CNI_IFNAME"));
     machine.answer(&machine.call("GC").with("CNI_CONTAINERID", "wrong-document").stdin("{"));
     machine.answer(&machine.call("MOVE").with("CNI_CONTAINERID", "wrong-verb"));
-    let said = machine.said();
+    let records = machine.records();
     assert_eq!(
-        said.iter().map(words).collect::<Vec<_>>(),
+        records.iter().map(words).collect::<Vec<_>>(),
         [
             ("ADD", 4, "", "wrong-variables", "", Some("web-0")),
             ("GC", 6, "", "wrong-document", "eth0", Some("web-0")),

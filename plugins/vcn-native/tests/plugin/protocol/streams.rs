@@ -18,7 +18,7 @@ const STDIN_BOUND: Duration = Duration::from_secs(100);
 const MEMORY: u32 = 192 << 10;
 
 #[test]
-fn a_stdin_that_is_closed_or_unreadable_is_an_error_and_version_does_not_care() {
+fn closed_or_unreadable_stdin_fails_except_for_version() {
     let machine = Machine::new();
     for (stdin, code) in [("<&-", 6), ("</dev/null", 6), ("</", 5), ("0>/dev/null", 5)] {
         for verb in VERBS {
@@ -29,7 +29,7 @@ fn a_stdin_that_is_closed_or_unreadable_is_an_error_and_version_does_not_care() 
 }
 
 #[test]
-fn a_stdin_that_is_never_closed_ends_in_an_error_and_version_does_not_wait_for_it() {
+fn open_stdin_times_out_except_for_version() {
     let machine = Machine::new();
     let start = Instant::now();
     let mut calls: Vec<(&str, Child)> = Vec::new();
@@ -99,7 +99,7 @@ fn broken_stdouts() -> [(&'static str, Stdio); 2] {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_a_failure_and_goes_to_stderr() {
+fn unwritable_stdout_fails_and_sends_reply_to_stderr() {
     let machine = Machine::new();
     for verb in VERBS {
         for (case, stdout) in broken_stdouts() {
@@ -122,7 +122,7 @@ fn an_answer_that_cannot_be_written_is_a_failure_and_goes_to_stderr() {
 }
 
 #[test]
-fn an_add_whose_answer_is_lost_fails_and_del_takes_it_back() {
+fn add_with_lost_reply_fails_and_del_removes_it() {
     let node = Node::new(Families::V4);
     let before = node.snapshot();
     let pod = Pod::new("a");

@@ -34,9 +34,9 @@ const TEXTS: &[&str] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dump(Vec<String>);
 
-/// Our objects are known by the host ends of pods' links, and by pods' addresses, each with the link of its VNIC.
+/// What our objects are recognized by: the host ends of pods' links, and pods' addresses, each with the link of its VNIC.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ours {
+pub(crate) struct OurObjects {
     pub(crate) links: Vec<String>,
     pub(crate) addresses: Vec<(String, &'static str)>,
 }
@@ -70,7 +70,7 @@ impl Dump {
     }
 
     /// Objects of other programs, in their order.
-    pub(crate) fn without(&self, ours: &Ours) -> Self {
+    pub(crate) fn without(&self, ours: &OurObjects) -> Self {
         Self(self.0.iter().filter(|line| !ours.owns(line)).cloned().collect())
     }
 
@@ -88,7 +88,7 @@ impl Dump {
     }
 }
 
-impl Ours {
+impl OurObjects {
     fn owns(&self, line: &str) -> bool {
         let (command, rest) = line.split_once(": ").unwrap_or_default();
         let quoted = |text: &str| rest.contains(&format!("\"{text}\""));

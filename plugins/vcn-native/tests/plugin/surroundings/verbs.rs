@@ -10,22 +10,22 @@ use vcn::Family;
 
 use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, json_of, name, within};
 use crate::surroundings::crowd::crowd;
-use crate::surroundings::dump::{Dump, Ours, is_settled};
+use crate::surroundings::dump::{Dump, OurObjects, is_settled};
 
 /// A crowded host, and what it was like before.
-struct Crowded {
+struct CrowdedHost {
     node: Node,
     before: Dump,
-    ours: Ours,
+    ours: OurObjects,
 }
 
-impl Crowded {
+impl CrowdedHost {
     fn new() -> Self {
         let node = Node::new(Families::Dual);
         crowd(&node);
         assert!(within(PATIENCE, || is_settled(&node)));
         let before = Dump::of(&node);
-        Self { node, before, ours: Ours::default() }
+        Self { node, before, ours: OurObjects::default() }
     }
 
     fn add(&mut self, pod: &Pod) -> Value {
@@ -69,8 +69,8 @@ impl Crowded {
 }
 
 #[test]
-fn what_is_not_ours_is_the_same_byte_for_byte_after_every_verb() {
-    let mut host = Crowded::new();
+fn foreign_state_is_unchanged_after_every_verb() {
+    let mut host = CrowdedHost::new();
     assert!(host.before.lines() > 500, "the crowd is there");
     host.assert_as_before("nothing: the dump shows nothing that changes by itself");
     let (a, b, c) = (Pod::new("a"), Pod::new("b"), Pod::new("c"));
@@ -111,8 +111,8 @@ fn what_is_not_ours_is_the_same_byte_for_byte_after_every_verb() {
 }
 
 #[test]
-fn what_is_not_ours_is_the_same_when_the_record_is_lost_and_made_anew() {
-    let mut host = Crowded::new();
+fn foreign_state_is_unchanged_when_records_are_rebuilt() {
+    let mut host = CrowdedHost::new();
     let (a, b) = (Pod::new("a"), Pod::new("b"));
     host.add(&a);
     let state = host.node.state.path();
@@ -128,8 +128,8 @@ fn what_is_not_ours_is_the_same_when_the_record_is_lost_and_made_anew() {
 }
 
 #[test]
-fn connections_of_others_and_their_marks_stay_when_those_of_a_freed_address_are_forgotten() {
-    let mut host = Crowded::new();
+fn foreign_connections_and_marks_survive_del_of_the_address() {
+    let mut host = CrowdedHost::new();
     let mut vnics = host.node.pools().vnics;
     vnics.truncate(1);
     for (family, only) in [(Family::Ipv4, "10.0.0.8/32"), (Family::Ipv6, "2001:db8::8/128")] {
@@ -151,8 +151,8 @@ fn connections_of_others_and_their_marks_stay_when_those_of_a_freed_address_are_
 }
 
 #[test]
-fn a_host_without_record_and_pools_is_not_searched_for_things_like_ours() {
-    let host = Crowded::new();
+fn del_and_gc_without_records_and_pools_remove_nothing() {
+    let host = CrowdedHost::new();
     fs::remove_file(host.node.state.path().join("pools.json")).unwrap();
     let pod = Pod::new("a");
     assert_success(&host.node.cni("DEL", &pod, &host.node.conf("1.1.0")));

@@ -7,7 +7,6 @@ use super::*;
 
 type Tamper = fn(&mut Request);
 
-const SKEW: Duration = Duration::from_secs(300);
 const BODY: &[u8] = br#"{"instanceId":"ocid1.instance.oc1.iad.a"}"#;
 const ALL: &str = "date (request-target) host content-length content-type x-content-sha256";
 const BY_X_DATE: &str = "x-date (request-target) host content-length content-type x-content-sha256";
@@ -45,7 +44,7 @@ fn post(key: &KeyPair, listed: &str, date: SystemTime) -> Request {
 
 fn check(request: &Request, key: &KeyPair) -> Result<(), String> {
     let signature = Signature::of(request).map_err(|refusal| refusal.message)?;
-    signature.check(request, &key.subject_public_key_info(), SKEW, true).map_err(|refusal| {
+    signature.check(request, &key.subject_public_key_info(), true).map_err(|refusal| {
         assert_eq!((refusal.status, refusal.code.as_str()), (401, "NotAuthenticated"));
         refusal.message
     })

@@ -17,7 +17,7 @@ fn turns(bucket: &mut Bucket, now: Instant, waiting: u32) -> Vec<u128> {
 }
 
 #[test]
-fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+fn burst_passes_immediately_and_remaining_requests_at_the_rate() {
     let (mut bucket, now) = bucket(10.0, 3.0);
     assert_eq!(turns(&mut bucket, now, 6), [0, 0, 0, 99, 199, 299]);
     let taken: Vec<bool> = (0..4).map(|_| bucket.take(now).is_ok()).collect();
@@ -54,7 +54,7 @@ fn nothing_is_sent_before_retry_after_ends() {
     bucket.throttled(now, Some(Duration::from_secs(3)));
     assert_eq!(turns(&mut bucket, now, 3), [3099, 3199, 3299], "then at the new rate");
     assert!(bucket.take(now + Duration::from_secs(3)).is_err());
-    let Standing { rate, paused, .. } = bucket.standing(now);
+    let BudgetState { rate, paused, .. } = bucket.state(now);
     assert_eq!((rate, paused), (10.0, Duration::from_secs(3)));
 }
 
@@ -62,7 +62,7 @@ fn nothing_is_sent_before_retry_after_ends() {
 fn an_absurd_retry_after_is_five_minutes() {
     let (mut bucket, now) = bucket(20.0, 5.0);
     bucket.throttled(now, Some(Duration::from_hours(24)));
-    assert_eq!(bucket.standing(now).paused, Duration::from_mins(5));
+    assert_eq!(bucket.state(now).paused, Duration::from_mins(5));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn answers_raise_the_rate_slowly_back_to_the_most() {
 }
 
 #[test]
-fn senseless_rates_are_made_sense_of() {
+fn invalid_rates_are_corrected() {
     let now = Instant::now();
     let mut bucket = Bucket::new(Rates { most: 0.0, least: -1.0, burst: 0.0 }, now);
     assert_eq!(bucket.take(now), Ok(()));
@@ -98,7 +98,7 @@ fn the_usual_rate_is_the_rate_that_lasts() {
     let (mut bucket, now) = bucket(20.0, 5.0);
     let after = |seconds| now + Duration::from_secs(seconds);
     (0..6).for_each(|second| bucket.throttled(after(second), None));
-    let usual = |bucket: &Bucket, seconds| bucket.standing(after(seconds)).usual.round();
+    let usual = |bucket: &Bucket, seconds| bucket.state(after(seconds)).usual.round();
     assert_eq!((bucket.rate.round(), usual(&bucket, 6)), (1.0, 18.0), "a dip of some seconds");
     assert_eq!([usual(&bucket, 60), usual(&bucket, 180), usual(&bucket, 1800)], [8.0, 1.0, 1.0], "one that stays");
     for second in 7..60 {

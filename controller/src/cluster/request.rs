@@ -1,0 +1,72 @@
+//! Requests that write to the API server: deadline, errors, and the parts of a patch.
+
+use std::time::Duration;
+
+use api::FIELD_MANAGER;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, TestOperation};
+use kube::api::PatchParams;
+use serde_json::Value;
+use thiserror::Error;
+use tokio::time::timeout;
+
+/// The deadline of one request.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Why a request failed.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// The API server refused, or was not reached.
+    #[error("the API server refused the request")]
+    Refused(#[from] Box<kube::Error>),
+    /// No answer in time.
+    #[error("no answer from the API server within {DEADLINE:?}")]
+    TimedOut,
+}
+
+impl RequestError {
+    /// The HTTP status of the API server's answer, if there was one.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(error) => match &**error {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            Self::TimedOut => None,
+        }
+    }
+
+    /// Whether the object changed: it is reconciled again when the watch delivers it.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        let Self::Refused(error) = self else { return false };
+        let kube::Error::Api(status) = &**error else { return false };
+        // A failed condition of a patch: 422 like an invalid field, but without a field name.
+        let fields = status.details.as_ref().map_or(0, |details| details.causes.len());
+        status.code == 409 || status.code == 422 && fields == 0
+    }
+}
+
+/// Sends a request, and waits for the answer until the deadline.
+pub(crate) async fn send<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, RequestError> {
+    match timeout(DEADLINE, request).await {
+        Ok(answer) => answer.map_err(|error| RequestError::Refused(Box::new(error))),
+        Err(_) => Err(RequestError::TimedOut),
+    }
+}
+
+/// Never by apply, which would make the API server record field owners.
+pub(crate) fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// The patch is refused unless this holds.
+pub(crate) fn is<const N: usize>(path: [&str; N], value: impl Into<Value>) -> PatchOperation {
+    PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value: value.into() })
+}
+
+/// Replaces the present value.
+pub(crate) fn put<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
+}

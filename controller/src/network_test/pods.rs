@@ -1,0 +1,127 @@
+//! The Pods that a NetworkTest selects: listed once before a run, in the namespaces that let the controller list them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use api::probe::bounds;
+use api::{NetworkTestSpec, PodSelection};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::core::Selector;
+use kube::{Api, Client, ResourceExt as _};
+use resident::logging::chain;
+use tokio::time::timeout;
+
+use super::pairs::PairError;
+
+/// The most pods of one selection.
+const MOST_PODS: usize = 20;
+/// The most Pods that are read for one selection, in the API server's order, which is that of their names.
+const MOST_READ: u32 = 500;
+/// The deadline of a list.
+const DEADLINE: Duration = Duration::from_secs(30);
+const FORBIDDEN: u16 = 403;
+
+/// A running pod with an address of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TestPod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its node.
+    pub node: String,
+    /// Its first address.
+    pub address: IpAddr,
+}
+
+/// Lists the Pods of each selection in a spec.
+///
+/// # Errors
+/// When a namespace does not let the controller list them, a selector is not valid, or the API server does not answer.
+pub(crate) async fn pods(
+    client: &Client,
+    spec: &NetworkTestSpec,
+) -> Result<Vec<(PodSelection, Vec<TestPod>)>, PairError> {
+    let mut found = Vec::new();
+    let sources = spec.sources.iter().filter_map(|source| source.pods.as_ref());
+    for selection in sources.chain(spec.targets.iter().filter_map(|target| target.pods.as_ref())) {
+        found.push((selection.clone(), list(client, selection).await?));
+    }
+    Ok(found)
+}
+
+async fn list(client: &Client, selection: &PodSelection) -> Result<Vec<TestPod>, PairError> {
+    let namespace = &selection.namespace;
+    let selector = Selector::try_from(selection.selector.clone().unwrap_or_default())
+        .map_err(|error| PairError::Selector(error.to_string()))?;
+    let params = ListParams::default().labels_from(&selector).limit(MOST_READ);
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    match timeout(DEADLINE, api.list(&params)).await {
+        Ok(Ok(pods)) => Ok(running(pods.items)),
+        Ok(Err(kube::Error::Api(status))) if status.code == FORBIDDEN => Err(PairError::Pods(format!(
+            "Pods of {namespace} may not be tested: kubectl -n {namespace} create rolebinding oke-network-test-pods \
+             --clusterrole=oke-network-test-pods --serviceaccount=oke-node-manager:oke-node-controller"
+        ))),
+        Ok(Err(error)) => Err(PairError::Pods(format!("list Pods of {namespace}: {}", chain(&error)))),
+        Err(_) => Err(PairError::Pods(format!("list Pods of {namespace}: no answer within {DEADLINE:?}"))),
+    }
+}
+
+/// The first running ones by name. Pods in the host's network have the node's address, and are left out.
+fn running(pods: Vec<Pod>) -> Vec<TestPod> {
+    let mut found: Vec<TestPod> = pods.iter().filter_map(TestPod::of).collect();
+    found.sort();
+    found.truncate(MOST_PODS);
+    found
+}
+
+impl TestPod {
+    fn of(pod: &Pod) -> Option<Self> {
+        let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
+        let is_running = status.phase.as_deref() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
+        let address: IpAddr = status.pod_ip.as_deref()?.parse().ok()?;
+        // A kubelet writes the address, and must not lead probes to forbidden ones.
+        let is_usable = is_running && spec.host_network != Some(true) && bounds::allowed(address).is_ok();
+        let (namespace, name, node) = (pod.namespace()?, pod.name_any(), spec.node_name.clone()?);
+        is_usable.then_some(Self { namespace, name, node, address })
+    }
+}
+
+impl fmt::Display for TestPod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, address: &str, spec: &Value, phase: &str) -> Pod {
+        let mut pod = json!({ "metadata": { "namespace": "shop", "name": name },
+            "spec": { "nodeName": "a", "containers": [] }, "status": { "phase": phase, "podIP": address } });
+        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn first_running_pods_with_own_addresses_are_selected() {
+        let own = json!({});
+        let mut pods: Vec<Pod> =
+            (0..30).rev().map(|n| pod(&format!("p{n:02}"), "10.0.32.7", &own, "Running")).collect();
+        pods.insert(7, pod("a-pending", "10.0.32.8", &own, "Pending"));
+        pods.insert(8, pod("a-host", "10.0.0.2", &json!({ "hostNetwork": true }), "Running"));
+        pods.insert(9, pod("a-liar", "169.254.169.254", &own, "Running"));
+        pods.insert(10, pod("a-unassigned", "10.0.32.9", &json!({ "nodeName": null }), "Running"));
+        let mut leaving = pod("a-leaving", "10.0.32.10", &own, "Running");
+        leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        pods.push(leaving);
+        let names: Vec<String> = running(pods).iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), MOST_PODS);
+        assert_eq!((names[0].as_str(), names[19].as_str()), ("shop/p00", "shop/p19"));
+    }
+}

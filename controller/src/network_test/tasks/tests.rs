@@ -1,0 +1,183 @@
+//! The lives of tests against a scripted API server and agents, with a paused clock.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use api::probe::{ProbeReport, ProbeRequest, Tally};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Method, Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+use crate::network_test::agents::AskError;
+
+/// Agents whose probes all pass.
+struct Agents {
+    /// How long a probe takes.
+    each: Duration,
+    asked: Mutex<Vec<Instant>>,
+    /// Probes that take place now; the most so far.
+    open: Arc<Mutex<(usize, usize)>>,
+}
+
+/// One probe; it also ends when its test is dropped.
+struct Open(Arc<Mutex<(usize, usize)>>);
+
+impl Open {
+    fn new(counts: &Arc<Mutex<(usize, usize)>>) -> Self {
+        let mut open = counts.lock().unwrap();
+        *open = (open.0 + 1, open.1.max(open.0 + 1));
+        Self(counts.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().0 -= 1;
+    }
+}
+
+impl AgentCalls for Agents {
+    fn address(&self, _: &str) -> Option<IpAddr> {
+        None
+    }
+
+    async fn ask(&self, _: &str, _: &ProbeRequest, _: Duration) -> Result<ProbeReport, AskError> {
+        self.asked.lock().unwrap().push(Instant::now());
+        let _open = Open::new(&self.open);
+        sleep(self.each).await;
+        let tally = Tally { sent: 5, received: 5, failure: None, micros: vec![100; 5] };
+        Ok(ProbeReport { tally, ..ProbeReport::default() })
+    }
+
+    async fn ask_pod(&self, _: &str, _: &ProbeRequest) -> Result<ProbeReport, AskError> {
+        Err(AskError::Busy)
+    }
+}
+
+struct Scene {
+    tasks: Tasks<Agents>,
+    agents: Arc<Agents>,
+    /// What was written: the test's name, and its status or nothing if it was deleted.
+    written: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Scene {
+    fn new(each: Duration) -> Self {
+        let agents = Arc::new(Agents { each, asked: Mutex::default(), open: Arc::default() });
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let context = TestContext {
+            client: client(written.clone()),
+            store: Arc::default(),
+            agents: agents.clone(),
+            metrics: Arc::default(),
+            turns: Semaphore::new(AT_ONCE),
+            allowed: TestTargets::Cluster,
+            oci_host: None,
+        };
+        let tasks = Tasks { context: Arc::new(context), set: JoinSet::new(), running: BTreeMap::new() };
+        Self { tasks, agents, written }
+    }
+
+    /// Creates a test of the metadata service from some nodes.
+    fn create(&mut self, name: &str, nodes: usize, more: &Value) {
+        let sources: Vec<Value> = (0..nodes).map(|node| json!({ "node": format!("node-{node}") })).collect();
+        let mut test = object(name);
+        test["spec"] =
+            json!({ "sources": sources, "targets": [{ "service": "imds" }], "probes": [{ "type": "HTTP" }] });
+        test["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.tasks.take(News::One(Ok(serde_json::from_value(test).unwrap())));
+    }
+
+    fn probes(&self) -> usize {
+        self.agents.asked.lock().unwrap().len()
+    }
+
+    /// The names of tests that were written with a state.
+    fn names(&self, state: &str) -> Vec<String> {
+        let written = self.written.lock().unwrap();
+        written.iter().filter(|(_, status)| status["state"] == state).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+fn object(name: &str) -> Value {
+    json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest", "metadata": { "name": name, "uid": name },
+        "spec": { "sources": [], "targets": [], "probes": [] } })
+}
+
+/// Keeps what is written. Without a connection, because a paused clock advances while the kernel carries bytes.
+fn client(written: Arc<Mutex<Vec<(String, Value)>>>) -> Client {
+    let answer = move |request: Request<Body>| {
+        let written = written.clone();
+        async move {
+            let name = request.uri().path().split('/').nth(5).unwrap().to_owned();
+            let is_deleted = request.method() == Method::DELETE;
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let mut status = Value::Null;
+            if !is_deleted {
+                status = serde_json::from_slice::<Value>(&body).unwrap()["status"].take();
+            }
+            let answer = object(&name).to_string();
+            written.lock().unwrap().push((name, status));
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(answer)))
+        }
+    };
+    Client::new(tower::service_fn(answer), "default")
+}
+
+async fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let met = async {
+        while !condition() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(Duration::from_secs(7 * 24 * 3600), met).await.expect(what);
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_with_an_interval_runs_again_and_stays() {
+    let mut scene = Scene::new(Duration::from_secs(1));
+    scene.create("standing", 1, &json!({ "intervalSeconds": 300, "ttlSecondsAfterFinished": 0 }));
+    wait_for("the third run", || scene.names("Finished").len() == 3).await;
+    let asked = scene.agents.asked.lock().unwrap().clone();
+    let between: Vec<u64> = asked.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    // The API's times have whole seconds, and do not pass while the clock is paused.
+    assert!(between.iter().all(|seconds| (299..=301).contains(seconds)), "{between:?}");
+    assert!(scene.written.lock().unwrap().iter().all(|(_, status)| !status.is_null()), "it is not deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_honors_its_deadline_and_concurrency() {
+    let mut scene = Scene::new(Duration::from_secs(4));
+    scene.create("slow", 8, &json!({ "deadlineSeconds": 10, "concurrency": 2 }));
+    wait_for("the deadline", || !scene.names("TimedOut").is_empty()).await;
+    let written = scene.written.lock().unwrap();
+    let counts = &written.last().unwrap().1["counts"];
+    // Two after 4 s and two after 8 s; two more were dropped.
+    assert_eq!((&counts["pairs"], &counts["tested"]), (&json!(8), &json!(4)));
+    assert_eq!((scene.probes(), *scene.agents.open.lock().unwrap()), (6, (0, 2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn four_tests_run_at_once_and_a_deleted_one_makes_room() {
+    let mut scene = Scene::new(Duration::from_secs(60));
+    for name in ["a", "b", "c", "d", "e"] {
+        scene.create(name, 1, &json!({}));
+    }
+    wait_for("four tests run", || scene.probes() == 4).await;
+    sleep(Duration::from_secs(30)).await;
+    let mut running = scene.names("Running");
+    running.sort();
+    assert_eq!((running, scene.probes()), (["a", "b", "c", "d"].map(str::to_owned).to_vec(), 4));
+    scene.tasks.take(News::Gone("b".to_owned()));
+    wait_for("the fifth test runs", || scene.probes() == 5).await;
+    assert_eq!(*scene.agents.open.lock().unwrap(), (4, 4), "the deleted test's probe is dropped");
+    wait_for("all others end", || scene.names("Finished").len() == 4).await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(!scene.names("Finished").contains(&"b".to_owned()));
+}

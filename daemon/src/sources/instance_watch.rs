@@ -1,0 +1,233 @@
+//! Objects of this instance as a watch of the API server reports them. A lost watch makes the last answer older and is an error
+//! only when that is old; before the first answer the cached copy is used.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use kube::Resource;
+use resident::logging::chain;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, watch};
+use vcn::Ocid;
+
+use crate::sources::backoff::{chance, jittered};
+use crate::sources::cached_copy::CachedCopy;
+use crate::sources::object_watch::{ObjectWatch, Observer, WatchEnd};
+use crate::sources::source::Source;
+
+/// How old the last answer may be before a lost watch is an error. API servers restart and are unreachable for minutes, which
+/// harms no pod of the node.
+const STALE: Duration = Duration::from_mins(5);
+
+/// Between requests for a kind that does not exist, as on clusters without VCN-native pod networking or without this project's
+/// custom resources. It may be added later.
+const UNKNOWN_KIND: Duration = Duration::from_mins(4);
+
+/// A kind of objects, and what a list of them says.
+pub trait InstanceKind: Debug + Send + 'static {
+    /// An object as it is watched.
+    type Object: Resource + Clone + DeserializeOwned + Debug + Send + 'static;
+    /// What is learnt; the default is that there is no object.
+    type Value: Clone + Debug + Default + Send + Sync;
+    /// The name of the log event of a cached copy that cannot be used.
+    const COPY_UNUSABLE: &str;
+
+    /// How the objects of an instance are watched.
+    fn watch(instance: &Ocid) -> ObjectWatch<Self::Object>;
+
+    /// Reads a list; `before` is what was known.
+    fn read(instance: &Ocid, objects: Vec<Self::Object>, before: Option<Self::Value>) -> Listed<Self::Value>;
+
+    /// Whether there is no object.
+    fn is_none(value: &Self::Value) -> bool;
+
+    /// The cached copy and its age.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    fn read_copy(copy: &CachedCopy, instance: &Ocid) -> anyhow::Result<Option<(Self::Value, Duration)>>;
+}
+
+/// What a list says.
+#[derive(Debug)]
+pub struct Listed<V> {
+    /// `None`: it cannot be used, and the last good answer stays.
+    pub value: Option<V>,
+    /// The objects for the cached copy; `None` removes it.
+    pub document: Option<Box<RawValue>>,
+    /// Why some objects cannot be used.
+    pub unreadable: Option<String>,
+}
+
+/// What the watch knows, for the source poller.
+#[derive(Debug)]
+pub struct InstanceWatch<W: InstanceKind> {
+    /// The instance to watch for; none while nothing is to be watched.
+    instance: watch::Sender<Option<Ocid>>,
+    state: watch::Sender<WatchState<W::Value>>,
+    copy: CachedCopy,
+}
+
+/// The task that watches.
+#[derive(Debug)]
+pub struct InstanceWatcher<W: InstanceKind> {
+    instance: watch::Receiver<Option<Ocid>>,
+    state: watch::Sender<WatchState<W::Value>>,
+    changed: Arc<Notify>,
+}
+
+/// What the watch has reported so far.
+#[derive(Clone, Debug, Default)]
+struct WatchState<V> {
+    known: Source<V>,
+    /// The last good answer as the API server has it, for the cached copy; `None` before the first.
+    answered: Option<Option<Arc<RawValue>>>,
+    /// Some objects cannot be used, which the loss of the watch does not change.
+    unreadable: Option<String>,
+}
+
+struct InstanceObserver<W: InstanceKind> {
+    instance: Ocid,
+    state: watch::Sender<WatchState<W::Value>>,
+    changed: Arc<Notify>,
+}
+
+impl<W: InstanceKind> InstanceWatch<W> {
+    pub(super) fn new(copy: CachedCopy, changed: Arc<Notify>) -> (Self, InstanceWatcher<W>) {
+        let ((instance, named), (state, _)) = (watch::channel(None), watch::channel(WatchState::default()));
+        let watcher = InstanceWatcher { instance: named, state: state.clone(), changed };
+        (Self { instance, state, copy }, watcher)
+    }
+
+    /// What is known now; without a cached copy the first answer is waited for.
+    pub(super) async fn current(&self, instance: &Ocid, within: Duration) -> Source<W::Value> {
+        if self.instance.borrow().as_ref() != Some(instance) {
+            self.state.send_replace(WatchState { known: self.recalled(instance), ..WatchState::default() });
+            self.instance.send_replace(Some(instance.clone()));
+        }
+        let mut state = self.state.subscribe();
+        let _ = tokio::time::timeout(within, state.wait_for(|state| !state.known.is_unasked())).await;
+        let state = state.borrow().clone();
+        state.current(Instant::now())
+    }
+
+    pub(super) fn stop(&self) {
+        self.instance.send_if_modified(|instance| instance.take().is_some());
+    }
+
+    /// Writes the last good answer to the cached copy.
+    pub(super) fn store_copy(&mut self) -> Result<(), String> {
+        let WatchState { known, answered, .. } = self.state.borrow().clone();
+        let Some(document) = answered else { return Ok(()) };
+        let age = known.age(Instant::now()).unwrap_or_default();
+        self.copy.store(document.as_deref(), SystemTime::now() - age)
+    }
+
+    /// What an earlier agent saw.
+    fn recalled(&self, instance: &Ocid) -> Source<W::Value> {
+        let mut known = Source::default();
+        match W::read_copy(&self.copy, instance) {
+            Ok(Some((value, age))) => known.recall(value, age, None, Instant::now()),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(event = W::COPY_UNUSABLE, error = %chain(error.as_ref()), "starting without it");
+            }
+        }
+        known
+    }
+}
+
+impl<V: Clone> WatchState<V> {
+    fn observe(&mut self, listed: Listed<V>, now: Instant) {
+        match (listed.value, &listed.unreadable) {
+            (Some(value), _) => {
+                self.known.watched(value);
+                self.answered = Some(listed.document.map(Arc::from));
+            }
+            (None, why) => self.known.fail(why.clone().unwrap_or_default(), now),
+        }
+        self.unreadable = listed.unreadable;
+    }
+
+    fn lose(&mut self, error: String, now: Instant) {
+        if self.unreadable.is_some() {
+            self.known.unwatch(now);
+        } else {
+            self.known.fail(error, now);
+        }
+    }
+
+    fn current(self, now: Instant) -> Source<V> {
+        let mut known = self.known;
+        if let Some(error) = self.unreadable {
+            known.error = Some(error);
+        } else if known.is_unasked() {
+            known.error = Some("the API server has not answered yet".to_owned());
+        } else if known.age(now).is_some_and(|age| age <= STALE) {
+            known.error = None;
+        }
+        known
+    }
+}
+
+impl<W: InstanceKind> InstanceWatcher<W> {
+    /// Watches whenever there is something to watch.
+    pub async fn run(mut self) {
+        loop {
+            let Ok(instance) = self.instance.wait_for(Option::is_some).await.map(|instance| instance.clone()) else {
+                return;
+            };
+            let Some(instance) = instance else { continue };
+            let (state, changed) = (self.state.clone(), self.changed.clone());
+            let observer = InstanceObserver::<W> { instance: instance.clone(), state, changed };
+            // Cancel-safe: a watch that is dropped is opened again, and lists again.
+            tokio::select! {
+                () = W::watch(&instance).run(observer) => {}
+                changed = self.instance.wait_for(|now| now.as_ref() != Some(&instance)) => drop(changed),
+            }
+        }
+    }
+}
+
+impl<W: InstanceKind> InstanceObserver<W> {
+    /// The API server does not know the kind. Returns whether that is to be believed: objects that were seen do not go because
+    /// of a 404, which a proxy answers as well, and an API server whose kind is being created again.
+    fn lose_kind(&self, state: &mut WatchState<W::Value>, now: Instant) -> bool {
+        let is_believed = state.known.value.as_ref().is_none_or(W::is_none);
+        if is_believed {
+            state.observe(W::read(&self.instance, Vec::new(), None), now);
+            state.known.unwatch(now);
+        }
+        is_believed
+    }
+}
+
+impl<W: InstanceKind> Observer<W::Object> for InstanceObserver<W> {
+    fn observe(&mut self, objects: Vec<W::Object>) {
+        self.state.send_modify(|state| {
+            let listed = W::read(&self.instance, objects, state.known.value.clone());
+            state.observe(listed, Instant::now());
+        });
+        self.changed.notify_one();
+    }
+
+    fn lose(&mut self, end: &WatchEnd) -> Option<Duration> {
+        let (mut pause, now) = (None, Instant::now());
+        self.state.send_modify(|state| {
+            if matches!(end, WatchEnd::UnknownKind(_)) && self.lose_kind(state, now) {
+                pause = Some(jittered(UNKNOWN_KIND, chance()));
+            } else {
+                state.lose(end.to_string(), now);
+            }
+        });
+        if pause.is_some() {
+            self.changed.notify_one();
+        }
+        pause
+    }
+}

@@ -1,0 +1,124 @@
+//! How a lost watch becomes an age, and when it becomes an error.
+
+use std::fs;
+
+use api::NativePodNetwork;
+use kube::api::DynamicObject;
+use serde_json::json;
+
+use super::*;
+use crate::fixture::npn;
+use crate::sources::cached_copy::CachedAnswer;
+use crate::sources::npn::OwnNpn;
+
+type State = WatchState<Option<NativePodNetwork>>;
+type Said = (Option<Option<NativePodNetwork>>, Option<Duration>, Option<String>);
+
+fn current(state: &State, now: Instant) -> Said {
+    let npn = state.clone().current(now);
+    (npn.value.clone(), npn.age(now), npn.error)
+}
+
+fn listed(value: Option<NativePodNetwork>) -> Listed<Option<NativePodNetwork>> {
+    Listed { value: Some(value), document: None, unreadable: None }
+}
+
+fn said(value: Option<NativePodNetwork>, age: Duration, error: Option<&str>) -> Said {
+    (Some(value), Some(age), error.map(str::to_owned))
+}
+
+fn success() -> Option<NativePodNetwork> {
+    Some(npn("SUCCESS"))
+}
+
+#[test]
+fn answer_of_lost_watch_is_kept_and_error_once_stale() {
+    let (mut state, begun) = (State::default(), Instant::now());
+    assert!(current(&state, begun).2.is_some_and(|error| error.contains("not answered")));
+    state.observe(listed(success()), begun);
+    assert_eq!(current(&state, begun + 2 * STALE), said(success(), Duration::ZERO, None));
+    state.lose("refused".into(), begun);
+    state.lose("still refused".into(), begun + STALE);
+    assert_eq!(current(&state, begun + STALE), said(success(), STALE, None));
+    let older = STALE + Duration::from_secs(1);
+    assert_eq!(current(&state, begun + older), said(success(), older, Some("still refused")));
+    state.observe(listed(success()), begun);
+    assert_eq!(current(&state, begun + older), said(success(), Duration::ZERO, None));
+}
+
+#[test]
+fn unreadable_object_is_an_error_immediately_and_after_watch_loss() {
+    let (mut state, begun) = (State::default(), Instant::now());
+    state.observe(listed(None), begun);
+    state.observe(Listed { value: None, document: None, unreadable: Some("spec.id is missing".into()) }, begun);
+    state.lose("refused".into(), begun);
+    assert_eq!(current(&state, begun), said(None, Duration::ZERO, Some("spec.id is missing")));
+}
+
+#[test]
+fn unknown_kind_takes_no_object_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let (watch, unknown) = (watch(folder.path()), || WatchEnd::UnknownKind("NativePodNetwork"));
+    let mut observer = observer(&watch);
+    assert!(observer.lose(&unknown()).is_some() && observer.lose(&unknown()).is_some());
+    assert_eq!(watch.state.borrow().known.value, Some(None));
+    observer.observe(object(INSTANCE));
+    assert!(observer.lose(&unknown()).is_none() && observer.lose(&WatchEnd::Closed).is_none());
+    assert!(observer.lose(&unknown()).is_none());
+    assert!(watch.state.borrow().known.value.as_ref().unwrap().is_some());
+}
+
+#[test]
+fn failure_without_any_answer_is_the_error() {
+    let mut state = State::default();
+    state.lose("forbidden".into(), Instant::now());
+    assert_eq!(current(&state, Instant::now()), (None, None, Some("forbidden".into())));
+}
+
+const INSTANCE: &str = "ocid1.instance.oc1.iad.a";
+
+fn observer(watch: &InstanceWatch<OwnNpn>) -> InstanceObserver<OwnNpn> {
+    let (instance, changed) = (INSTANCE.parse().unwrap(), Arc::default());
+    InstanceObserver { instance, state: watch.state.clone(), changed }
+}
+
+fn object(instance: &str) -> Vec<DynamicObject> {
+    let object = json!({
+        "apiVersion": "oci.oraclecloud.com/v1beta1", "kind": "NativePodNetwork",
+        "metadata": { "name": "a", "managedFields": [] }, "spec": { "id": instance },
+    });
+    vec![serde_json::from_value(object).unwrap()]
+}
+
+fn watch(folder: &std::path::Path) -> InstanceWatch<OwnNpn> {
+    InstanceWatch::new(CachedCopy::new(folder, "copy.json"), Arc::default()).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_agent_starts_with_the_copy_of_the_last_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut before, instance) = (watch(folder.path()), INSTANCE.parse().unwrap());
+    before.store_copy().unwrap();
+    assert!(!before.copy.path().exists(), "there is no answer yet");
+    observer(&before).observe(object(INSTANCE));
+    before.store_copy().unwrap();
+    // An object of another instance is an error and does not replace it.
+    observer(&before).observe(object("ocid1.instance.oc1.iad.b"));
+    before.store_copy().unwrap();
+    let copy: CachedAnswer<serde_json::Value> = before.copy.read().unwrap().unwrap();
+    assert_eq!(copy.value["metadata"], json!({ "name": "a" }));
+
+    let mut next = watch(folder.path());
+    let known = next.current(&instance, Duration::from_millis(1500)).await;
+    assert_eq!((known.value.unwrap().unwrap().instance, known.error), (instance.clone(), None));
+    observer(&next).observe(Vec::new());
+    next.store_copy().unwrap();
+    assert!(!next.copy.path().exists(), "there is no object any more");
+
+    fs::write(next.copy.path(), r#"{"version": 1,"#).unwrap();
+    assert_eq!(
+        watch(folder.path()).current(&instance, Duration::from_millis(1500)).await.value,
+        None,
+        "a damaged copy is none"
+    );
+}

@@ -1,0 +1,270 @@
+//! What the agent does after plugins' runs: judged by what neighbours believe and by which connections the kernel knows.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use ipam::{BootId, BootTime, COOLDOWN, FreedAddress, Pools, Request};
+use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect as reach, socket};
+use telemetry::{Delivery, Sink, VerbRecord};
+use vcn::MacAddr;
+
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Agent, Node, name, wait_for};
+use crate::pod::store;
+use crate::program::node_with_pods;
+use crate::running::{SECOND, in_time};
+
+/// The previous owner of the address.
+const OLD: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xd]);
+/// The VNIC's.
+const NEW: MacAddr = MacAddr([2, 0, 0x17, 0, 0, 33]);
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn tell(node: &Node, verb: &str, addresses: &[&str]) {
+    let mut record = VerbRecord::begin("vcn-native", "0.1.0", verb);
+    record.addresses = addresses.iter().map(|address| ip(address)).collect();
+    assert_eq!(Sink::new(node.path("run")).send(&record), Delivery::Agent);
+}
+
+/// Someone on the VNIC's subnet: its router.
+pub(crate) fn raise_neighbour(node: &Node) {
+    node.on_fabric(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.change_link(index, &[LinkChange::Up]).unwrap();
+        for address in ["10.0.33.1/24", "2603:c020:0:33::1/64", "fe80::200:17ff:fe00:1/64"] {
+            socket.add_address(&Address { nodad: true, ..Address::new(index, address.parse().unwrap()) }).unwrap();
+        }
+    });
+}
+
+fn believe(socket: &mut Socket, address: IpAddr, mac: MacAddr) {
+    let index = socket.index_of(&name("ens5")).unwrap();
+    let entry = Neighbour { permanent: false, ..Neighbour::permanent(index, address, mac) };
+    socket.replace_neighbour(&entry).unwrap();
+}
+
+fn believed(socket: &mut Socket, address: IpAddr) -> Option<MacAddr> {
+    let filter = NeighbourFilter { index: Some(socket.index_of(&name("ens5")).unwrap()), ..NeighbourFilter::default() };
+    let all = socket.neighbours(&filter).unwrap();
+    all.into_iter().find(|entry| entry.address == address).and_then(|entry| entry.mac)
+}
+
+pub(crate) fn dual_stack_node() -> Node {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
+    node.publish_dual_stack(&[("pods", 33)]);
+    raise_neighbour(&node);
+    node
+}
+
+#[test]
+fn new_addresses_are_announced_twice() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let addresses = ["10.0.33.33", "2603:c020:0:33::21"];
+    let learnt = |what: &str| {
+        let all = || node.on_fabric(|socket| addresses.iter().all(|it| believed(socket, ip(it)) == Some(NEW)));
+        wait_for(what, all, || agent.log())
+    };
+    let mislead = || node.on_fabric(|socket| addresses.iter().for_each(|it| believe(socket, ip(it), OLD)));
+    let told = Cell::new((0, Instant::now()));
+    let counted = || {
+        let line = format!(
+            "oke_node_agent_follow_up_addresses_total{{what=\"announce\",result=\"ok\"}} {}\n",
+            4 * told.get().0
+        );
+        wait_for("the count", || told.get().0 == 0 || node.get("/metrics").1.contains(&line), || node.get("/metrics").1)
+    };
+    in_time(SECOND, "the first announcement", || {
+        counted();
+        mislead();
+        told.set((told.get().0 + 1, Instant::now()));
+        tell(&node, "ADD", &addresses);
+        learnt("the first announcement");
+        mislead();
+        told.get().1.elapsed()
+    });
+    // The second comes a second after the first, and so it comes only now.
+    learnt("the second announcement");
+    assert!(told.get().1.elapsed() >= SECOND, "{:?}", told.get().1.elapsed());
+    counted();
+    assert!(agent.events("follow_up.failed").is_empty(), "{}", agent.log());
+}
+
+#[test]
+fn missing_right_to_announce_is_logged_once() {
+    let node = node_with_pods();
+    raise_neighbour(&node);
+    let mut agent = node.agent_without("NET_RAW");
+    node.wait_ready(&mut agent);
+    let failed = |count: u32| {
+        let counted = format!(r#"oke_node_agent_follow_up_addresses_total{{what="announce",result="error"}} {count}"#);
+        wait_for("the failures", || node.get("/metrics").1.contains(&counted), || node.get("/metrics").1);
+    };
+    // Each is tried again a second later.
+    tell(&node, "ADD", &["10.0.33.33"]);
+    failed(2);
+    tell(&node, "ADD", &["10.0.33.34"]);
+    failed(4);
+    let said = agent.events("follow_up.failed");
+    assert!(said.len() == 1 && said[0]["message"].as_str().unwrap().contains("packet socket"), "{said:?}");
+    assert_eq!(node.get("/healthz").0, 200);
+}
+
+/// Connections between addresses of the node's own loopback, one by UDP and one by TCP for each pair; the latter are open until
+/// what is answered is dropped.
+fn connect(node: &Node, pairs: &[(&str, &str)]) -> Vec<(TcpListener, OwnedFd)> {
+    node.on(|socket| {
+        let lo = socket.index_of(&name("lo")).unwrap();
+        for address in pairs.iter().flat_map(|(from, to)| [from, to]) {
+            let address = Address { nodad: true, ..Address::new(lo, ip(address).into()) };
+            socket.replace_address(&address).unwrap();
+        }
+    });
+    let connected = |(from, to): &(&str, &str)| {
+        let receiver = UdpSocket::bind((*to, 0)).unwrap();
+        let sender = UdpSocket::bind((*from, 0)).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let arrives = || {
+            sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
+            receiver.recv(&mut [0; 8]).is_ok()
+        };
+        assert!((0..50).any(|_| arrives()), "nothing arrives at {to}");
+        let listener = TcpListener::bind((*to, 0)).unwrap();
+        let family = if ip(from).is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let asking = socket(family, SockType::Stream, SockFlag::empty(), None).unwrap();
+        bind(asking.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(ip(from), 0))).unwrap();
+        reach(asking.as_raw_fd(), &SockaddrStorage::from(listener.local_addr().unwrap())).unwrap();
+        (listener, asking)
+    };
+    node.inside(|| pairs.iter().map(connected).collect())
+}
+
+/// How many connections an address has; they are gone then.
+fn count_out(node: &Node, address: &str) -> usize {
+    node.inside(|| conntrack::Socket::open().unwrap().delete_by_address(ip(address)).unwrap())
+}
+
+/// A kernel tracks connections only where something asks for their state. Unanswered ones it forgets after half a minute,
+/// which is no more than some tests take on a busy machine.
+fn track(node: &Node) {
+    let rules = "add table inet t; add chain inet t out { type filter hook output priority 0; }; \
+                 add rule inet t out ct state new accept";
+    assert!(node.inside(|| std::process::Command::new("nft").arg(rules).status().unwrap()).success());
+    node.inside(|| std::fs::write("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "600").unwrap());
+}
+
+/// Puts addresses on the list of those that were freed some time ago.
+fn free(node: &Node, addresses: &[(&str, Duration)]) {
+    let now = BootTime::now().unwrap();
+    let ago = |(address, ago): &(_, Duration)| (*address, BootTime(now.0 - u64::try_from(ago.as_millis()).unwrap()));
+    free_at(node, addresses.iter().map(ago));
+}
+
+/// The same as if time were ahead by a day: their cooldown does not end in a test.
+fn free_now(node: &Node, addresses: &[&str]) {
+    let at = BootTime::now().unwrap().after(Duration::from_secs(86_400));
+    free_at(node, addresses.iter().map(|address| (*address, at)));
+}
+
+fn free_at<'a>(node: &Node, addresses: impl Iterator<Item = (&'a str, BootTime)>) {
+    let freed: Vec<FreedAddress> =
+        addresses.map(|(address, at)| FreedAddress { address: ip(address), at, forgotten: false }).collect();
+    let noted = store(node).update(|held| {
+        held.freed.extend(freed);
+        Ok::<_, ipam::Error>(())
+    });
+    noted.unwrap();
+}
+
+#[test]
+fn only_connections_of_freed_addresses_are_removed() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    track(&node);
+    // Three of pods, then two of others, of each family.
+    let addresses = [
+        ["10.0.33.33", "10.0.33.34", "10.0.33.35", "10.9.9.9", "10.9.9.8"],
+        ["2603:c020:0:33::21", "2603:c020:0:33::22", "2603:c020:0:33::23", "2001:db8::9", "2001:db8::8"],
+    ];
+    let _open =
+        addresses.map(|[a, b, c, peer, other]| connect(&node, &[(a, peer), (peer, b), (peer, other), (c, peer)]));
+    let [[a4, b4, c4, ..], [a6, b6, c6, ..]] = addresses;
+    free_now(&node, &[a4, a6, b4, b6]);
+    // The last of them was assigned to another pod.
+    tell(&node, "DEL", &[a4, a6, c4, c6]);
+    tell(&node, "GC", &[b4, b6]);
+    forgotten(&node, &agent, 8);
+    for [a, b, c, _, other] in addresses {
+        assert_eq!(
+            [a, b, other, c].map(|address| count_out(&node, address)),
+            [0, 0, 2, 2],
+            "connections of other addresses stay"
+        );
+    }
+}
+
+/// A line has room for a few addresses, and a GC may free hundreds.
+#[test]
+fn gc_removes_connections_beyond_those_its_record_names() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    track(&node);
+    let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.0.33.35", "10.9.9.9")]);
+    free_now(&node, &["10.0.33.33", "10.0.33.34"]);
+    tell(&node, "GC", &["10.0.33.33"]);
+    forgotten(&node, &agent, 4);
+    assert_eq!(count_out(&node, "10.0.33.35"), 2, "another pod has it");
+    // Counted after the connections are.
+    let done = "oke_node_agent_follow_up_addresses_total{what=\"forget\",result=\"ok\"} 2\n";
+    wait_for("the count", || node.get("/metrics").1.contains(done), || node.get("/metrics").1);
+}
+
+fn forgotten(node: &Node, agent: &Agent, count: u32) {
+    let counted = format!("oke_node_agent_connections_forgotten_total {count}\n");
+    wait_for("the connections to go", || node.get("/metrics").1.contains(&counted), || agent.log());
+}
+
+#[test]
+fn connections_are_removed_again_when_the_cooldown_ends() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    track(&node);
+    let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);
+    let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
+    let request = Request {
+        key: "vcn-native/c1/eth0".parse().unwrap(),
+        pod: None,
+        host_link: name("vcn0123456789ab"),
+        netns: None,
+        mtu: None,
+    };
+    let begun = Instant::now();
+    let reserved = store(&node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
+    assert_eq!(reserved.allocation.addresses[0].address, ip("10.0.33.32"));
+    let seconds = Duration::from_secs;
+    free(&node, &[("10.0.33.33", COOLDOWN + seconds(1)), ("10.0.33.34", COOLDOWN - seconds(3))]);
+    let agent = node.agent(&[]);
+    let marked = |address: &str| {
+        let held = store(&node).read().unwrap();
+        held.freed.iter().find(|freed| freed.address == ip(address)).unwrap().forgotten
+    };
+    wait_for("the first address", || marked("10.0.33.33"), || agent.log());
+    assert!(!marked("10.0.33.34") || begun.elapsed() > Duration::from_secs(3), "it still cools down");
+    wait_for("the second address", || marked("10.0.33.34"), || agent.log());
+    assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
+    forgotten(&node, &agent, 4);
+    assert_eq!(count_out(&node, "10.0.33.32"), 2, "an address in use keeps its connections");
+}

@@ -1,0 +1,113 @@
+//! Throughput between two hosts, with and without a fault.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::net::{IpAddr, TcpListener};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use api::probe::{Failure, ProbeKind, ProbeRequest, ReceiveTask, THROUGHPUT_PORT, Task};
+use nettest::{Cause, Label};
+use sandbox::{Denied, DeniedAt, PathMtu, Policy};
+use vcn::Family;
+
+use crate::lab::{Lab, PORT};
+
+fn receive(lab: &Lab, port: u16, from: IpAddr) -> ProbeRequest {
+    ProbeRequest::new(Task::Receive(ReceiveTask { address: lab.address("back-1"), port, from, for_ms: 1_000 }))
+}
+
+#[test]
+fn path_without_fault_carries_what_is_sent() {
+    let lab = Lab::new();
+    let case = lab.case(ProbeKind::Throughput, THROUGHPUT_PORT);
+    assert_eq!(lab.named(case), (Label::Reachable, vec![]));
+    let mut case = lab.case_v6(ProbeKind::Throughput, THROUGHPUT_PORT);
+    case.send.source = lab.vcn.node("front-1").unwrap().address(Family::Ipv6);
+    assert_eq!(lab.named(case), (Label::Reachable, vec![]), "by IPv6");
+}
+
+#[test]
+fn slow_link_is_named_with_what_it_carries() {
+    let lab = Lab::new();
+    let slow = ["qdisc", "add", "dev", "ens3", "root", "tbf", "rate", "10mbit", "burst", "32kb", "latency", "50ms"];
+    assert!(lab.on("front-1", || Command::new("tc").args(slow).status().unwrap()).success());
+    let verdict = lab.investigate(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
+    assert_eq!((verdict.label, &verdict.causes[..]), (Label::Likely, &[Cause::Bandwidth][..]));
+    let carried: u32 = verdict.failure.split(' ').next().unwrap().parse().unwrap();
+    assert!((5..=15).contains(&carried), "{}", verdict.failure);
+}
+
+#[test]
+fn path_that_loses_full_size_packets_is_named() {
+    let lab = Lab::new();
+    let silent = PathMtu { bytes: 1500, reported: false };
+    lab.vcn.set_policy(Policy { path_mtu: Some(silent), ..Policy::default() }).unwrap();
+    let found = lab.named(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
+    assert_eq!(found, (Label::Likely, vec![Cause::PathMtu]));
+}
+
+#[test]
+fn security_list_without_the_port_is_named() {
+    let lab = Lab::new();
+    let at = DeniedAt::SubnetIngress("back".into());
+    let list = Denied { at, tcp_port: Some(THROUGHPUT_PORT), except: BTreeSet::new() };
+    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    let found = lab.named(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
+    assert_eq!(found, (Label::Likely, vec![Cause::SecurityList]));
+}
+
+#[test]
+fn other_programs_on_the_port_are_sent_nothing() {
+    let lab = Lab::new();
+    let used = lab.ask("back-1", &receive(&lab, PORT, lab.address("front-1"))).unwrap_err().to_string();
+    assert_eq!(used, "prepare the probe: listen on 10.0.20.2:8443: Address already in use (os error 98)");
+    let report =
+        lab.ask("front-1", &ProbeRequest::new(Task::Send(lab.case(ProbeKind::Throughput, PORT).send))).unwrap();
+    let other = Failure::Invalid("the program on the port is no receiver of a network test".to_owned());
+    assert_eq!((report.tally.received, report.tally.failure), (0, Some(other)));
+}
+
+#[test]
+fn receiver_accepts_the_named_sender_only() {
+    let lab = Lab::new();
+    let request = receive(&lab, THROUGHPUT_PORT, lab.address("front-2"));
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| lab.ask("back-1", &request).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let send = Task::Send(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT).send);
+        let report = lab.ask("front-1", &ProbeRequest::new(send)).unwrap();
+        assert_eq!(report.tally.received, 0);
+        let received = receiver.join().unwrap().received.unwrap();
+        assert_eq!((received.from, received.bytes), (Some(lab.address("front-1")), 0));
+    });
+}
+
+#[test]
+fn connection_that_the_targets_firewall_resets_is_named() {
+    let lab = Lab::new();
+    let rules =
+        "table inet t { chain c { type filter hook input priority 0; tcp dport 5201 reject with tcp reset; }; }";
+    assert!(lab.on("back-1", || Command::new("nft").arg(rules).status().unwrap()).success());
+    let found = lab.named(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
+    assert_eq!(found, (Label::Likely, vec![Cause::HostFirewall]));
+}
+
+/// It greets with one byte after the other, each just within the timeout.
+#[test]
+fn slow_greeting_ends_within_the_bound_of_the_task() {
+    let lab = Lab::new();
+    let listener = lab.on("back-1", || TcpListener::bind(("::", THROUGHPUT_PORT)).unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            while stream.write_all(b"o").is_ok() {
+                std::thread::sleep(Duration::from_millis(300));
+            }
+        }
+    });
+    let send = lab.case(ProbeKind::Throughput, THROUGHPUT_PORT).send;
+    let (bound, began) = (Duration::from_millis(send.longest_ms().into()), Instant::now());
+    let report = lab.ask("front-1", &ProbeRequest::new(Task::Send(send))).unwrap();
+    assert!(began.elapsed() <= bound, "{:?}", began.elapsed());
+    assert_eq!(report.tally.received, 0);
+}
