@@ -101,10 +101,11 @@ impl Observed {
         if install {
             observed.conflist = ConfAt::settled(&settings.conflist());
             observed.chain = binaries::chain(settings, observed.conflist.file(), versions);
-            observed.missing_before = binaries::missing_before(settings, &observed.conf_files);
         } else {
             observed.guest = Some(binaries::guest(settings, versions));
         }
+        let ours = if install { vcn::CONFLIST_FILE } else { vcn::COPIED_CONFLIST_FILE };
+        observed.missing_before = binaries::missing_before(settings, &observed.conf_files, ours);
         observed
     }
 }

@@ -10,7 +10,7 @@ use crate::scene::{Scene, wait_for};
 
 impl Scene {
     /// As the agent of the object's node writes it.
-    async fn report(&self, name: &str, report: NodeReport) {
+    pub(crate) async fn report(&self, name: &str, report: NodeReport) {
         let NodeReport { configured, reason, in_use, generation } = report;
         let node = json!({ "configured": configured, "reason": reason, "inUse": in_use, "generation": generation });
         let patch = Patch::Merge(json!({ "status": { "node": node } }));
@@ -23,7 +23,7 @@ impl Scene {
     }
 }
 
-fn used_by(in_use: u32, generation: i64) -> NodeReport {
+pub(crate) fn used_by(in_use: u32, generation: i64) -> NodeReport {
     NodeReport { configured: true, reason: String::new(), in_use, generation: Some(generation) }
 }
 

@@ -208,6 +208,9 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
         NoteKind::MalformedBefore | NoteKind::UnreadBefore => (unusable, Reason::RuntimeConfigurationBlocked),
         NoteKind::SortsBefore { lacks_plugins: true, .. } => (unusable, Reason::RuntimeConfigurationPreceded),
         NoteKind::SortsBefore { gives, uses, .. } => (preceded(gives, uses)?, Reason::RuntimeConfigurationPreceded),
+        // With Multus, pods have a NetworkAttachmentDefinition in place of the annotation.
+        NoteKind::SortsBeforeCopy { gives: ProvidedNetwork::CalledNetwork } => return None,
+        NoteKind::SortsBeforeCopy { .. } => (Condition::degraded, Reason::RuntimeConfigurationPreceded),
         NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
         NoteKind::PluginUnanswered | NoteKind::PluginKept => (Condition::degraded, Reason::PluginUnanswered),
         NoteKind::LeftBehind { another, uses } => {

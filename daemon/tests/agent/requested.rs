@@ -142,6 +142,25 @@ fn shared_vnic_is_offered_on_node_with_another_pod_network() {
 }
 
 #[test]
+fn requested_vnic_is_used_under_any_name_of_its_link() {
+    let shared = json!({ "purpose": "Attach", "ipv4Count": 1 });
+    let exclusive = json!({ "purpose": "Attach", "mode": "Exclusive" });
+    for (spec, offered) in [(json!({ "purpose": "Host" }), false), (shared, true), (exclusive.clone(), true)] {
+        let scene = scene(spec.clone(), json!({ "podAddresses": ["10.0.34.8"] }));
+        scene.node.on_fabric(|socket| socket.delete_link_named(&name("ens6")).unwrap());
+        let pass = scene.reconcile(Cause::Start);
+        assert_eq!(storage(&pass).configured, Some(false), "{spec}");
+        scene.node.plug("enp0s9f1", 34);
+        let pass = scene.reconcile(Cause::Kernel);
+        assert_eq!((storage(&pass).configured, &pass.conditions[..]), (Some(true), &[][..]), "{spec}");
+        let link = offered.then(|| json!("enp0s9f1"));
+        assert_eq!(offer(&scene).map(|entry| entry["link"].clone()), link, "{spec}");
+        assert_eq!(storage(&pass).link, Some(name("enp0s9f1")), "{spec}");
+        assert_eq!(scene.node.routes(Family::Ipv4, 1001).is_empty(), spec == exclusive, "{spec}");
+    }
+}
+
+#[test]
 fn exclusive_vnic_is_in_its_pod_or_missing() {
     let spec = json!({ "purpose": "Attach", "mode": "Exclusive" });
     let vnics = [vnic("pods", 33), dual_stack("storage", 34)];

@@ -96,13 +96,13 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: 
     chain
 }
 
-/// The plugins without a binary of each usable configuration before our one, up to the first that has all: no runtime reads
-/// further.
-pub(super) fn missing_before(settings: &Settings, conf_files: &[ConfFile]) -> BTreeMap<String, Vec<String>> {
+/// The plugins without a binary of each usable configuration before our one (`name`), up to the first that has all: no runtime
+/// reads further.
+pub(super) fn missing_before(settings: &Settings, files: &[ConfFile], name: &str) -> BTreeMap<String, Vec<String>> {
     let missing = |kind: &&String| is_missing(&settings.cni_bin_dir.join(kind));
-    conf_files
+    files
         .iter()
-        .take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE)
+        .take_while(|file| file.name.as_str() < name)
         .filter_map(|file| match &file.contents {
             Contents::Plugins(kinds) => Some((file.name.clone(), kinds.iter().filter(missing).cloned().collect())),
             Contents::Refused(..) | Contents::Malformed(_) | Contents::Unread(_) => None,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::conflist::MODE;
 use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
 use crate::Error;
-use crate::observed::{ConfAt, ConfText, Source, kind};
+use crate::observed::{ConfAt, ConfFile, ConfText, Contents, Observed, Source, kind};
 use crate::record::{ConfigurationRecord, Urgency};
 use crate::settings::{PluginEntry, VNIC_ATTACH};
 use crate::versions::{Answer, Version};
@@ -23,6 +23,7 @@ impl Plan {
             }
             None => return self.remove_copy(facts),
         };
+        self.notes.extend(before_copy(facts.observed).map(Note::sorts_before_copy));
         let (settings, none) = (facts.settings, ConfigurationRecord::default());
         let path = settings.copied_conflist();
         let known = facts.record.configurations.get(vcn::COPIED_CONFLIST_FILE).unwrap_or(&none);
@@ -68,6 +69,14 @@ impl Plan {
             _ => {}
         }
     }
+}
+
+/// The configuration that the runtime uses in place of the copy. One that lacks a binary is not used in silence: CRI-O skips
+/// it, and no pod of containerd starts by it.
+fn before_copy(observed: &Observed) -> Option<&ConfFile> {
+    let mut before = observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::COPIED_CONFLIST_FILE);
+    before
+        .find(|file| matches!(file.contents, Contents::Plugins(_)) && !observed.missing_before.contains_key(&file.name))
 }
 
 /// Whether a file that is not on record is our copy: no other program lists our plugin under this name.

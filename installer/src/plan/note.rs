@@ -47,6 +47,11 @@ pub enum NoteKind {
     Extended,
     /// `vnic-attach` is not chained to the pod network, although the setting says so.
     NotChained,
+    /// The runtime uses another configuration in place of our copy with `vnic-attach`.
+    SortsBeforeCopy {
+        /// What pods get by it.
+        gives: ProvidedNetwork,
+    },
     /// OKE's own CNI serves the node, and no configuration gives pods a network.
     NoneThere,
     /// Our configuration is on a node where nothing is to be installed, and stays for now.
@@ -97,6 +102,18 @@ impl Note {
     pub(super) fn not_chained(file: &str, reason: &str) -> Self {
         let message = format!("no pod gets extra interfaces by vnic-attach, {file} is not written: {reason}");
         Self::new(NoteKind::NotChained, file, message)
+    }
+
+    pub(super) fn sorts_before_copy(file: &ConfFile) -> Self {
+        let (copy, gives, file) = (vcn::COPIED_CONFLIST_FILE, file.gives(), &file.name);
+        let instead = match gives {
+            ProvidedNetwork::CalledNetwork => "request extra interfaces by a NetworkAttachmentDefinition",
+            ProvidedNetwork::Network | ProvidedNetwork::Nothing => "rename it so that it sorts later",
+        };
+        let annotation = vcn::INTERFACES_ANNOTATION;
+        let message =
+            format!("{file} sorts before {copy}, so the annotation {annotation} of pods has no effect: {instead}");
+        Self::new(NoteKind::SortsBeforeCopy { gives }, file, message)
     }
 
     pub(super) fn sorts_before(file: &ConfFile, uses: RuntimeUsage, missing: &[String]) -> Self {
@@ -157,6 +174,7 @@ impl Note {
             NoteKind::UnreadBefore => "unread-before",
             NoteKind::Extended => "extended",
             NoteKind::NotChained => "not-chained",
+            NoteKind::SortsBeforeCopy { .. } => "sorts-before-copy",
             NoteKind::NoneThere => "none-there",
             NoteKind::LeftBehind { .. } => "left-behind",
         }

@@ -67,6 +67,29 @@ fn a_single_plugins_configuration_is_copied_as_a_list() {
 }
 
 #[test]
+fn configuration_that_sorts_before_the_copy_is_noted() {
+    let node = node(FLANNEL);
+    let list = |kind: &str| format!(r#"{{"name": "x", "cniVersion": "0.3.1", "plugins": [{{"type": "{kind}"}}]}}"#);
+    for (file, kind, next_step) in [
+        ("00-calico.conflist", "calico", Some("rename it so that it sorts later")),
+        ("00-VNIC.conflist", "calico", Some("rename it so that it sorts later")),
+        ("00-multus.conflist", "multus", Some("request extra interfaces by a NetworkAttachmentDefinition")),
+        ("00-vnic-b.conflist", "calico", None),
+        ("00-a.conflist", "no-binary", None),
+    ] {
+        ["calico", "multus"].iter().for_each(|binary| node.executable(&format!("bin/{binary}"), PLUGIN));
+        fs::write(node.path("net.d").join(file), list(kind)).unwrap();
+        let (code, printed) = node.run(&ON);
+        let before = format!("{file} sorts before 00-vnic-attach.conflist");
+        let noted = printed.lines().find(|line| line.contains(&before));
+        assert_eq!((code, noted.is_some(), node.path(COPY).exists()), (0, next_step.is_some(), true), "{printed}");
+        let complete = |line: &str| line.contains(next_step.unwrap()) && line.ends_with("[sorts-before-copy]");
+        assert!(noted.is_none_or(complete), "{printed}");
+        fs::remove_file(node.path("net.d").join(file)).unwrap();
+    }
+}
+
+#[test]
 fn copy_is_repaired_until_another_program_changes_it_repeatedly() {
     let node = node(FLANNEL);
     for _ in 0..6 {

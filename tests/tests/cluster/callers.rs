@@ -22,6 +22,8 @@ use crate::manifests::tools;
 use crate::vnics_on_request::forward;
 use crate::vnics_on_request::multi_homed_pods::{definition, multus};
 
+const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
+
 /// Of Debian's package containernetworking-plugins.
 const REFERENCE: &str = "/usr/lib/cni";
 
@@ -94,7 +96,7 @@ impl World {
                     format!("{}:{REFERENCE}:{}", bin_dir().display(), multus().parent().unwrap().display()),
                 )
                 .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web")
-                .env("CAP_ARGS", r#"{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}"#)
+                .env("CAP_ARGS", capabilities())
                 .env(attachment::STATE_DIR_VARIABLE, self.folder.path().join("state"))
                 .output()
                 .unwrap()
@@ -118,6 +120,12 @@ impl World {
     fn pod_reaches_router(&self) -> bool {
         shell(&self.pod, "ping -c 1 -W 5 10.0.0.1").status.success()
     }
+}
+
+/// What a runtime passes to plugins that declare it: a host port, and the annotation of a pod that cannot have what it requests.
+fn capabilities() -> String {
+    let port = json!({ "hostPort": 8080, "containerPort": 80, "protocol": "tcp" });
+    json!({ "portMappings": [port], ANNOTATIONS: { vcn::INTERFACES_ANNOTATION: "nowhere@net1" } }).to_string()
 }
 
 fn pool() -> VnicPool {
@@ -193,6 +201,26 @@ fn cnitool_gets_status_and_no_gc_without_a_list() {
     assert!(said.contains("address pools"), "{said}");
     let failed = world.cnitool("add");
     assert!(!failed.status.success() && String::from_utf8_lossy(&failed.stderr).contains("failed (add)"));
+}
+
+/// docs/multi-homed-pods.md: with Multus the annotation has no effect. Without Multus the same chain refuses the pod.
+#[test]
+fn multus_passes_no_annotations_of_pods_to_vnic_attach() {
+    let capabilities = json!({ ANNOTATIONS: true });
+    let chained = json!({ "type": "vnic-attach", "capabilities": capabilities });
+    let network = list("1.0.0", &[json!({ "type": "vcn-native" }), chained]);
+    let world = World::new(&network);
+    let refused = String::from_utf8(world.cnitool("add").stderr).unwrap();
+    assert!(refused.contains("this node has no VNIC named nowhere"), "{refused}");
+    text(world.cnitool("del"));
+    world.configure(&list(
+        "1.0.0",
+        &[json!({ "type": multus().file_name().unwrap().to_str(), "cniDir": "/var/lib/multus",
+            "capabilities": capabilities, "delegates": [network] })],
+    ));
+    text(world.cnitool("add"));
+    assert_eq!(world.held(), 1);
+    text(world.cnitool("del"));
 }
 
 /// As on a cluster whose runtime calls Multus; without an API server, so that no pod asks for more networks.

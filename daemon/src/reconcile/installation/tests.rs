@@ -26,6 +26,7 @@ fn preceding_configuration_blocks_unless_cri_o_skips_it() {
     let before = |gives, lacks| noted(gives, RuntimeUsage::Always, lacks);
     let next = |gives, lacks| noted(gives, RuntimeUsage::IfCriO, lacks);
     let second = |gives| noted(gives, RuntimeUsage::Never, false);
+    let copy_after = |gives| note(NoteKind::SortsBeforeCopy { gives });
     let (blocked, preceded) = (Reason::RuntimeConfigurationBlocked, Reason::RuntimeConfigurationPreceded);
     for runtime in [ContainerRuntime::CriO, ContainerRuntime::Unknown] {
         let refuses = runtime == ContainerRuntime::Unknown;
@@ -45,6 +46,8 @@ fn preceding_configuration_blocks_unless_cri_o_skips_it() {
             (second(ProvidedNetwork::Network), vec![(preceded, false, file())]),
             (second(ProvidedNetwork::CalledNetwork), vec![]),
             (second(ProvidedNetwork::Nothing), vec![(preceded, false, file())]),
+            (copy_after(ProvidedNetwork::Network), vec![(preceded, false, file())]),
+            (copy_after(ProvidedNetwork::CalledNetwork), vec![]),
             (note(NoteKind::PluginMissing), vec![(Reason::PluginMissing, true, file())]),
         ] {
             assert_eq!(conditions_of(runtime, vec![note.clone()]), expected, "{runtime:?} {note:?}");

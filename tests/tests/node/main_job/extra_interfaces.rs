@@ -1,6 +1,8 @@
-//! Pods with extra interfaces while the agent restarts, and after a reboot of the node.
+//! Pods with extra interfaces, in each family: their packets, while the agent restarts, after a reboot of the node, and when the
+//! cloud detaches their VNICs.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,21 +26,35 @@ struct Scene {
     shared: Vnic,
     exclusive: Vnic,
     agent: Option<Agent>,
-    _vcn: Vcn,
+    vcn: Vcn,
 }
 
 impl Scene {
     fn start(kind: MachineKind) -> Self {
+        Self::start_with(kind, &Family::ALL)
+    }
+
+    /// The VNICs that pods ask for have addresses of these families.
+    fn start_with(kind: MachineKind, families: &[Family]) -> Self {
         let spec = match kind {
             MachineKind::Virtual => NodeSpec::virtual_machine("node-a", "nodes"),
             MachineKind::BareMetal => NodeSpec::bare_metal("node-a", "nodes"),
         };
         let subnet =
             |name, ipv4: &str, ipv6: &str| SubnetSpec::new(name, ipv4.parse().unwrap()).with(ipv6.parse().unwrap());
+        let blocks = families.iter().map(|family| match family {
+            Family::Ipv4 => "10.0.64.0/24".parse().unwrap(),
+            Family::Ipv6 => "2603:c020:0:3::/64".parse().unwrap(),
+        });
+        let storage = match blocks.collect::<Vec<_>>()[..] {
+            [only] => SubnetSpec::new("storage", only),
+            [ipv4, ipv6, ..] => SubnetSpec::new("storage", ipv4).with(ipv6),
+            [] => panic!("no family"),
+        };
         let vcn = Vcn::builder()
             .subnet(subnet("nodes", "10.0.0.0/24", "2603:c020:0:1::/64"))
             .subnet(subnet("pods", "10.0.32.0/22", "2603:c020:0:2::/64"))
-            .subnet(subnet("storage", "10.0.64.0/24", "2603:c020:0:3::/64"))
+            .subnet(storage)
             .node(spec.metadata("oke-native-pod-networking", "true").vnic(VnicSpec::for_pods("pods", 4)))
             .node(NodeSpec::virtual_machine("node-b", "nodes"))
             .start()
@@ -46,10 +62,8 @@ impl Scene {
         let (node, peer) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
         // It names the VNICs that are there: the one for pods.
         sandbox::publish_native_pod_network(&vcn, &node, NpnShape::PerFamily).unwrap();
-        let attach = |spec: VnicSpec| vcn.attach_vnic("node-a", &spec).unwrap();
-        let shared = attach(VnicSpec::new("storage").secondary(Secondary::Count(2)));
-        let exclusive = attach(VnicSpec::new("storage"));
-        let mut scene = Self { node, peer, shared, exclusive, agent: None, _vcn: vcn };
+        let (shared, exclusive) = attach(&vcn);
+        let mut scene = Self { node, peer, shared, exclusive, agent: None, vcn };
         scene.remember();
         scene.start_agent();
         scene
@@ -58,11 +72,13 @@ impl Scene {
     /// What an agent of a cluster has on disk of its VnicAttachments.
     fn remember(&self) {
         let object = |name: &str, mode: &str, vnic: &Vnic| {
+            let count = |addresses: Option<&Vec<_>>| addresses.map_or(0, Vec::len);
+            let counts = [&vnic.secondary.ipv4, &vnic.secondary.ipv6].map(|of| count(of.as_ref()));
             json!({
                 "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
                 "metadata": { "name": name, "uid": name, "generation": 1 },
                 "spec": { "instanceId": self.node.id(), "subnetId": vnic.subnet.id, "name": name, "purpose": "Attach",
-                    "mode": mode, "allowedNamespaces": ["default"], "ipv4Count": 2, "ipv6Count": 2 },
+                    "mode": mode, "allowedNamespaces": ["default"], "ipv4Count": counts[0], "ipv6Count": counts[1] },
                 "status": { "vnicId": vnic.id, "nodeName": "node-a", "podAddresses": vnic.secondary.ipv4.as_deref().unwrap_or_default() },
             })
         };
@@ -76,8 +92,7 @@ impl Scene {
         let mut agent = Agent::start(&self.node, &bin_dir()).unwrap();
         agent.wait_ready(&self.node).unwrap();
         self.agent = Some(agent);
-        let offered = || self.pools().matches("\"attach\": {").count() == 2;
-        wait_for("both VNICs are offered", offered);
+        wait_for("both VNICs are offered", || self.offers() == 2);
     }
 
     fn stop_agent(&mut self) {
@@ -106,8 +121,9 @@ impl Scene {
 
     /// All addresses of the pod answer the other node.
     fn answers(&self, attachment: &Attachment) {
-        // Two families of the pod network, of the Shared and of the Exclusive VNIC.
-        assert_eq!(attachment.addresses().count(), 6, "{}", attachment.result);
+        // Those of the pod network, of the Shared and of the Exclusive VNIC.
+        let count = Family::ALL.len() + 2 * self.exclusive.addresses().count();
+        assert_eq!(attachment.addresses().count(), count, "{}", attachment.result);
         for address in attachment.addresses() {
             let ping = || {
                 let ping = self.peer.command("ping").args(["-n", "-q", "-c", "1", "-W", "1"]).arg(address.to_string());
@@ -115,6 +131,23 @@ impl Scene {
             };
             wait_for(&format!("{address} answers"), ping);
         }
+    }
+
+    /// Each address of an interface reaches the other node; the fabric admits only its own VNIC with it.
+    fn reaches(&self, pod: &Pod, addresses: impl Iterator<Item = IpAddr>) {
+        for source in addresses {
+            let peer = self.peer.address(Family::of(source)).unwrap().to_string();
+            let ping = || {
+                let ping = pod.command("ping").args(["-n", "-q", "-c", "1", "-W", "1", "-I"]).arg(source.to_string());
+                ping.arg(&peer).output().unwrap().status.success()
+            };
+            wait_for(&format!("{source} reaches {peer}"), ping);
+        }
+    }
+
+    /// How many VNICs pods may request.
+    fn offers(&self) -> usize {
+        self.pools().matches("\"attach\": {").count()
     }
 
     /// How many interfaces are on record.
@@ -160,6 +193,12 @@ impl Scene {
     }
 }
 
+/// Attaches the two VNICs that pods request.
+fn attach(vcn: &Vcn) -> (Vnic, Vnic) {
+    let attach = |spec: VnicSpec| vcn.attach_vnic("node-a", &spec).unwrap();
+    (attach(VnicSpec::new("storage").secondary(Secondary::Count(2))), attach(VnicSpec::new("storage")))
+}
+
 fn both() -> Value {
     json!([{ "vnic": "shared" }, { "vnic": "exclusive" }])
 }
@@ -182,6 +221,49 @@ fn pods_keep_their_interfaces_while_the_agent_restarts(kind: MachineKind) {
     let (next, of_next) = scene.add("b", both());
     scene.answers(&of_next);
     scene.start_agent();
+    scene.answers(&of_next);
+    scene.del(&next, &of_next);
+}
+
+fn packets_of_extra_interfaces_pass_the_fabric(kind: MachineKind) {
+    for families in [&[Family::Ipv4][..], &[Family::Ipv6], &Family::ALL] {
+        let scene = Scene::start_with(kind, families);
+        let before = scene.vcn.drops();
+        let (pod, attachment) = scene.add("a", both());
+        for interface in ["net1", "net2"] {
+            assert_eq!(attachment.addresses_of(interface).map(Family::of).collect::<Vec<_>>(), families);
+        }
+        scene.answers(&attachment);
+        scene.reaches(&pod, attachment.addresses());
+        assert_eq!(scene.vcn.drops(), before, "{families:?}");
+        scene.del(&pod, &attachment);
+        assert_eq!(scene.recorded(), 0);
+    }
+}
+
+fn cloud_detaches_vnics_that_a_pod_holds(kind: MachineKind) {
+    let mut scene = Scene::start(kind);
+    let (pod, attachment) = scene.add("a", both());
+    scene.answers(&attachment);
+    for vnic in [&scene.shared, &scene.exclusive] {
+        scene.vcn.detach_vnic("node-a", &vnic.id).unwrap();
+    }
+    wait_for("no VNIC is offered", || scene.offers() == 0);
+    let refused = scene.runtime(both()).check(&pod, &attachment).unwrap_err().to_string();
+    for vnic in [&scene.shared, &scene.exclusive] {
+        let named = format!("is on VNIC {}, which is not among this node's any more", vnic.id);
+        assert!(refused.contains(&named), "{refused}");
+    }
+    scene.del(&pod, &attachment);
+    assert_eq!(scene.recorded(), 0);
+    let left = scene.node.command("ip").args(["-o", "link"]).output().unwrap().stdout;
+    assert!(!String::from_utf8_lossy(&left).contains(": vcn"), "{}", String::from_utf8_lossy(&left));
+    // The next VNICs of these names.
+    scene.stop_agent();
+    (scene.shared, scene.exclusive) = attach(&scene.vcn);
+    scene.remember();
+    scene.start_agent();
+    let (next, of_next) = scene.add("b", both());
     scene.answers(&of_next);
     scene.del(&next, &of_next);
 }
@@ -228,4 +310,26 @@ fn extra_interfaces_work_after_a_reboot() {
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
 fn extra_interfaces_of_bare_metal_work_after_a_reboot() {
     pods_get_their_interfaces_again_after_a_reboot(MachineKind::BareMetal);
+}
+
+#[test]
+fn extra_interfaces_send_and_receive_in_each_family() {
+    packets_of_extra_interfaces_pass_the_fabric(MachineKind::Virtual);
+}
+
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn extra_interfaces_of_bare_metal_send_and_receive_in_each_family() {
+    packets_of_extra_interfaces_pass_the_fabric(MachineKind::BareMetal);
+}
+
+#[test]
+fn pod_ends_cleanly_after_the_cloud_detached_its_vnics() {
+    cloud_detaches_vnics_that_a_pod_holds(MachineKind::Virtual);
+}
+
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn pod_of_bare_metal_ends_cleanly_after_its_vnics_were_detached() {
+    cloud_detaches_vnics_that_a_pod_holds(MachineKind::BareMetal);
 }
