@@ -2,10 +2,11 @@
 //! not help. Only while the controller asks for this node's health and does not stop repairs: it stops them when too many nodes
 //! repair at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use health::Report;
 use health::repair::{Attempt, Change, Limit, Outcome, Repairs, Situation, Step};
 use netlink::Sysctls;
 use resident::logging::chain;
@@ -38,23 +39,43 @@ impl RepairGate {
     }
 }
 
+/// The limits of a kernel and the attempts to raise them.
+#[derive(Debug)]
+pub struct KernelLimits {
+    sysctls: Sysctls,
+    repairs: Repairs,
+}
+
+impl KernelLimits {
+    /// Those of the settings below a folder.
+    #[must_use]
+    pub fn new(sysctl_root: &Path) -> Self {
+        Self { sysctls: Sysctls::new(sysctl_root), repairs: Repairs::default() }
+    }
+
+    /// Raises and restores what is due. The attempts are conditions, which are reported as Events as well.
+    pub fn repair(&mut self, report: &Report, is_allowed: bool, now: Instant) -> Vec<Condition> {
+        let situation = Situation { report, now, is_allowed, memory: memory() };
+        for Step { limit, mut changes } in self.repairs.plan(situation, |setting| value(&self.sysctls, setting)) {
+            changes.retain(|change| carry_out(&self.sysctls, *change));
+            self.repairs.carried_out(Step { limit, changes }, now);
+        }
+        conditions(&self.repairs)
+    }
+}
+
 /// Repairs until the agent ends.
 pub(crate) async fn run(
     sysctl_root: PathBuf,
-    mut signals: watch::Receiver<health::Report>,
+    mut signals: watch::Receiver<Report>,
     gate: RepairGate,
     notices: Notices,
 ) {
-    let (sysctls, mut repairs) = (Sysctls::new(&sysctl_root), Repairs::default());
+    let mut limits = KernelLimits::new(&sysctl_root);
     loop {
         let report = signals.borrow_and_update().clone().at(unix_millis());
         let now = Instant::now();
-        let situation = Situation { report: &report, now, is_allowed: gate.is_open(now), memory: memory() };
-        for Step { limit, mut changes } in repairs.plan(situation, |setting| value(&sysctls, setting)) {
-            changes.retain(|change| carry_out(&sysctls, *change));
-            repairs.carried_out(Step { limit, changes }, now);
-        }
-        notices.report(conditions(&repairs));
+        notices.report(limits.repair(&report, gate.is_open(now), now));
         // Cancel-safe: both branches only wake.
         tokio::select! {
             () = sleep(LOOK) => {}
@@ -82,7 +103,7 @@ fn carry_out(sysctls: &Sysctls, change: Change) -> bool {
     }
 }
 
-/// The attempts as conditions, which are reported as Events as well. A limit whose rise helped is no condition.
+/// A limit whose rise helped is no condition.
 fn conditions(repairs: &Repairs) -> Vec<Condition> {
     let condition = |(limit, attempt): (&Limit, &Attempt)| {
         let text = |Change { setting, from, to }: &Change| format!("{} from {from} to {to}", setting.replace('/', "."));
@@ -113,9 +134,7 @@ fn memory() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use health::{Report, SignalState};
+    use health::SignalState;
     use serde_json::json;
 
     use super::*;
