@@ -16,7 +16,7 @@ pub mod host;
 mod host_network;
 mod installation;
 pub mod interference;
-pub(crate) mod kernel_limits;
+pub mod kernel_limits;
 mod missing_links;
 mod orphans;
 mod pod_addresses;

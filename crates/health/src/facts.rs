@@ -23,10 +23,23 @@ pub struct Facts {
     pub paths: Vec<PathBuf>,
     /// Where the metadata service listens, and the path that is requested.
     pub metadata: Option<(SocketAddr, String)>,
-    /// Versions of our programs: the name of the program and its version.
-    pub versions: Vec<(&'static str, String)>,
+    /// The agent's version, which is also that of the plugins that it ships.
+    pub version: String,
+    /// The plugins that the agent installs on this node.
+    pub plugins: Vec<InstalledPlugin>,
     /// The last reconcile, once there is one.
     pub network: Option<NetworkFacts>,
+}
+
+/// A plugin that the agent installs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstalledPlugin {
+    /// Its name.
+    pub name: &'static str,
+    /// The agent's file.
+    pub shipped: PathBuf,
+    /// The file that the runtime starts.
+    pub installed: PathBuf,
 }
 
 /// A VNIC's link.

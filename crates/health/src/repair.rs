@@ -21,7 +21,7 @@ pub const REPAIRS_QUERY: &str = "repairs=allow";
 pub struct Limit {
     /// Its name.
     pub name: &'static str,
-    /// The settings below /proc/sys. A signal does not say which family is full, so they change together.
+    /// The settings below /proc/sys. A signal does not say which family is full, so each of them is raised, from its own value.
     pub settings: &'static [&'static str],
     /// The signal of its use, in percent.
     used: &'static str,
@@ -45,7 +45,15 @@ pub const LIMITS: &[Limit] = &[
     },
     Limit {
         name: "neighbours",
-        settings: &["net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3"],
+        // gc_thresh3 is the limit. From gc_thresh2 on, the kernel removes entries early, so it rises with the limit.
+        settings: &[
+            "net/ipv4/neigh/default/gc_thresh1",
+            "net/ipv4/neigh/default/gc_thresh2",
+            "net/ipv4/neigh/default/gc_thresh3",
+            "net/ipv6/neigh/default/gc_thresh1",
+            "net/ipv6/neigh/default/gc_thresh2",
+            "net/ipv6/neigh/default/gc_thresh3",
+        ],
         used: "neighbour_use",
         lost: "neighbour_overflows",
         // A /16 subnet.
@@ -60,12 +68,21 @@ pub fn is_repairable(signal: &str) -> bool {
     LIMITS.iter().any(|limit| [limit.used, limit.lost].contains(&signal))
 }
 
-/// Set a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Set the settings of a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The limit.
     pub limit: &'static Limit,
-    /// Its value now. If it has another, another program set it, and it is not touched.
+    /// What changes.
+    pub changes: Vec<Change>,
+}
+
+/// Set a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The setting.
+    pub setting: &'static str,
+    /// Its value now.
     pub from: u64,
     /// Its next value.
     pub to: u64,
@@ -91,12 +108,10 @@ pub struct Repairs {
 }
 
 /// The last attempt at a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The value before.
-    pub from: u64,
-    /// The raised value.
-    pub to: u64,
+    /// What was raised.
+    pub raised: Vec<Change>,
     /// When it was raised.
     at: Instant,
     /// How it went.
@@ -110,14 +125,14 @@ pub enum Outcome {
     Trial,
     /// The problem ended.
     Helped,
-    /// It did not: the value before comes back when that does no harm.
+    /// It did not: the values before come back when that does no harm.
     WithoutEffect,
 }
 
 impl Repairs {
-    /// What is due now. `read` returns the lowest value of a limit's settings.
+    /// What is due now. `read` returns the value of a setting, or none if the kernel lacks it.
     #[must_use]
-    pub fn plan(&mut self, situation: Situation<'_>, read: impl Fn(&Limit) -> Option<u64>) -> Vec<Step> {
+    pub fn plan(&mut self, situation: Situation<'_>, read: impl Fn(&str) -> Option<u64>) -> Vec<Step> {
         LIMITS.iter().filter_map(|limit| self.step(limit, situation, &read)).collect()
     }
 
@@ -125,13 +140,21 @@ impl Repairs {
         &mut self,
         limit: &'static Limit,
         situation: Situation<'_>,
-        read: impl Fn(&Limit) -> Option<u64>,
+        read: impl Fn(&str) -> Option<u64>,
     ) -> Option<Step> {
         let Situation { report, now, is_allowed, memory } = situation;
         let Some(attempt) = self.attempts.get_mut(limit.name) else {
-            let from = read(limit).filter(|_| is_allowed && limit.wants(report))?;
-            let to = from.saturating_mul(2).min(limit.cap).min(memory / 50 / limit.bytes);
-            return (to > from).then_some(Step { limit, from, to });
+            if !is_allowed || !limit.wants(report) {
+                return None;
+            }
+            let most = limit.cap.min(memory / 50 / limit.bytes);
+            let raise = |setting: &&'static str| {
+                let from = read(setting)?;
+                let to = from.saturating_mul(2).min(most);
+                (to > from).then_some(Change { setting, from, to })
+            };
+            let changes: Vec<Change> = limit.settings.iter().filter_map(raise).collect();
+            return (!changes.is_empty()).then_some(Step { limit, changes });
         };
         match attempt.outcome {
             Outcome::Trial if now >= attempt.at + TRIAL => {
@@ -144,10 +167,21 @@ impl Repairs {
             }
             Outcome::Trial => None,
             Outcome::WithoutEffect => {
+                // Another program set the others.
+                attempt.raised.retain(|change| read(change.setting) == Some(change.to));
+                if attempt.raised.is_empty() {
+                    self.attempts.remove(limit.name);
+                    return None;
+                }
                 // Below the number in use, the kernel would refuse every new entry.
                 let used = limit.used(report).filter(|state| state.verdict == Verdict::Healthy)?.value?;
-                let (from, to) = (attempt.to, attempt.from);
-                (used * (from as f64) < 50.0 * (to as f64)).then_some(Step { limit, from, to })
+                let suffices = |change: &Change| used * (change.to as f64) < 50.0 * (change.from as f64);
+                let restore = |&Change { setting, from, to }: &Change| Change { setting, from: to, to: from };
+                attempt
+                    .raised
+                    .iter()
+                    .all(suffices)
+                    .then(|| Step { limit, changes: attempt.raised.iter().map(restore).collect() })
             }
             Outcome::Helped if now >= attempt.at + REST => {
                 self.attempts.remove(limit.name);
@@ -157,17 +191,25 @@ impl Repairs {
         }
     }
 
-    /// Notes that a step was carried out, or was found void because another program had set the limit.
+    /// Notes the changes of a step that were carried out. The others are not raised in this attempt, or are restored later.
     pub fn carried_out(&mut self, step: Step, at: Instant) {
-        if self.attempts.remove(step.limit.name).is_none() {
-            let attempt = Attempt { from: step.from, to: step.to, at, outcome: Outcome::Trial };
-            self.attempts.insert(step.limit.name, attempt);
+        let Step { limit, changes } = step;
+        if changes.is_empty() {
+            return;
+        }
+        let Some(attempt) = self.attempts.get_mut(limit.name) else {
+            self.attempts.insert(limit.name, Attempt { raised: changes, at, outcome: Outcome::Trial });
+            return;
+        };
+        attempt.raised.retain(|raised| changes.iter().all(|change| change.setting != raised.setting));
+        if attempt.raised.is_empty() {
+            self.attempts.remove(limit.name);
         }
     }
 
     /// The last attempt at each limit.
-    pub fn attempts(&self) -> impl Iterator<Item = (&'static Limit, Attempt)> {
-        LIMITS.iter().filter_map(|limit| Some((limit, *self.attempts.get(limit.name)?)))
+    pub fn attempts(&self) -> impl Iterator<Item = (&'static Limit, &Attempt)> {
+        LIMITS.iter().filter_map(|limit| Some((limit, self.attempts.get(limit.name)?)))
     }
 }
 
@@ -193,6 +235,8 @@ mod tests {
 
     const GIBIBYTE: u64 = 1 << 30;
 
+    const CONNECTIONS: &str = "net/netfilter/nf_conntrack_max";
+
     fn report(verdict: Verdict, percent: f64, action: Action) -> Report {
         let blank = SignalState::blank(collectors::signal("conntrack_use").unwrap(), 60, 0);
         Report { signals: vec![SignalState { verdict, action, value: Some(percent), ..blank }] }
@@ -209,26 +253,33 @@ mod tests {
     struct Node {
         repairs: Repairs,
         start: Instant,
-        max: u64,
+        settings: BTreeMap<&'static str, u64>,
         memory: u64,
     }
 
     impl Node {
         fn new(max: u64) -> Self {
-            Self { repairs: Repairs::default(), start: Instant::now(), max, memory: 64 * GIBIBYTE }
+            Self::with([(CONNECTIONS, max)].into())
         }
 
-        /// The steps some minutes after the start, carried out.
+        fn with(settings: BTreeMap<&'static str, u64>) -> Self {
+            Self { repairs: Repairs::default(), start: Instant::now(), settings, memory: 64 * GIBIBYTE }
+        }
+
+        /// The changes some minutes after the start, carried out.
         fn after(&mut self, minutes: u64, report: &Report, is_allowed: bool) -> Vec<String> {
-            let (now, max) = (self.start + Duration::from_mins(minutes), self.max);
+            let now = self.start + Duration::from_mins(minutes);
             let situation = Situation { report, now, is_allowed, memory: self.memory };
-            let steps = self.repairs.plan(situation, |limit| (limit.name == "connections").then_some(max));
-            let carry_out = |step: Step| {
-                self.max = step.to;
+            let steps = self.repairs.plan(situation, |setting| self.settings.get(setting).copied());
+            let mut texts = Vec::new();
+            for step in steps {
+                for change in &step.changes {
+                    texts.push(format!("{} to {}", change.from, change.to));
+                    assert_eq!(self.settings.insert(change.setting, change.to), Some(change.from));
+                }
                 self.repairs.carried_out(step, now);
-                format!("{} to {}", step.from, step.to)
-            };
-            steps.into_iter().map(carry_out).collect()
+            }
+            texts
         }
 
         fn outcome(&self) -> Option<Outcome> {
@@ -257,7 +308,37 @@ mod tests {
         assert_eq!(node.after(200, &problem(), true), [""; 0], "neither raised nor set back");
         assert_eq!(node.after(201, &healthy(25.0), true), [""; 0], "500 are in use");
         assert_eq!(node.after(202, &healthy(24.0), false), ["2000 to 1000"]);
-        assert_eq!((node.max, node.outcome()), (1000, None));
+        assert_eq!((node.settings[CONNECTIONS], node.outcome()), (1000, None));
+    }
+
+    #[test]
+    fn each_setting_keeps_its_own_value_and_those_of_other_programs_stay() {
+        const FIRST: [&str; 2] = ["net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3"];
+        let of = |verdict, percent, action| {
+            let blank = SignalState::blank(collectors::signal("neighbour_use").unwrap(), 60, 0);
+            Report { signals: vec![SignalState { verdict, action, value: Some(percent), ..blank }] }
+        };
+        let (problem, idle) = (of(Verdict::Problem, 90.0, Action::Repair), of(Verdict::Healthy, 10.0, Action::Report));
+        let mut node = Node::with(FIRST.into_iter().zip([40_000, 1024]).collect());
+        assert_eq!(node.after(0, &problem, true), ["40000 to 65536", "1024 to 2048"]);
+        assert_eq!(node.after(16, &problem, true), [""; 0]);
+        node.settings.insert(FIRST[1], 4096);
+        assert_eq!(node.after(17, &idle, true), ["65536 to 40000"]);
+        assert_eq!((node.settings[FIRST[1]], node.outcome()), (4096, None));
+    }
+
+    #[test]
+    fn changes_that_failed_are_not_restored() {
+        let limit = &LIMITS[1];
+        let [first, second] = [limit.settings[0], limit.settings[1]].map(|setting| Change { setting, from: 1, to: 2 });
+        let mut repairs = Repairs::default();
+        let mut note = |changes: &[Change]| {
+            repairs.carried_out(Step { limit, changes: changes.to_vec() }, Instant::now());
+            repairs.attempts().flat_map(|(_, attempt)| attempt.raised.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(note(&[]), []);
+        assert_eq!(note(&[first, second]), [first, second]);
+        assert_eq!(note(&[second]), [first], "the first could not be restored yet");
     }
 
     #[test]

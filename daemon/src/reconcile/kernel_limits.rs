@@ -2,11 +2,12 @@
 //! not help. Only while the controller asks for this node's health and does not stop repairs: it stops them when too many nodes
 //! repair at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use health::repair::{Attempt, Limit, Outcome, Repairs, Situation, Step};
+use health::Report;
+use health::repair::{Attempt, Change, Limit, Outcome, Repairs, Situation, Step};
 use netlink::Sysctls;
 use resident::logging::chain;
 use tokio::sync::watch;
@@ -38,24 +39,43 @@ impl RepairGate {
     }
 }
 
+/// The limits of a kernel and the attempts to raise them.
+#[derive(Debug)]
+pub struct KernelLimits {
+    sysctls: Sysctls,
+    repairs: Repairs,
+}
+
+impl KernelLimits {
+    /// Those of the settings below a folder.
+    #[must_use]
+    pub fn new(sysctl_root: &Path) -> Self {
+        Self { sysctls: Sysctls::new(sysctl_root), repairs: Repairs::default() }
+    }
+
+    /// Raises and restores what is due. The attempts are conditions, which are reported as Events as well.
+    pub fn repair(&mut self, report: &Report, is_allowed: bool, now: Instant) -> Vec<Condition> {
+        let situation = Situation { report, now, is_allowed, memory: memory() };
+        for Step { limit, mut changes } in self.repairs.plan(situation, |setting| value(&self.sysctls, setting)) {
+            changes.retain(|change| carry_out(&self.sysctls, *change));
+            self.repairs.carried_out(Step { limit, changes }, now);
+        }
+        conditions(&self.repairs)
+    }
+}
+
 /// Repairs until the agent ends.
 pub(crate) async fn run(
     sysctl_root: PathBuf,
-    mut signals: watch::Receiver<health::Report>,
+    mut signals: watch::Receiver<Report>,
     gate: RepairGate,
     notices: Notices,
 ) {
-    let (sysctls, mut repairs) = (Sysctls::new(&sysctl_root), Repairs::default());
+    let mut limits = KernelLimits::new(&sysctl_root);
     loop {
         let report = signals.borrow_and_update().clone().at(unix_millis());
         let now = Instant::now();
-        let situation = Situation { report: &report, now, is_allowed: gate.is_open(now), memory: memory() };
-        for step in repairs.plan(situation, |limit| values(&sysctls, limit).min()) {
-            if carry_out(&sysctls, step) {
-                repairs.carried_out(step, now);
-            }
-        }
-        notices.report(conditions(&repairs));
+        notices.report(limits.repair(&report, gate.is_open(now), now));
         // Cancel-safe: both branches only wake.
         tokio::select! {
             () = sleep(LOOK) => {}
@@ -64,45 +84,36 @@ pub(crate) async fn run(
     }
 }
 
-/// The values of a limit's settings; the kernel may lack one (IPv6).
-fn values(sysctls: &Sysctls, limit: &Limit) -> impl Iterator<Item = u64> {
-    limit.settings.iter().filter_map(|setting| sysctls.read(&key(setting)).ok()?.trim().parse().ok())
+/// A setting's value; the kernel may lack it (IPv6).
+fn value(sysctls: &Sysctls, setting: &str) -> Option<u64> {
+    sysctls.read(&key(setting)).ok()?.trim().parse().ok()
 }
 
-/// Whether the step is done with: carried out, or void because another program set the limit. Otherwise it is retried.
-fn carry_out(sysctls: &Sysctls, step: Step) -> bool {
-    let Step { limit, from, to } = step;
-    if values(sysctls, limit).min() != Some(from) {
-        tracing::info!(event = "limit.left", limit = limit.name, "another program set it in the meantime");
-        return true;
-    }
-    for setting in limit.settings {
-        match sysctls.write(&key(setting), &to.to_string()) {
-            Ok(_) => tracing::warn!(event = "limit.set", setting, from, to, "a rule of a health signal says so"),
-            Err(error) if error.is_not_found() => {}
-            Err(error) => {
-                tracing::warn!(event = "limit.not_set", setting, to, error = chain(&error), "retried");
-                return false;
-            }
+fn carry_out(sysctls: &Sysctls, change: Change) -> bool {
+    let Change { setting, from, to } = change;
+    match sysctls.write(&key(setting), &to.to_string()) {
+        Ok(_) => {
+            tracing::warn!(event = "limit.set", setting, from, to, "a rule of a health signal says so");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(event = "limit.not_set", setting, to, error = chain(&error));
+            false
         }
     }
-    true
 }
 
-/// The attempts as conditions, which are reported as Events as well. A limit whose rise helped is no condition.
+/// A limit whose rise helped is no condition.
 fn conditions(repairs: &Repairs) -> Vec<Condition> {
-    let condition = |(limit, attempt): (&Limit, Attempt)| {
-        let (from, to) = (attempt.from, attempt.to);
-        let settings = limit.settings.join(", ").replace('/', ".");
+    let condition = |(limit, attempt): (&Limit, &Attempt)| {
+        let text = |Change { setting, from, to }: &Change| format!("{} from {from} to {to}", setting.replace('/', "."));
+        let raised = attempt.raised.iter().map(text).collect::<Vec<_>>().join(", ");
         let condition = match attempt.outcome {
             Outcome::Helped => return None,
-            Outcome::Trial => {
-                Condition::degraded(Reason::LimitRaised, format!("raised {settings} from {from} to {to}"))
+            Outcome::Trial => Condition::degraded(Reason::LimitRaised, format!("raised {raised}")),
+            Outcome::WithoutEffect => {
+                Condition::degraded(Reason::RepairWithoutEffect, format!("this was not enough: raised {raised}"))
             }
-            Outcome::WithoutEffect => Condition::degraded(
-                Reason::RepairWithoutEffect,
-                format!("raising {settings} from {from} to {to} was not enough"),
-            ),
         };
         Some(condition.about(limit.name))
     };
@@ -123,40 +134,79 @@ fn memory() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use health::{Report, SignalState};
+    use health::SignalState;
+    use serde_json::json;
 
     use super::*;
+
+    const CONNECTIONS: &str = "net/netfilter/nf_conntrack_max";
+
+    fn problem(signal: &str) -> Report {
+        let now = unix_millis();
+        let state: SignalState = serde_json::from_value(json!({
+            "signal": signal, "verdict": "problem", "action": "repair", "unit": "percent", "detail": "",
+            "sampledUnixMillis": now, "sinceUnixMillis": now, "everySeconds": 3600,
+        }))
+        .unwrap();
+        Report { signals: vec![state] }
+    }
+
+    fn write(root: &Path, settings: &[(&str, &str)]) {
+        for (setting, value) in settings {
+            let file = root.join(setting);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, value).unwrap();
+        }
+    }
+
+    fn read(root: &Path, setting: &str) -> String {
+        std::fs::read_to_string(root.join(setting)).unwrap().trim().to_owned()
+    }
+
+    /// Repairs, permitted after a while, until a condition is there: its text.
+    async fn repaired(root: &Path, report: Report) -> String {
+        let before = read(root, CONNECTIONS);
+        let (signals_in, signals) = watch::channel(report.clone());
+        let (notices, mut notes) = Notices::channel();
+        let gate = RepairGate::default();
+        tokio::spawn(run(root.to_owned(), signals, gate.clone(), Notices::of("limits", &notices)));
+        sleep(LOOK * 3).await;
+        assert_eq!(read(root, CONNECTIONS), before, "the controller has not asked");
+        gate.note(true, Instant::now());
+        notes.mark_unchanged();
+        signals_in.send_replace(report);
+        while notes.borrow_and_update().values().flatten().next().is_none() {
+            notes.changed().await.unwrap();
+        }
+        let conditions = notes.borrow();
+        conditions.values().flatten().next().unwrap().to_string()
+    }
 
     #[tokio::test(start_paused = true)]
     async fn limit_is_raised_while_the_controller_allows_it() {
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("net/netfilter/nf_conntrack_max");
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, "262144\n").unwrap();
-        let now = unix_millis();
-        let state: SignalState = serde_json::from_value(serde_json::json!({
-            "signal": "conntrack_use", "verdict": "problem", "action": "repair", "unit": "percent", "detail": "",
-            "sampledUnixMillis": now, "sinceUnixMillis": now, "everySeconds": 3600,
-        }))
-        .unwrap();
-        let problem = Report { signals: vec![state] };
-        let (signals_in, signals) = watch::channel(problem.clone());
-        let (notices, mut notes) = Notices::channel();
-        let gate = RepairGate::default();
-        tokio::spawn(run(directory.path().to_owned(), signals, gate.clone(), Notices::of("limits", &notices)));
-        sleep(LOOK * 3).await;
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "262144\n", "the controller has not asked");
-        gate.note(true, Instant::now());
-        notes.mark_unchanged();
-        signals_in.send_replace(problem);
-        while notes.borrow_and_update().values().flatten().next().is_none() {
-            notes.changed().await.unwrap();
+        write(directory.path(), &[(CONNECTIONS, "262144\n")]);
+        let condition = repaired(directory.path(), problem("conntrack_use")).await;
+        assert_eq!(read(directory.path(), CONNECTIONS), "524288");
+        let expected = "LimitRaised (connections): raised net.netfilter.nf_conntrack_max from 262144 to 524288";
+        assert!(condition.starts_with(expected), "{condition}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_family_is_raised_from_its_own_value() {
+        let directory = tempfile::tempdir().unwrap();
+        let family = |name, [first, second, third]: [&'static str; 3]| {
+            let settings = [("gc_thresh1", first), ("gc_thresh2", second), ("gc_thresh3", third)];
+            settings.map(|(setting, value)| (format!("net/{name}/neigh/default/{setting}"), value))
+        };
+        let settings = [family("ipv4", ["2048", "4096", "8192"]), family("ipv6", ["128", "512", "1024"])].concat();
+        for (setting, value) in &settings {
+            write(directory.path(), &[(setting, value), (CONNECTIONS, "1")]);
         }
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "524288");
-        let condition = notes.borrow().values().flatten().next().unwrap().to_string();
-        assert!(
-            condition
-                .starts_with("LimitRaised (connections): raised net.netfilter.nf_conntrack_max from 262144 to 524288")
-        );
+        let condition = repaired(directory.path(), problem("neighbour_use")).await;
+        let raised: Vec<_> = settings.iter().map(|(setting, _)| read(directory.path(), setting)).collect();
+        assert_eq!(raised, ["4096", "8192", "16384", "256", "1024", "2048"]);
+        assert!(condition.contains("net.ipv4.neigh.default.gc_thresh3 from 8192 to 16384"), "{condition}");
+        assert!(condition.contains("net.ipv6.neigh.default.gc_thresh3 from 1024 to 2048"), "{condition}");
     }
 }

@@ -47,6 +47,7 @@ fn signals_are_reported_with_cause_and_next_step() {
     };
     let problem = state("node_ip_mismatch");
     assert_eq!((&problem["verdict"], &problem["everySeconds"]), (&"problem".into(), &300.into()));
+    // Known only while the installed files are those of the agent's image.
     for signal in ["version_plugin", "version_attach_plugin"] {
         wait_for(signal, || state(signal)["detail"] == env!("CARGO_PKG_VERSION"), || state(signal).to_string());
     }

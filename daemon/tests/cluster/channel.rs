@@ -37,7 +37,12 @@ impl Channel {
         let keys = node.path("keys");
         std::fs::create_dir(&keys).unwrap();
         std::fs::write(keys.join("oke-node-controller-0"), controller.fingerprint().to_string()).unwrap();
+        // Outside the kernel's first network namespace, the limit of connections can be read and not written.
+        let limits = node.path("netfilter");
+        std::fs::create_dir(&limits).unwrap();
+        std::fs::write(limits.join("nf_conntrack_max"), "1000\n").unwrap();
         let container = node.container().with_config_map(api::CONTROLLER_KEYS, &keys);
+        let container = container.with_volume(&limits, "/host/proc/sys/net/netfilter".as_ref());
         let mut agent = node.start(container, &["--node-ip", "127.0.0.1"]);
         node.wait_ready(&mut agent);
         wait_for("the annotation", || announcement(&scene).is_some(), || agent.log());
@@ -113,8 +118,9 @@ fn agent_raises_a_limit_only_when_the_controller_permits() {
         summary.checks.iter().any(|check| check.name == "conntrack_use" && check.action == Action::Repair)
     };
     wait_for("the problem", asks_to_repair, || channel.agent.log());
-    assert!(!channel.agent.log().contains("\"limit."), "{}", channel.agent.log());
+    let limit = || std::fs::read_to_string(channel.scene.cluster.node.path("netfilter/nf_conntrack_max")).unwrap();
+    assert_eq!(limit(), "1000\n");
     channel.asked(&Request::get("/v1/summary?repairs=allow"));
-    // Outside the kernel's first network namespace the limit can be read and not written.
-    wait_for("the attempt", || channel.agent.log().contains("\"limit."), || channel.agent.log());
+    wait_for("the raised limit", || limit() == "2000", || channel.agent.log());
+    channel.scene.wait_reported(&channel.agent, &["Warning LimitRaised ConditionRaised"]);
 }

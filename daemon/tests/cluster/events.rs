@@ -93,7 +93,7 @@ impl Scene {
         self.events().into_iter().map(line).collect()
     }
 
-    fn wait_reported(&self, agent: &Agent, wanted: &[&str]) {
+    pub(crate) fn wait_reported(&self, agent: &Agent, wanted: &[&str]) {
         wait_for("the events", || self.reported() == wanted, || format!("{:?}\n{}", self.reported(), agent.log()));
     }
 

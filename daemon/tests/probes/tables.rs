@@ -3,12 +3,19 @@
 
 use std::io::Write as _;
 use std::net::{IpAddr, TcpStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use api::probe::{ProbeKind, ProbeTarget};
+use health::Report;
+use health::repair::TRIAL;
 use netlink::Netns;
 use nettest::{Case, Cause, Label, Place};
+use oke_node_agent::reconcile::kernel_limits::KernelLimits;
+use sandbox::{Container, Image};
+use serde_json::json;
 use vcn::Family;
 
 use crate::hosts::{run, set};
@@ -130,5 +137,55 @@ fn full_connection_table_of_source_or_target_is_named() {
         set("net/netfilter/nf_conntrack_max", "65536");
         drop(streams);
     }
+    run("iptables-legacy -F");
+}
+
+fn get(setting: &str) -> String {
+    std::fs::read_to_string(format!("/proc/sys/{setting}")).unwrap().trim().to_owned()
+}
+
+#[test]
+#[ignore = "needs the limits of a kernel's first namespace: run by tests/uml/run"]
+fn agent_raises_limits_and_restores_them_when_that_did_not_help() {
+    let _first = first();
+    let lab = lab();
+    let limits = [
+        ("net/netfilter/nf_conntrack_max", "1000", "2000"),
+        ("net/ipv4/neigh/default/gc_thresh1", "100", "200"),
+        ("net/ipv4/neigh/default/gc_thresh2", "300", "600"),
+        ("net/ipv4/neigh/default/gc_thresh3", "500", "1000"),
+        ("net/ipv6/neigh/default/gc_thresh3", "400", "800"),
+    ];
+    track();
+    let found = limits.map(|(setting, ..)| (setting, get(setting)));
+    limits.iter().for_each(|(setting, before, _)| set(setting, before));
+    let report = |verdict: &str, action: &str, value: f64| -> Report {
+        let state = |signal: &str| {
+            json!({
+                "signal": signal, "verdict": verdict, "action": action, "value": value, "unit": "percent", "detail": "",
+                "sampledUnixMillis": 0, "sinceUnixMillis": 0, "everySeconds": 60,
+            })
+        };
+        serde_json::from_value(json!({ "signals": [state("conntrack_use"), state("neighbour_use")] })).unwrap()
+    };
+    let (problem, idle) = (report("problem", "repair", 90.0), report("healthy", "report", 1.0));
+    let values = || limits.map(|(setting, ..)| get(setting));
+    // With the agent's privileges and mounts.
+    let repair = || {
+        let (mut kernel, start) = (KernelLimits::new(Path::new("/host/proc/sys")), Instant::now());
+        let mut reasons = |report: &Report, is_allowed, after: Duration| {
+            let conditions = kernel.repair(report, is_allowed, start + after);
+            conditions.iter().map(|condition| condition.reason.to_string()).collect::<Vec<_>>()
+        };
+        let (before, raised) =
+            (limits.map(|(_, before, _)| before.to_owned()), limits.map(|(.., raised)| raised.to_owned()));
+        assert_eq!((reasons(&problem, false, Duration::ZERO), values()), (vec![], before.clone()));
+        let two = |reason: &str| vec![reason.to_owned(); 2];
+        assert_eq!((reasons(&problem, true, Duration::ZERO), values()), (two("LimitRaised"), raised.clone()));
+        assert_eq!((reasons(&problem, true, TRIAL), values()), (two("RepairWithoutEffect"), raised));
+        assert_eq!((reasons(&idle, true, TRIAL), values()), (vec![], before));
+    };
+    lab.on("front-1", || Container::node_agent().unwrap().run(&Image::default(), repair).unwrap());
+    found.iter().for_each(|(setting, value)| set(setting, value));
     run("iptables-legacy -F");
 }

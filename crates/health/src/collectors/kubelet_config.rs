@@ -42,7 +42,7 @@ impl Collector for KubeletConfig {
             Some(share) => {
                 share.parse::<f64>().ok().map(|share| share / 100.0).zip(total_memory(host).ok()).map(|(a, b)| a * b)
             }
-            None => mebibytes(amount),
+            None => mebibytes(&amount),
         };
         let mebibytes = mebibytes.ok_or_else(|| Gap::unknown(format!("{file}: memory.available is {amount}")))?;
         sample.value("eviction_memory", mebibytes, format!("memory.available is {amount}"));
@@ -50,11 +50,22 @@ impl Collector for KubeletConfig {
     }
 }
 
-/// The word behind `memory.available` in `evictionHard`: YAML and JSON write it alike but for quotes.
-fn hard_memory(text: &str) -> Option<&str> {
-    let (_, section) = text.split_once("evictionHard")?;
-    let (_, rest) = section.split_once("memory.available")?;
-    rest.split(|c: char| c.is_whitespace() || "\":,}'".contains(c)).find(|word| !word.is_empty())
+/// `memory.available` of `evictionHard`, in JSON or in YAML: there a block below a key of the first level, or in braces.
+fn hard_memory(text: &str) -> Option<String> {
+    if let Ok(json) = serde_json::from_str::<serde_json::Value>(text) {
+        return Some(json.get("evictionHard")?.get("memory.available")?.as_str()?.to_owned());
+    }
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("evictionHard:"));
+    let inline = lines.next()?.strip_prefix("evictionHard:")?;
+    let block = lines.take_while(|line| line.is_empty() || line.starts_with([' ', '#']));
+    let entries = std::iter::once(inline).chain(block).flat_map(|line| line.split(['{', ',', '}']));
+    let plain = |word: &str| word.trim().trim_matches(['"', '\'']).to_owned();
+    let amount = |entry: &str| {
+        let (key, amount) = entry.split_once(':')?;
+        let amount = amount.split_once(" #").map_or(amount, |(amount, _)| amount);
+        (plain(key) == "memory.available").then(|| plain(amount))
+    };
+    entries.into_iter().find_map(amount)
 }
 
 fn mebibytes(amount: &str) -> Option<f64> {
@@ -69,4 +80,30 @@ fn mebibytes(amount: &str) -> Option<f64> {
         _ => return None,
     };
     Some(digits.parse::<f64>().ok()? * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hard_threshold_is_found_and_the_soft_one_ignored() {
+        for (text, expected) in [
+            ("evictionHard:\n  nodefs.available: 10%\n  memory.available: \"10Mi\" # low\nx: 1\n", Some("10Mi")),
+            ("evictionHard:\n  nodefs.available: 10%\nevictionSoft:\n  memory.available: 500Mi\n", None),
+            (
+                "evictionSoft:\n  memory.available: 500Mi\nevictionHard: {nodefs.available: 5%, 'memory.available': 5%}\n",
+                Some("5%"),
+            ),
+            ("evictionHard:\n# low\n\n  memory.available: 1Gi", Some("1Gi")),
+            ("evictionHardMax: 3\n", None),
+            (
+                r#"{"evictionSoft": {"memory.available": "1Gi"}, "evictionHard": {"memory.available": "20Mi"}}"#,
+                Some("20Mi"),
+            ),
+            (r#"{"evictionHard": {"imagefs.available": "9%"}, "evictionSoft": {"memory.available": "1Gi"}}"#, None),
+        ] {
+            assert_eq!(hard_memory(text).as_deref(), expected, "{text}");
+        }
+    }
 }

@@ -1,7 +1,11 @@
 //! What runs on the node. The Node object has the kubelet's and the runtime's version.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+
 use super::FIVE_MINUTES;
 use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::facts::InstalledPlugin;
 use crate::host::Host;
 
 const WHY: &str = "A problem that only some nodes have is often one of a version.";
@@ -20,23 +24,33 @@ pub(super) const KIND: Kind = Kind {
         version("version_kernel", "`/proc/sys/kernel/osrelease`"),
         version("version_os", "`/usr/lib/os-release`"),
         version("version_agent", "the agent"),
-        version("version_plugin", "`vcn-native`, which the agent installs"),
-        version("version_attach_plugin", "`vnic-attach`, which the agent installs"),
+        version("version_plugin", "the installed `vcn-native`, if it is the agent's file"),
+        version("version_attach_plugin", "the installed `vnic-attach`, if it is the agent's file"),
     ],
 };
+
+/// Bytes that are compared at a time.
+const PIECE: u64 = 64 * 1024;
 
 struct Versions;
 
 impl Collector for Versions {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        for (signal, program) in [
-            ("version_agent", "oke-node-agent"),
-            ("version_plugin", "vcn-native"),
-            ("version_attach_plugin", "vnic-attach"),
-        ] {
-            match host.facts.versions.iter().find(|(name, _)| *name == program) {
-                Some((_, version)) => sample.text(signal, version.clone()),
-                None => sample.gap(signal, Gap::absent(format!("{program} is not installed here"))),
+        let facts = &host.facts;
+        sample.text("version_agent", facts.version.clone());
+        for (signal, name) in [("version_plugin", "vcn-native"), ("version_attach_plugin", "vnic-attach")] {
+            match facts.plugins.iter().find(|plugin| plugin.name == name) {
+                None => sample.gap(signal, Gap::absent(format!("{name} is not installed here"))),
+                Some(plugin) => match is_shipped(plugin) {
+                    Ok(true) => sample.text(signal, facts.version.clone()),
+                    Ok(false) => {
+                        let file = plugin.installed.display();
+                        sample.gap(signal, Gap::unknown(format!("{file} is not the file of agent {}", facts.version)));
+                    }
+                    Err(error) => {
+                        sample.gap(signal, Gap::unknown(format!("compare {}: {error}", plugin.installed.display())));
+                    }
+                },
             }
         }
         match host.file("usr/lib/os-release") {
@@ -48,5 +62,20 @@ impl Collector for Versions {
         }
         sample.text("version_kernel", host.proc("sys/kernel/osrelease")?.trim());
         Ok(())
+    }
+}
+
+/// Whether the installed file is the agent's. In pieces, because the agent's memory is small.
+fn is_shipped(plugin: &InstalledPlugin) -> io::Result<bool> {
+    let (mut shipped, mut installed) = (File::open(&plugin.shipped)?, File::open(&plugin.installed)?);
+    let (mut one, mut other) = (Vec::new(), Vec::new());
+    loop {
+        one.clear();
+        other.clear();
+        shipped.by_ref().take(PIECE).read_to_end(&mut one)?;
+        installed.by_ref().take(PIECE).read_to_end(&mut other)?;
+        if one != other || one.is_empty() {
+            return Ok(one == other);
+        }
     }
 }

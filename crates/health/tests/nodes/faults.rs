@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use health::facts::{ActiveCondition, Topic};
+use health::facts::{ActiveCondition, InstalledPlugin, Topic};
 use health::{Report, Unit, Verdict};
 
 use crate::node::{Node, with};
@@ -219,6 +219,30 @@ fn each_fault_raises_its_signals_alone() {
         let state = report.signals.iter().find(|state| state.signal == signals[0]).unwrap();
         assert!(state.detail.contains(evidence), "fault {number}: {state:#?}");
         assert!(state.rule.is_some() && state.message.is_some() && state.bound.is_some(), "{state:#?}");
+    }
+}
+
+#[test]
+fn version_of_a_plugin_is_known_while_the_installed_file_is_the_agents() {
+    let mut node = Node::virtual_machine();
+    let (shipped, installed) = (node.path("image/vcn-native"), node.path("opt/vcn-native"));
+    node.facts.plugins = vec![InstalledPlugin { name: "vcn-native", shipped, installed }];
+    let program = "x".repeat(100_000);
+    node.write("image/vcn-native", &program);
+    for (installed, verdict, detail) in [
+        (None, Verdict::Unknown, "compare "),
+        (Some(program.clone()), Verdict::NotApplicable, "0.1.0"),
+        (Some(program.replacen('x', "y", 1)), Verdict::Unknown, "vcn-native is not the file of agent 0.1.0"),
+        (Some(format!("{program}x")), Verdict::Unknown, "vcn-native is not the file of agent 0.1.0"),
+    ] {
+        if let Some(text) = installed {
+            node.write("opt/vcn-native", &text);
+        }
+        let report = node.sample();
+        let state = |signal| report.signals.iter().find(|state| state.signal == signal).unwrap();
+        let plugin = state("version_plugin");
+        assert!(plugin.verdict == verdict && plugin.detail.contains(detail), "{plugin:#?}");
+        assert_eq!(state("version_attach_plugin").detail, "vnic-attach is not installed here");
     }
 }
 

@@ -68,7 +68,8 @@ impl Node {
             links: links.iter().map(link).collect(),
             paths: ["/host/usr", "/run/vcn-native"].map(PathBuf::from).to_vec(),
             metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
-            versions: vec![("oke-node-agent", "0.1.0".to_owned()), ("vcn-native", "0.1.0".to_owned())],
+            version: "0.1.0".to_owned(),
+            plugins: Vec::new(),
             network: Some(NetworkFacts { conditions: Vec::new(), repairs: 3, pools: vec![pool("IPv4")] }),
         };
         let begun = Instant::now();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use health::Facts;
-use health::facts::{ActiveCondition, NetworkFacts, PoolFacts, Topic, VnicLink};
+use health::facts::{ActiveCondition, InstalledPlugin, NetworkFacts, PoolFacts, Topic, VnicLink};
 use vcn::Purpose;
 
 use super::Sources;
@@ -29,7 +29,11 @@ pub(super) fn gather(sources: &Sources) -> Facts {
     let plugin = install.filter(|install| *install).map(|_| "vcn-native");
     let attach_plugin =
         install.filter(|install| settings.installer.places_vnic_attach(*install)).map(|_| "vnic-attach");
-    let programs = plugin.into_iter().chain(attach_plugin).chain(["oke-node-agent"]);
+    let plugins = plugin.into_iter().chain(attach_plugin).map(|name| InstalledPlugin {
+        name,
+        shipped: settings.installer.source_dir.join(name),
+        installed: settings.installer.cni_bin_dir.join(name),
+    });
     Facts {
         shape: known.instance.value.as_ref().map(|instance| instance.shape.clone()),
         node_name: settings.node_name.clone(),
@@ -45,7 +49,8 @@ pub(super) fn gather(sources: &Sources) -> Facts {
         links: report.as_ref().map_or_else(Vec::new, |report| links(report)),
         paths: vec![settings.state_dir.clone(), settings.data_dir.clone(), settings.host_root.join("usr")],
         metadata: metadata(&settings.metadata_url),
-        versions: programs.map(|program| (program, env!("CARGO_PKG_VERSION").to_owned())).collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        plugins: plugins.collect(),
         network: report.map(|report| NetworkFacts {
             conditions: conditions(&report),
             repairs: metrics.repairs(),
