@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
+use crate::attachment::sample::{attachment, instance};
+use crate::cluster::store::NodeView;
 use crate::network_test::agents::AskError;
 
 /// Agents whose probes all pass.
@@ -137,6 +139,30 @@ async fn wait_for(what: &str, condition: impl Fn() -> bool) {
         }
     };
     timeout(Duration::from_secs(7 * 24 * 3600), met).await.expect(what);
+}
+
+#[tokio::test]
+async fn addresses_of_a_node_include_those_of_its_vnics() {
+    let scene = Scene::new(Duration::ZERO);
+    let store = &scene.tasks.context.store;
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let addresses = [address("10.0.0.2"), address("2001:db8::2")].into();
+    let node = NodeView { name: "a".to_owned(), instance: Some(instance(1)), addresses, ..NodeView::default() };
+    store.nodes_mut().apply(node);
+    let mut pods = attachment("pods", 1);
+    pods.status = Some(api::VnicAttachmentStatus { own_addresses: vec![address("10.0.50.2")], ..Default::default() });
+    let mut exclusive = pods.clone();
+    exclusive.metadata.name = Some("exclusive".to_owned());
+    (exclusive.spec.vnic.purpose, exclusive.spec.vnic.mode) = (Purpose::Attach, AttachMode::Exclusive);
+    exclusive.status.as_mut().unwrap().own_addresses = vec![address("10.0.50.3")];
+    let mut elsewhere = exclusive.clone();
+    (elsewhere.metadata.name, elsewhere.spec.instance_id) = (Some("elsewhere".to_owned()), instance(2));
+    for object in [pods, exclusive, elsewhere] {
+        store.attachments_mut().apply(object);
+    }
+    let held = scene.tasks.context.nodes(Vec::new()).held;
+    let expected = vec![address("10.0.0.2"), address("2001:db8::2"), address("10.0.50.2")];
+    assert_eq!(held, BTreeMap::from([("a".to_owned(), expected)]));
 }
 
 #[tokio::test(start_paused = true)]
