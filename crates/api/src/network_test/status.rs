@@ -43,7 +43,7 @@ pub struct NetworkTestStatus {
     /// What paths carried, of the probe Throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<TestThroughput>,
-    /// The worst verdict: Reachable, OneOf, Likely or Proven with its causes.
+    /// The worst verdict, from best to worst: Reachable, Unknown, OneOf, Likely or Proven with its causes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<160>")]
     pub worst_verdict: String,
