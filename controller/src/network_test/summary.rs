@@ -131,7 +131,8 @@ mod tests {
 
     /// A pair whose probes took so long; none were answered without times.
     fn tested(micros: Vec<u32>) -> Found {
-        let spec = json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }], "probes": [{ "type": "ICMP" }] });
+        let spec =
+            json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }], "probes": [{ "type": "ICMP" }] });
         let pair = pairs(&serde_json::from_value(spec).unwrap(), &Nodes::default()).unwrap().remove(0);
         let received = u16::try_from(micros.len()).unwrap();
         let failure = (received == 0).then_some(Failure::Refused);

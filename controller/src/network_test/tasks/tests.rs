@@ -118,6 +118,11 @@ fn client(written: Arc<Mutex<Vec<(String, Value)>>>) -> Client {
         let written = written.clone();
         async move {
             let name = request.uri().path().split('/').nth(5).unwrap().to_owned();
+            if request.method() == Method::GET {
+                written.lock().unwrap().push((name, Value::Null));
+                let none = json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] });
+                return Ok(Response::new(Full::<Bytes>::from(none.to_string())));
+            }
             let is_deleted = request.method() == Method::DELETE;
             let body = request.into_body().collect_bytes().await.unwrap();
             let mut status = Value::Null;
@@ -175,6 +180,20 @@ async fn test_with_an_interval_runs_again_and_stays() {
     // The API's times have whole seconds, and do not pass while the clock is paused.
     assert!(between.iter().all(|seconds| (299..=301).contains(seconds)), "{between:?}");
     assert!(scene.written.lock().unwrap().iter().all(|(_, status)| !status.is_null()), "it is not deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_without_a_pair_waits_with_backoff_and_says_why() {
+    let mut scene = Scene::new(Duration::ZERO);
+    scene.create("early", 1, &json!({ "targets": [{ "pods": { "namespace": "shop" } }] }));
+    wait_for("the deadline", || !scene.names("Refused").is_empty()).await;
+    let written = scene.written.lock().unwrap();
+    let lists = written.iter().filter(|(name, _)| name == "pods").count();
+    // 5 s, 10 s, 20 s, 40 s and 60 s in 120 s, or up to half of each.
+    assert!((4..=11).contains(&lists), "{lists}");
+    let statuses: Vec<_> = written.iter().filter(|(_, status)| !status.is_null()).map(|(_, status)| status).collect();
+    assert_eq!((statuses.len(), &statuses[0]["state"]), (2, &json!("Waiting")));
+    assert!(statuses.iter().all(|status| status["message"].as_str().unwrap().contains("no selected pod runs")));
 }
 
 #[tokio::test(start_paused = true)]
