@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{FIELD_MANAGER, NetworkTest, NetworkTestStatus, TestState};
+use backoff::{Backoff, chance};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -24,9 +25,9 @@ const PROGRESS: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The wait after a failed write.
 const RETRY: Duration = Duration::from_secs(30);
-/// Seconds to wait for agents without a deadline, and the wait in between.
-const AGENTS: u16 = 120;
-const AGENTS_AGAIN: Duration = Duration::from_secs(1);
+/// Seconds to wait for a pair without a deadline, and the waits in between.
+const PAIR: u16 = 120;
+const PAIR_AGAIN: Backoff = Backoff { first: Duration::from_secs(5), cap: Duration::from_mins(1) };
 /// How long a finished test stays.
 const TTL: u32 = 86_400;
 
@@ -59,7 +60,7 @@ fn left(since: &Time, seconds: u32, now: Timestamp) -> Duration {
 /// One run, with its status written at the start, in between and at the end.
 async fn run<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> NetworkTestStatus {
     let started = Time(Timestamp::now());
-    let selected = match selected(context, test).await {
+    let selected = match selected(context, test, &started).await {
         Ok(selected) => selected,
         Err(error) => {
             let refused = NetworkTestStatus {
@@ -93,12 +94,30 @@ async fn run<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> Net
 }
 
 /// The pairs. A leader that has just begun does not know all agents yet, and waits for them; selected pods may not run yet.
-async fn selected<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> Result<Vec<TestPair>, PairError> {
-    let end = Instant::now() + Duration::from_secs(test.spec.deadline_seconds.unwrap_or(AGENTS).into());
+async fn selected<A: AgentCalls>(
+    context: &TestContext<A>,
+    test: &NetworkTest,
+    started: &Time,
+) -> Result<Vec<TestPair>, PairError> {
+    let end = Instant::now() + Duration::from_secs(test.spec.deadline_seconds.unwrap_or(PAIR).into());
+    let mut attempt = 1;
     loop {
         let selected = pods(&context.client, &test.spec).await?;
+        let left = end.saturating_duration_since(Instant::now());
         match pairs(&test.spec, &context.nodes(selected)) {
-            Err(PairError::None) if Instant::now() < end => sleep(AGENTS_AGAIN).await,
+            Err(error @ PairError::None) if !left.is_zero() => {
+                if attempt == 1 {
+                    let waiting = NetworkTestStatus {
+                        state: Some(TestState::Waiting),
+                        message: error.to_string(),
+                        started_at: Some(started.clone()),
+                        ..NetworkTestStatus::default()
+                    };
+                    let _ = write(context, test, &waiting.bounded()).await;
+                }
+                sleep(PAIR_AGAIN.delay(attempt, chance()).min(left)).await;
+                attempt += 1;
+            }
             selected => return selected,
         }
     }

@@ -56,6 +56,11 @@ pub enum PairError {
     /// A target outside the cluster.
     #[error("the target {0} is no node's address: set externalTargets, and NETWORK_TEST_TARGETS=any on the controller")]
     External(String),
+    /// An address that is not the node's.
+    #[error(
+        "the target {1} is no InternalIP of {0}, and no address of its VnicAttachments: correct it, or set externalTargets, and NETWORK_TEST_TARGETS=any on the controller"
+    )]
+    Foreign(String, IpAddr),
     /// A URL that cannot be read.
     #[error("the target {0} is no URL of http or https")]
     Url(String),
@@ -70,12 +75,12 @@ pub enum PairError {
     Pods(String),
     /// Throughput to or from something without an agent.
     #[error(
-        "Throughput is measured between nodes with agents, at the address that the Node has as InternalIP: {0} is none"
+        "Throughput is measured between nodes with agents, at addresses of the Node and its VnicAttachments: {0} is none"
     )]
     Throughput(String),
     /// Nothing to test.
     #[error(
-        "no pair: the selected nodes have no agent that can be asked, no selected pod runs, or source and target are the same node"
+        "no pair: the selected nodes have no agent that can be asked, no selected pod runs, source and target are the same node, or they have no addresses of one family"
     )]
     None,
     /// Too much to test.
@@ -90,6 +95,8 @@ pub struct Nodes {
     pub labels: BTreeMap<String, BTreeMap<String, String>>,
     /// The address of each Node with an agent.
     pub addresses: BTreeMap<String, IpAddr>,
+    /// The addresses of each Node and of its VNICs.
+    pub held: BTreeMap<String, Vec<IpAddr>>,
     /// The Pods of each selection in the spec.
     pub pods: Vec<(PodSelection, Vec<TestPod>)>,
     /// The targets that the configuration allows.
@@ -101,6 +108,10 @@ pub struct Nodes {
 /// A source after selection.
 struct SelectedSource {
     node: String,
+    /// The address, if it is not the kernel's choice.
+    address: Option<IpAddr>,
+    /// Whether it is one of several addresses of the node.
+    is_one_of_all: bool,
     /// The pod for which a probe Pod on the node stands.
     pod: Option<TestPod>,
 }
@@ -108,8 +119,9 @@ struct SelectedSource {
 /// A target after selection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Selected {
-    Node(String),
-    Pod(TestPod),
+    /// At the address of the source's family without one.
+    Node(String, Option<IpAddr>),
+    Pod(TestPod, IpAddr),
     Address(IpAddr),
     Service(TargetService),
     Host(String),
@@ -128,7 +140,7 @@ pub fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPair>, Pai
     let targets = spec.targets.iter().map(|target| nodes.targets(spec, target)).collect::<Result<Vec<_>, _>>()?;
     let targets: BTreeSet<Selected> = targets.into_iter().flatten().collect();
     let measures = spec.probes.iter().any(|probe| probe.kind == ProbeKind::Throughput);
-    let has_agent = |target: &&Selected| matches!(target, Selected::Node(_) | Selected::Service(TargetService::Peers));
+    let has_agent = |target: &&Selected| matches!(target, Selected::Node(..) | Selected::Service(TargetService::Peers));
     if let Some(other) = targets.iter().find(|target| measures && !has_agent(target)) {
         return Err(PairError::Throughput(other.to_string()));
     }
@@ -139,7 +151,7 @@ pub fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPair>, Pai
             }
             for target in targets.iter().flat_map(|target| nodes.of_peers(&from.node, target)) {
                 for probe in &spec.probes {
-                    let pair = nodes.pair((&from, source), &target, (probe, found.len()));
+                    let pair = nodes.pair(&from, &target, (probe, found.len()));
                     found.extend(pair);
                 }
                 if found.len() > MOST_PAIRS {
@@ -163,7 +175,12 @@ impl Nodes {
         if let Some(pods) = &source.pods {
             return Ok(self
                 .pods_of(pods)
-                .map(|pod| SelectedSource { node: pod.node.clone(), pod: Some(pod) })
+                .map(|pod| SelectedSource {
+                    node: pod.node.clone(),
+                    address: None,
+                    is_one_of_all: false,
+                    pod: Some(pod),
+                })
                 .collect());
         }
         let nodes = match (&source.node, &source.node_selector) {
@@ -171,7 +188,30 @@ impl Nodes {
             (None, Some(selector)) => self.selected(selector)?,
             (None, None) => Vec::new(),
         };
-        Ok(nodes.into_iter().map(|node| SelectedSource { node, pod: None }).collect())
+        let addresses = |node: &str| match source.all_addresses {
+            true => self.known(node).into_iter().map(Some).collect(),
+            false => vec![source.address],
+        };
+        let of = |node: String| addresses(&node).into_iter().map(move |address| (node.clone(), address));
+        let selected = nodes.into_iter().flat_map(of);
+        let is_one_of_all = source.all_addresses;
+        Ok(selected.map(|(node, address)| SelectedSource { node, address, is_one_of_all, pod: None }).collect())
+    }
+
+    /// The known addresses of a node, the one of its agent first.
+    fn known(&self, node: &str) -> Vec<IpAddr> {
+        let mut known: Vec<IpAddr> = self.addresses.get(node).copied().into_iter().collect();
+        for address in self.held.get(node).into_iter().flatten() {
+            if !known.contains(address) {
+                known.push(*address);
+            }
+        }
+        known
+    }
+
+    /// The first known address of a node that is of the same family as another address.
+    fn of_family(&self, node: &str, like: Option<IpAddr>) -> Option<IpAddr> {
+        self.known(node).into_iter().find(|address| is_family(like, *address))
     }
 
     fn targets(&self, spec: &NetworkTestSpec, target: &TestTarget) -> Result<Vec<Selected>, PairError> {
@@ -182,22 +222,27 @@ impl Nodes {
                 Err(PairError::External(what.to_string()))
             }
         };
+        if let Some(address) = target.address.filter(|address| bounds::allowed(*address).is_err()) {
+            return Err(PairError::Forbidden(address));
+        }
         if let Some(node) = &target.node {
-            return Ok(vec![Selected::Node(node.clone())]);
+            if let Some(address) = target.address.filter(|address| !self.known(node).contains(address)) {
+                // A VNIC that another program attached.
+                external(&address).map_err(|_| PairError::Foreign(node.clone(), address))?;
+            }
+            return Ok(vec![Selected::Node(node.clone(), target.address)]);
         }
         if let Some(selector) = &target.node_selector {
-            return Ok(self.selected(selector)?.into_iter().map(Selected::Node).collect());
+            return Ok(self.selected(selector)?.into_iter().map(|node| Selected::Node(node, None)).collect());
         }
         if let Some(pods) = &target.pods {
-            return Ok(self.pods_of(pods).map(Selected::Pod).collect());
+            let of = |pod: TestPod| pod.addresses.clone().into_iter().map(move |address| (pod.clone(), address));
+            return Ok(self.pods_of(pods).flat_map(of).map(|(pod, address)| Selected::Pod(pod, address)).collect());
         }
         if let Some(address) = target.address {
-            if bounds::allowed(address).is_err() {
-                return Err(PairError::Forbidden(address));
-            }
-            let node = self.addresses.iter().find(|(_, held)| **held == address);
-            return match node {
-                Some((node, _)) => Ok(vec![Selected::Node(node.clone())]),
+            let mut names = self.held.keys().chain(self.addresses.keys());
+            return match names.find(|node| self.known(node).contains(&address)) {
+                Some(node) => Ok(vec![Selected::Node(node.clone(), Some(address))]),
                 None => external(&address).map(|()| vec![Selected::Address(address)]),
             };
         }
@@ -227,28 +272,26 @@ impl Nodes {
         }
         let after = self.addresses.keys().filter(|name| name.as_str() > source);
         let before = self.addresses.keys().filter(|name| name.as_str() < source);
-        after.chain(before).take(PEERS).cloned().map(Selected::Node).collect()
+        after.chain(before).take(PEERS).map(|node| Selected::Node(node.clone(), None)).collect()
     }
 
     /// A pair with one probe; none if the probe does not fit the target, or the target is the source.
-    fn pair(
-        &self,
-        (from, source): (&SelectedSource, &TestSource),
-        target: &Selected,
-        (probe, number): (&TestProbe, usize),
-    ) -> Option<TestPair> {
-        let SelectedSource { node, pod } = from;
-        // A probe Pod's address is not known before it runs.
-        let address = self.addresses.get(node).copied().filter(|_| pod.is_none());
+    fn pair(&self, from: &SelectedSource, target: &Selected, (probe, number): (&TestProbe, usize)) -> Option<TestPair> {
+        let SelectedSource { node, address: requested, is_one_of_all, pod } = from;
         let (party, to, service) = match target {
-            Selected::Node(name) if name == node => return None,
-            Selected::Pod(target) if pod.as_ref() == Some(target) => return None,
-            Selected::Node(name) => {
-                let address = *self.addresses.get(name)?;
+            Selected::Node(name, _) if name == node => return None,
+            Selected::Pod(target, _) if pod.as_ref() == Some(target) => return None,
+            Selected::Node(name, address) => {
+                let of_agent = *self.addresses.get(name)?;
+                let address = address.or_else(|| self.of_family(name, *requested)).unwrap_or(of_agent);
                 let party = Party { node: Some(name.clone()), address: Some(address) };
                 (party, ProbeTarget::Address(address), None)
             }
-            Selected::Pod(TestPod { address, .. }) => {
+            Selected::Pod(_, address) => {
+                let senders = pod.as_ref().map_or_else(|| self.known(node), |pod| pod.addresses.clone());
+                if !senders.iter().any(|sender| is_family(Some(*address), *sender)) {
+                    return None;
+                }
                 (Party { node: None, address: Some(*address) }, ProbeTarget::Address(*address), None)
             }
             Selected::Address(to) => (Party { node: None, address: Some(*to) }, ProbeTarget::Address(*to), None),
@@ -259,7 +302,14 @@ impl Nodes {
             }
             Selected::Service(service) => (Party::default(), ProbeTarget::Service(*service), Some(*service)),
         };
-        let mut send = send(probe, to, (source.address, number));
+        // Of all addresses, those of the agent's family test names and services.
+        let family = party.address.or_else(|| self.addresses.get(node).copied().filter(|_| *is_one_of_all));
+        if requested.is_some_and(|requested| !is_family(family, requested)) {
+            return None;
+        }
+        // A probe Pod's address is not known before it runs.
+        let address = requested.or_else(|| self.of_family(node, family)).filter(|_| pod.is_none());
+        let mut send = send(probe, to, (*requested, number));
         if let Selected::Url(url) = target {
             let HttpUrl { kind, port, path, .. } = HttpUrl::read(url)?;
             send = SendTask { kind, port, path: Some(path), ..send };
@@ -270,17 +320,18 @@ impl Nodes {
             target_has_agent: party.node.is_some() && pod.is_none(),
             service,
             send,
-            others: self.others(node, address, &party),
+            others: self.others((node, address), &party),
             target: party,
         };
-        let source = pod.as_ref().map_or_else(|| node.clone(), ToString::to_string);
+        let source = pod.as_ref().map_or_else(|| at(node, *requested), ToString::to_string);
         Some(TestPair { case, source, target: target.to_string(), from_pod: pod.is_some() })
     }
 
     /// A few other nodes: some whose address is most like the source's, some whose is least.
-    fn others(&self, source: &str, address: Option<IpAddr>, target: &Party) -> Vec<Party> {
+    fn others(&self, (source, address): (&str, Option<IpAddr>), target: &Party) -> Vec<Party> {
         let usable = self.addresses.iter().filter(|(name, _)| *name != source && Some(*name) != target.node.as_ref());
-        let mut sorted: Vec<_> = usable.collect();
+        // A node without the target's family would fail for another reason.
+        let mut sorted: Vec<_> = usable.filter(|(name, _)| self.of_family(name, target.address).is_some()).collect();
         sorted.sort_by_key(|(_, other)| std::cmp::Reverse(address.map_or(0, |address| common_bits(address, **other))));
         let far = sorted.len().saturating_sub(COMPARED / 2).max(COMPARED / 2);
         let chosen = sorted.iter().enumerate().filter(|(at, _)| *at < COMPARED / 2 || *at >= far);
@@ -291,8 +342,9 @@ impl Nodes {
 impl std::fmt::Display for Selected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Node(name) => f.write_str(name),
-            Self::Pod(pod) => pod.fmt(f),
+            Self::Node(name, address) => f.write_str(&at(name, *address)),
+            Self::Pod(pod, address) if pod.addresses.first() != Some(address) => write!(f, "{pod}/{address}"),
+            Self::Pod(pod, _) => pod.fmt(f),
             Self::Address(address) => address.fmt(f),
             Self::Host(host) => f.write_str(host),
             Self::Url(url) => f.write_str(url),
@@ -306,6 +358,17 @@ impl std::fmt::Display for Selected {
             }),
         }
     }
+}
+
+/// A node with an address of it; OKE names Nodes by their address.
+fn at(node: &str, address: Option<IpAddr>) -> String {
+    let address = address.map(|address| address.to_string()).filter(|address| address != node);
+    address.map_or_else(|| node.to_owned(), |address| format!("{node}/{address}"))
+}
+
+/// Whether an address is of the same family as another one, if there is one.
+fn is_family(like: Option<IpAddr>, address: IpAddr) -> bool {
+    like.is_none_or(|like| like.is_ipv4() == address.is_ipv4())
 }
 
 /// What the source's agent sends: within the bounds that the agent has, too.

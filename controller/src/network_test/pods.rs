@@ -32,8 +32,8 @@ pub struct TestPod {
     pub name: String,
     /// Its node.
     pub node: String,
-    /// Its first address.
-    pub address: IpAddr,
+    /// Its addresses, of each family.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Lists the Pods of each selection in a spec.
@@ -81,11 +81,12 @@ impl TestPod {
     fn of(pod: &Pod) -> Option<Self> {
         let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
         let is_running = status.phase.as_deref() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
-        let address: IpAddr = status.pod_ip.as_deref()?.parse().ok()?;
-        // A kubelet writes the address, and must not lead probes to forbidden ones.
-        let is_usable = is_running && spec.host_network != Some(true) && bounds::allowed(address).is_ok();
+        let addresses = status.pod_ips.iter().flatten().filter_map(|held| held.ip.parse().ok());
+        // A kubelet writes the addresses, and must not lead probes to forbidden ones.
+        let addresses: Vec<IpAddr> = addresses.filter(|address| bounds::allowed(*address).is_ok()).collect();
+        let is_usable = is_running && spec.host_network != Some(true) && !addresses.is_empty();
         let (namespace, name, node) = (pod.namespace()?, pod.name_any(), spec.node_name.clone()?);
-        is_usable.then_some(Self { namespace, name, node, address })
+        is_usable.then_some(Self { namespace, name, node, addresses })
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
 
     fn pod(name: &str, address: &str, spec: &Value, phase: &str) -> Pod {
         let mut pod = json!({ "metadata": { "namespace": "shop", "name": name },
-            "spec": { "nodeName": "a", "containers": [] }, "status": { "phase": phase, "podIP": address } });
+            "spec": { "nodeName": "a", "containers": [] }, "status": { "phase": phase, "podIPs": [{ "ip": address }, { "ip": "2001:db8::7" }] } });
         pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         serde_json::from_value(pod).unwrap()
     }
@@ -115,12 +116,16 @@ mod tests {
             (0..30).rev().map(|n| pod(&format!("p{n:02}"), "10.0.32.7", &own, "Running")).collect();
         pods.insert(7, pod("a-pending", "10.0.32.8", &own, "Pending"));
         pods.insert(8, pod("a-host", "10.0.0.2", &json!({ "hostNetwork": true }), "Running"));
-        pods.insert(9, pod("a-liar", "169.254.169.254", &own, "Running"));
+        let mut liar = pod("a-liar", "169.254.169.254", &own, "Running");
+        liar.status.as_mut().unwrap().pod_ips.as_mut().unwrap().pop();
+        pods.insert(9, liar);
         pods.insert(10, pod("a-unassigned", "10.0.32.9", &json!({ "nodeName": null }), "Running"));
         let mut leaving = pod("a-leaving", "10.0.32.10", &own, "Running");
         leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         pods.push(leaving);
-        let names: Vec<String> = running(pods).iter().map(ToString::to_string).collect();
+        let found = running(pods);
+        assert_eq!(found[0].addresses, ["10.0.32.7", "2001:db8::7"].map(|address| address.parse::<IpAddr>().unwrap()));
+        let names: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(names.len(), MOST_PODS);
         assert_eq!((names[0].as_str(), names[19].as_str()), ("shop/p00", "shop/p19"));
     }

@@ -84,12 +84,12 @@ impl Summary {
             messages.push(format!("the deadline came after {tested} of {pairs} pairs: raise deadlineSeconds"));
         }
         messages.extend(self.used_tls.then(|| UNVERIFIED.to_owned()));
-        let worst_verdict = match (&self.headline, tested, self.counts.unknown) {
-            (Some((_, headline)), ..) => headline.clone(),
-            (None, 0, _) => String::new(),
+        let worst_verdict = match (&self.headline, tested) {
+            (Some((_, headline)), _) => headline.clone(),
+            (None, 0) => String::new(),
             // What was not tested may fail.
-            (None, tested, unknown) if tested == unknown || state == TestState::TimedOut => "Unknown".to_owned(),
-            (None, ..) => Label::Reachable.as_str().to_owned(),
+            (None, _) if self.counts.unknown > 0 || state == TestState::TimedOut => "Unknown".to_owned(),
+            (None, _) => Label::Reachable.as_str().to_owned(),
         };
         NetworkTestStatus {
             state: Some(state),
@@ -118,5 +118,66 @@ impl Summary {
         let percentile =
             |percent: usize| sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1)));
         Some(TestLatency { p50_micros: *percentile(50)?, p90_micros: *percentile(90)?, p99_micros: *percentile(99)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::probe::{Evidence, Failure, Party, ProbeReport, Tally};
+    use serde_json::json;
+
+    use super::*;
+    use crate::network_test::pairs::{Nodes, pairs};
+
+    /// A pair whose probes took so long; none were answered without times.
+    fn tested(micros: Vec<u32>) -> Found {
+        let spec =
+            json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }], "probes": [{ "type": "ICMP" }] });
+        let pair = pairs(&serde_json::from_value(spec).unwrap(), &Nodes::default()).unwrap().remove(0);
+        let received = u16::try_from(micros.len()).unwrap();
+        let failure = (received == 0).then_some(Failure::Refused);
+        let tally = Tally { sent: received.max(5), received, failure, micros };
+        let evidence = Evidence {
+            kind: ProbeKind::Icmp,
+            port: 0,
+            source_requested: false,
+            source: Party::default(),
+            target: Party::default(),
+            service: None,
+            attempt: ProbeReport { tally, ..ProbeReport::default() },
+            received: None,
+            arrival: None,
+            trials: Vec::new(),
+        };
+        let verdict = nettest::diagnose(&evidence);
+        Found::Verdict(Box::new((pair, evidence, verdict)))
+    }
+
+    fn status(found: Vec<Found>) -> NetworkTestStatus {
+        let mut summary = Summary::new(found.len());
+        found.into_iter().for_each(|found| summary.add(found));
+        summary.status(TestState::Finished, Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH), None)
+    }
+
+    #[test]
+    fn unknown_is_worse_than_reachable_and_better_than_failed() {
+        let unknown = || Found::Unknown(Box::default());
+        let (passed, failed) = (|| tested(vec![300; 5]), || tested(Vec::new()));
+        let worst = |found| status(found).worst_verdict;
+        assert_eq!(worst(vec![passed()]), "Reachable");
+        assert_eq!(worst(vec![unknown(), passed(), passed()]), "Unknown");
+        assert_eq!(worst(vec![passed(), unknown(), failed()]), "Proven: PortClosed");
+        assert_eq!(worst(Vec::new()), "");
+    }
+
+    #[test]
+    fn percentiles_are_of_the_times_of_all_pairs() {
+        let latency = |found| status(found).latency;
+        let times = |times: std::ops::RangeInclusive<u32>| tested(times.rev().collect());
+        let of = |p50_micros, p90_micros, p99_micros| Some(TestLatency { p50_micros, p90_micros, p99_micros });
+        // 90 of 100 are faster than the 91st.
+        assert_eq!(latency(vec![times(51..=100), times(1..=50)]), of(51, 91, 100));
+        assert_eq!(latency(vec![times(7..=7)]), of(7, 7, 7));
+        assert_eq!(latency(vec![tested(Vec::new())]), None);
     }
 }

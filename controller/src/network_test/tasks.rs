@@ -1,9 +1,10 @@
 //! A task for each NetworkTest: started when the object appears, dropped when it goes.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{NetworkTest, PodSelection};
+use api::{AttachMode, NetworkTest, PodSelection, Purpose, VnicTemplate};
 use kube::core::DeserializeGuard;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Semaphore, watch};
@@ -38,7 +39,7 @@ pub(crate) struct TestContext<A> {
 pub struct NetworkTests<A> {
     /// The API server.
     pub client: Client,
-    /// The Nodes.
+    /// The Nodes and VnicAttachments.
     pub store: Arc<Store>,
     /// The agents.
     pub agents: Arc<A>,
@@ -60,12 +61,24 @@ struct Tasks<A> {
 impl<A: AgentCalls> TestContext<A> {
     /// The Nodes and agents as they are now, with the Pods of a test.
     pub(crate) fn nodes(&self, pods: Vec<(PodSelection, Vec<TestPod>)>) -> Nodes {
-        let nodes = self.store.nodes();
+        let (nodes, attachments) = (self.store.nodes(), self.store.attachments());
+        let mut held: BTreeMap<String, Vec<IpAddr>> =
+            nodes.iter().map(|node| (node.name.clone(), node.addresses.to_vec())).collect();
+        for attachment in attachments.iter() {
+            // A VNIC of mode Exclusive is a pod's.
+            let VnicTemplate { purpose, mode, .. } = &attachment.spec.vnic;
+            let is_hosts = (*purpose, *mode) != (Purpose::Attach, AttachMode::Exclusive);
+            let node = nodes.of(&attachment.spec.instance_id).filter(|_| is_hosts);
+            let of_node = node.and_then(|node| held.get_mut(&node.name));
+            if let (Some(of_node), Some(status)) = (of_node, &attachment.status) {
+                of_node.extend(&status.own_addresses);
+            }
+        }
         let of = |name: &String| self.agents.address(name).map(|address| (name.clone(), address));
-        let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
         Nodes {
             labels: nodes.iter().map(|node| (node.name.clone(), node.labels.map())).collect(),
-            addresses: names.iter().filter_map(of).collect(),
+            addresses: held.keys().filter_map(of).collect(),
+            held,
             pods,
             allowed: self.allowed,
             oci_host: self.oci_host.clone(),

@@ -84,7 +84,10 @@ pub struct NetworkTestSpec {
 #[x_kube(
     validation = Rule::new("[has(self.node), has(self.nodeSelector), has(self.pods)].filter(x, x).size() == 1")
         .message("needs exactly one of node, nodeSelector and pods"),
-    validation = Rule::new("!has(self.address) || has(self.node)").message("address needs node").field_path(".address")
+    validation = Rule::new("!has(self.address) || has(self.node)").message("address needs node").field_path(".address"),
+    validation = Rule::new("!has(self.allAddresses) || !self.allAddresses || (!has(self.pods) && !has(self.address))")
+        .message("allAddresses needs node or nodeSelector, without address")
+        .field_path(".allAddresses")
 )]
 pub struct TestSource {
     /// A Node's name; another field if absent.
@@ -99,23 +102,28 @@ pub struct TestSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: Option<LabelSelector>,
+    /// If true, each known address of a node is a source of its own, if the target has one of the same family: those of the Node
+    /// and of its VnicAttachments. False if absent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub all_addresses: bool,
     /// Pods: for each, a short-lived probe Pod on its node sends. Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodSelection>,
 }
 
-/// A target: one of node, nodeSelector, pods, address, service, host and url.
+/// A target: one of node, nodeSelector, pods, address, service, host and url; or a node with one of its addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("[has(self.node), has(self.nodeSelector), has(self.pods), has(self.address), has(self.service), has(self.host), has(self.url)].filter(x, x).size() == 1")
-        .message("needs exactly one of node, nodeSelector, pods, address, service, host and url"),
+    validation = Rule::new("[has(self.node), has(self.nodeSelector), has(self.pods), has(self.address) && !has(self.node), has(self.service), has(self.host), has(self.url)].filter(x, x).size() == 1")
+        .message("needs exactly one of node, nodeSelector, pods, address, service, host and url, or node with address"),
     validation = Rule::new("!has(self.address) || !isIP(self.address) || !(ip(self.address).isLoopback() || ip(self.address).isUnspecified() || ip(self.address).isLinkLocalUnicast() || ip(self.address).isLinkLocalMulticast() || ip(self.address) == ip('fd00:c1::a9fe:a9fe'))")
         .message("must not be loopback, link-local or the metadata service: use service imds or dns")
         .field_path(".address")
 )]
 pub struct TestTarget {
-    /// A Node's name: its InternalIP is the target. Another field if absent.
+    /// A Node's name: its first InternalIP of the source's family is the target, or the address next to it. Another field if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::some_text::<253>")]
     pub node: Option<String>,
@@ -123,10 +131,11 @@ pub struct TestTarget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: Option<LabelSelector>,
-    /// Pods: their addresses are targets. Another field if absent.
+    /// Pods: their addresses are targets, of both families. Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodSelection>,
-    /// An address. One that is no Node's needs externalTargets. Another field if absent.
+    /// An address: of the node, or of any Node without it. One that is no InternalIP of the Node and no address of its
+    /// VnicAttachments needs externalTargets. Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::address")]
     pub address: Option<IpAddr>,

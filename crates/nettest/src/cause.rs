@@ -31,6 +31,8 @@ pub enum Cause {
     VnicConntrack,
     /// The answer leaves by another link than the request came by.
     AsymmetricRoute,
+    /// The source's host cannot resolve the target's name.
+    NameResolution,
     /// The resolver answers fewer queries per second.
     DnsRate,
     /// The metadata service answers fewer requests per second.
@@ -51,7 +53,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::SecurityList,
         Self::SecurityGroup,
         Self::RouteTable,
@@ -65,6 +67,7 @@ impl Cause {
         Self::ConntrackRace,
         Self::VnicConntrack,
         Self::AsymmetricRoute,
+        Self::NameResolution,
         Self::DnsRate,
         Self::MetadataThrottled,
         Self::HostFirewall,
@@ -92,6 +95,7 @@ impl Cause {
             Self::ConntrackRace => "ConntrackRace",
             Self::VnicConntrack => "VnicConntrack",
             Self::AsymmetricRoute => "AsymmetricRoute",
+            Self::NameResolution => "NameResolution",
             Self::DnsRate => "DnsRate",
             Self::MetadataThrottled => "MetadataThrottled",
             Self::HostFirewall => "HostFirewall",
@@ -114,7 +118,7 @@ impl Cause {
             | Self::PathMtu
             | Self::SourceDestCheck
             | Self::VnicConntrack => Place::Network,
-            Self::DnsRate | Self::MetadataThrottled | Self::ServiceError => Place::Service,
+            Self::NameResolution | Self::DnsRate | Self::MetadataThrottled | Self::ServiceError => Place::Service,
             Self::AsymmetricRoute | Self::PortClosed | Self::TargetDown => Place::TargetHost,
             Self::HostRoute
             | Self::ReversePathFilter
@@ -162,6 +166,9 @@ impl Cause {
             }
             Self::AsymmetricRoute => {
                 "Let answers leave by the VNIC of their address: run `oke-node-agent why-not-ready` on the target's node."
+            }
+            Self::NameResolution => {
+                "Correct the name, or test the node's resolvers (/etc/resolv.conf): `kubectl oke-node nettest NODE dns`."
             }
             Self::DnsRate => {
                 "Cache names on the node (NodeLocal DNSCache), and end names with a dot to avoid search domains."

@@ -52,6 +52,7 @@ type Row = fn(&Evidence) -> Option<Finding>;
 
 /// The rows of hosts and services, whose traces stand for themselves.
 const ROWS: &[Row] = &[
+    services::name_resolution,
     services::metadata_throttled,
     services::service_error,
     services::dns_rate,
@@ -112,6 +113,8 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
 pub(crate) fn has_failed(evidence: &Evidence) -> bool {
     let tally = &evidence.attempt.tally;
     match evidence.kind {
+        // Nothing was looked up or sent.
+        _ if matches!(tally.failure, Some(Failure::Unresolved(_))) => true,
         // A lookup, without packets.
         ProbeKind::Route => evidence.attempt.route.as_ref().is_some_and(goes_astray),
         // Nothing need answer a datagram: it is enough that it arrives, and that no error comes back.

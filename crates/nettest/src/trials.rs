@@ -74,7 +74,10 @@ fn of_the_source(case: &Case, evidence: &Evidence) -> Vec<Ask> {
     let is_elsewhere =
         |other: &&Party| other.node != case.target.node && in_targets_subnet(evidence, other) != Some(true);
     let elsewhere = case.others.iter().find(is_elsewhere).and_then(|other| other.address);
-    let elsewhere = elsewhere.filter(|_| case.service.is_none() && case.send.kind != ProbeKind::PathMtu);
+    // The address by which another node is compared can be of the other family.
+    let is_family = |to: &IpAddr| evidence.attempt.source.is_none_or(|source| source.is_ipv4() == to.is_ipv4());
+    let elsewhere =
+        elsewhere.filter(is_family).filter(|_| case.service.is_none() && case.send.kind != ProbeKind::PathMtu);
     asks.extend(elsewhere.map(|to| trial(Change::OtherTarget, SendTask { source: case.send.source, ..case.echo(to) })));
     asks
 }

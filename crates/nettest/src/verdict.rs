@@ -163,6 +163,7 @@ pub(crate) fn failure(evidence: &Evidence) -> String {
         Some(Failure::TooBig { mtu, from: None }) => format!("this host allows {mtu} bytes"),
         Some(Failure::TooBig { mtu, from: Some(from) }) => format!("{from} allows {mtu} bytes"),
         Some(Failure::Local(error)) => format!("not sent: {error}"),
+        Some(Failure::Unresolved(why)) => return format!("cannot resolve {why}"),
         Some(Failure::Status(status)) => format!("HTTP status {status}"),
         Some(Failure::Invalid(meaning)) => meaning.clone(),
         Some(Failure::Slow { mbits, of }) => return format!("{mbits} of {of} Mbit/s carried"),

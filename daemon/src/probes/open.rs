@@ -10,6 +10,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use super::packet::checksum;
 
 const TCP: u8 = 6;
+const UDP: u8 = 17;
 const SYN: u8 = 0x02;
 
 /// Sends it. The answer, a reset in most cases, is the kernel's business.
@@ -39,7 +40,7 @@ fn syn(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     segment.extend(to.port().to_be_bytes());
     // Sequence and acknowledgement numbers, header length, flags, window, checksum, urgent pointer.
     segment.extend([0x6e, 0x74, 0x65, 0x73, 0, 0, 0, 0, 0x50, SYN, 0xff, 0xff, 0, 0, 0, 0]);
-    let sum = checksum(&[&pseudo_header(from.ip(), to.ip(), &segment)[..], &segment].concat());
+    let sum = checksum(&[&pseudo_header(from.ip(), to.ip(), (TCP, &segment))[..], &segment].concat());
     segment.splice(16..18, sum.to_be_bytes());
     segment
 }
@@ -49,18 +50,44 @@ fn datagram(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let mut datagram = Vec::with_capacity(8);
     datagram.extend(from.port().to_be_bytes());
     datagram.extend(to.port().to_be_bytes());
-    // Its length, and no checksum, which IPv4 allows.
+    // Its length and checksum.
     datagram.extend([0, 8, 0, 0]);
+    let sum = checksum(&[&pseudo_header(from.ip(), to.ip(), (UDP, &datagram))[..], &datagram].concat());
+    // Zero would mean that there is none, which IPv6 does not allow.
+    let sum = if sum == 0 { u16::MAX } else { sum };
+    datagram.splice(6..8, sum.to_be_bytes());
     datagram
 }
 
-fn pseudo_header(from: IpAddr, to: IpAddr, segment: &[u8]) -> Vec<u8> {
+fn pseudo_header(from: IpAddr, to: IpAddr, (protocol, segment): (u8, &[u8])) -> Vec<u8> {
     let length = u16::try_from(segment.len()).unwrap_or(0).to_be_bytes();
     match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => [&from.octets()[..], &to.octets(), &[0, TCP], &length].concat(),
+        (IpAddr::V4(from), IpAddr::V4(to)) => [&from.octets()[..], &to.octets(), &[0, protocol], &length].concat(),
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            [&from.octets()[..], &to.octets(), &[0, 0], &length, &[0, 0, 0, TCP]].concat()
+            [&from.octets()[..], &to.octets(), &[0, 0], &length, &[0, 0, 0, protocol]].concat()
         }
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_valid_in_both_families() {
+        for (from, to) in [("10.0.0.2:53", "10.0.1.3:20000"), ("[2001:db8::2]:53", "[2001:db8:1::3]:20000")] {
+            let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
+            // The sum of a whole message is zero. Of the ports, one makes the datagram's own sum zero.
+            for port in 0..=u16::MAX {
+                let to = SocketAddr::new(to.ip(), port);
+                let message = datagram(from, to);
+                let covered = [&pseudo_header(from.ip(), to.ip(), (UDP, &message))[..], &message].concat();
+                assert_eq!(checksum(&covered), 0, "{from} {to}");
+                assert_ne!(message[6..8], [0, 0], "{from} {to}");
+            }
+            let message = syn(from, to);
+            assert_eq!(checksum(&[&pseudo_header(from.ip(), to.ip(), (TCP, &message))[..], &message].concat()), 0);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Sends the probes of one task, and reports what this host shows before and after.
 
 use api::TargetService;
-use api::probe::{Failure, Flow, ProbeKind, ProbeReport, ProbeTarget, SendTask, Tally, Transport};
+use api::probe::{Failure, Flow, ProbeKind, ProbeReport, ProbeTarget, SendTask, Tally, Taps, Transport};
 
 use super::flow_tap::FlowTap;
 use super::socket::Way;
@@ -11,7 +11,15 @@ use super::{Surroundings, TaskError, dns, empty, host_state, http, icmp, tcp, th
 /// Sends, and waits for the last answer.
 pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<ProbeReport, TaskError> {
     let prepare = |error: netlink::Error| TaskError::Prepare(error.to_string());
-    let destination = Destination::of(task, surroundings)?;
+    let destination = match Destination::of(task, surroundings) {
+        Err(TaskError::Resolve { name, cause }) if matches!(task.target, ProbeTarget::Host(_)) => {
+            let failure = Some(Failure::Unresolved(format!("{name}: {cause}")));
+            let tally = Tally { sent: task.count.into(), failure, ..Tally::default() };
+            let taps = Taps { incomplete: true, ..Taps::default() };
+            return Ok(ProbeReport { tally, taps, ..empty() });
+        }
+        destination => destination?,
+    };
     let way = Way::find(task, destination.address).map_err(prepare)?;
     let report = ProbeReport {
         source: way.source,
@@ -41,7 +49,7 @@ pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<Probe
         ProbeKind::Throughput => throughput::probe(&way, task),
         ProbeKind::Route => Tally::default(),
     };
-    let mut taps = api::probe::Taps { incomplete: true, ..api::probe::Taps::default() };
+    let mut taps = Taps { incomplete: true, ..Taps::default() };
     if let Some(tap) = tap {
         let (seen, error) = tap.stop();
         taps = seen.of_source();

@@ -2,6 +2,9 @@
 //! that is never probed.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use api::TargetService;
 use api::probe::{ProbeKind, ProbeTarget, SendTask, bounds};
@@ -13,6 +16,8 @@ use super::{Surroundings, TaskError};
 pub(super) const HTTP: u16 = 80;
 pub(super) const HTTPS: u16 = 443;
 const DNS: u16 = 53;
+/// For a name. Together with the probe it must not exceed the longest task.
+const RESOLUTION: Duration = Duration::from_secs(5);
 /// Destinations outside any VCN (RFC 5737, RFC 3849): their route is the default route.
 const OUTSIDE: [&str; 2] = ["203.0.113.157", "2001:db8:ffff::157"];
 
@@ -46,7 +51,8 @@ impl Destination {
                 Ok(Self::at(SocketAddr::new(*address, port), address.to_string()))
             }
             ProbeTarget::Host(host) => {
-                let address = resolve(host, port, task.source)?;
+                let left = Duration::from_millis(bounds::TASK_MAX_MS.saturating_sub(task.longest_ms()).into());
+                let address = resolve((host, port), task.source, left.min(RESOLUTION))?;
                 bounds::allowed(address.ip())?;
                 Ok(Self::at(address, host.clone()))
             }
@@ -91,9 +97,21 @@ fn gateway(source: Option<IpAddr>) -> Option<IpAddr> {
     kernel.route_out(&OutgoingPacket { from: source, to }).ok()?.gateway
 }
 
-fn resolve(host: &str, port: u16, source: Option<IpAddr>) -> Result<SocketAddr, TaskError> {
+/// The C library has no deadline for it: the thread ends when the resolvers answered, or it gave up on them.
+fn resolve((host, port): (&str, u16), source: Option<IpAddr>, within: Duration) -> Result<SocketAddr, TaskError> {
     let failed = |cause: String| TaskError::Resolve { name: host.to_owned(), cause };
-    let found = (host, port).to_socket_addrs().map_err(|error| failed(error.to_string()))?;
+    let (done, result) = mpsc::channel();
+    let name = host.to_owned();
+    let resolving = move || {
+        let found = (name.as_str(), port).to_socket_addrs().map(Vec::from_iter);
+        let _ = done.send(found.map_err(|error| error.to_string()));
+    };
+    thread::Builder::new()
+        .name("resolve".to_owned())
+        .spawn(resolving)
+        .map_err(|error| TaskError::Prepare(error.to_string()))?;
+    let found = result.recv_timeout(within).unwrap_or_else(|_| Err(format!("no answer within {within:?}")));
     let fits = |address: &SocketAddr| source.is_none_or(|source| source.is_ipv4() == address.is_ipv4());
-    found.into_iter().find(fits).ok_or_else(|| failed("no address of the source's family".to_owned()))
+    let found = found.map_err(failed)?.into_iter().find(fits);
+    found.ok_or_else(|| failed("no address of the source's family".to_owned()))
 }

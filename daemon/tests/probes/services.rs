@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use api::TargetService;
 use api::probe::{Party, ProbeKind, ProbeTarget};
@@ -52,6 +53,34 @@ fn url_host_name_and_oci_services_are_resolved_and_probed() {
     for (kind, service) in [(ProbeKind::Http, None), (ProbeKind::Tcp, oci)] {
         assert_eq!(named(kind, PORT + 1, service), (Label::Proven, vec![Cause::PortClosed]), "{kind:?}");
     }
+}
+
+/// A name that does not exist, and resolvers that do not answer within the deadline.
+#[test]
+fn name_without_an_address_is_named() {
+    let lab = Lab::new();
+    let named = |kind, host: &str| {
+        let mut case = lab.case(kind, if kind == ProbeKind::Tcp { PORT } else { 0 });
+        (case.target, case.target_has_agent) = (Party::default(), false);
+        case.send.target = ProbeTarget::Host(host.to_owned());
+        let began = Instant::now();
+        let found = lab.investigate(case);
+        // The probe, and again.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        assert_eq!((found.label, found.causes), (Label::Proven, vec![Cause::NameResolution]), "{host}");
+        found.failure
+    };
+    for kind in [ProbeKind::Http, ProbeKind::Tcp, ProbeKind::Route] {
+        let failure = named(kind, "missing.sandbox.internal");
+        assert!(failure.starts_with("cannot resolve missing.sandbox.internal: "), "{failure}");
+    }
+    lab.on("front-1", || {
+        run("nft add table inet filter");
+        run("nft add chain inet filter input { type filter hook input priority 0 ; }");
+        run("nft add rule inet filter input udp sport 53 drop");
+    });
+    let failure = named(ProbeKind::Tcp, "back-1.sandbox.internal");
+    assert_eq!(failure, "cannot resolve back-1.sandbox.internal: no answer within 5s");
 }
 
 #[test]

@@ -345,7 +345,7 @@ async fn other_objects_of_the_page(scene: &Scene, page: &str) {
         whole
     });
     let all: Vec<Value> = manifests.iter().map(|text| read(text)).chain(parts).collect();
-    assert_eq!((manifests.len(), all.len()), (2, 5));
+    assert_eq!((manifests.len(), all.len()), (2, 6));
     let apply = |object: &Value, options: &str| {
         fs::write(scene.folder.path().join("object.json"), object.to_string()).unwrap();
         scene.run(&format!("kubectl apply {options} -f object.json")).0

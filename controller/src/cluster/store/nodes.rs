@@ -1,10 +1,11 @@
 //! Nodes, as far as the controller needs them. Synchronous and pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{VNICS_ANNOTATION, instance_of};
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{NodeAddress, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Object;
 use serde::Deserialize;
@@ -24,10 +25,12 @@ pub struct NodeSpec {
     pub provider_id: Option<String>,
 }
 
-/// The fields that are read of a Node's status: not its addresses and images, most of a Node.
+/// The fields that are read of a Node's status: not its images, most of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
+    /// The addresses, with their types.
+    pub addresses: Vec<NodeAddress>,
     /// The conditions of all programs.
     pub conditions: Vec<StoredCondition>,
 }
@@ -51,6 +54,8 @@ pub struct NodeView {
     pub created: Option<Timestamp>,
     /// Whether it is being deleted.
     pub leaving: bool,
+    /// Its addresses of type InternalIP, of both families.
+    pub addresses: Box<[IpAddr]>,
     /// Our conditions that it has.
     pub conditions: Vec<NodeCondition>,
     /// The version that the API server gave it.
@@ -87,6 +92,7 @@ impl NodeView {
             vnics: annotations.into_iter().find_map(|(key, value)| (key == VNICS_ANNOTATION).then_some(value)),
             created: metadata.creation_timestamp.map(|time| time.0),
             leaving: metadata.deletion_timestamp.is_some(),
+            addresses: status.addresses.iter().filter_map(internal).collect(),
             conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
             version: metadata.resource_version,
         }
@@ -102,7 +108,7 @@ impl NodeView {
 
     /// Whether nothing changed that concerns VNICs.
     fn is_same_but_for_conditions(&self, other: &Self) -> bool {
-        let Self { name, uid, instance, stranger, labels, vnics, created, leaving, conditions: _, version: _ } = self;
+        let Self { name, uid, instance, stranger, labels, vnics, created, leaving, .. } = self;
         (name, uid, instance, stranger) == (&other.name, &other.uid, &other.instance, &other.stranger)
             && (labels, vnics, created, leaving) == (&other.labels, &other.vnics, &other.created, &other.leaving)
     }
@@ -118,6 +124,11 @@ impl NodeView {
             ..ObjectReference::default()
         }
     }
+}
+
+/// The address, if it is of type InternalIP.
+fn internal(address: &NodeAddress) -> Option<IpAddr> {
+    (address.type_ == "InternalIP").then(|| address.address.parse().ok()).flatten()
 }
 
 impl Labels {
@@ -230,7 +241,9 @@ mod tests {
             "apiVersion": "v1", "kind": "Node",
             "metadata": { "name": name, "uid": "u", "annotations": { VNICS_ANNOTATION: "storage", "other": "x" } },
             "spec": { "providerID": format!("oci://{instance}"), "podCIDR": "10.1.0.0/24" },
-            "status": { "capacity": { "cpu": "4" } },
+            "status": { "capacity": { "cpu": "4" }, "addresses": [
+                { "type": "InternalIP", "address": "10.0.0.2" }, { "type": "InternalIP", "address": "2001:db8::2" },
+                { "type": "ExternalIP", "address": "203.0.113.2" }, { "type": "Hostname", "address": "a" } ] },
         });
         NodeView::of(serde_json::from_value(object).unwrap())
     }
@@ -250,6 +263,7 @@ mod tests {
             uid: Some("u".to_owned()),
             instance: Some(instance.clone()),
             vnics: Some("storage".to_owned()),
+            addresses: ["10.0.0.2", "2001:db8::2"].map(|address| address.parse().unwrap()).into(),
             ..NodeView::default()
         };
         assert_eq!(nodes.of(&instance), Some(&expected));

@@ -10,6 +10,14 @@ fn nodes() -> Nodes {
     Nodes {
         labels: ["a", "b", "c", "d", "without-agent"].map(|name| (name.to_owned(), labels(name))).into(),
         addresses: addresses.map(|(name, address)| (name.to_owned(), address.parse().unwrap())).into(),
+        held: [
+            // Node and VNIC; a lists its agent's address, too.
+            ("a", ["10.0.10.2", "2001:db8:10::2", "10.0.50.2"].as_slice()),
+            ("c", &["10.0.20.2", "10.0.60.2", "2001:db8:60::2"]),
+            ("without-agent", &["10.0.70.2"]),
+        ]
+        .map(|(name, held)| (name.to_owned(), held.iter().map(|address| address.parse().unwrap()).collect()))
+        .into(),
         pods: vec![(selection(), vec![pod("cart-1", "10.0.33.7"), pod("cart-2", "10.0.33.8")])],
         allowed: TestTargets::Cluster,
         oci_host: Some("iaas.eu-frankfurt-1.oraclecloud.com".to_owned()),
@@ -21,8 +29,8 @@ fn selection() -> PodSelection {
 }
 
 fn pod(name: &str, address: &str) -> TestPod {
-    let address = address.parse().unwrap();
-    TestPod { namespace: "shop".to_owned(), name: name.to_owned(), node: "b".to_owned(), address }
+    let addresses = vec![address.parse().unwrap()];
+    TestPod { namespace: "shop".to_owned(), name: name.to_owned(), node: "b".to_owned(), addresses }
 }
 
 fn spec(sources: Value, targets: Value, more: &Value) -> NetworkTestSpec {
@@ -49,7 +57,7 @@ fn selectors_names_and_services_become_pairs() {
             json!([{ "service": "imds" }, { "service": "oci-services" }]),
             "a>imds a>oci-services b>imds b>oci-services",
         ),
-        (json!([{ "node": "a" }]), json!([{ "address": "10.0.30.2" }]), "a>d"),
+        (json!([{ "node": "a" }]), json!([{ "address": "10.0.30.2" }]), "a>d/10.0.30.2"),
         (json!([{ "node": "c" }]), json!([{ "service": "peers" }]), "c>d c>a c>b"),
         (json!([{ "node": "a" }]), all, "a>b a>c a>d"),
         (
@@ -143,6 +151,73 @@ fn compared_nodes_are_near_and_far_but_outside_the_pair() {
 }
 
 #[test]
+fn addresses_of_nodes_and_vnics_are_targets_with_an_agent() {
+    let of = |source: Value, target: Value| pairs(&spec(json!([source]), json!([target]), &json!({})), &nodes());
+    for (target, shown, address) in [
+        (json!({ "address": "10.0.60.2" }), "c/10.0.60.2", "10.0.60.2"),
+        (json!({ "node": "c", "address": "2001:db8:60::2" }), "c/2001:db8:60::2", "2001:db8:60::2"),
+        (json!({ "node": "c" }), "c", "10.0.20.2"),
+    ] {
+        let pair = of(json!({ "node": "a" }), target).unwrap().remove(0);
+        let party = Party { node: Some("c".to_owned()), address: Some(address.parse().unwrap()) };
+        assert_eq!((pair.target.as_str(), &pair.case.target), (shown, &party));
+        assert!(pair.case.target_has_agent);
+        // The kernel chooses the source, which is of the target's family.
+        let source = pair.case.source.address.unwrap();
+        assert_eq!((pair.case.send.source, source.is_ipv4()), (None, !address.contains(':')));
+    }
+    // The target's address is of the source's family, or there is no pair.
+    let v6 = json!({ "node": "a", "address": "2001:db8:10::2" });
+    let pair = of(v6.clone(), json!({ "node": "c" })).unwrap().remove(0);
+    assert_eq!(pair.case.send.target, ProbeTarget::Address("2001:db8:60::2".parse().unwrap()));
+    assert_eq!(pair.source, "a/2001:db8:10::2");
+    assert_eq!(of(v6, json!({ "node": "c", "address": "10.0.60.2" })), Err(PairError::None));
+    // Nodes that are compared have the target's family.
+    assert_eq!(pair.case.others, []);
+}
+
+#[test]
+fn address_of_another_node_needs_external_targets() {
+    let of = |external: bool, allowed| {
+        let targets = json!([{ "node": "c", "address": "10.0.50.2" }]);
+        let spec = spec(json!([{ "node": "b" }]), targets, &json!({ "externalTargets": external }));
+        shown(&spec, &Nodes { allowed, ..nodes() })
+    };
+    let refused = Err(PairError::Foreign("c".to_owned(), "10.0.50.2".parse().unwrap()));
+    assert_eq!(of(true, TestTargets::Cluster), refused);
+    assert_eq!(of(false, TestTargets::Any), refused);
+    assert_eq!(of(true, TestTargets::Any).unwrap(), ["b>c/10.0.50.2"]);
+    let agentless = spec(json!([{ "node": "a" }]), json!([{ "address": "10.0.70.2" }]), &json!({}));
+    assert_eq!(shown(&agentless, &nodes()), Err(PairError::None), "its agent may appear");
+}
+
+#[test]
+fn all_addresses_of_a_node_are_sources_of_the_targets_family() {
+    let of = |target: Value| {
+        let sources = json!([{ "node": "a", "allAddresses": true }]);
+        let pairs = pairs(&spec(sources, json!([target]), &json!({})), &nodes()).unwrap();
+        let shown = |pair: &TestPair| {
+            assert_eq!(pair.case.source.address, pair.case.send.source);
+            format!("{}>{}", pair.source, pair.target)
+        };
+        pairs.iter().map(shown).collect::<Vec<_>>()
+    };
+    assert_eq!(of(json!({ "node": "d" })), ["a/10.0.10.2>d", "a/10.0.50.2>d"]);
+    assert_eq!(of(json!({ "node": "c" })), ["a/10.0.10.2>c", "a/2001:db8:10::2>c", "a/10.0.50.2>c"]);
+    assert_eq!(of(json!({ "service": "imds" })), ["a/10.0.10.2>imds", "a/10.0.50.2>imds"]);
+}
+
+#[test]
+fn pods_are_targets_at_each_address_of_the_sources_families() {
+    let mut dual = pod("cart", "10.0.33.7");
+    dual.addresses.push("2001:db8:33::7".parse().unwrap());
+    let nodes = Nodes { pods: vec![(selection(), vec![dual])], ..nodes() };
+    let from = |node: &str| spec(json!([{ "node": node }]), json!([{ "pods": selection() }]), &json!({}));
+    assert_eq!(shown(&from("a"), &nodes).unwrap(), ["a>shop/cart", "a>shop/cart/2001:db8:33::7"]);
+    assert_eq!(shown(&from("d"), &nodes).unwrap(), ["d>shop/cart"]);
+}
+
+#[test]
 fn throughput_is_measured_between_nodes_only() {
     let of = |sources, targets| {
         let probe = json!({ "probes": [{ "type": "Throughput", "megabitsPerSecond": 500 }], "externalTargets": true });
@@ -152,7 +227,7 @@ fn throughput_is_measured_between_nodes_only() {
     let found = of(node.clone(), json!([{ "node": "c" }, { "address": "10.0.30.2" }])).unwrap();
     let sent: Vec<_> =
         found.iter().map(|pair| (pair.target.as_str(), pair.case.send.port, pair.case.send.mbits)).collect();
-    assert_eq!(sent, [("c", 5201, Some(500)), ("d", 5201, Some(500))]);
+    assert_eq!(sent, [("c", 5201, Some(500)), ("d/10.0.30.2", 5201, Some(500))]);
     let refused = |name: &str| Err(PairError::Throughput(name.to_owned()));
     assert_eq!(of(node.clone(), json!([{ "address": "10.0.99.9" }])), refused("10.0.99.9"));
     assert_eq!(of(json!([{ "pods": selection() }]), node.clone()), refused("shop/cart-1"));

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
+use crate::attachment::sample::{attachment, instance};
+use crate::cluster::store::NodeView;
 use crate::network_test::agents::AskError;
 
 /// Agents whose probes all pass.
@@ -116,6 +118,11 @@ fn client(written: Arc<Mutex<Vec<(String, Value)>>>) -> Client {
         let written = written.clone();
         async move {
             let name = request.uri().path().split('/').nth(5).unwrap().to_owned();
+            if request.method() == Method::GET {
+                written.lock().unwrap().push((name, Value::Null));
+                let none = json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] });
+                return Ok(Response::new(Full::<Bytes>::from(none.to_string())));
+            }
             let is_deleted = request.method() == Method::DELETE;
             let body = request.into_body().collect_bytes().await.unwrap();
             let mut status = Value::Null;
@@ -139,6 +146,30 @@ async fn wait_for(what: &str, condition: impl Fn() -> bool) {
     timeout(Duration::from_secs(7 * 24 * 3600), met).await.expect(what);
 }
 
+#[tokio::test]
+async fn addresses_of_a_node_include_those_of_its_vnics() {
+    let scene = Scene::new(Duration::ZERO);
+    let store = &scene.tasks.context.store;
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let addresses = [address("10.0.0.2"), address("2001:db8::2")].into();
+    let node = NodeView { name: "a".to_owned(), instance: Some(instance(1)), addresses, ..NodeView::default() };
+    store.nodes_mut().apply(node);
+    let mut pods = attachment("pods", 1);
+    pods.status = Some(api::VnicAttachmentStatus { own_addresses: vec![address("10.0.50.2")], ..Default::default() });
+    let mut exclusive = pods.clone();
+    exclusive.metadata.name = Some("exclusive".to_owned());
+    (exclusive.spec.vnic.purpose, exclusive.spec.vnic.mode) = (Purpose::Attach, AttachMode::Exclusive);
+    exclusive.status.as_mut().unwrap().own_addresses = vec![address("10.0.50.3")];
+    let mut elsewhere = exclusive.clone();
+    (elsewhere.metadata.name, elsewhere.spec.instance_id) = (Some("elsewhere".to_owned()), instance(2));
+    for object in [pods, exclusive, elsewhere] {
+        store.attachments_mut().apply(object);
+    }
+    let held = scene.tasks.context.nodes(Vec::new()).held;
+    let expected = vec![address("10.0.0.2"), address("2001:db8::2"), address("10.0.50.2")];
+    assert_eq!(held, BTreeMap::from([("a".to_owned(), expected)]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn test_with_an_interval_runs_again_and_stays() {
     let mut scene = Scene::new(Duration::from_secs(1));
@@ -149,6 +180,20 @@ async fn test_with_an_interval_runs_again_and_stays() {
     // The API's times have whole seconds, and do not pass while the clock is paused.
     assert!(between.iter().all(|seconds| (299..=301).contains(seconds)), "{between:?}");
     assert!(scene.written.lock().unwrap().iter().all(|(_, status)| !status.is_null()), "it is not deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_without_a_pair_waits_with_backoff_and_says_why() {
+    let mut scene = Scene::new(Duration::ZERO);
+    scene.create("early", 1, &json!({ "targets": [{ "pods": { "namespace": "shop" } }] }));
+    wait_for("the deadline", || !scene.names("Refused").is_empty()).await;
+    let written = scene.written.lock().unwrap();
+    let lists = written.iter().filter(|(name, _)| name == "pods").count();
+    // 5 s, 10 s, 20 s, 40 s and 60 s in 120 s, or up to half of each.
+    assert!((4..=11).contains(&lists), "{lists}");
+    let statuses: Vec<_> = written.iter().filter(|(_, status)| !status.is_null()).map(|(_, status)| status).collect();
+    assert_eq!((statuses.len(), &statuses[0]["state"]), (2, &json!("Waiting")));
+    assert!(statuses.iter().all(|status| status["message"].as_str().unwrap().contains("no selected pod runs")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,7 +22,7 @@ pub struct NetworkTestStatus {
     /// The state of the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<TestState>,
-    /// Why the test was refused or not finished, or that certificates were not verified; absent otherwise.
+    /// Why the test waits, was refused or not finished, or that certificates were not verified; absent otherwise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<256>")]
     pub message: String,
@@ -43,7 +43,7 @@ pub struct NetworkTestStatus {
     /// What paths carried, of the probe Throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<TestThroughput>,
-    /// The worst verdict: Reachable, OneOf, Likely or Proven with its causes.
+    /// The worst verdict, from best to worst: Reachable, Unknown, OneOf, Likely or Proven with its causes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<160>")]
     pub worst_verdict: String,
@@ -56,6 +56,8 @@ pub struct NetworkTestStatus {
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TestState {
+    /// There is no pair yet; the message says why. The controller looks again until the deadline.
+    Waiting,
     /// Probes are being sent.
     Running,
     /// All pairs were tested.

@@ -95,6 +95,8 @@ pub enum Failure {
     },
     /// This host did not send it: the error's name.
     Local(String),
+    /// The target's name has no address: why.
+    Unresolved(String),
     /// An HTTP status of 400 or more.
     Status(u16),
     /// An answer that is none: its meaning.

@@ -19,6 +19,8 @@ async fn network_test_accepts_each_kind_of_source_target_and_probe() {
     for spec in [
         json!({ "sources": [{ "nodeSelector": {} }, { "node": "10.0.10.2", "address": "10.0.33.7" }] }),
         json!({ "sources": [{ "pods": { "namespace": "shop" } }] }),
+        json!({ "sources": [{ "nodeSelector": {}, "allAddresses": true }, { "node": "a", "allAddresses": true }] }),
+        json!({ "targets": [{ "node": "10.0.20.3", "address": "10.0.33.8" }] }),
         target(&json!({ "nodeSelector": { "matchLabels": { "pool": "a" } } })),
         json!({ "targets": [{ "pods": { "namespace": "shop" } }] }),
         target(&json!({ "pods": { "namespace": "shop", "selector": { "matchLabels": { "app": "cart" } } } })),
@@ -48,7 +50,7 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
     let values = "values are for In and NotIn, which need at least one";
     let address = "must be an IPv4 or IPv6 address";
     let forbidden = "must not be loopback, link-local or the metadata service: use service imds or dns";
-    let one = "needs exactly one of node, nodeSelector, pods, address, service, host and url";
+    let one = "needs exactly one of node, nodeSelector, pods, address, service, host and url, or node with address";
     let one_source = "needs exactly one of node, nodeSelector and pods";
     let port = "port is for TCP and UDP, which need it, and for HTTP, HTTPS and Throughput";
     let measured = "Throughput has neither count nor rate, and no port below 1024";
@@ -63,6 +65,11 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
         (source(json!({ "node": "a", "nodeSelector": {} })), "spec.sources[]", one_source),
         (source(json!({ "nodeSelector": {}, "address": "10.0.0.1" })), "spec.sources[].address", "address needs node"),
         (source(json!({ "node": "a", "address": "10.0.0" })), "spec.sources[].address", address),
+        (
+            source(json!({ "node": "a", "address": "10.0.0.1", "allAddresses": true })),
+            "spec.sources[].allAddresses",
+            "allAddresses needs node or nodeSelector, without address",
+        ),
         (source(json!({ "node": "a", "pods": { "namespace": "a" } })), "spec.sources[]", one_source),
         (
             source(json!({ "pods": { "namespace": "a", "selector": selector } })),
@@ -72,6 +79,7 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
         (source(json!({ "nodeSelector": selector })), "spec.sources[].nodeSelector.matchExpressions[]", values),
         (target(&json!({})), "spec.targets[]", one),
         (target(&json!({ "node": "a", "service": "dns" })), "spec.targets[]", one),
+        (target(&json!({ "nodeSelector": {}, "address": "10.0.0.1" })), "spec.targets[]", one),
         (target(&json!({ "pods": { "namespace": "a" }, "node": "a" })), "spec.targets[]", one),
         (target(&json!({ "pods": { "namespace": "" } })), "spec.targets[].pods.namespace", ""),
         (

@@ -8,6 +8,12 @@ use crate::cause::Cause;
 
 const TOO_MANY_REQUESTS: u16 = 429;
 
+/// The source's host found no address for the name.
+pub(super) fn name_resolution(evidence: &Evidence) -> Option<Finding> {
+    let unresolved = matches!(evidence.attempt.tally.failure, Some(Failure::Unresolved(_)));
+    unresolved.then(|| Finding::new(Cause::NameResolution, Strength::Proven))
+}
+
 /// The metadata service says so itself.
 pub(super) fn metadata_throttled(evidence: &Evidence) -> Option<Finding> {
     let throttled = evidence.attempt.tally.failure == Some(Failure::Status(TOO_MANY_REQUESTS));
