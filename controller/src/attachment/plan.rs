@@ -8,6 +8,8 @@
 
 mod attach_request;
 mod case;
+#[cfg(test)]
+mod golden;
 mod leaving;
 mod pod_network;
 mod present;

@@ -4,6 +4,9 @@
 //! Requests that OCI accepts and does not carry out, and VNICs that are detached again and again, are followed by a backoff that
 //! grows with the number of DETACHED records that OCI lists. Every process sees the same records, so the number survives.
 
+#[cfg(test)]
+pub(in crate::attachment) mod recorded;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

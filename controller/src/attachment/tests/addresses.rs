@@ -37,28 +37,6 @@ async fn requested_counts_are_assigned_in_both_families() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_count_adds_or_releases_addresses() {
-    let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 4).await;
-    let mut four = beside(&scene, Family::Ipv4).await;
-    four.sort();
-    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
-    scene.settle().await;
-    assert_eq!(beside(&scene, Family::Ipv4).await, four[..1]);
-    scene.change("a", |object| object.spec.vnic.ipv4_count = 4);
-    scene.settle().await;
-    assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.told("a")[1].as_str()), (4, "True Ready"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn requested_addresses_are_among_those_counted() {
-    let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 2).await;
-    scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
-    scene.settle().await;
-    let two = beside(&scene, Family::Ipv4).await;
-    assert!(two.len() == 2 && two.contains(&address("10.0.40.7")), "{two:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_vnic_that_is_being_modified_counts_as_busy() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 1).await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
@@ -70,23 +48,6 @@ async fn a_vnic_that_is_being_modified_counts_as_busy() {
     assert_eq!(
         (beside(&scene, Family::Ipv4).await, scene.told("a")[1].as_str()),
         (vec![address("10.0.40.7")], "True Ready")
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_foreign_address_is_not_counted_and_stays() {
-    let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 1).await;
-    let floating = CreateAddress {
-        vnic_id: Some(scene.vnic().await.id),
-        ip_address: Some(address("10.0.47.1")),
-        ..CreateAddress::default()
-    };
-    oci::Cloud::create_address(&scene.cloud, Family::Ipv4, &floating, &RetryToken::derive(&["x"])).await.unwrap();
-    scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
-    scene.settle().await;
-    assert_eq!(
-        (beside(&scene, Family::Ipv4).await, scene.told("a")[1].as_str()),
-        (vec![address("10.0.47.1")], "True Ready")
     );
 }
 
@@ -217,13 +178,6 @@ async fn no_request_follows_an_unanswered_one() {
         scene.look().await;
         assert_eq!((scene.count("UpdateVnic"), scene.count("BulkCreateAddresses")), (1, 0), "{status}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_addresses_need_several_requests() {
-    let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 130).await;
-    assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.told("a")[1].as_str()), (130, "True Ready"));
-    assert_eq!((scene.count("BulkCreateAddresses"), scene.count("CreateAddress")), (3, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,20 +107,6 @@ async fn an_object_in_sync_stays_so_during_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invisible_subnet_blocks_no_other_object() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.change("a", |object| object.spec.vnic.subnet_id = "ocid1.subnet.oc1.iad.unknown".parse().unwrap());
-    scene.wants("b");
-    scene.look().await;
-    scene.cloud.settle();
-    scene.look().await;
-    assert_eq!(scene.told("a")[0], "Unknown NotAuthorizedOrNotFound");
-    assert!(scene.message("a").contains("ocid1.subnet.oc1.iad.unknown"), "{}", scene.message("a"));
-    assert_eq!(scene.told("b")[1], "True Ready");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_refused_object_blocks_no_other() {
     let scene = Scene::with(8);
     let full = scene.full_subnet();
