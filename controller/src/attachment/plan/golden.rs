@@ -21,7 +21,7 @@ use vcn::Ocid;
 
 use super::*;
 use crate::attachment::mark::Mark;
-use crate::attachment::observe::observed::{Listed, Machine, ObservedVnic};
+use crate::attachment::observe::observed::{AddressList, Machine, ObservedVnic};
 use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::plan::step::NewAddress;
 use crate::attachment::report::status::status;
@@ -117,7 +117,7 @@ impl Read {
 
 impl AttachmentDocument {
     fn observed(self) -> ObservedAttachment {
-        let listed = |all: Option<Vec<IpObject>>| all.map_or(Listed::Unasked, Listed::Known);
+        let listed = |all: Option<Vec<IpObject>>| all.map_or(AddressList::Unasked, AddressList::Known);
         let (ipv4, ipv6) = (listed(self.ipv4), listed(self.ipv6));
         let vnic = self.vnic.map(|value| ObservedVnic { vnic: VersionedObject { value, etag: None }, ipv4, ipv6 });
         ObservedAttachment { attachment: self.attachment, owner: self.object.map_or(Owner::Foreign, Owner::Ours), vnic }
@@ -162,7 +162,7 @@ fn text(objects: &[Arc<VnicAttachment>], plan: &Plan) -> String {
         writeln!(text, "  {request}").unwrap();
     }
     for object in objects {
-        let planned = &node_report::with_report(object, plan.verdicts[&object.name_any()].clone());
+        let planned = &node_report::with_report(object, plan.statuses[&object.name_any()].clone());
         let ready = planned.ready.as_ref().unwrap_or(&planned.attached);
         let written = status(object, planned, None, &Time(Timestamp::UNIX_EPOCH));
         let is_changed = if written.is_some() { "written" } else { "unchanged" };

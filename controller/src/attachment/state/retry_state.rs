@@ -77,7 +77,7 @@ struct Failure {
 impl FailedAttempt {
     /// The message. Constant, so that nothing is written while it continues.
     #[must_use]
-    pub fn said(self) -> StatusReason {
+    pub fn status_reason(self) -> StatusReason {
         let (reason, words) = match self {
             Self::Attach => (
                 Reason::AttachFailed,
@@ -187,8 +187,8 @@ impl RetryState {
         if new.is_empty() || records().count() < own.len() {
             return None;
         }
-        let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
-        let is_lost = told.is_some() && new.iter().any(|seen| seen.attachment.vnic_id.as_ref() == told);
+        let reported = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
+        let is_lost = reported.is_some() && new.iter().any(|seen| seen.attachment.vnic_id.as_ref() == reported);
         Some(if is_lost { (FailedAttempt::Loss, number.saturating_sub(1)) } else { (FailedAttempt::Attach, number) })
     }
 

@@ -13,10 +13,10 @@ use crate::work::NextReconcile;
 async fn a_requested_vnic_is_attached_and_reported() {
     let scene = Scene::with(2);
     scene.wants("storage");
-    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
-    assert_eq!(scene.told("storage"), ["False Attaching", "False Attaching"]);
+    assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
+    assert_eq!(scene.reported("storage"), ["False Attaching", "False Attaching"]);
     scene.settle().await;
-    assert_eq!(scene.told("storage"), ["True Attached", "True Ready"]);
+    assert_eq!(scene.reported("storage"), ["True Attached", "True Ready"]);
     let vnic = scene.vnic().await;
     let tags = [(CLUSTER_TAG, CLUSTER), (UID_TAG, "uid-storage"), (NAME_TAG, "storage")];
     assert_eq!(vnic.freeform_tags, tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
@@ -32,7 +32,7 @@ async fn the_finalizer_is_set_before_the_request() {
     scene.wants("storage");
     // It was deleted, and the watch is behind.
     scene.objects.vanished.lock().unwrap().insert("storage".to_owned());
-    scene.look().await;
+    scene.reconcile().await;
     assert_eq!(scene.calls(), Vec::<&str>::new());
 }
 
@@ -42,7 +42,7 @@ async fn two_processes_with_a_stale_list_request_one_vnic() {
     scene.wants("a");
     scene.cloud.lag_lists(4);
     for _ in 0..4 {
-        scene.look().await;
+        scene.reconcile().await;
         scene.restart();
         scene.cloud.settle();
     }
@@ -52,10 +52,10 @@ async fn two_processes_with_a_stale_list_request_one_vnic() {
     let asked = scene.count("AttachVnic");
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
     scene.cloud.fail_next("UpdateVnic", (409, "Conflict"), false);
-    scene.look().await;
+    scene.reconcile().await;
     scene.cloud.detach_behind(&scene.live()[0].id);
     for _ in 0..4 {
-        scene.look().await;
+        scene.reconcile().await;
         scene.restart();
         scene.cloud.settle();
     }
@@ -70,7 +70,7 @@ async fn the_instances_own_limit_outranks_its_shape() {
     });
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.settle().await;
-    assert_eq!(scene.told("b")[0], "False ShapeCapacity");
+    assert_eq!(scene.reported("b")[0], "False ShapeCapacity");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,12 +80,12 @@ async fn attach_time_counts_from_the_accepted_request() {
         let scene = Scene::with(4);
         scene.wants("a");
         scene.cloud.fail_next("AttachVnic", refusal, false);
-        scene.look().await;
+        scene.reconcile().await;
         tokio::time::sleep(Duration::from_hours(1)).await;
-        scene.look().await;
+        scene.reconcile().await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         scene.cloud.settle();
-        scene.look().await;
+        scene.reconcile().await;
         let text = scene.metrics.text();
         let line = text.lines().find(|line| line.starts_with("oke_node_controller_attach_seconds_sum")).unwrap();
         assert_eq!(line, "oke_node_controller_attach_seconds_sum 5.0", "{refusal:?}");
@@ -97,18 +97,18 @@ async fn a_vnic_is_ready_only_when_it_is_available() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.change("a", |object| (object.spec.vnic.ipv4_count, object.spec.vnic.ipv6_count) = (2, 1));
-    scene.look().await;
+    scene.reconcile().await;
     scene.cloud.settle();
     let vnic = scene.live()[0].vnic_id.clone().unwrap();
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Provisioning);
     let asked = scene.calls();
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
-        assert_eq!(scene.told("a"), ["False Attaching", "False Attaching"]);
+        assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
+        assert_eq!(scene.reported("a"), ["False Attaching", "False Attaching"]);
         assert_eq!((scene.status("a").vnic_id.as_ref(), scene.count("ListAddresses")), (Some(&vnic), 0));
         assert_eq!(scene.calls(), asked);
     }
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Available);
     scene.settle().await;
-    assert_eq!((scene.told("a")[1].as_str(), scene.addresses_beside().await), ("True Ready", 2));
+    assert_eq!((scene.reported("a")[1].as_str(), scene.addresses_beside().await), ("True Ready", 2));
 }

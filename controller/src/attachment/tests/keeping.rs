@@ -11,7 +11,7 @@ async fn nothing_is_written_or_changed_while_nothing_changes() {
     let scene = Scene::attached(|_| {}).await;
     let (written, called) = (scene.statuses(), scene.calls());
     for _ in 0..5 {
-        assert!(matches!(scene.look().await, NextReconcile::Settled(_)));
+        assert!(matches!(scene.reconcile().await, NextReconcile::Settled(_)));
         tokio::time::sleep(Duration::from_mins(5)).await;
     }
     assert_eq!((scene.statuses(), scene.calls()), (written, called));
@@ -22,10 +22,10 @@ async fn a_refused_change_is_reported_and_the_vnic_stays() {
     let scene = Scene::attached(|_| {}).await;
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
     scene.cloud.fail_next("UpdateVnic", (400, "InvalidParameter"), false);
-    assert_eq!(scene.look().await, NextReconcile::Failed);
-    assert_eq!(scene.told("a"), ["True Attached", "False InvalidSpec"]);
+    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
+    assert_eq!(scene.reported("a"), ["True Attached", "False InvalidSpec"]);
     scene.settle().await;
-    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "no error is final");
+    assert_eq!(scene.reported("a"), ["True Attached", "True Ready"], "no error is final");
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,15 +35,15 @@ async fn a_list_without_the_primary_vnic_is_ignored() {
     scene.wants("new");
     scene.cloud.hide_all(&instance(1), 10);
     for _ in 0..10 {
-        assert_eq!(scene.look().await, NextReconcile::Failed);
+        assert_eq!(scene.reconcile().await, NextReconcile::Failed);
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
-    assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
-    assert_eq!(scene.told("new")[0], "Unknown OciUnavailable");
+    assert_eq!(scene.reported("a"), ["True Attached", "True Ready"]);
+    assert_eq!(scene.reported("new")[0], "Unknown OciUnavailable");
     assert!(scene.message("new").starts_with("OCI lists 0 VNIC(s)"), "{}", scene.message("new"));
     assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written + 1));
     scene.settle().await;
-    assert_eq!((scene.live().len(), scene.told("new")[1].as_str()), (2, "True Ready"));
+    assert_eq!((scene.live().len(), scene.reported("new")[1].as_str()), (2, "True Ready"));
     assert!(scene.metrics.text().contains("detached_out_of_band_total 0"));
 }
 
@@ -52,17 +52,17 @@ async fn a_terminated_instance_is_not_read_again() {
     let mut scene = Scene::attached(|_| {}).await;
     scene.cloud.terminate(&instance(1));
     scene.settle().await;
-    assert_eq!(scene.told("a")[0], "False NodeGone");
+    assert_eq!(scene.reported("a")[0], "False NodeGone");
     // A Node alone would be an answer.
     scene.store.nodes_mut().delete("node-1");
     scene.restart();
     let asked = scene.cloud.calls().len();
     for _ in 0..3 {
-        assert_eq!(scene.look().await, NextReconcile::Settled(scene.worker.between_looks()));
+        assert_eq!(scene.reconcile().await, NextReconcile::Settled(scene.worker.between_looks()));
     }
-    assert_eq!((scene.cloud.calls().len(), scene.told("a")[0].as_str()), (asked, "False NodeGone"));
+    assert_eq!((scene.cloud.calls().len(), scene.reported("a")[0].as_str()), (asked, "False NodeGone"));
     scene.delete("a");
-    scene.look().await;
+    scene.reconcile().await;
     assert!(!scene.exists("a"));
 }
 

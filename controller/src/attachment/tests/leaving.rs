@@ -13,10 +13,10 @@ use crate::work::NextReconcile;
 async fn the_object_goes_after_its_vnic() {
     let scene = Scene::attached(|_| {}).await;
     scene.delete("a");
-    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
-    assert_eq!(scene.told("a"), ["False Detaching", "False Detaching"]);
+    assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
+    assert_eq!(scene.reported("a"), ["False Detaching", "False Detaching"]);
     assert!(scene.exists("a"));
-    scene.look().await;
+    scene.reconcile().await;
     assert!(scene.exists("a"), "it is still DETACHING");
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 1));
@@ -45,11 +45,11 @@ async fn an_outage_after_termination_blocks_nothing() {
     // A terminated instance is not read again; for a new object it is.
     scene.wants("late");
     scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
-    assert_eq!(scene.look().await, NextReconcile::Failed);
-    assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
+    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
+    assert_eq!(scene.reported("a"), ["False NodeGone", "False NodeGone"]);
     scene.delete("a");
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
-    scene.look().await;
+    scene.reconcile().await;
     assert!(!scene.exists("a"));
 }
 
@@ -58,9 +58,9 @@ async fn a_404_for_a_detach_is_no_proof() {
     let scene = Scene::attached(|_| {}).await;
     scene.delete("a");
     scene.cloud.fail_next("DetachVnic", (404, "NotAuthorizedOrNotFound"), false);
-    assert_eq!(scene.look().await, NextReconcile::Failed);
+    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
     assert!(scene.exists("a"));
-    assert_eq!(scene.told("a")[0], "Unknown NotAuthorizedOrNotFound");
+    assert_eq!(scene.reported("a")[0], "Unknown NotAuthorizedOrNotFound");
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
 }
@@ -70,17 +70,17 @@ async fn lists_before_the_request_are_no_proof() {
     let scene = Scene::with(4);
     scene.wants("a");
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Moving);
-    scene.look().await;
+    scene.reconcile().await;
     tokio::time::sleep(Duration::from_mins(1)).await;
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Running);
     // It is carried out, the answer is lost, and lists are stale.
     scene.cloud.lag_lists(2);
     scene.cloud.fail_next("AttachVnic", (500, "InternalServerError"), true);
-    scene.look().await;
+    scene.reconcile().await;
     assert_eq!(scene.live().len(), 1);
     scene.delete("a");
     for _ in 0..2 {
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
+        assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
         assert!(scene.exists("a"), "its VNIC is being attached");
     }
     scene.settle().await;

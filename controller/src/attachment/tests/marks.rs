@@ -26,7 +26,7 @@ async fn removed_tags_are_restored() {
         scene.settle().await;
         assert_eq!(scene.vnic().await.freeform_tags, before.freeform_tags);
         assert_eq!((scene.vnic().await.id, scene.count("AttachVnic")), (before.id.clone(), 1));
-        assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
+        assert_eq!(scene.reported("a"), ["True Attached", "True Ready"]);
     }
 }
 
@@ -65,7 +65,7 @@ async fn an_orphaned_vnic_is_found_on_an_instance_without_objects() {
     oci::Cloud::update_vnic(&scene.cloud, &left, &change, None).await.unwrap();
     // The finalizers were removed by hand.
     ["a", "left"].iter().for_each(|name| drop(scene.store.attachments_mut().delete(name)));
-    scene.look().await;
+    scene.reconcile().await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
     let before = scene.count("GetVnic");
     let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}"));
@@ -97,7 +97,7 @@ async fn invisible_vnics_do_not_hide_an_orphaned_one() {
     scene.settle().await;
     // The finalizer was removed by hand.
     scene.store.attachments_mut().delete("a");
-    scene.look().await;
+    scene.reconcile().await;
     let asked = || scene.count("GetVnic");
     let mut sweeping = Box::pin(scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}")));
     let mut sweeps = async |number: u64| {
@@ -126,7 +126,7 @@ async fn the_primary_vnic_belongs_to_no_object() {
         oci::Cloud::update_vnic(&scene.cloud, &primary, &copy, None).await.unwrap();
         scene.settle().await;
         let own = scene.vnic().await.id;
-        assert_eq!((scene.status("a").vnic_id, scene.told("a")[1].as_str()), (Some(own), "True Ready"));
+        assert_eq!((scene.status("a").vnic_id, scene.reported("a")[1].as_str()), (Some(own), "True Ready"));
         scene.delete("a");
         scene.settle().await;
         assert!(!scene.exists("a"));

@@ -33,13 +33,13 @@ async fn attaches_wait_for_oke_with_backoff() {
     let scene = Scene::with(4);
     says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
     ["a", "b"].iter().for_each(|name| scene.wants(name));
-    scene.look().await;
-    assert_eq!(scene.told("a"), ["False PodNetworkPending", "False PodNetworkPending"]);
+    scene.reconcile().await;
+    assert_eq!(scene.reported("a"), ["False PodNetworkPending", "False PodNetworkPending"]);
     assert_eq!(scene.message("b"), "NativePodNetwork x is IN_PROGRESS: IN_PROGRESS");
     let (written, before) = (scene.statuses(), asked(&scene));
     let mut pauses = Vec::new();
     for _ in 0..5 {
-        match scene.look().await {
+        match scene.reconcile().await {
             NextReconcile::BackOff(pause) => pauses.push((pause.left.as_secs(), pause.number)),
             next => panic!("{next:?}"),
         }
@@ -47,11 +47,11 @@ async fn attaches_wait_for_oke_with_backoff() {
     assert_eq!(pauses, [(30, 2), (60, 3), (120, 4), (120, 5), (120, 6)]);
     assert_eq!((asked(&scene) - before, scene.statuses(), scene.count("AttachVnic")), (5, written, 0));
     says(&scene, npn("BACKOFF", "FailedToAttachVNIC", &[]));
-    scene.look().await;
+    scene.reconcile().await;
     assert_eq!(scene.message("a"), "NativePodNetwork x is BACKOFF: FailedToAttachVNIC");
     says(&scene, npn("SUCCESS", "COMPLETED", &["ocid1.vnic.oc1.iad.pods"]));
     scene.settle().await;
-    assert_eq!([scene.told("a"), scene.told("b")].concat().concat(), "True AttachedTrue Ready".repeat(2));
+    assert_eq!([scene.reported("a"), scene.reported("b")].concat().concat(), "True AttachedTrue Ready".repeat(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ async fn the_pod_network_is_read_once_per_step() {
     let scene = Scene::attached(|_| {}).await;
     assert_eq!((asked(&scene), scene.count("AttachVnic")), (1, 1));
     for _ in 0..5 {
-        assert!(matches!(scene.look().await, NextReconcile::Settled(_)));
+        assert!(matches!(scene.reconcile().await, NextReconcile::Settled(_)));
         tokio::time::sleep(Duration::from_mins(5)).await;
     }
     assert_eq!(asked(&scene), 1);
@@ -75,8 +75,8 @@ async fn a_detach_waits_for_an_answer() {
     scene.objects.pod_network.lock().unwrap().0 = None;
     scene.delete("a");
     for _ in 0..3 {
-        assert_eq!(scene.look().await, NextReconcile::Failed);
-        assert_eq!((scene.statuses() - before, scene.told("a")[1].as_str()), (1, "Unknown PodNetworkUnanswered"));
+        assert_eq!(scene.reconcile().await, NextReconcile::Failed);
+        assert_eq!((scene.statuses() - before, scene.reported("a")[1].as_str()), (1, "Unknown PodNetworkUnanswered"));
     }
     assert_eq!((scene.status("a").vnic_id, scene.count("DetachVnic")), (id, 0));
     let trouble = State::of(scene.store.attachments().get("a").unwrap()).trouble;
