@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
+use crate::args::TestTargets;
 use crate::attachment::apply::objects::KubeObjects;
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::pod_network::KubePodNetworks;
@@ -29,9 +30,9 @@ use crate::network_test::NetworkTests;
 use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::profile::run::{GRACE, Profiles, ROUND};
-use crate::report::metrics::Snapshot;
+use crate::report::metrics::{Metrics, Snapshot};
 use crate::report::status_server::{Role, StatusServer};
-use crate::settings::Settings;
+use crate::settings::{Pace, Settings};
 use crate::work::{self, Work};
 use backoff::chance;
 
@@ -57,6 +58,15 @@ pub struct Leader {
     pub member: FleetMember,
 }
 
+/// What the leader's tasks share.
+struct Shared {
+    /// The API server, through a client that retries.
+    client: Client,
+    store: Arc<Store>,
+    metrics: Arc<Metrics>,
+    events: Events,
+}
+
 /// Works until the Lease is lost.
 ///
 /// # Errors
@@ -69,45 +79,19 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
+    let shared = Shared { client: patient.clone(), store: store.clone(), metrics: metrics.clone(), events };
     let budget = cloud.budget().clone();
-    let stamping = Profiles {
-        client: patient.clone(),
-        store: store.clone(),
-        metrics: metrics.clone(),
-        events: events.clone(),
-        grace: GRACE,
-        round: ROUND,
-        chance,
-    };
-    let surroundings = WorkerContext {
-        store: store.clone(),
-        mark,
-        events,
-        metrics: metrics.clone(),
-        pace: settings.pace,
-        budget: budget.clone(),
-    };
+    let profile_tasks = shared.profiles();
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
     let oci_host = cloud.endpoint().host();
-    let worker = Arc::new(AttachmentWorker::new(cloud, objects, surroundings));
-    let identity_of_channel = member.identity.clone();
+    let context = shared.worker_context(mark, settings.pace, budget.clone());
+    let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
+    let channel = ChannelClient::new(member.identity.clone());
     let fleet = FleetTasks::new(member, patient.clone(), store.clone(), &status_server, settings.agent_poll);
-    let namespace = &settings.lease.namespace;
-    let probe_pods = Arc::new(ProbePods::new(&patient, namespace, identity.clone(), metrics.clone()));
-    let agents = ChannelAgents {
-        client: ChannelClient::new(identity_of_channel),
-        roster: fleet.roster(),
-        began: Instant::now(),
-        pods: probe_pods.clone(),
-    };
-    let network_tests = NetworkTests {
-        client: patient.clone(),
-        store: store.clone(),
-        agents: Arc::new(agents),
-        metrics: metrics.clone(),
-        allowed: settings.network_test_targets,
-        oci_host,
-    };
+    let pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
+    let probe_pods = pods.clone();
+    let agents = ChannelAgents { client: channel, roster: fleet.roster(), began: Instant::now(), pods };
+    let network_tests = shared.network_tests(agents, settings.network_test_targets, oci_host);
     measure(&status_server, &work, &store, budget, fleet.roster());
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
@@ -115,8 +99,8 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let all_nodes = nodes.clone();
     let watched = worker.clone();
     let working = async {
-        for known in [&mut attachments, &mut nodes, &mut profiles] {
-            known.wait_for(|known| *known).await.context("reading the objects to reconcile")?;
+        for read in [&mut attachments, &mut nodes, &mut profiles] {
+            read.wait_for(|is_read| *is_read).await.context("reading the objects to reconcile")?;
         }
         status_server.set_role(Role::Working);
         tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
@@ -126,13 +110,10 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
             () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
             () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
-            () = stamping.run() => bail!("the task that serves VnicProfiles ended"),
+            () = profile_tasks.run() => bail!("the task that serves VnicProfiles ended"),
         }
     };
-    let touched = |instance: Ocid| {
-        let due = watched.due(&instance, chance());
-        work.look_at(instance, due);
-    };
+    let touched = |instance: Ocid| work.look_at(instance.clone(), watched.due(&instance, chance()));
     // Cancel-safe: whichever ends first ends the process.
     tokio::select! {
         () = follow_attachments(patient.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
@@ -142,6 +123,47 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
         () = fleet::run::run(fleet, all_nodes) => bail!("the tasks of the fleet ended"),
         ended = working => ended,
+    }
+}
+
+impl Shared {
+    fn profiles(&self) -> Profiles {
+        Profiles {
+            client: self.client.clone(),
+            store: self.store.clone(),
+            metrics: self.metrics.clone(),
+            events: self.events.clone(),
+            grace: GRACE,
+            round: ROUND,
+            chance,
+        }
+    }
+
+    fn worker_context(&self, mark: Mark, pace: Pace, budget: Budget) -> WorkerContext {
+        WorkerContext {
+            store: self.store.clone(),
+            mark,
+            events: self.events.clone(),
+            metrics: self.metrics.clone(),
+            pace,
+            budget,
+        }
+    }
+
+    fn network_tests(
+        &self,
+        agents: ChannelAgents,
+        allowed: TestTargets,
+        oci_host: Option<String>,
+    ) -> NetworkTests<ChannelAgents> {
+        NetworkTests {
+            client: self.client.clone(),
+            store: self.store.clone(),
+            agents: Arc::new(agents),
+            metrics: self.metrics.clone(),
+            allowed,
+            oci_host,
+        }
     }
 }
 

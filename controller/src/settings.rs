@@ -175,18 +175,18 @@ impl Settings {
         let lease = LeaseSettings {
             namespace: name("--pod-namespace", options.pod_namespace, LONGEST_NAME)?,
             name: name("--lease-name", options.lease_name, LONGEST_NAME)?,
-            identity: said(options.pod_name).map(|text| name("--pod-name", text, LONGEST_NAME)).transpose()?,
+            identity: non_empty(options.pod_name).map(|text| name("--pod-name", text, LONGEST_NAME)).transpose()?,
             seconds: lease(options.lease_seconds)?,
         };
-        let cluster_id = said(options.cluster_id);
+        let cluster_id = non_empty(options.cluster_id);
         let cluster_id = cluster_id.map(|text| name("--cluster-id", text, LONGEST_CLUSTER_ID)).transpose()?;
         let oci = OciSettings {
             principal: options.oci_principal,
             config_file: (home(options.oci_config_file), options.oci_profile),
-            region: said(options.oci_region).map(region).transpose()?,
-            realm: said(options.oci_realm_domain).map(realm).transpose()?,
-            endpoint: said(options.oci_endpoint).map(|text| url("--oci-endpoint", text, HOST)).transpose()?,
-            auth_endpoint: said(options.oci_auth_endpoint)
+            region: non_empty(options.oci_region).map(region).transpose()?,
+            realm: non_empty(options.oci_realm_domain).map(realm).transpose()?,
+            endpoint: non_empty(options.oci_endpoint).map(|text| url("--oci-endpoint", text, HOST)).transpose()?,
+            auth_endpoint: non_empty(options.oci_auth_endpoint)
                 .map(|text| url("--oci-auth-endpoint", text, HOST))
                 .transpose()?,
             ca_file: options.oci_ca_file.filter(|path| !path.as_os_str().is_empty()),
@@ -236,7 +236,7 @@ fn metrics_port(
 }
 
 /// An empty value in a manifest means "not set".
-fn said(text: Option<String>) -> Option<String> {
+fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 

@@ -45,7 +45,7 @@ pub struct Refusal {
     /// The object.
     pub object: String,
     /// The refusal.
-    pub said: StatusReason,
+    pub cause: StatusReason,
     /// Whether the next object may be tried at once. Not if the refused request may have been carried out, or if any would be
     /// refused, because an instance takes one at a time: the next reconcile shows that.
     pub passes_on: bool,
@@ -144,27 +144,27 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     error = chain(&error),
                     request_id = error.request_id(),
                 );
-                let said = refusal::said(&error, Some(&step.action));
+                let cause = refusal::status_reason(&error, Some(&step.action));
                 match error.kind() {
                     // It was listed a moment ago: it is gone since, or we may not release it. The next list shows which.
                     Kind::NotFoundOrForbidden if matches!(step.action, Action::DeleteAddress { .. }) => {
-                        self.old(step, said, outcome)
+                        self.old(step, cause, outcome)
                     }
                     // The body of these never changes while the token is the same.
                     Kind::Conflict if refusal::is_of_token(&error) && step.action.is_create_address() => {
                         outcome.spent_addresses.insert(step.object.clone());
-                        Failure::Old(Some(said))
+                        Failure::Old(Some(cause))
                     }
-                    Kind::Conflict if is_about_an_address(&step.action) => Failure::Cloud(said),
+                    Kind::Conflict if is_about_an_address(&step.action) => Failure::Cloud(cause),
                     // Bulk requests may need another permission than single ones; no document says which (docs/iam.md).
                     _ if matches!(step.action, Action::CreateAddresses(..)) && refusal::is_of_such_requests(&error) => {
                         outcome.refused_bulks.insert(step.object.clone());
-                        Failure::Old(Some(said))
+                        Failure::Old(Some(cause))
                     }
-                    Kind::Conflict | Kind::Changed => self.old(step, said, outcome),
+                    Kind::Conflict | Kind::Changed => self.old(step, cause, outcome),
                     _ => {
-                        refused(step, &said, refusal::is_its_own(said.reason), outcome);
-                        Failure::Cloud(said)
+                        refused(step, &cause, refusal::is_its_own(cause.reason), outcome);
+                        Failure::Cloud(cause)
                     }
                 }
             }
@@ -177,12 +177,12 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
     }
 
     /// The first time, the known state was stale; then it is a refusal of the object itself.
-    fn old(&self, step: &Step, said: StatusReason, outcome: &mut Outcome) -> Failure {
+    fn old(&self, step: &Step, cause: StatusReason, outcome: &mut Outcome) -> Failure {
         if !self.stale.contains(&step.object) {
-            return Failure::Old(Some(said));
+            return Failure::Old(Some(cause));
         }
-        refused(step, &said, true, outcome);
-        Failure::Cloud(said)
+        refused(step, &cause, true, outcome);
+        Failure::Cloud(cause)
     }
 
     async fn take(&self, step: &Step, object: &mut Arc<VnicAttachment>) -> Result<StepOutcome, StepError> {
@@ -211,22 +211,22 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
             }
             Action::CreateAddress(new, address) => {
                 let NewAddress { vnic, family, block, tags, token } = new;
-                let wish = CreateAddress {
+                let request = CreateAddress {
                     vnic_id: Some(vnic.clone()),
                     ip_address: *address,
                     ipv6_subnet_cidr: *block,
                     freeform_tags: tags.clone(),
                     ..CreateAddress::default()
                 };
-                cloud.create_address(*family, &wish, token).await.map_err(StepError::Cloud)?;
+                cloud.create_address(*family, &request, token).await.map_err(StepError::Cloud)?;
             }
             Action::CreateAddresses(new, count) => {
                 let NewAddress { vnic, family, block, tags, token } = new;
                 let item =
                     CreateAddress { ipv6_subnet_cidr: *block, freeform_tags: tags.clone(), ..CreateAddress::default() };
                 let items = (0..*count).map(|_| item.clone()).collect();
-                let wish = CreateAddresses { vnic_id: vnic.clone(), items };
-                cloud.create_addresses(*family, &wish, token).await.map_err(StepError::Cloud)?;
+                let request = CreateAddresses { vnic_id: vnic.clone(), items };
+                cloud.create_addresses(*family, &request, token).await.map_err(StepError::Cloud)?;
             }
             Action::DeleteAddress { family, id, .. } => {
                 cloud.delete_address(*family, id).await.map_err(StepError::Cloud)?;
@@ -237,9 +237,9 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
 }
 
 /// Another object of the instance is next, at once or at the next reconcile.
-fn refused(step: &Step, said: &StatusReason, passes_on: bool, outcome: &mut Outcome) {
+fn refused(step: &Step, cause: &StatusReason, passes_on: bool, outcome: &mut Outcome) {
     if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
-        outcome.refused = Some(Refusal { object: step.object.clone(), said: said.clone(), passes_on });
+        outcome.refused = Some(Refusal { object: step.object.clone(), cause: cause.clone(), passes_on });
     }
 }
 

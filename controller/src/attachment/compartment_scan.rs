@@ -6,7 +6,7 @@ mod orphaned_vnics;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError};
 
-use oci::{AttachmentState, Cloud, VnicAttachment as Listed};
+use oci::{AttachmentState, Cloud, VnicAttachment as AddressList};
 use resident::logging::chain;
 use tokio::time::sleep;
 use vcn::Ocid;
@@ -112,7 +112,7 @@ impl CompartmentScan {
 }
 
 impl Compartment {
-    fn of(listed: Vec<Listed>) -> Self {
+    fn of(listed: Vec<AddressList>) -> Self {
         let mut all = Self::default();
         for attachment in listed.into_iter().filter(|attachment| attachment.lifecycle_state.counts()) {
             let uid = Mark::named(attachment.display_name.as_deref());

@@ -8,6 +8,8 @@
 
 mod attach_request;
 mod case;
+#[cfg(test)]
+mod golden;
 mod leaving;
 mod pod_network;
 mod present;
@@ -83,7 +85,7 @@ pub struct Plan {
     /// Steps, in this order.
     pub steps: Vec<Step>,
     /// Statuses, by the objects' names.
-    pub verdicts: BTreeMap<String, AttachmentStatus>,
+    pub statuses: BTreeMap<String, AttachmentStatus>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,
     /// Whether expected resources are invisible in OCI, or it has not applied a change: both are retried with backoff.
@@ -101,7 +103,7 @@ pub struct Plan {
 }
 
 /// What the steps and the status of one object depend on, and what they add to.
-struct Turn<'a> {
+struct ObjectPlanner<'a> {
     case: &'a Case<'a>,
     wanted: &'a PlanInput<'a>,
     observed: &'a Observed,
@@ -124,25 +126,26 @@ pub fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
     turns.sort_by_key(|case| (case.state.refused, !case.is_leaving()));
     for case in turns {
         if case.is_leaving() {
-            let verdict = Turn { case, wanted, observed, slot: &mut slot, plan: &mut plan }.leave();
-            plan.verdicts.insert(case.name.clone(), verdict);
+            let planned_status = ObjectPlanner { case, wanted, observed, slot: &mut slot, plan: &mut plan }.leave();
+            plan.statuses.insert(case.name.clone(), planned_status);
             continue;
         }
         // The name belongs to the object with a VNIC, else to the oldest; within one second, to the first in the alphabet.
         let namesakes = cases.iter().filter(|other| other.has_name_of(case));
         let rival = namesakes.min_by_key(|other| other.claim()).filter(|other| other.uid != case.uid);
-        let verdict = match rival {
+        let planned_status = match rival {
             Some(rival) if case.live().is_none() => {
                 let message =
                     format!("VnicAttachment {} already uses the VNIC name {}", rival.name, case.object.spec.vnic.name);
                 AttachmentStatus::without_vnic(Reason::NameTaken, message)
             }
-            _ => Turn { case, wanted, observed, slot: &mut slot, plan: &mut plan }.stay(),
+            _ => ObjectPlanner { case, wanted, observed, slot: &mut slot, plan: &mut plan }.stay(),
         };
-        plan.verdicts.insert(case.name.clone(), verdict);
+        plan.statuses.insert(case.name.clone(), planned_status);
     }
-    let is_invisible = |verdict: &AttachmentStatus| verdict.attached.reason == Reason::NotAuthorizedOrNotFound;
-    plan.is_incomplete |= plan.verdicts.values().any(is_invisible);
+    let is_invisible =
+        |planned_status: &AttachmentStatus| planned_status.attached.reason == Reason::NotAuthorizedOrNotFound;
+    plan.is_incomplete |= plan.statuses.values().any(is_invisible);
     plan
 }
 
@@ -176,7 +179,9 @@ impl Plan {
     /// Whether nothing is to be done for any of the objects, now or later.
     #[must_use]
     pub fn is_in_sync(&self) -> bool {
-        self.verdicts.values().all(|verdict| matches!(verdict.ready_reason(), Reason::Ready | Reason::NodeGone))
+        self.statuses
+            .values()
+            .all(|planned_status| matches!(planned_status.ready_reason(), Reason::Ready | Reason::NodeGone))
     }
 
     fn attaches(&self) -> usize {

@@ -19,7 +19,7 @@ const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
 
 /// A failed read or step.
 #[must_use]
-pub fn said(error: &Error, action: Option<&Action>) -> StatusReason {
+pub fn status_reason(error: &Error, action: Option<&Action>) -> StatusReason {
     let reason = match (error.kind(), action) {
         (Kind::Throttled, _) => Reason::Throttled,
         (Kind::Limit, _) if is_of_subnet(error) => Reason::SubnetFull,
@@ -146,11 +146,11 @@ mod tests {
 
     #[tokio::test]
     async fn our_own_budget_reads_like_a_429() {
-        let budget = said(&failed(Failure::Budget(Duration::from_secs(40))).await, None);
+        let budget = status_reason(&failed(Failure::Budget(Duration::from_secs(40))).await, None);
         assert_eq!(budget.reason, Reason::Throttled);
         assert!(budget.message.contains("budget") && !budget.message.contains("40"), "{}", budget.message);
         assert!(budget.message.len() <= api::condition::MESSAGE_MAX);
-        let other = said(&failed(refusal(429, "TooManyRequests", "tenancy x")).await, None);
+        let other = status_reason(&failed(refusal(429, "TooManyRequests", "tenancy x")).await, None);
         assert_eq!(other, budget, "one after the other, they change nothing");
     }
 
@@ -161,13 +161,13 @@ mod tests {
         let new =
             NewAddress { vnic, family: vcn::Family::Ipv4, block: None, tags: oci::FreeformTags::default(), token };
         let action = Action::CreateAddress(new, Some("10.0.0.9".parse().unwrap()));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for failure in [html(), refusal(407, "", "<html>"), refusal(501, "MethodNotImplemented", "")] {
             let error = failed(failure).await;
-            told.extend([said(&error, None).reason, said(&error, Some(&action)).reason]);
+            reported.extend([status_reason(&error, None).reason, status_reason(&error, Some(&action)).reason]);
         }
-        assert_eq!(told, [Reason::OciUnavailable; 6]);
-        let forbidden = said(&failed(refusal(403, "NotAuthorized", "not this field")).await, None);
+        assert_eq!(reported, [Reason::OciUnavailable; 6]);
+        let forbidden = status_reason(&failed(refusal(403, "NotAuthorized", "not this field")).await, None);
         assert_eq!(
             (forbidden.reason, &*forbidden.message),
             (Reason::Forbidden, "GetInstance: 403 NotAuthorized: not this field")
@@ -177,17 +177,17 @@ mod tests {
     #[tokio::test]
     async fn only_the_common_404_sentence_is_left_out() {
         let sentence = "Authorization failed or requested resource not found.";
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for message in [sentence, "Authorization failed or requested resource not found in the moon"] {
-            told.push(said(&failed(refusal(404, "NotAuthorizedOrNotFound", message)).await, None).message);
+            reported.push(status_reason(&failed(refusal(404, "NotAuthorizedOrNotFound", message)).await, None).message);
         }
         let whole = "GetInstance: 404 NotAuthorizedOrNotFound: Authorization failed or requested resource not found in the moon";
-        assert_eq!(told, ["GetInstance: 404 NotAuthorizedOrNotFound", whole]);
+        assert_eq!(reported, ["GetInstance: 404 NotAuthorizedOrNotFound", whole]);
     }
 
     #[tokio::test]
     async fn a_full_subnet_is_not_a_tenancy_limit() {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (code, message) in [
             ("LimitExceeded", "subnet ocid1.subnet.oc1.iad.pods has no 1 free IPv4 addresses in a row"),
             ("LimitExceeded", "Not enough private IPs available in Subnet ocid1.subnet.oc1.iad.pods"),
@@ -195,9 +195,9 @@ mod tests {
             ("LimitExceeded", "the limit private-ips-per-subnet of 2 has been reached"),
             ("InvalidParameter", "IPv6 is not available in the subnet"),
         ] {
-            told.push(said(&failed(refusal(400, code, message)).await, None).reason);
+            reported.push(status_reason(&failed(refusal(400, code, message)).await, None).reason);
         }
         use Reason::{InvalidSpec, LimitReached, SubnetFull};
-        assert_eq!(told, [SubnetFull, SubnetFull, LimitReached, LimitReached, InvalidSpec]);
+        assert_eq!(reported, [SubnetFull, SubnetFull, LimitReached, LimitReached, InvalidSpec]);
     }
 }

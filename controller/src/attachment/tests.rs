@@ -2,12 +2,10 @@
 
 mod addresses;
 mod attaching;
-mod blocks;
 mod compartment_scan;
 mod conflicts;
 mod crashes;
 mod crowd;
-mod detaching;
 mod doubles;
 mod due;
 mod failed_attempts;
@@ -15,7 +13,6 @@ mod failures;
 mod keeping;
 mod leaving;
 mod marks;
-mod namesakes;
 mod objects;
 mod pod_networks;
 mod releases;

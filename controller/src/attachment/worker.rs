@@ -102,8 +102,8 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         let held = memory.held(planned.held, &self.pauses_of_held());
         let mut failed = !outcome.failed.is_empty();
         for object in &objects {
-            if let Some(verdict) = reporting::verdict(object, &planned, &outcome) {
-                failed |= !self.report(object, &verdict).await;
+            if let Some(planned_status) = reporting::planned_status(object, &planned, &outcome) {
+                failed |= !self.report(object, &planned_status).await;
             }
         }
         if failed {
@@ -225,9 +225,9 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         let old = outcome.failed.iter().filter(|(_, failure)| matches!(failure, Failure::Old(Some(_))));
         progress.stale.extend(old.map(|(name, _)| name.clone()));
         progress.refused_bulks.extend(outcome.refused_bulks.iter().cloned());
-        if let Some(Refusal { object, said, .. }) = &outcome.refused {
+        if let Some(Refusal { object, cause, .. }) = &outcome.refused {
             memory.refused(&uid(object));
-            progress.refusals.insert(object.clone(), said.clone());
+            progress.refusals.insert(object.clone(), cause.clone());
         }
         for name in &outcome.spent_addresses {
             memory.of(&uid(name)).spent_address_tokens += 1;

@@ -127,8 +127,8 @@ impl<C: CloudView, N: PodNetworks> InstanceReader<'_, C, N> {
         let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));
         let mut lines: Vec<Line> =
             steps.map(|step| line(Some(&step.object), step.action.kind(), step.to_string(), true)).collect();
-        for (object, verdict) in &planned.verdicts {
-            let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
+        for (object, planned_status) in &planned.statuses {
+            let said = planned_status.ready.as_ref().unwrap_or(&planned_status.attached);
             let is_told =
                 planned.steps.iter().any(|step| step.object == *object && step.action != Action::AddFinalizer);
             if !is_told && !matches!(said.reason, AttachmentReason::Ready | AttachmentReason::Attached) {

@@ -98,12 +98,12 @@ impl ProfileContext {
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
         self.metrics.abandoned(plan.abandoned);
         self.metrics.profiles_reconciled(sums, plan.problems.iter().map(|problem| problem.reason), began.elapsed());
-        let told = observed.profiles.iter().filter_map(|profile| {
+        let reported = observed.profiles.iter().filter_map(|profile| {
             let report = plan.reports.get(profile.metadata.name.as_deref()?)?;
             let status = status::changed(report, Time(Timestamp::now()));
             Some((profile.name_any(), PlannedProfile { profile: profile.clone(), status }))
         });
-        let decided = Decision { profiles: told.collect(), steps, waiting, next: plan.next };
+        let decided = Decision { profiles: reported.collect(), steps, waiting, next: plan.next };
         memory.unwanted = plan.unwanted;
         (decided, memory)
     }

@@ -34,7 +34,7 @@ struct ProfileBackoff {
 
 /// When a write failed, and the random number (0.0 to 1.0) for the jitter of its backoff.
 #[derive(Clone, Copy, Debug)]
-pub struct Draw {
+pub struct FailureTime {
     /// The time.
     pub now: Instant,
     /// The random number.
@@ -97,7 +97,7 @@ impl RetryStates {
         }
         let mut failures = BTreeMap::new();
         for (profile, outcomes) in rounds {
-            if let Some(number) = self.note(profile, &outcomes, Draw { now, chance: chance() }) {
+            if let Some(number) = self.note(profile, &outcomes, FailureTime { now, chance: chance() }) {
                 failures.insert(profile.to_owned(), number);
             }
         }
@@ -105,7 +105,7 @@ impl RetryStates {
     }
 
     /// Records the results of writes for a profile, by their objects. Returns how often in a row it failed, if that is new.
-    pub fn note(&mut self, profile: &str, outcomes: &[(&str, bool)], draw: Draw) -> Option<u32> {
+    pub fn note(&mut self, profile: &str, outcomes: &[(&str, bool)], at: FailureTime) -> Option<u32> {
         let known = self.profiles.get(profile);
         let is_over =
             outcomes.iter().any(|(object, done)| *done && known.is_some_and(|it| it.refused.contains_key(*object)));
@@ -114,14 +114,14 @@ impl RetryStates {
         }
         let mut refused = outcomes.iter().filter(|(_, done)| !done).peekable();
         refused.peek()?;
-        let new = || ProfileBackoff { failures: 0, until: draw.now, refused: BTreeMap::new() };
+        let new = || ProfileBackoff { failures: 0, until: at.now, refused: BTreeMap::new() };
         let backoff = self.profiles.entry(profile.to_owned()).or_insert_with(new);
-        backoff.refused.extend(refused.map(|(object, _)| ((*object).to_owned(), draw.now)));
-        if draw.now < backoff.until {
+        backoff.refused.extend(refused.map(|(object, _)| ((*object).to_owned(), at.now)));
+        if at.now < backoff.until {
             return None;
         }
         backoff.failures = backoff.failures.saturating_add(1);
-        backoff.until = draw.now + RETRY.delay(backoff.failures, draw.chance);
+        backoff.until = at.now + RETRY.delay(backoff.failures, at.chance);
         Some(backoff.failures)
     }
 

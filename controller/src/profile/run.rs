@@ -18,7 +18,7 @@ use crate::profile::decide::{Decision, Memory, ProfileContext};
 use crate::profile::plan::step::Step;
 use crate::profile::report::changes;
 use crate::profile::report::failures::{Failure, failures};
-use crate::profile::retry_states::Draw;
+use crate::profile::retry_states::FailureTime;
 use crate::report::metrics::Metrics;
 
 /// The interval between two reconciles: changes come in bursts, and ten thousand nodes take some milliseconds.
@@ -58,7 +58,7 @@ impl Profiles {
         let mut memory = Memory::default();
         loop {
             let next;
-            (next, memory) = self.pass(memory).await;
+            (next, memory) = self.reconcile(memory).await;
             sleep(PACE).await;
             // Cancel-safe: a notification that is not waited for stays; and a timer.
             tokio::select! {
@@ -69,15 +69,15 @@ impl Profiles {
     }
 
     /// One reconcile. Returns when the next one is due.
-    async fn pass(&self, memory: Memory) -> (Instant, Memory) {
+    async fn reconcile(&self, memory: Memory) -> (Instant, Memory) {
         let now = Instant::now();
-        let look = ProfileContext {
+        let context = ProfileContext {
             store: self.store.clone(),
             metrics: self.metrics.clone(),
             events: self.events.clone(),
             grace: self.grace,
         };
-        let (decided, mut memory) = look.decide_aside(memory).await;
+        let (decided, mut memory) = context.decide_aside(memory).await;
         let outcomes = apply(&self.client, &in_turn(&decided.steps), Instant::now() + self.round).await;
         let went = outcomes.iter().map(|(step, outcome)| (*step, outcome.is_ok()));
         let failed = memory.objects.note_round(went, Instant::now(), self.chance);
@@ -90,8 +90,8 @@ impl Profiles {
         self.report_failures(&decided, &failures(&outcomes), &failed);
         let end = Instant::now() + self.round;
         let mut is_whole = outcomes.len() == decided.steps.len();
-        for (profile, told) in &decided.profiles {
-            let Some(status) = &told.status else { continue };
+        for (profile, reported) in &decided.profiles {
+            let Some(status) = &reported.status else { continue };
             if Instant::now() >= end {
                 is_whole = false;
                 break;
@@ -101,10 +101,10 @@ impl Profiles {
             }
             let written = write_status(&self.client, profile, status).await;
             self.metrics.wrote("profile_status", written.is_ok());
-            let draw = Draw { now: Instant::now(), chance: (self.chance)() };
-            memory.statuses.note(profile, &[(profile.as_str(), written.is_ok())], draw);
+            let at = FailureTime { now: Instant::now(), chance: (self.chance)() };
+            memory.statuses.note(profile, &[(profile.as_str(), written.is_ok())], at);
             match written {
-                Ok(()) => drop(changes::event(&told.profile, status).map(|event| self.events.report(event))),
+                Ok(()) => drop(changes::event(&reported.profile, status).map(|event| self.events.report(event))),
                 Err(error) => tracing::warn!(event = "profile.status", profile, error = chain(&error)),
             }
         }
@@ -124,7 +124,7 @@ impl Profiles {
         for (profile, failure) in failures {
             let waiting = decided.waiting.get(profile.unwrap_or_default()).copied().unwrap_or_default();
             tracing::warn!(event = "profile.steps_failed", profile, waiting, %failure);
-            let Some(told) = profile.and_then(|profile| decided.profiles.get(profile)) else { continue };
+            let Some(reported) = profile.and_then(|profile| decided.profiles.get(profile)) else { continue };
             let note = match waiting {
                 0 => failure.to_string(),
                 _ => format!("{failure}; {waiting} more wait until one is accepted"),
@@ -132,7 +132,7 @@ impl Profiles {
             let number = profile.and_then(|profile| in_a_row.get(profile)).copied().unwrap_or_default();
             if number == 1 || number >= 10 && number.is_multiple_of(5) {
                 self.events.report(EventContent {
-                    regarding: told.profile.object_ref(&()),
+                    regarding: reported.profile.object_ref(&()),
                     level: Level::Warning,
                     reason: "StampingFailed",
                     action: "TemplateObject",

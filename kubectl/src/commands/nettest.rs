@@ -47,6 +47,7 @@ pub async fn run(cluster: &Cluster, asked: &NetTestArgs, test: &NetworkTest) -> 
     let api: Api<NetworkTest> = Api::all(cluster.client().await?);
     let test = api.create(&PostParams::default(), test).await.context("creating a NetworkTest")?;
     let name = test.metadata.name.unwrap_or_default();
+    // Cancel-safe: both only read, and the test is deleted whichever ends first.
     let status = tokio::select! {
         status = wait(&api, &name) => status,
         _ = ctrl_c() => Err(anyhow::anyhow!("interrupted")),

@@ -14,9 +14,9 @@ pub(super) fn hinders(failed: &Action, failure: &Failure, next: &Action) -> bool
     match failure {
         // Without an answer to this, there will be none to that.
         Failure::Kubernetes => true,
-        Failure::Cloud(said) if is_no_answer(said.reason) => true,
+        Failure::Cloud(cause) if is_no_answer(cause.reason) => true,
         // One address in use elsewhere says nothing about another.
-        Failure::Cloud(said) if said.reason == Reason::AddressTaken => false,
+        Failure::Cloud(cause) if cause.reason == Reason::AddressTaken => false,
         // The same limit, or the same missing policy.
         Failure::Cloud(_) | Failure::Old(_) => part == other,
     }

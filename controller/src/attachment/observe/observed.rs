@@ -71,14 +71,14 @@ pub struct ObservedVnic {
     /// The VNIC, and its version.
     pub vnic: VersionedObject<Vnic>,
     /// Its IPv4 addresses.
-    pub ipv4: Listed,
+    pub ipv4: AddressList,
     /// Its IPv6 addresses.
-    pub ipv6: Listed,
+    pub ipv6: AddressList,
 }
 
 /// The addresses of one family that a VNIC holds, its own included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listed {
+pub enum AddressList {
     /// Exactly these.
     Known(Vec<IpObject>),
     /// OCI refuses to list them: nothing may be concluded from that, and nothing done about them.
@@ -118,9 +118,9 @@ impl Observed {
 
 impl ReadError {
     /// Reason and message for people.
-    pub(in crate::attachment) fn said(&self) -> StatusReason {
+    pub(in crate::attachment) fn status_reason(&self) -> StatusReason {
         match self {
-            Self::Cloud(error) => refusal::said(error, None),
+            Self::Cloud(error) => refusal::status_reason(error, None),
             Self::NotWhole(_) => StatusReason::new(Reason::OciUnavailable, format!("{self}: retried")),
             Self::PodNetwork(why) => StatusReason::new(Reason::PodNetworkUnanswered, why.words.clone()),
         }
@@ -168,7 +168,7 @@ impl ObservedAttachment {
 impl ObservedVnic {
     /// Its addresses of a family.
     #[must_use]
-    pub const fn addresses(&self, family: Family) -> &Listed {
+    pub const fn addresses(&self, family: Family) -> &AddressList {
         match family {
             Family::Ipv4 => &self.ipv4,
             Family::Ipv6 => &self.ipv6,
@@ -190,15 +190,15 @@ impl ObservedVnic {
     /// Whether OCI refused to list addresses of it.
     #[must_use]
     pub const fn is_unlisted(&self) -> bool {
-        matches!((&self.ipv4, &self.ipv6), (Listed::Refused(_), _) | (_, Listed::Refused(_)))
+        matches!((&self.ipv4, &self.ipv6), (AddressList::Refused(_), _) | (_, AddressList::Refused(_)))
     }
 
     /// Whether it may hold the address with this OCID.
     #[must_use]
     pub fn may_hold(&self, id: &Ocid) -> bool {
         [&self.ipv4, &self.ipv6].into_iter().any(|listed| match listed {
-            Listed::Known(all) => all.iter().any(|own| own.id == *id),
-            Listed::Refused(_) | Listed::Unasked => true,
+            AddressList::Known(all) => all.iter().any(|own| own.id == *id),
+            AddressList::Refused(_) | AddressList::Unasked => true,
         })
     }
 }

@@ -8,7 +8,7 @@ use oci::{AttachmentState, CloudView, Error, Instance, InstanceState, Kind, Vnic
 use vcn::{Family, Ocid};
 
 use super::cache::Cache;
-use super::observed::{Listed, Machine, Observed, ObservedAttachment, ObservedVnic, Owner, ReadError};
+use super::observed::{AddressList, Machine, Observed, ObservedAttachment, ObservedVnic, Owner, ReadError};
 use crate::attachment::mark::Mark;
 use crate::attachment::refusal::{self, visible};
 
@@ -108,7 +108,7 @@ async fn read_attachment<C: CloudView>(
     if !is_ours || vnic.value.is_primary {
         return Ok(foreign(attachment));
     }
-    let (mut ipv4, mut ipv6) = (Listed::Unasked, Listed::Unasked);
+    let (mut ipv4, mut ipv6) = (AddressList::Unasked, AddressList::Unasked);
     let stays = object.filter(|object| object.metadata.deletion_timestamp.is_none());
     let is_created = matches!(vnic.value.lifecycle_state, VnicState::Available | VnicState::Unknown);
     if let Some(object) = stays.filter(|_| is_created) {
@@ -119,16 +119,16 @@ async fn read_attachment<C: CloudView>(
         let has_others = vnic.value.ipv6_addresses.iter().any(|address| !own.contains(address));
         ipv6 = match object.spec.vnic.ipv6_count > 0 || has_others {
             true => list(cloud, &vnic.value.id, Family::Ipv6).await?,
-            false => Listed::Known(Vec::new()),
+            false => AddressList::Known(Vec::new()),
         };
     }
     Ok(ObservedAttachment { attachment, owner: Owner::Ours(uid), vnic: Some(ObservedVnic { vnic, ipv4, ipv6 }) })
 }
 
-async fn list<C: CloudView>(cloud: &C, vnic: &Ocid, family: Family) -> Result<Listed, Error> {
+async fn list<C: CloudView>(cloud: &C, vnic: &Ocid, family: Family) -> Result<AddressList, Error> {
     match cloud.addresses(vnic, family).await {
-        Ok(all) => Ok(Listed::Known(all)),
-        Err(error) if is_of_one(&error) => Ok(Listed::Refused(refusal::said(&error, None))),
+        Ok(all) => Ok(AddressList::Known(all)),
+        Err(error) if is_of_one(&error) => Ok(AddressList::Refused(refusal::status_reason(&error, None))),
         Err(error) => Err(error),
     }
 }

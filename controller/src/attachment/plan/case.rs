@@ -34,12 +34,12 @@ pub(super) struct Case<'a> {
 impl<'a> Case<'a> {
     pub(super) fn of(wanted: &PlanInput<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
         let uid = object.uid().unwrap_or_default();
-        let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
+        let reported = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
         Self {
             object,
             name: object.name_any(),
             seen: observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect(),
-            is_unlisted: told.is_some_and(|id| observed.unlisted.contains(id)),
+            is_unlisted: reported.is_some_and(|id| observed.unlisted.contains(id)),
             state: wanted.retry_states.get(&uid).cloned().unwrap_or_default(),
             read_at: wanted.read_at,
             pauses: wanted.pauses.clone(),
@@ -82,17 +82,17 @@ impl<'a> Case<'a> {
     /// Its claim to its name, the best first: it has a VNIC; its status reports one, or one in progress, which a list may
     /// lack; it is older.
     pub(super) fn claim(&self) -> impl Ord {
-        let is_on_its_way = self.is_told(Reason::Attaching) || self.is_told(Reason::AttachFailed);
-        let is_told = self.was_attached() || self.is_told_of_detachment() || is_on_its_way;
-        (self.live().is_none(), !is_told, self.age())
+        let is_on_its_way = self.is_reported(Reason::Attaching) || self.is_reported(Reason::AttachFailed);
+        let is_reported = self.was_attached() || self.is_detachment_reported() || is_on_its_way;
+        (self.live().is_none(), !is_reported, self.age())
     }
 
     /// The attachment that is, will be or was the object's; of two, the one in its status.
     pub(super) fn live(&self) -> Option<&'a ObservedAttachment> {
         let live = || self.seen.iter().copied().filter(|seen| seen.state() != AttachmentState::Detached);
         let counts = || live().filter(|seen| seen.state().counts());
-        let named =
-            counts().find(|seen| self.told_vnic().is_some() && self.told_vnic() == seen.attachment.vnic_id.as_ref());
+        let named = counts()
+            .find(|seen| self.reported_vnic().is_some() && self.reported_vnic() == seen.attachment.vnic_id.as_ref());
         named.or_else(|| counts().next()).or_else(|| live().next())
     }
 
@@ -105,28 +105,28 @@ impl<'a> Case<'a> {
     }
 
     /// The VNIC in its status.
-    pub(super) fn told_vnic(&self) -> Option<&vcn::Ocid> {
+    pub(super) fn reported_vnic(&self) -> Option<&vcn::Ocid> {
         self.object.status.as_ref()?.vnic_id.as_ref()
     }
 
-    pub(super) fn told(&self, kind: ConditionType) -> Option<&condition::Condition> {
+    pub(super) fn reported(&self, kind: ConditionType) -> Option<&condition::Condition> {
         event_diff::condition(self.object, kind)
     }
 
     /// Whether its status reports a VNIC: if that is missing, another program detached it.
     pub(super) fn was_attached(&self) -> bool {
-        self.told_vnic().is_some()
+        self.reported_vnic().is_some()
     }
 
     /// Whether its status reports this one.
-    pub(super) fn is_told_of(&self, seen: &ObservedAttachment) -> bool {
-        self.was_attached() && self.told_vnic() == seen.attachment.vnic_id.as_ref()
+    pub(super) fn is_reported_vnic(&self, seen: &ObservedAttachment) -> bool {
+        self.was_attached() && self.reported_vnic() == seen.attachment.vnic_id.as_ref()
     }
 
     /// What is known of an invisible VNIC: the reported one, or its OCID. It stays in the status while it is listed, so that
     /// its later absence is noticed.
     pub(super) fn facts_of(&self, seen: &ObservedAttachment) -> Facts {
-        if self.is_told_of(seen) {
+        if self.is_reported_vnic(seen) {
             return event_diff::last(self.object.status.as_ref()).facts;
         }
         let is_there = seen.state() == AttachmentState::Attached;
@@ -135,9 +135,9 @@ impl<'a> Case<'a> {
 
     /// Whether the reported VNIC is listed as DETACHED.
     pub(super) fn is_listed_gone(&self) -> bool {
-        let told = self.told_vnic();
+        let reported = self.reported_vnic();
         let mut dead = self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached);
-        told.is_some() && dead.any(|seen| seen.attachment.vnic_id.as_ref() == told)
+        reported.is_some() && dead.any(|seen| seen.attachment.vnic_id.as_ref() == reported)
     }
 
     /// Whether no list has the reported VNIC, neither alive nor dead.
@@ -149,44 +149,44 @@ impl<'a> Case<'a> {
     pub(super) fn was_taken_off(&self) -> bool {
         let is_seen = [Reason::Detaching, Reason::DetachFailed, Reason::UsedByPods, Reason::InUse]
             .iter()
-            .any(|reason| self.is_told(*reason));
+            .any(|reason| self.is_reported(*reason));
         self.is_leaving() && is_seen && self.is_listed_gone()
     }
 
     /// Whether the reported status is about the present spec.
-    pub(super) fn is_told_in_this_generation(&self) -> bool {
-        let told = self.object.status.as_ref();
-        told.is_some_and(|told| told.observed_generation == self.object.metadata.generation)
+    pub(super) fn is_reported_in_this_generation(&self) -> bool {
+        let reported = self.object.status.as_ref();
+        reported.is_some_and(|reported| reported.observed_generation == self.object.metadata.generation)
     }
 
     /// The last reported status.
-    pub(super) fn as_told(&self) -> AttachmentStatus {
-        let said = |told: &condition::Condition| {
-            Reason::from_word(&told.reason).map(|reason| StatusReason::new(reason, told.message.clone()))
+    pub(super) fn as_reported(&self) -> AttachmentStatus {
+        let cause = |reported: &condition::Condition| {
+            Reason::from_word(&reported.reason).map(|reason| StatusReason::new(reason, reported.message.clone()))
         };
         let last = event_diff::last(self.object.status.as_ref());
         AttachmentStatus {
-            attached: self.told(ConditionType::Attached).and_then(said).unwrap_or(last.attached),
-            ready: self.told(ConditionType::Ready).and_then(said),
+            attached: self.reported(ConditionType::Attached).and_then(cause).unwrap_or(last.attached),
+            ready: self.reported(ConditionType::Ready).and_then(cause),
             ..last
         }
     }
 
     /// The last reported status; or this one, if there was none.
-    pub(super) fn as_told_or(&self, reason: Reason, message: &str) -> AttachmentStatus {
-        if self.told(ConditionType::Attached).is_some() {
-            self.as_told()
+    pub(super) fn as_reported_or(&self, reason: Reason, message: &str) -> AttachmentStatus {
+        if self.reported(ConditionType::Attached).is_some() {
+            self.as_reported()
         } else {
             AttachmentStatus::without_vnic(reason, message)
         }
     }
 
-    pub(super) fn is_told(&self, reason: Reason) -> bool {
-        let told = self.told(ConditionType::Attached);
-        told.is_some_and(|told| Reason::from_word(&told.reason) == Some(reason))
+    pub(super) fn is_reported(&self, reason: Reason) -> bool {
+        let reported = self.reported(ConditionType::Attached);
+        reported.is_some_and(|reported| Reason::from_word(&reported.reason) == Some(reason))
     }
 
-    pub(super) fn is_told_of_detachment(&self) -> bool {
-        self.is_told(Reason::DetachedOutOfBand)
+    pub(super) fn is_detachment_reported(&self) -> bool {
+        self.is_reported(Reason::DetachedOutOfBand)
     }
 }

@@ -4,7 +4,7 @@ use api::AttachmentReason as Reason;
 use api::OnDelete;
 use oci::{AttachmentState, InstanceState, UpdateVnic};
 
-use super::{Case, Plan, PlanInput, Turn, pod_network};
+use super::{Case, ObjectPlanner, Plan, PlanInput, pod_network};
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::observed::{Machine, ObservedAttachment};
 use crate::attachment::plan::step::{Action, VnicVersion};
@@ -20,16 +20,16 @@ const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC to orphan, so
 const IF_IT_ENDED: &str = "; if the instance ended, remove the finalizer";
 const OR_LET_IT_GO: &str = "; to orphan it with our tags, remove the finalizer";
 
-impl Turn<'_> {
+impl ObjectPlanner<'_> {
     pub(super) fn leave(&mut self) -> AttachmentStatus {
         let (case, plan) = (self.case, &mut *self.plan);
         let state = match &self.observed.machine {
             // A VNIC goes with its instance.
-            Machine::NotSeen if case.is_told(Reason::NodeGone) => return let_go(case, plan),
+            Machine::NotSeen if case.is_reported(Reason::NodeGone) => return let_go(case, plan),
             Machine::NotSeen => {
-                let mut verdict = super::staying::not_seen(case);
-                verdict.attached.message.push_str(if is_orphan(case) { OR_LET_IT_GO } else { IF_IT_ENDED });
-                return verdict;
+                let mut planned_status = super::staying::not_seen(case);
+                planned_status.attached.message.push_str(if is_orphan(case) { OR_LET_IT_GO } else { IF_IT_ENDED });
+                return planned_status;
             }
             machine if machine.is_terminated() => return let_go(case, plan),
             Machine::There { state, .. } => *state,
@@ -53,27 +53,27 @@ impl Turn<'_> {
     fn leave_listed(&mut self, state: InstanceState) -> AttachmentStatus {
         let case = self.case;
         let backoff = case.backoff_after(&[FailedAttempt::Detach]).map(|(_, pause)| pause).filter(|_| !is_orphan(case));
-        let (mut verdict, mut left) = (None, true);
+        let (mut planned_status, mut left) = (None, true);
         for seen in case.seen.iter().filter(|seen| seen.state() != AttachmentState::Detached) {
-            let said = self.leave_one(seen, state, backoff);
+            let cause = self.leave_one(seen, state, backoff);
             let is_left = is_orphan(case) && seen.vnic.is_some();
             let backs_off = backoff.is_some() && seen.state() == AttachmentState::Attached;
-            let is_held = matches!(said.reason, Reason::InUse | Reason::UsedByPods | Reason::PodNetworkUnknown);
+            let is_held = matches!(cause.reason, Reason::InUse | Reason::UsedByPods | Reason::PodNetworkUnknown);
             self.plan.waits |= !is_left && !backs_off && !is_held;
             left &= is_left;
-            verdict.get_or_insert(said);
+            planned_status.get_or_insert(cause);
         }
         if left {
             self.plan.push(case, Action::RemoveFinalizer);
         }
-        let attached = match verdict {
+        let attached = match planned_status {
             // Until it is gone: otherwise it would be written and reverted with each attempt.
-            Some(said)
-                if said.reason == Reason::Detaching && case.is_told(Reason::DetachFailed) && !is_orphan(case) =>
+            Some(cause)
+                if cause.reason == Reason::Detaching && case.is_reported(Reason::DetachFailed) && !is_orphan(case) =>
             {
-                FailedAttempt::Detach.said()
+                FailedAttempt::Detach.status_reason()
             }
-            Some(said) => said,
+            Some(cause) => cause,
             None => StatusReason::new(Reason::Detaching, ""),
         };
         // The status keeps the VNIC, so that a later process recognizes it when it is listed as DETACHED.
@@ -100,15 +100,15 @@ impl Turn<'_> {
             }
             (AttachmentState::Attached, _) => {
                 let now = self.wanted.now;
-                if let Some(said) = node_report::in_use(case.object, now) {
+                if let Some(cause) = node_report::in_use(case.object, now) {
                     if let Some(left) = node_report::answers_within(case.object, now) {
                         self.plan.back_off(Pause { left, number: 1 });
                     }
-                    return said;
+                    return cause;
                 }
                 let Some(pause) = backoff else { return self.detach(seen, state) };
                 self.plan.back_off(pause);
-                FailedAttempt::Detach.said()
+                FailedAttempt::Detach.status_reason()
             }
             (AttachmentState::Detaching, _) => StatusReason::new(Reason::Detaching, "the VNIC is being detached"),
             _ if orphan => StatusReason::new(Reason::Detaching, "the VNIC is released as soon as it is attached"),
@@ -118,11 +118,11 @@ impl Turn<'_> {
 
     fn detach(&mut self, seen: &ObservedAttachment, state: InstanceState) -> StatusReason {
         let (case, slot, plan) = (self.case, &mut *self.slot, &mut *self.plan);
-        if let Some(said) = super::is_busy(state) {
-            return said;
+        if let Some(cause) = super::is_busy(state) {
+            return cause;
         }
         match slot.busy(case, self.wanted.progress, plan) {
-            Some(said) => said,
+            Some(cause) => cause,
             // The list does not show it yet.
             None if case.state.accepted_detach() == Some(&seen.attachment.id) => {
                 slot.take_unlisted("detached");
@@ -153,7 +153,7 @@ fn absent(case: &Case<'_>, wanted: &PlanInput<'_>, plan: &mut Plan) -> Attachmen
         plan.waits |= is_early;
         plan.is_incomplete = true;
         let message = "OCI lists no VNIC for this object; waiting for proof that none is attached or being attached";
-        let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
+        let facts = Facts { vnic_id: case.reported_vnic().cloned(), ..Facts::default() };
         return AttachmentStatus { facts, ..AttachmentStatus::without_vnic(Reason::Detaching, message) };
     }
     let_go(case, plan)

@@ -13,8 +13,12 @@ use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::report::attachment_status::StatusReason;
 
 /// Why no VNIC may be attached now, if so. The last reported reason explains the missing readiness.
-pub(super) fn before_attach(observed: &Observed, told: Option<&Condition>, plan: &mut Plan) -> Option<StatusReason> {
-    hold(observed, plan, |npn| (npn.state != NpnState::Success).then(|| pending(npn, told)))
+pub(super) fn before_attach(
+    observed: &Observed,
+    reported: Option<&Condition>,
+    plan: &mut Plan,
+) -> Option<StatusReason> {
+    hold(observed, plan, |npn| (npn.state != NpnState::Success).then(|| pending(npn, reported)))
 }
 
 /// Why this VNIC may not be detached now, if so.
@@ -37,7 +41,7 @@ fn hold(
     plan: &mut Plan,
     judge: impl FnOnce(&NativePodNetwork) -> Option<StatusReason>,
 ) -> Option<StatusReason> {
-    let said = match &observed.pod_network {
+    let cause = match &observed.pod_network {
         None => {
             plan.asks_pod_network = true;
             Some(StatusReason::new(Reason::PodNetworkUnknown, "not read yet"))
@@ -46,18 +50,19 @@ fn hold(
         Some(PodNetwork::There(npn)) => judge(npn),
         Some(PodNetwork::Unreadable(why)) => Some(StatusReason::new(Reason::PodNetworkUnknown, why.clone())),
     };
-    plan.held |= said.is_some();
-    said
+    plan.held |= cause.is_some();
+    cause
 }
 
-fn pending(npn: &NativePodNetwork, told: Option<&Condition>) -> StatusReason {
+fn pending(npn: &NativePodNetwork, reported: Option<&Condition>) -> StatusReason {
     let of = what(npn);
     // While it fails, OKE alternates between the two states, and the failure is what helps.
     let failed = format!("{of} is {}", NpnState::Backoff);
-    let is_kept =
-        |told: &&Condition| told.reason == Reason::PodNetworkPending.as_str() && told.message.starts_with(&failed);
-    if let Some(told) = told.filter(is_kept).filter(|_| npn.state == NpnState::InProgress) {
-        return StatusReason::new(Reason::PodNetworkPending, told.message.clone());
+    let is_kept = |reported: &&Condition| {
+        reported.reason == Reason::PodNetworkPending.as_str() && reported.message.starts_with(&failed)
+    };
+    if let Some(reported) = reported.filter(is_kept).filter(|_| npn.state == NpnState::InProgress) {
+        return StatusReason::new(Reason::PodNetworkPending, reported.message.clone());
     }
     let message = match &npn.reason {
         Some(reason) => format!("{of} is {}: {reason}", npn.state),
@@ -86,12 +91,12 @@ mod tests {
     }
 
     /// The reasons for an attach and for a detach; and whether something waits.
-    fn told(pod_network: Option<PodNetwork>) -> ([Option<(Reason, String)>; 2], bool, bool) {
+    fn reported(pod_network: Option<PodNetwork>) -> ([Option<(Reason, String)>; 2], bool, bool) {
         let observed = Observed { pod_network, ..Observed::not_seen() };
         let mut plan = Plan::default();
         let vnic: Ocid = "ocid1.vnic.oc1.iad.a".parse().unwrap();
-        let said = [before_attach(&observed, None, &mut plan), before_detach(&observed, Some(&vnic), &mut plan)];
-        (said.map(|said| said.map(|said| (said.reason, said.message))), plan.held, plan.asks_pod_network)
+        let cause = [before_attach(&observed, None, &mut plan), before_detach(&observed, Some(&vnic), &mut plan)];
+        (cause.map(|cause| cause.map(|cause| (cause.reason, cause.message))), plan.held, plan.asks_pod_network)
     }
 
     #[test]
@@ -118,16 +123,16 @@ mod tests {
             (format!(r#""state":"SUCCESS",{}"#, entry("a")), None, used(listed)),
         ] {
             let held = comes.is_some() || goes.is_some();
-            assert_eq!(told(Some(npn(&status))), ([comes, goes], held, false), "{status}");
+            assert_eq!(reported(Some(npn(&status))), ([comes, goes], held, false), "{status}");
         }
     }
 
     #[test]
     fn an_unknown_pod_network_blocks_both() {
         let unknown = |words: &str| Some((Reason::PodNetworkUnknown, words.to_owned()));
-        assert_eq!(told(Some(PodNetwork::Absent)), ([None, None], false, false));
-        let unreadable = told(Some(PodNetwork::Unreadable("403".to_owned())));
+        assert_eq!(reported(Some(PodNetwork::Absent)), ([None, None], false, false));
+        let unreadable = reported(Some(PodNetwork::Unreadable("403".to_owned())));
         assert_eq!(unreadable, ([unknown("403"), unknown("403")], true, false));
-        assert_eq!(told(None), ([unknown("not read yet"), unknown("not read yet")], true, true));
+        assert_eq!(reported(None), ([unknown("not read yet"), unknown("not read yet")], true, true));
     }
 }

@@ -9,9 +9,9 @@ use ipnetwork::IpNetwork;
 use oci::{FreeformTags, IpObject, Subnet, UpdateVnic, Vnic};
 use vcn::{Family, Ocid};
 
-use super::{Case, Plan, Turn, attach_request};
+use super::{Case, ObjectPlanner, Plan, attach_request};
 use crate::attachment::mark::Mark;
-use crate::attachment::observe::observed::{Listed, ObservedVnic};
+use crate::attachment::observe::observed::{AddressList, ObservedVnic};
 use crate::attachment::plan::step::{Action, NewAddress, VnicVersion};
 use crate::attachment::refusal::is_no_answer;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
@@ -42,7 +42,7 @@ struct FamilyAddresses<'a> {
     ours: Vec<&'a IpObject>,
 }
 
-impl Turn<'_> {
+impl ObjectPlanner<'_> {
     pub(super) fn present(&mut self, vnic: &ObservedVnic) -> AttachmentStatus {
         let case = self.case;
         let mut ready = None;
@@ -56,13 +56,13 @@ impl Turn<'_> {
             });
         }
         for family in Family::ALL {
-            let said = match vnic.addresses(family) {
-                Listed::Known(all) => self.addresses(&FamilyAddresses::of(case, vnic, all, family)),
-                Listed::Refused(said) => unlisted(case, said, self.plan),
-                Listed::Unasked => None,
+            let cause = match vnic.addresses(family) {
+                AddressList::Known(all) => self.addresses(&FamilyAddresses::of(case, vnic, all, family)),
+                AddressList::Refused(cause) => unlisted(case, cause, self.plan),
+                AddressList::Unasked => None,
             };
-            if let Some(said) = said {
-                ready.get_or_insert(said);
+            if let Some(cause) = cause {
+                ready.get_or_insert(cause);
             }
         }
         AttachmentStatus {
@@ -222,18 +222,18 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
 
 /// The reason if OCI does not list a family's addresses; `None` if it matched the spec and this is the first 404, which is no
 /// reason to report anything new, or there was no answer.
-fn unlisted(case: &Case<'_>, said: &StatusReason, plan: &mut Plan) -> Option<StatusReason> {
+fn unlisted(case: &Case<'_>, cause: &StatusReason, plan: &mut Plan) -> Option<StatusReason> {
     let is_first = case.state.unseen_looks < 2;
-    let no_answer = is_no_answer(said.reason);
+    let no_answer = is_no_answer(cause.reason);
     plan.is_incomplete = true;
     if event_diff::is_settled(case.object) && (is_first || no_answer) {
         plan.waits |= is_first;
         return None;
     }
     if no_answer && event_diff::is_answered(case.object) {
-        return case.as_told().ready;
+        return case.as_reported().ready;
     }
-    Some(said.clone())
+    Some(cause.clone())
 }
 
 /// The addresses that count: those with our tag, and the requested ones.
@@ -249,15 +249,15 @@ fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpO
 
 /// The VNIC's own IPv6 address, which OCI does not mark: the one that no list entry is for.
 fn own_ipv6(case: &Case<'_>, own: &ObservedVnic) -> Option<IpAddr> {
-    let told = event_diff::last(case.object.status.as_ref()).facts.own_addresses;
+    let reported = event_diff::last(case.object.status.as_ref()).facts.own_addresses;
     let beside = match &own.ipv6 {
-        Listed::Known(all) => Some(ours(case, all, Family::Ipv6)),
-        Listed::Refused(_) | Listed::Unasked => None,
+        AddressList::Known(all) => Some(ours(case, all, Family::Ipv6)),
+        AddressList::Refused(_) | AddressList::Unasked => None,
     };
     let is_own = |address: &&IpAddr| match &beside {
         Some(beside) => !beside.iter().any(|other| other.ip_address == **address),
         // Only the list and the last status show which it is.
-        None => told.contains(address),
+        None => reported.contains(address),
     };
     own.vnic.value.ipv6_addresses.iter().find(is_own).copied()
 }
@@ -282,12 +282,14 @@ fn facts(case: &Case<'_>, own: &ObservedVnic) -> Facts {
     };
     let pod_addresses = match &own.ipv4 {
         _ if !case.object.spec.vnic.is_shared_by_pods() => Vec::new(),
-        Listed::Known(all) => shared(all),
-        Listed::Refused(_) | Listed::Unasked => event_diff::last(case.object.status.as_ref()).facts.pod_addresses,
+        AddressList::Known(all) => shared(all),
+        AddressList::Refused(_) | AddressList::Unasked => {
+            event_diff::last(case.object.status.as_ref()).facts.pod_addresses
+        }
     };
     let beside = |family| match own.addresses(family) {
-        Listed::Known(all) => u32::try_from(ours(case, all, family).len()).ok(),
-        Listed::Refused(_) | Listed::Unasked => None,
+        AddressList::Known(all) => u32::try_from(ours(case, all, family).len()).ok(),
+        AddressList::Refused(_) | AddressList::Unasked => None,
     };
     Facts {
         vnic_id: Some(vnic.id.clone()),

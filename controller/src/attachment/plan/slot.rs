@@ -41,11 +41,11 @@ impl Slot {
         if self.by_step {
             plan.queued = true;
         }
-        if let Some(said) = progress.refusals.get(&case.name) {
-            return Some(said.clone());
+        if let Some(cause) = progress.refusals.get(&case.name) {
+            return Some(cause.clone());
         }
-        if case.state.refused.is_some() && case.is_told_in_this_generation() {
-            return case.as_told().ready;
+        if case.state.refused.is_some() && case.is_reported_in_this_generation() {
+            return case.as_reported().ready;
         }
         Some(StatusReason::new(Reason::InstanceBusy, format!("queued: another VNIC of the instance is being {other}")))
     }

@@ -4,14 +4,14 @@ use api::AttachmentReason as Reason;
 use api::ConditionType;
 use oci::{AttachmentState, InstanceState, Subnet};
 
-use super::{Case, Plan, Turn, attach_request, is_busy, pod_network};
+use super::{Case, ObjectPlanner, Plan, attach_request, is_busy, pod_network};
 use crate::attachment::observe::observed::{Machine, ObservedAttachment, ObservedVnic};
 use crate::attachment::plan::step::Action;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::state::retry_state::FailedAttempt;
 use crate::work::Pause;
 
-impl Turn<'_> {
+impl ObjectPlanner<'_> {
     pub(super) fn stay(&mut self) -> AttachmentStatus {
         let state = match &self.observed.machine {
             Machine::NotSeen => return not_seen(self.case),
@@ -21,7 +21,7 @@ impl Turn<'_> {
         if state == InstanceState::Terminating {
             // Its VNICs go first: no other program detached them, and nothing needs repair.
             self.plan.waits = true;
-            return self.case.as_told_or(Reason::InstanceBusy, "the instance is TERMINATING");
+            return self.case.as_reported_or(Reason::InstanceBusy, "the instance is TERMINATING");
         }
         if !self.case.has_finalizer() {
             self.plan.push(self.case, Action::AddFinalizer);
@@ -45,15 +45,15 @@ impl Turn<'_> {
             (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, self.plan),
             (AttachmentState::Attached, Some(vnic)) if !is_going => self.present(vnic),
             // One 404 for an attachment that is listed is no reason to report anything new.
-            (AttachmentState::Attached, None) if case.state.unseen_looks < 2 && case.is_told_of(live) => {
+            (AttachmentState::Attached, None) if case.state.unseen_looks < 2 && case.is_reported_vnic(live) => {
                 self.plan.waits = true;
-                case.as_told()
+                case.as_reported()
             }
             // It may be going, as below.
             (AttachmentState::Detaching, _) | (AttachmentState::Attached, Some(_))
                 if state == InstanceState::Stopping && case.was_attached() =>
             {
-                case.as_told()
+                case.as_reported()
             }
             (AttachmentState::Detaching, _) | (AttachmentState::Attached, Some(_)) => being_detached(case, live),
             _ => {
@@ -69,14 +69,14 @@ impl Turn<'_> {
         if state == InstanceState::Stopping && case.was_attached() {
             // It may be going, and can be repaired only when it has stopped.
             self.plan.waits = true;
-            return case.as_told();
+            return case.as_reported();
         }
         if case.is_missing() && (case.absent_for() < wanted.proof || case.is_unlisted) {
             // A stale list is no reason to attach another, or to report anything new. If it stays stale, it is read with growing
             // backoff.
             self.plan.waits |= case.absent_for() < wanted.proof;
             self.plan.is_incomplete = true;
-            return case.as_told();
+            return case.as_reported();
         }
         if case.outlived_tokens(wanted.now)
             && !case.is_listed_gone()
@@ -84,7 +84,7 @@ impl Turn<'_> {
         {
             // Nor without a reported VNIC: OCI would refuse the token of a request that it has carried out.
             self.plan.waits = true;
-            return case.as_told_or(
+            return case.as_reported_or(
                 Reason::Attaching,
                 "OCI lists no VNIC for this object; waiting for proof that there is none",
             );
@@ -97,18 +97,18 @@ impl Turn<'_> {
         let case = self.case;
         let backoff = case.backoff_after(&[FailedAttempt::Attach, FailedAttempt::Loss]);
         let behind = case.was_attached().then(|| match &backoff {
-            Some((FailedAttempt::Loss, _)) => FailedAttempt::Loss.said(),
+            Some((FailedAttempt::Loss, _)) => FailedAttempt::Loss.status_reason(),
             _ => StatusReason::new(Reason::DetachedOutOfBand, "the VNIC was detached outside the controller"),
         });
         let mut blocker = self.blocker(state, backoff);
         let is_subnet_seen = self.subnet().is_some();
         if blocker.is_none() && is_subnet_seen {
-            blocker = pod_network::before_attach(self.observed, case.told(ConditionType::Ready), self.plan);
+            blocker = pod_network::before_attach(self.observed, case.reported(ConditionType::Ready), self.plan);
         }
-        let verdict = match (blocker, self.subnet()) {
+        let planned_status = match (blocker, self.subnet()) {
             // First what happened, then what blocks the repair.
-            (Some(_), _) if behind.is_some() && !case.is_told_of_detachment() => behind,
-            (Some(said), _) => Some(said),
+            (Some(_), _) if behind.is_some() && !case.is_detachment_reported() => behind,
+            (Some(cause), _) => Some(cause),
             (None, None) => {
                 let subnet = &case.object.spec.vnic.subnet_id;
                 let message = format!("GetSubnet is answered 404: {subnet}");
@@ -122,26 +122,26 @@ impl Turn<'_> {
                 behind
             }
         };
-        let said = verdict.unwrap_or_else(|| StatusReason::new(Reason::Attaching, "OCI is creating the VNIC"));
-        AttachmentStatus { attached: unless_repeated(case, said), ready: None, facts: Facts::default() }
+        let cause = planned_status.unwrap_or_else(|| StatusReason::new(Reason::Attaching, "OCI is creating the VNIC"));
+        AttachmentStatus { attached: unless_repeated(case, cause), ready: None, facts: Facts::default() }
     }
 
     /// Why no VNIC may be requested now, the pod network apart.
     fn blocker(&mut self, state: InstanceState, backoff: Option<(FailedAttempt, Pause)>) -> Option<StatusReason> {
-        if let Some(said) = is_busy(state) {
+        if let Some(cause) = is_busy(state) {
             self.plan.waits = true;
-            return Some(said);
+            return Some(cause);
         }
-        if let Some(said) = self.capacity().or_else(|| self.public_address()) {
-            return Some(said);
+        if let Some(cause) = self.capacity().or_else(|| self.public_address()) {
+            return Some(cause);
         }
         if let Some((after, pause)) = backoff {
             self.plan.back_off(pause);
-            return Some(after.said());
+            return Some(after.status_reason());
         }
-        let said = self.slot.busy(self.case, self.wanted.progress, self.plan)?;
+        let cause = self.slot.busy(self.case, self.wanted.progress, self.plan)?;
         self.plan.waits = true;
-        Some(said)
+        Some(cause)
     }
 
     fn capacity(&self) -> Option<StatusReason> {
@@ -160,17 +160,17 @@ impl Turn<'_> {
 }
 
 /// The reason of an attach, unless an earlier one is still reported.
-fn unless_repeated(case: &Case<'_>, said: StatusReason) -> StatusReason {
-    if case.is_told_of_detachment() && said.reason == Reason::Attaching {
+fn unless_repeated(case: &Case<'_>, cause: StatusReason) -> StatusReason {
+    if case.is_detachment_reported() && cause.reason == Reason::Attaching {
         StatusReason::new(
             Reason::DetachedOutOfBand,
             "the VNIC was detached outside the controller; it is being attached again",
         )
-    } else if case.is_told(Reason::AttachFailed) && said.reason == Reason::Attaching {
+    } else if case.is_reported(Reason::AttachFailed) && cause.reason == Reason::Attaching {
         // Until it is attached: otherwise it would be written and reverted with each attempt.
-        FailedAttempt::Attach.said()
+        FailedAttempt::Attach.status_reason()
     } else {
-        said
+        cause
     }
 }
 
@@ -182,25 +182,25 @@ fn gone() -> AttachmentStatus {
 
 /// OCI answers 404 for the instance. The status keeps the VNIC, because it is also read.
 pub(super) fn not_seen(case: &Case<'_>) -> AttachmentStatus {
-    if case.is_told(Reason::NodeGone) {
+    if case.is_reported(Reason::NodeGone) {
         // It was seen TERMINATED, which is final.
-        return case.as_told();
+        return case.as_reported();
     }
     let message = "GetInstance is answered 404: the instance is gone, or the controller lacks permission";
-    let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
+    let facts = Facts { vnic_id: case.reported_vnic().cloned(), ..Facts::default() };
     AttachmentStatus { facts, ..AttachmentStatus::without_vnic(Reason::NotAuthorizedOrNotFound, message) }
 }
 
 /// The controller detaches nothing that should stay. The status keeps the VNIC until it is gone, because another one is
 /// requested only with proof.
 fn being_detached(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatus {
-    let attached = if case.is_told_of(live) || case.is_told_of_detachment() {
+    let attached = if case.is_reported_vnic(live) || case.is_detachment_reported() {
         StatusReason::new(
             Reason::DetachedOutOfBand,
             "the VNIC is being detached outside the controller; a new one is attached when it is gone",
         )
-    } else if case.is_told(Reason::AttachFailed) {
-        FailedAttempt::Attach.said()
+    } else if case.is_reported(Reason::AttachFailed) {
+        FailedAttempt::Attach.status_reason()
     } else {
         // OCI itself may remove a VNIC that it could not attach.
         StatusReason::new(
@@ -215,17 +215,17 @@ fn being_detached(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatu
 fn being_made(case: &Case<'_>, live: &ObservedAttachment, plan: &mut Plan) -> AttachmentStatus {
     plan.waits = true;
     // A VNIC is named from its creation on; one that was reported as attached is being changed, not created.
-    if !(case.is_told_of(live) && case.is_told(Reason::Attached)) {
+    if !(case.is_reported_vnic(live) && case.is_reported(Reason::Attached)) {
         return attaching(case, live);
     }
-    let told = case.as_told();
-    if case.is_told_in_this_generation() {
-        return told;
+    let reported = case.as_reported();
+    if case.is_reported_in_this_generation() {
+        return reported;
     }
     // Ready refers to the previous generation.
     AttachmentStatus {
         ready: Some(StatusReason::new(Reason::ChangePending, "OCI has not finished the last change of the VNIC")),
-        ..told
+        ..reported
     }
 }
 
@@ -235,13 +235,13 @@ fn attaching(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatus {
             Reason::Attaching,
             "the VNIC is attached, and GetVnic is answered 404: not visible yet, or no permission",
         )
-    } else if (case.was_attached() && !case.is_told_of(live)) || case.is_told_of_detachment() {
+    } else if (case.was_attached() && !case.is_reported_vnic(live)) || case.is_detachment_reported() {
         StatusReason::new(
             Reason::DetachedOutOfBand,
             "the VNIC was detached outside the controller; it is being attached again",
         )
-    } else if case.is_told(Reason::AttachFailed) {
-        FailedAttempt::Attach.said()
+    } else if case.is_reported(Reason::AttachFailed) {
+        FailedAttempt::Attach.status_reason()
     } else {
         StatusReason::new(Reason::Attaching, "OCI is creating the VNIC")
     };

@@ -106,10 +106,10 @@ impl fmt::Display for Step {
         match &self.action {
             Action::AddFinalizer => f.write_str("add the finalizer"),
             Action::RemoveFinalizer => f.write_str("remove the finalizer"),
-            Action::Attach(wish, _) => {
-                let subnet = wish.create_vnic_details.subnet_id.as_ref().map_or("?", Ocid::as_str);
-                write!(f, "attach a VNIC in {subnet} to {}", wish.instance_id)?;
-                match wish.nic_index {
+            Action::Attach(request, _) => {
+                let subnet = request.create_vnic_details.subnet_id.as_ref().map_or("?", Ocid::as_str);
+                write!(f, "attach a VNIC in {subnet} to {}", request.instance_id)?;
+                match request.nic_index {
                     Some(index) if index > 0 => write!(f, ", port {index}"),
                     _ => Ok(()),
                 }
@@ -134,6 +134,6 @@ fn fields(change: &UpdateVnic) -> String {
         ("source/destination check", change.skip_source_dest_check.is_some()),
         ("tags", change.freeform_tags.is_some()),
     ];
-    let fields: Vec<&str> = fields.iter().filter(|(_, said)| *said).map(|(name, _)| *name).collect();
+    let fields: Vec<&str> = fields.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();
     fields.join(", ")
 }

@@ -65,11 +65,11 @@ impl AttachmentStatus {
 
     /// Adds a failure: it concerns the attachment while the VNIC is not attached, else the rest.
     #[must_use]
-    pub fn failed(mut self, said: StatusReason) -> Self {
+    pub fn failed(mut self, cause: StatusReason) -> Self {
         if self.attached.reason == AttachmentReason::Attached {
-            self.ready = Some(said);
+            self.ready = Some(cause);
         } else {
-            self.attached = said;
+            self.attached = cause;
         }
         self
     }

@@ -11,17 +11,17 @@ use crate::cluster::events::{EventContent, Level};
 
 /// The Event: a reason that was not reported before.
 #[must_use]
-pub fn of(object: &VnicAttachment, verdict: &AttachmentStatus) -> Option<EventContent> {
-    let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
-    if condition(object, ConditionType::Ready).is_some_and(|before| before.reason == said.reason.as_str()) {
+pub fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> Option<EventContent> {
+    let cause = planned_status.ready.as_ref().unwrap_or(&planned_status.attached);
+    if condition(object, ConditionType::Ready).is_some_and(|before| before.reason == cause.reason.as_str()) {
         return None;
     }
     Some(EventContent {
         regarding: object.object_ref(&()),
-        level: level(said.reason),
-        reason: said.reason.as_str(),
+        level: level(cause.reason),
+        reason: cause.reason.as_str(),
         action: "Attach",
-        note: note(said),
+        note: note(cause),
     })
 }
 
@@ -125,15 +125,19 @@ pub fn last(status: Option<&VnicAttachmentStatus>) -> AttachmentStatus {
 
 /// A planned status with a failure. A detach by another program is reported first, with the cause that blocks the repair.
 #[must_use]
-pub fn refused(told: Option<&VnicAttachmentStatus>, verdict: AttachmentStatus, said: StatusReason) -> AttachmentStatus {
+pub fn refused(
+    reported: Option<&VnicAttachmentStatus>,
+    planned_status: AttachmentStatus,
+    cause: StatusReason,
+) -> AttachmentStatus {
     let reason = Reason::DetachedOutOfBand;
-    let before = told.and_then(|told| find(&told.conditions, ConditionType::Attached));
-    let is_told = before.is_some_and(|before| before.reason == reason.as_str());
-    if verdict.attached.reason != reason || is_told {
-        return verdict.failed(said);
+    let before = reported.and_then(|reported| find(&reported.conditions, ConditionType::Attached));
+    let is_reported = before.is_some_and(|before| before.reason == reason.as_str());
+    if planned_status.attached.reason != reason || is_reported {
+        return planned_status.failed(cause);
     }
-    let message = format!("the VNIC was detached outside the controller; a new one is refused: {}", said.message);
-    AttachmentStatus { attached: StatusReason { reason, message, ..said }, ..verdict }
+    let message = format!("the VNIC was detached outside the controller; a new one is refused: {}", cause.message);
+    AttachmentStatus { attached: StatusReason { reason, message, ..cause }, ..planned_status }
 }
 
 fn facts(status: Option<&VnicAttachmentStatus>) -> Facts {
@@ -151,7 +155,7 @@ fn level(reason: Reason) -> Level {
     }
 }
 
-fn note(said: &StatusReason) -> String {
-    let id = said.request_id.as_ref().map_or_else(String::new, |id| format!(" (opc-request-id {id})"));
-    format!("{}{id}. {}", said.message.trim_end_matches('.'), said.reason.to_do())
+fn note(cause: &StatusReason) -> String {
+    let id = cause.request_id.as_ref().map_or_else(String::new, |id| format!(" (opc-request-id {id})"));
+    format!("{}{id}. {}", cause.message.trim_end_matches('.'), cause.reason.to_do())
 }

@@ -48,13 +48,13 @@ pub fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> Attachm
 pub fn in_use(object: &VnicAttachment, now: Timestamp) -> Option<StatusReason> {
     let is_forced = object.annotations().get(FORCE_DETACH_ANNOTATION).is_some_and(|value| value == "true");
     let report = of(object).filter(|_| object.spec.vnic.purpose == Purpose::Attach && !is_forced)?;
-    let said = |message: String| Some(StatusReason::new(Reason::InUse, message));
+    let cause = |message: String| Some(StatusReason::new(Reason::InUse, message));
     let deleted = object.metadata.deletion_timestamp.as_ref();
     let is_silent = deleted.is_some_and(|at| now.duration_since(at.0).unsigned_abs() >= AGENT_ANSWERS_WITHIN);
     match report.in_use {
         0 if is_silent || !is_behind(object, report) => None,
-        0 => said("waiting for the agent on the node to stop new use of the VNIC".to_owned()),
-        pods => said(format!("{pods} pod(s) on the node use the VNIC; no new pod gets it")),
+        0 => cause("waiting for the agent on the node to stop new use of the VNIC".to_owned()),
+        pods => cause(format!("{pods} pod(s) on the node use the VNIC; no new pod gets it")),
     }
 }
 

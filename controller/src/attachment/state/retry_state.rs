@@ -4,6 +4,9 @@
 //! Requests that OCI accepts and does not carry out, and VNICs that are detached again and again, are followed by a backoff that
 //! grows with the number of DETACHED records that OCI lists. Every process sees the same records, so the number survives.
 
+#[cfg(test)]
+pub(in crate::attachment) mod recorded;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -74,7 +77,7 @@ struct Failure {
 impl FailedAttempt {
     /// The message. Constant, so that nothing is written while it continues.
     #[must_use]
-    pub fn said(self) -> StatusReason {
+    pub fn status_reason(self) -> StatusReason {
         let (reason, words) = match self {
             Self::Attach => (
                 Reason::AttachFailed,
@@ -184,8 +187,8 @@ impl RetryState {
         if new.is_empty() || records().count() < own.len() {
             return None;
         }
-        let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
-        let is_lost = told.is_some() && new.iter().any(|seen| seen.attachment.vnic_id.as_ref() == told);
+        let reported = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
+        let is_lost = reported.is_some() && new.iter().any(|seen| seen.attachment.vnic_id.as_ref() == reported);
         Some(if is_lost { (FailedAttempt::Loss, number.saturating_sub(1)) } else { (FailedAttempt::Attach, number) })
     }
 

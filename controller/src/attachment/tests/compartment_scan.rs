@@ -18,7 +18,7 @@ async fn two_compartments() -> Scene {
     scene.wants("a");
     scene.store.attachments_mut().apply(attachment("b", 2));
     for _ in 0..3 {
-        scene.look().await;
+        scene.reconcile().await;
         scene.worker.work(instance(2)).await;
         scene.cloud.settle();
     }
@@ -38,18 +38,18 @@ fn detach_behind(scene: &Scene, number: u32) {
 async fn an_unlistable_compartment_proves_nothing() {
     let scene = two_compartments().await;
     let missed = RefCell::new(Vec::new());
-    let told = || scene.metrics.text().contains("unlisted_compartments 1");
+    let reported = || scene.metrics.text().contains("unlisted_compartments 1");
     let mut sweeping = Box::pin(scene.worker.scan_compartments(|| 1.0, |instance| missed.borrow_mut().push(instance)));
     let mut minutes = async |minutes: u64| {
         assert!(tokio::time::timeout(Duration::from_mins(minutes), &mut sweeping).await.is_err());
     };
     minutes(6).await;
-    assert!(!told() && missed.borrow().is_empty());
+    assert!(!reported() && missed.borrow().is_empty());
     scene.cloud.forbid(&compartment());
     detach_behind(&scene, 1);
     detach_behind(&scene, 2);
     minutes(5).await;
-    assert!(told());
+    assert!(reported());
     assert_eq!(*missed.borrow(), [instance(2)], "the first is unknown");
     let asked = || {
         let list = ("ListVnicAttachments", compartment().to_string());
@@ -57,10 +57,10 @@ async fn an_unlistable_compartment_proves_nothing() {
     };
     let before = asked();
     minutes(5).await;
-    assert_eq!((told(), asked()), (false, before), "it is not listed again until an instance is found in it");
+    assert_eq!((reported(), asked()), (false, before), "it is not listed again until an instance is found in it");
     scene.cloud.allow(&compartment());
-    scene.look().await;
+    scene.reconcile().await;
     minutes(5).await;
-    assert_eq!((told(), missed.borrow().len()), (false, 3));
+    assert_eq!((reported(), missed.borrow().len()), (false, 3));
     assert_eq!(asked(), before + 1);
 }

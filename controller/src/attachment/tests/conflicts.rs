@@ -35,22 +35,22 @@ async fn a_lasting_conflict_is_reported() {
             let (scene, case) = (scene_of(operation, refusal, 100).await, format!("{operation} {refusal:?}"));
             let (written, asked) = (scene.statuses(), scene.count(operation));
             for _ in 0..2 {
-                assert_eq!(scene.look().await, NextReconcile::Failed, "{case}");
+                assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{case}");
                 tokio::time::sleep(Duration::from_mins(1)).await;
             }
-            let told = match refusal.1 {
+            let reported = match refusal.1 {
                 "NotAuthorizedOrResourceAlreadyExists" => "Unknown NotAuthorizedOrNotFound",
                 _ => "False InstanceBusy",
             };
-            let attached = if matches!(operation, "UpdateVnic" | "CreateAddress") { "True Attached" } else { told };
-            assert_eq!(scene.told("a"), [attached, told], "{case}");
+            let attached = if matches!(operation, "UpdateVnic" | "CreateAddress") { "True Attached" } else { reported };
+            assert_eq!(scene.reported("a"), [attached, reported], "{case}");
             let message = scene.message("a");
             let called = if operation == "CreateAddress" { "CreatePrivateIp" } else { operation };
             assert!(message.starts_with(&format!("{called}: {} {}: ", refusal.0, refusal.1)), "{case}: {message}");
             let generation = scene.store.attachments().get("a").unwrap().metadata.generation;
             assert_eq!(scene.status("a").observed_generation, generation, "{case}");
             for _ in 0..8 {
-                assert_eq!(scene.look().await, NextReconcile::Failed, "{case}");
+                assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{case}");
                 tokio::time::sleep(Duration::from_mins(1)).await;
             }
             assert_eq!(scene.statuses(), written + 1, "{case}");
@@ -68,9 +68,12 @@ async fn one_conflict_is_not_reported() {
         [("AttachVnic", exists), ("UpdateVnic", other), ("CreateAddress", other), ("DetachVnic", exists)]
     {
         let scene = scene_of(operation, refusal, 1).await;
-        scene.look().await;
-        let told = scene.told("a")[1].clone();
-        assert!(!told.ends_with("InstanceBusy") && !told.ends_with("NotAuthorizedOrNotFound"), "{operation}: {told}");
+        scene.reconcile().await;
+        let reported = scene.reported("a")[1].clone();
+        assert!(
+            !reported.ends_with("InstanceBusy") && !reported.ends_with("NotAuthorizedOrNotFound"),
+            "{operation}: {reported}"
+        );
         scene.settle().await;
         assert_eq!(scene.exists("a"), operation != "DetachVnic", "{operation}");
     }
@@ -85,11 +88,11 @@ async fn a_conflict_after_a_successful_attach_attaches_one_vnic() {
         scene.cloud.fail_next("AttachVnic", (409, "Conflict"), true);
     }
     for _ in 0..6 {
-        scene.look().await;
+        scene.reconcile().await;
         scene.cloud.settle();
     }
     scene.settle().await;
-    assert_eq!((scene.live().len(), scene.told("a")[1].as_str()), (1, "True Ready"));
+    assert_eq!((scene.live().len(), scene.reported("a")[1].as_str()), (1, "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,11 +102,11 @@ async fn a_lasting_conflict_does_not_block_the_instance() {
     for _ in 0..2 {
         scene.cloud.fail_next("AttachVnic", (412, "NoEtagMatch"), false);
     }
-    scene.look().await;
-    assert_eq!(["a", "b"].map(|name| scene.told(name)[0].clone()), ["False InstanceBusy", "False Attaching"]);
+    scene.reconcile().await;
+    assert_eq!(["a", "b"].map(|name| scene.reported(name)[0].clone()), ["False InstanceBusy", "False Attaching"]);
     assert!(scene.message("a").starts_with("AttachVnic: 412 NoEtagMatch"), "{}", scene.message("a"));
     scene.settle().await;
-    assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
+    assert_eq!(["a", "b"].map(|name| scene.reported(name)[1].clone()), ["True Ready"; 2].map(String::from));
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,12 +126,12 @@ async fn a_busy_instance_gets_one_request_per_reconcile() {
         (0..6).for_each(|_| scene.cloud.fail_next(operation, (409, code), false));
         let asked = scene.count(operation);
         for look in 1..=6 {
-            assert_eq!(scene.look().await, NextReconcile::Failed, "{operation} {code}");
+            assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{operation} {code}");
             assert_eq!(scene.count(operation) - asked, look, "{operation} {code}");
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
         // Each was tried, and reports it.
-        let told = names.map(|name| (scene.told(name)[1].clone(), scene.message(name).contains(code)));
-        assert_eq!(told, names.map(|_| ("False InstanceBusy".to_owned(), true)), "{operation} {code}");
+        let reported = names.map(|name| (scene.reported(name)[1].clone(), scene.message(name).contains(code)));
+        assert_eq!(reported, names.map(|_| ("False InstanceBusy".to_owned(), true)), "{operation} {code}");
     }
 }

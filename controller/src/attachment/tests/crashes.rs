@@ -64,7 +64,7 @@ impl Story {
         let live = scene.live();
         match self {
             Self::Attach | Self::AttachAgain => {
-                assert_eq!((live.len(), scene.told("a")[1].as_str()), (1, "True Ready"), "{when}");
+                assert_eq!((live.len(), scene.reported("a")[1].as_str()), (1, "True Ready"), "{when}");
                 assert_eq!(scene.addresses_beside().await, 3, "{when}");
             }
             Self::Detach | Self::Forsake => assert_eq!((live.len(), scene.exists("a")), (0, false), "{when}"),
@@ -86,7 +86,7 @@ async fn killed(story: Story, at: KillPoint, done: bool) -> bool {
     let mut killed = false;
     let mut ended = false;
     for _ in 0..30 {
-        match timeout(Duration::from_mins(1), scene.look()).await {
+        match timeout(Duration::from_mins(1), scene.reconcile()).await {
             Err(_) => {
                 killed = true;
                 scene.restart();
@@ -123,7 +123,7 @@ async fn refused(story: Story, write: usize, code: u16, times: usize, restarts: 
             scene.delete("a");
         }
         let before = left(&scene);
-        let next = scene.look().await;
+        let next = scene.reconcile().await;
         assert!(scene.live().len() <= 1, "{when}: {:?}", scene.calls());
         ended = matches!(next, NextReconcile::Settled(_) | NextReconcile::Stuck(_) | NextReconcile::Gone)
             && (story != Story::Forsake || look >= 3);

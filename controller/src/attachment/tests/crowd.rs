@@ -121,7 +121,7 @@ async fn pending_objects_do_not_wait_for_refused_ones() {
     until(&cloud, "the new one is ready", || is_ready(&store, "new")).await;
     let attached = began.elapsed();
     // OCI accepts a change but does not apply it, and has to be asked again.
-    cloud.take_in_vain("UpdateVnic");
+    cloud.accept_without_effect("UpdateVnic");
     let mut object = VnicAttachment::clone(store.attachments().get("new").unwrap());
     object.metadata.generation = Some(object.metadata.generation.unwrap_or_default() + 1);
     object.spec.vnic.skip_source_dest_check = true;
@@ -147,14 +147,14 @@ async fn polls_are_slower_while_many_wait() {
     }
     scene.wants("a");
     // 41 of them, 3 calls each, in half of 20 calls a second.
-    assert_eq!(scene.look().await, NextReconcile::Soon(Duration::from_millis(12_300)));
+    assert_eq!(scene.reconcile().await, NextReconcile::Soon(Duration::from_millis(12_300)));
     scene.cloud.settle();
     for number in others {
         assert!(matches!(scene.worker.work(instance(number)).await, NextReconcile::Settled(_)));
     }
     scene.settle().await;
     scene.wants("b");
-    assert_eq!(scene.look().await, NextReconcile::Soon(Duration::from_secs(3)));
+    assert_eq!(scene.reconcile().await, NextReconcile::Soon(Duration::from_secs(3)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +165,7 @@ async fn intervals_follow_the_rate_that_oci_accepts() {
     }
     scene.wants("a");
     let pauses = async || {
-        let NextReconcile::Soon(poll) = scene.look().await else { panic!("it is being attached") };
+        let NextReconcile::Soon(poll) = scene.reconcile().await else { panic!("it is being attached") };
         [poll, scene.worker.retries().apart, scene.worker.between_looks()].map(|pause| pause.as_millis())
     };
     assert_eq!(pauses().await, [3_000, 450, 1_500_500], "20 a second");

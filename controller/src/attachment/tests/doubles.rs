@@ -24,18 +24,18 @@ fn made_at(scene: &Scene, name: &str, when: Timestamp) {
 async fn an_invisible_vnic_is_not_attached_twice() {
     for unseen in 0..4 {
         let mut scene = Scene::attached(|_| {}).await;
-        let (id, told) = (scene.live()[0].id.clone(), scene.status("a").vnic_id);
+        let (id, reported) = (scene.live()[0].id.clone(), scene.status("a").vnic_id);
         for _ in 0..unseen {
             scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
-            scene.look().await;
-            assert_eq!(scene.status("a").vnic_id, told, "it is listed all the time");
+            scene.reconcile().await;
+            assert_eq!(scene.status("a").vnic_id, reported, "it is listed all the time");
         }
         scene.restart_as("a-day-later");
         scene.cloud.hide(&id, 1);
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)), "one list proves nothing");
+        assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)), "one list proves nothing");
         scene.settle().await;
         assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "not seen {unseen} times");
-        assert_eq!((scene.told("a")[1].as_str(), scene.status("a").vnic_id), ("True Ready", told));
+        assert_eq!((scene.reported("a")[1].as_str(), scene.status("a").vnic_id), ("True Ready", reported));
     }
 }
 
@@ -50,11 +50,11 @@ async fn an_old_object_needs_proof_before_an_attach() {
         scene.change("a", |object| object.status = None);
         scene.restart_as("a-day-later");
         scene.cloud.hide(&id, 1);
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
-        assert_eq!(scene.told("a")[0], format!("False {}", api::Reason::as_str(AttachmentReason::Attaching)));
+        assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
+        assert_eq!(scene.reported("a")[0], format!("False {}", api::Reason::as_str(AttachmentReason::Attaching)));
         scene.settle().await;
         assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
-        assert_eq!(scene.told("a")[1], "True Ready");
+        assert_eq!(scene.reported("a")[1], "True Ready");
     }
 }
 
@@ -64,38 +64,38 @@ async fn an_old_object_waits_for_that_proof_once() {
     scene.wants("a");
     make_old(&scene, "a");
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
+        assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
         assert_eq!(scene.count("AttachVnic"), 0);
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
     for attempt in 1..5 {
         scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
-        assert_eq!(scene.look().await, NextReconcile::Failed);
-        assert_eq!((scene.count("AttachVnic"), scene.told("a")[0].as_str()), (attempt, "False LimitReached"));
+        assert_eq!(scene.reconcile().await, NextReconcile::Failed);
+        assert_eq!((scene.count("AttachVnic"), scene.reported("a")[0].as_str()), (attempt, "False LimitReached"));
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
     scene.settle().await;
-    assert_eq!((scene.live().len(), scene.told("a")[1].as_str()), (1, "True Ready"));
+    assert_eq!((scene.live().len(), scene.reported("a")[1].as_str()), (1, "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_list_between_two_lists_resets_the_proof() {
-    for is_told in [true, false] {
+    for is_reported in [true, false] {
         let mut scene = Scene::attached(|_| {}).await;
         let id = scene.live()[0].id.clone();
         make_old(&scene, "a");
-        if !is_told {
+        if !is_reported {
             scene.change("a", |object| object.status = None);
         }
         scene.restart_as("a-day-later");
         scene.cloud.hide(&id, 2);
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
+        assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
         tokio::time::sleep(Duration::from_mins(1)).await;
         scene.cloud.fail_next("ListVnicAttachments", (503, "ServiceUnavailable"), false);
-        assert_eq!(scene.look().await, NextReconcile::Failed);
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
+        assert_eq!(scene.reconcile().await, NextReconcile::Failed);
+        assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
         scene.settle().await;
-        assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "reported: {is_told}");
+        assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "reported: {is_reported}");
     }
 }
 
@@ -106,11 +106,11 @@ async fn a_visible_vnic_exists_although_lists_lack_it() {
     scene.restart_as("a-day-later");
     scene.cloud.hide(&scene.live()[0].id, 20);
     for look in 0..20 {
-        let next = scene.look().await;
+        let next = scene.reconcile().await;
         assert_eq!(matches!(next, NextReconcile::Soon(_)), look < 3, "then it is polled no more: {next:?}");
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
-    assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written), "nothing is said of it either");
+    assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written), "nothing is reported either");
     scene.settle().await;
     assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
 }

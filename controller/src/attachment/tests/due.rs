@@ -32,16 +32,19 @@ async fn a_refused_object_is_queued_at_the_start() {
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.subnet_id = full);
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
-    scene.look().await;
-    assert_eq!(scene.told("a")[1], "False SubnetFull");
+    scene.reconcile().await;
+    assert_eq!(scene.reported("a")[1], "False SubnetFull");
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::InTurn);
     scene.wants("b");
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now, "another object is new");
     scene.store.attachments_mut().delete("b");
     scene.change("a", |object| object.spec.vnic.subnet_id = crate::attachment::sample::subnet());
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
-    scene.look().await;
-    assert_eq!((scene.told("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)), ("False Attaching", Schedule::Now));
+    scene.reconcile().await;
+    assert_eq!(
+        (scene.reported("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)),
+        ("False Attaching", Schedule::Now)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,18 +52,18 @@ async fn a_pending_reason_survives_an_outage() {
     let mut scene = Scene::with(4);
     scene.objects.pod_network.lock().unwrap().0 = Some(npn("IN_PROGRESS", "IN_PROGRESS", &[]));
     scene.wants("a");
-    scene.look().await;
-    assert_eq!(scene.told("a")[1], "False PodNetworkPending");
+    scene.reconcile().await;
+    assert_eq!(scene.reported("a")[1], "False PodNetworkPending");
     scene.restart();
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     for _ in 0..3 {
         scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
-        scene.look().await;
+        scene.reconcile().await;
     }
-    assert_eq!(scene.told("a")[1], "False PodNetworkPending");
+    assert_eq!(scene.reported("a")[1], "False PodNetworkPending");
     scene.objects.pod_network.lock().unwrap().0 = Some(PodNetwork::Unreadable("403".to_owned()));
-    scene.look().await;
-    assert_eq!(scene.told("a")[1], "Unknown PodNetworkUnknown");
+    scene.reconcile().await;
+    assert_eq!(scene.reported("a")[1], "Unknown PodNetworkUnknown");
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::InTurn, "a person has to act");
 }
 
@@ -85,7 +88,7 @@ async fn a_single_request_is_not_part_of_a_rollout() {
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Rollout, "that object is in sync");
     scene.delete("mine");
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
-    scene.look().await;
+    scene.reconcile().await;
     scene.settle().await;
     scene.store.attachments_mut().apply(stamped("three"));
     let node = scene.store.nodes().of(&instance(1)).cloned().unwrap();

@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_hours(1);
 async fn go_on(scene: &Scene, most: Duration, mut happens: impl FnMut(&Scene)) -> u32 {
     let (began, mut looks) = (Instant::now(), 0);
     while began.elapsed() < most {
-        let next = scene.look().await;
+        let next = scene.reconcile().await;
         looks += 1;
         happens(scene);
         advance(pause(next)).await;
@@ -44,7 +44,7 @@ fn gives_up(scene: &Scene, name: &str) {
 }
 
 fn reason(scene: &Scene, name: &str) -> String {
-    scene.told(name)[1].clone()
+    scene.reported(name)[1].clone()
 }
 
 fn counted(scene: &Scene, line: &str) -> bool {
@@ -61,7 +61,7 @@ async fn a_failing_attach_is_reported_and_backs_off() {
     })
     .await;
     assert_eq!(["b", "c"].map(|name| reason(&scene, name)), ["True Ready", "True Ready"]);
-    assert_eq!(scene.told("a"), ["False AttachFailed", "False AttachFailed"]);
+    assert_eq!(scene.reported("a"), ["False AttachFailed", "False AttachFailed"]);
     let (asked, written) = (scene.count("AttachVnic"), scene.statuses());
     let looks = go_on(&scene, HOUR, |scene| {
         gives_up(scene, "a");
@@ -94,20 +94,20 @@ async fn a_changed_spec_ends_the_backoff() {
     .await;
     // A poll, and a backoff of 1, 2, 4, 8 s.
     assert_eq!(at, [0, 4, 9, 16, 27]);
-    assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
+    assert!(matches!(scene.reconcile().await, NextReconcile::BackOff(_)));
     let asked = scene.count("AttachVnic");
     scene.change("a", |object| object.spec.vnic.freeform_tags = FreeformTags::from([("x".into(), "y".into())]));
-    scene.look().await;
+    scene.reconcile().await;
     assert_eq!(scene.count("AttachVnic"), asked + 1, "it requests something else");
     gives_up(&scene, "a");
-    scene.look().await;
-    assert!(matches!(scene.look().await, NextReconcile::BackOff(_)));
+    scene.reconcile().await;
+    assert!(matches!(scene.reconcile().await, NextReconcile::BackOff(_)));
     scene.restart();
-    scene.look().await;
+    scene.reconcile().await;
     assert_eq!(scene.count("AttachVnic"), asked + 2, "a new process tries at once");
     gives_up(&scene, "a");
     assert!(
-        matches!(scene.look().await, NextReconcile::BackOff(pause) if pause.left > Duration::from_mins(1)),
+        matches!(scene.reconcile().await, NextReconcile::BackOff(pause) if pause.left > Duration::from_mins(1)),
         "it counts records"
     );
     assert_eq!(reason(&scene, "a"), "False AttachFailed");
@@ -125,7 +125,7 @@ async fn a_failing_detach_is_reported_and_blocks_no_other() {
         scene.cloud.settle();
     })
     .await;
-    assert_eq!((scene.told("a")[0].as_str(), reason(&scene, "b").as_str()), ("False DetachFailed", "True Ready"));
+    assert_eq!((scene.reported("a")[0].as_str(), reason(&scene, "b").as_str()), ("False DetachFailed", "True Ready"));
     let asked = scene.count("DetachVnic");
     assert!((25..=40).contains(&asked), "{asked} times");
     let written = scene.statuses();
@@ -139,18 +139,18 @@ async fn a_failing_detach_is_reported_and_blocks_no_other() {
 async fn a_stale_list_does_not_fail_a_detach() {
     let scene = Scene::attached(|_| {}).await;
     scene.delete("a");
-    scene.look().await;
+    scene.reconcile().await;
     // Listed as before, twice.
     gives_up(&scene, "a");
     for _ in 0..2 {
-        scene.look().await;
+        scene.reconcile().await;
         gives_up(&scene, "a");
         advance(Duration::from_secs(3)).await;
     }
-    assert_eq!(scene.told("a")[0], "False Detaching");
+    assert_eq!(scene.reported("a")[0], "False Detaching");
     advance(Duration::from_secs(4)).await;
-    scene.look().await;
-    assert_eq!(scene.told("a")[0], "False DetachFailed", "but not forever");
+    scene.reconcile().await;
+    assert_eq!(scene.reported("a")[0], "False DetachFailed", "but not forever");
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,13 +159,13 @@ async fn a_detach_is_followed_despite_a_stale_list() {
     scene.cloud.freeze_in_lists(&scene.live()[0].id);
     scene.delete("a");
     for _ in 0..6 {
-        assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
-        assert_eq!(scene.told("a")[0], "False Detaching");
+        assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
+        assert_eq!(scene.reported("a")[0], "False Detaching");
         advance(Duration::from_secs(3)).await;
     }
     assert_eq!((scene.count("DetachVnic"), scene.count("GetVnicAttachment")), (1, 5), "one read per reconcile");
     scene.cloud.settle();
-    scene.look().await;
+    scene.reconcile().await;
     assert!(!scene.exists("a"), "DETACHED, although the list still shows it as attached");
 }
 
@@ -185,10 +185,10 @@ async fn a_refused_object_lets_the_next_one_try() {
         scene.cloud.refuse_vnics_in(&other, refusal);
         ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
         scene.change("a", |object| object.spec.vnic.subnet_id = other);
-        scene.look().await;
+        scene.reconcile().await;
         // At once, it might be carried out in addition to the first one.
         assert_eq!(scene.count("AttachVnic"), 1, "{refusal:?}");
-        assert_eq!(["b", "c"].map(|name| scene.told(name)[0].clone()), ["False InstanceBusy"; 2].map(String::from));
+        assert_eq!(["b", "c"].map(|name| scene.reported(name)[0].clone()), ["False InstanceBusy"; 2].map(String::from));
         go_on(&scene, Duration::from_mins(5), |scene| scene.cloud.settle()).await;
         assert_eq!(["b", "c"].map(|name| reason(&scene, name)), ["True Ready", "True Ready"], "{refusal:?}");
         assert_ne!(reason(&scene, "a"), "True Ready", "{refusal:?}");
@@ -201,14 +201,14 @@ async fn repeated_foreign_detaches_are_repaired_with_backoff() {
     scene.wants("a");
     scene.settle().await;
     scene.cloud.detach_behind(&scene.live()[0].id);
-    scene.look().await;
+    scene.reconcile().await;
     assert_eq!(scene.live().len(), 1, "the first loss is repaired at once");
     scene.settle().await;
     let (asked, began) = (scene.count("AttachVnic"), Instant::now());
-    let mut told = false;
+    let mut reported = false;
     while began.elapsed() < HOUR {
-        let next = scene.look().await;
-        told |= scene.message("a").contains("controller again");
+        let next = scene.reconcile().await;
+        reported |= scene.message("a").contains("controller again");
         scene.cloud.settle();
         if reason(&scene, "a") == "True Ready" {
             // Each loss is noticed within a second.
@@ -219,7 +219,7 @@ async fn repeated_foreign_detaches_are_repaired_with_backoff() {
         }
     }
     let asked = scene.count("AttachVnic") - asked;
-    assert!(told && (25..=45).contains(&asked), "{told}, {asked} times");
+    assert!(reported && (25..=45).contains(&asked), "{reported}, {asked} times");
     go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
     assert_eq!((reason(&scene, "a").as_str(), scene.live().len()), ("True Ready", 1));
 }
@@ -229,20 +229,20 @@ async fn an_attach_that_failed_unlisted_leads_to_one_vnic() {
     let scene = Scene::with(8);
     scene.wants("a");
     scene.cloud.lag_lists(2);
-    scene.look().await;
+    scene.reconcile().await;
     gives_up(&scene, "a");
     // Its token is refused until it is listed; then another VNIC is requested, which lists lack for longer than the first was
     // refused.
     for _ in 0..2 {
         advance(Duration::from_secs(3)).await;
-        scene.look().await;
+        scene.reconcile().await;
     }
     scene.cloud.lag_lists(4);
     // Its acceptance is not noticed either.
     scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
     for _ in 0..8 {
         advance(Duration::from_secs(3)).await;
-        scene.look().await;
+        scene.reconcile().await;
         scene.cloud.settle();
     }
     go_on(&scene, Duration::from_mins(1), |scene| scene.cloud.settle()).await;

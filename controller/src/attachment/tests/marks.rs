@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use api::{CLUSTER_TAG, OnDelete, RELEASED_TAG};
 use oci::{CloudView, FreeformTags, UpdateVnic};
-use vcn::Family;
 
 use super::scene::{CLUSTER, Scene};
 use crate::attachment::mark::Mark;
@@ -13,54 +12,6 @@ use crate::attachment::sample::{instance, subnet};
 async fn tag(scene: &Scene, tags: FreeformTags) {
     let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
     oci::Cloud::update_vnic(&scene.cloud, &scene.vnic().await.id, &change, None).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn foreign_tags_stay_on_a_vnic_in_sync() {
-    let scene =
-        Scene::attached(|object| object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into()).await;
-    let own = scene.vnic().await.freeform_tags;
-    let with = |mut tags: FreeformTags, key: &str| {
-        tags.insert(key.to_owned(), "1".to_owned());
-        tags
-    };
-    let billed = with(own.clone(), "cost-center");
-    tag(&scene, billed.clone()).await;
-    for _ in 0..3 {
-        scene.settle().await;
-    }
-    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (billed.clone(), 1), "foreign tags only");
-    // One of our tags is restored next to them.
-    tag(&scene, with(FreeformTags::new(), "cost-center")).await;
-    scene.settle().await;
-    assert_eq!(scene.vnic().await.freeform_tags, billed);
-    // After a change of the spec, tags of the earlier spec are removed, because their owner is unknown.
-    scene.change("a", |object| object.spec.vnic.freeform_tags.clear());
-    scene.cloud.fail_next("UpdateVnic", (503, "ServiceUnavailable"), false);
-    scene.look().await;
-    scene.settle().await;
-    assert_eq!(scene.vnic().await.freeform_tags, Mark::new(CLUSTER).tags("uid-a", "a", &FreeformTags::new()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn foreign_tags_stay_while_an_address_is_missing() {
-    let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 2).await;
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    let own = scene.vnic().await.freeform_tags;
-    let billed: FreeformTags = own.clone().into_iter().chain([("cost-center".to_owned(), "1".to_owned())]).collect();
-    tag(&scene, billed.clone()).await;
-    let all = scene.cloud.addresses(&scene.vnic().await.id, Family::Ipv4).await.unwrap();
-    scene.cloud.delete_behind(all.iter().find(|address| !address.is_primary).unwrap().ip_address);
-    (0..100).for_each(|_| scene.cloud.fail_next("CreateAddress", (400, "LimitExceeded"), false));
-    for _ in 0..3 {
-        scene.look().await;
-    }
-    assert_eq!(scene.told("a")[1], "False LimitReached");
-    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (billed, 1), "foreign tags only");
-    // A tag that left the spec is removed all the same.
-    scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
-    scene.look().await;
-    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (own, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,7 +26,7 @@ async fn removed_tags_are_restored() {
         scene.settle().await;
         assert_eq!(scene.vnic().await.freeform_tags, before.freeform_tags);
         assert_eq!((scene.vnic().await.id, scene.count("AttachVnic")), (before.id.clone(), 1));
-        assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
+        assert_eq!(scene.reported("a"), ["True Attached", "True Ready"]);
     }
 }
 
@@ -114,7 +65,7 @@ async fn an_orphaned_vnic_is_found_on_an_instance_without_objects() {
     oci::Cloud::update_vnic(&scene.cloud, &left, &change, None).await.unwrap();
     // The finalizers were removed by hand.
     ["a", "left"].iter().for_each(|name| drop(scene.store.attachments_mut().delete(name)));
-    scene.look().await;
+    scene.reconcile().await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
     let before = scene.count("GetVnic");
     let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}"));
@@ -146,7 +97,7 @@ async fn invisible_vnics_do_not_hide_an_orphaned_one() {
     scene.settle().await;
     // The finalizer was removed by hand.
     scene.store.attachments_mut().delete("a");
-    scene.look().await;
+    scene.reconcile().await;
     let asked = || scene.count("GetVnic");
     let mut sweeping = Box::pin(scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}")));
     let mut sweeps = async |number: u64| {
@@ -175,7 +126,7 @@ async fn the_primary_vnic_belongs_to_no_object() {
         oci::Cloud::update_vnic(&scene.cloud, &primary, &copy, None).await.unwrap();
         scene.settle().await;
         let own = scene.vnic().await.id;
-        assert_eq!((scene.status("a").vnic_id, scene.told("a")[1].as_str()), (Some(own), "True Ready"));
+        assert_eq!((scene.status("a").vnic_id, scene.reported("a")[1].as_str()), (Some(own), "True Ready"));
         scene.delete("a");
         scene.settle().await;
         assert!(!scene.exists("a"));

@@ -27,7 +27,7 @@ async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> 
     let (began, mut all, mut failed) = (Instant::now(), Vec::new(), 0);
     while began.elapsed() < most {
         let before = scene.count(operation);
-        let pause = match scene.look().await {
+        let pause = match scene.reconcile().await {
             NextReconcile::Failed => {
                 failed += 1;
                 Duration::from_secs(1 << failed.min(7))
@@ -49,9 +49,9 @@ async fn a_refused_release_is_not_requested_for_each_address() {
         scene.cloud.forbid(&own.id);
     }
     scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
-    assert_eq!(scene.look().await, NextReconcile::Failed, "so that the backoff grows");
-    assert_eq!(scene.count("DeleteAddress"), 2, "once more after the list said that it is there");
-    assert_eq!(scene.told("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
+    assert_eq!(scene.reconcile().await, NextReconcile::Failed, "so that the backoff grows");
+    assert_eq!(scene.count("DeleteAddress"), 2, "once more after the list showed that it is there");
+    assert_eq!(scene.reported("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
     let written = scene.statuses();
     let asked = requests(&scene, "DeleteAddress", Duration::from_mins(5)).await;
     assert!(asked.len() < 10 && asked.iter().all(|asked| *asked <= 2), "{asked:?}");
@@ -62,7 +62,7 @@ async fn a_refused_release_is_not_requested_for_each_address() {
         scene.cloud.allow(&own.id);
     }
     scene.settle().await;
-    assert_eq!((beside(&scene).await.len(), scene.told("a")[1].as_str()), (0, "True Ready"));
+    assert_eq!((beside(&scene).await.len(), scene.reported("a")[1].as_str()), (0, "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,23 +72,23 @@ async fn an_address_released_elsewhere_blocks_no_other() {
     scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
     // The answer to the first is lost, and the request was carried out.
     scene.cloud.fail_next("DeleteAddress", (404, "NotAuthorizedOrNotFound"), true);
-    assert!(matches!(scene.look().await, NextReconcile::Settled(_)));
-    assert_eq!((beside(&scene).await.len(), scene.told("a")[1].as_str()), (0, "True Ready"));
+    assert!(matches!(scene.reconcile().await, NextReconcile::Settled(_)));
+    assert_eq!((beside(&scene).await.len(), scene.reported("a")[1].as_str()), (0, "True Ready"));
     assert_eq!((scene.count("DeleteAddress"), scene.statuses()), (4, written + 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_ignored_request_is_repeated_with_backoff() {
     let minutes = Duration::from_mins(20);
-    for (operation, told) in [("UpdateVnic", "False ChangePending"), ("DeleteAddress", "False AddressesPending")] {
+    for (operation, reported) in [("UpdateVnic", "False ChangePending"), ("DeleteAddress", "False AddressesPending")] {
         let scene = with_addresses(1).await;
-        scene.cloud.take_in_vain(operation);
+        scene.cloud.accept_without_effect(operation);
         scene.change("a", |object| match operation {
             "UpdateVnic" => object.spec.vnic.skip_source_dest_check = true,
             _ => object.spec.vnic.ipv4_count = 0,
         });
-        assert_eq!(scene.look().await, NextReconcile::Failed, "{operation}");
-        assert_eq!((scene.count(operation), scene.told("a")[1].as_str()), (1, told));
+        assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{operation}");
+        assert_eq!((scene.count(operation), scene.reported("a")[1].as_str()), (1, reported));
         assert!(scene.message("a").contains("retried with backoff"), "{}", scene.message("a"));
         let written = scene.statuses();
         let asked = requests(&scene, operation, minutes).await;
@@ -100,7 +100,7 @@ async fn an_ignored_request_is_repeated_with_backoff() {
         scene.cloud.carry_out(operation);
         tokio::time::sleep(Duration::from_mins(2)).await;
         scene.settle().await;
-        assert_eq!(scene.told("a")[1], "True Ready", "{operation}");
+        assert_eq!(scene.reported("a")[1], "True Ready", "{operation}");
         assert_eq!(scene.vnic().await.skip_source_dest_check, operation == "UpdateVnic");
     }
 }
@@ -108,15 +108,15 @@ async fn an_ignored_request_is_repeated_with_backoff() {
 #[tokio::test(start_paused = true)]
 async fn an_ignored_request_blocks_nothing_else() {
     let scene = with_addresses(1).await;
-    scene.cloud.take_in_vain("UpdateVnic");
+    scene.cloud.accept_without_effect("UpdateVnic");
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
-    scene.look().await;
+    scene.reconcile().await;
     scene.cloud.delete_behind(beside(&scene).await[0].ip_address);
-    assert_eq!(scene.look().await, NextReconcile::Failed);
+    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
     assert_eq!(beside(&scene).await.len(), 1, "the address came back");
     // Other requests are sent at once.
     let asked = scene.count("UpdateVnic");
     scene.change("a", |object| object.spec.vnic.display_name = Some("other".to_owned()));
-    scene.look().await;
+    scene.reconcile().await;
     assert_eq!(scene.count("UpdateVnic"), asked + 1);
 }

@@ -58,18 +58,18 @@ async fn the_condition_names_each_refused_call() {
     for operation in all.into_iter().filter(|operation| !NEVER_NAMED.contains(operation)) {
         let scene = scene_of(operation).await;
         (0..20).for_each(|_| scene.cloud.fail_next(operation, (404, "NotAuthorizedOrNotFound"), false));
-        let mut said = Vec::new();
+        let mut cause = Vec::new();
         // An attached VNIC is reported at the second reconcile.
         for _ in 0..2 {
-            scene.look().await;
+            scene.reconcile().await;
             scene.cloud.settle();
-            said.push(scene.message("a"));
+            cause.push(scene.message("a"));
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
         let words = format!("{operation}: 404 NotAuthorizedOrNotFound");
         let other = format!("{operation} is answered 404");
-        let is_named = |said: &String| said.starts_with(&words) || said.contains(&other);
-        assert!(said.iter().any(is_named), "{operation}: {said:?}");
+        let is_named = |cause: &String| cause.starts_with(&words) || cause.contains(&other);
+        assert!(cause.iter().any(is_named), "{operation}: {cause:?}");
         assert!(scene.cloud.attachments().len() <= 2, "{operation}: the primary one, and one of it");
     }
 }

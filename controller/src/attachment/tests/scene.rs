@@ -149,14 +149,14 @@ impl Scene {
     }
 
     /// One reconcile.
-    pub(super) async fn look(&self) -> NextReconcile {
+    pub(super) async fn reconcile(&self) -> NextReconcile {
         self.worker.work(instance(1)).await
     }
 
     /// Reconciles, with OCI settling in between, until nothing is pending.
     pub(super) async fn settle(&self) {
         for _ in 0..30 {
-            let next = self.look().await;
+            let next = self.reconcile().await;
             if matches!(next, NextReconcile::Settled(_) | NextReconcile::Stuck(_) | NextReconcile::Gone) {
                 return;
             }
@@ -171,17 +171,17 @@ impl Scene {
     }
 
     /// Status and reason of Attached, and of Ready.
-    pub(super) fn told(&self, name: &str) -> [String; 2] {
+    pub(super) fn reported(&self, name: &str) -> [String; 2] {
         let status = self.status(name);
         [ConditionType::Attached, ConditionType::Ready].map(|kind| {
-            let told = find(&status.conditions, kind);
-            told.map(|told| format!("{} {}", told.status, told.reason)).unwrap_or_default()
+            let reported = find(&status.conditions, kind);
+            reported.map(|reported| format!("{} {}", reported.status, reported.reason)).unwrap_or_default()
         })
     }
 
     pub(super) fn message(&self, name: &str) -> String {
         let status = self.status(name);
-        find(&status.conditions, ConditionType::Ready).map(|told| told.message.clone()).unwrap_or_default()
+        find(&status.conditions, ConditionType::Ready).map(|reported| reported.message.clone()).unwrap_or_default()
     }
 
     /// The calls that change something in OCI.

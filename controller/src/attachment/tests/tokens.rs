@@ -28,11 +28,11 @@ fn change_tags(scene: &Scene) {
 async fn ready_within(scene: &Scene, most: Duration, case: &str) {
     let began = Instant::now();
     let is_there = || scene.live().iter().any(|it| it.vnic_id.is_some() && it.vnic_id == scene.status("a").vnic_id);
-    while scene.told("a")[1] != "True Ready" || !is_there() {
-        assert!(began.elapsed() < most, "{case}: {:?}", scene.told("a"));
-        assert_ne!(scene.told("a")[0], "False InvalidSpec", "{case}");
+    while scene.reported("a")[1] != "True Ready" || !is_there() {
+        assert!(began.elapsed() < most, "{case}: {:?}", scene.reported("a"));
+        assert_ne!(scene.reported("a")[0], "False InvalidSpec", "{case}");
         sleep(Duration::from_secs(1)).await;
-        scene.look().await;
+        scene.reconcile().await;
         scene.cloud.settle();
     }
 }
@@ -42,11 +42,11 @@ async fn changed_request_for_unlisted_vnic_creates_no_second_vnic() {
     for refusal in REFUSALS {
         for is_restarted in [false, true] {
             let (mut scene, case) = (Scene::with(6), format!("{refusal:?}, restarted: {is_restarted}"));
-            scene.cloud.refuse_other_wishes(refusal);
+            scene.cloud.refuse_changed_requests(refusal);
             scene.cloud.lag_lists(8);
             scene.wants("a");
             scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
-            scene.look().await;
+            scene.reconcile().await;
             // Attached: no operation of the instance would block a second request.
             scene.cloud.settle();
             assert_eq!(scene.live().len(), 1);
@@ -69,10 +69,10 @@ async fn a_late_list_proves_no_absence() {
     scene.restart_as("another-name");
     scene.cloud.hide(&scene.live()[0].id, 2);
     scene.cloud.forbid(&scene.live()[0].vnic_id.clone().unwrap());
-    scene.look().await;
+    scene.reconcile().await;
     scene.cloud.allow(&scene.live()[0].vnic_id.clone().unwrap());
     scene.cloud.answer_late("ListVnicAttachments", PROOF * 2);
-    scene.look().await;
+    scene.reconcile().await;
     assert_eq!((scene.count("AttachVnic"), scene.cloud.attachments().len()), (1, 2));
 }
 

@@ -16,9 +16,9 @@ fn refuse(scene: &Scene, operation: &'static str, refusal: (u16, &str)) {
     (0..FOR_EVER).for_each(|_| scene.cloud.fail_next(operation, refusal, false));
 }
 
-async fn look_often(scene: &Scene) {
+async fn reconcile_often(scene: &Scene) {
     for _ in 0..10 {
-        scene.look().await;
+        scene.reconcile().await;
         scene.cloud.settle();
         tokio::time::sleep(Duration::from_mins(1)).await;
     }
@@ -36,10 +36,14 @@ async fn attach_and_detach_work_without_listing_addresses() {
         scene.delete("a");
         scene.wants("b");
         let asked = scene.calls().len();
-        look_often(&scene).await;
+        reconcile_often(&scene).await;
         assert!(!scene.exists("a"), "{operation}");
         for name in ["b", "c"] {
-            assert_eq!(scene.told(name), ["True Attached", "Unknown NotAuthorizedOrNotFound"], "{operation} {name}");
+            assert_eq!(
+                scene.reported(name),
+                ["True Attached", "Unknown NotAuthorizedOrNotFound"],
+                "{operation} {name}"
+            );
         }
         assert_eq!(
             scene.calls()[asked..],
@@ -47,7 +51,7 @@ async fn attach_and_detach_work_without_listing_addresses() {
             "{operation}: what is not known is left as it is"
         );
         assert_eq!(scene.status("c").own_addresses, before, "{operation}");
-        assert_eq!(scene.look().await, NextReconcile::Failed, "{operation}: so that the backoff grows");
+        assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{operation}: so that the backoff grows");
     }
 }
 
@@ -56,15 +60,15 @@ async fn two_404_answers_are_reported_and_one_is_not() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 2).await;
     let (written, asked) = (scene.statuses(), scene.calls().len());
     scene.cloud.fail_next("ListAddresses", NO_RIGHT, false);
-    assert!(matches!(scene.look().await, NextReconcile::Soon(_)));
+    assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
     scene.settle().await;
     assert_eq!(scene.statuses(), written);
     (0..2).for_each(|_| scene.cloud.fail_next("ListAddresses", NO_RIGHT, false));
-    scene.look().await;
-    assert_eq!(scene.look().await, NextReconcile::Failed);
-    assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (written + 1, "Unknown NotAuthorizedOrNotFound"));
+    scene.reconcile().await;
+    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
+    assert_eq!((scene.statuses(), scene.reported("a")[1].as_str()), (written + 1, "Unknown NotAuthorizedOrNotFound"));
     scene.settle().await;
-    assert_eq!((scene.told("a")[1].as_str(), scene.calls().len()), ("True Ready", asked));
+    assert_eq!((scene.reported("a")[1].as_str(), scene.calls().len()), ("True Ready", asked));
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,16 +77,16 @@ async fn a_changed_object_is_not_ready_without_its_addresses() {
     refuse(&scene, "ListPrivateIps", NO_RIGHT);
     let asked = scene.calls().len();
     scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
-    scene.look().await;
-    assert_eq!((scene.told("a")[1].as_str(), scene.calls().len()), ("Unknown NotAuthorizedOrNotFound", asked));
+    scene.reconcile().await;
+    assert_eq!((scene.reported("a")[1].as_str(), scene.calls().len()), ("Unknown NotAuthorizedOrNotFound", asked));
     // The VNIC itself is known, and is changed; so is the other family.
     scene.change("a", |object| {
         object.spec.vnic.skip_source_dest_check = true;
         object.spec.vnic.ipv6_count = 1;
     });
-    look_often(&scene).await;
+    reconcile_often(&scene).await;
     assert_eq!(scene.calls()[asked..], ["UpdateVnic", "CreateAddress"]);
-    assert_eq!(scene.told("a")[1], "Unknown NotAuthorizedOrNotFound");
+    assert_eq!(scene.reported("a")[1], "Unknown NotAuthorizedOrNotFound");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,15 +94,15 @@ async fn an_unknown_own_ipv6_address_is_not_replaced() {
     let scene = Scene::with(4);
     scene.wants("a");
     refuse(&scene, "ListIpv6s", NO_RIGHT);
-    look_often(&scene).await;
+    reconcile_often(&scene).await;
     let vnic = scene.vnic().await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "the list shows which it is");
     let beside = CreateAddress { vnic_id: Some(vnic.id), ..CreateAddress::default() };
     let token = RetryToken::derive(&["foreign"]);
     oci::Cloud::create_address(&scene.cloud, Family::Ipv6, &beside, &token).await.unwrap();
-    look_often(&scene).await;
+    reconcile_often(&scene).await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip));
-    assert_eq!(scene.told("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
+    assert_eq!(scene.reported("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,14 +112,14 @@ async fn an_outage_ends_the_requests_of_a_reconcile() {
     scene.settle().await;
     let (written, listed) = (scene.statuses(), scene.count("ListAddresses"));
     scene.cloud.fail_next("ListAddresses", (503, "ServiceUnavailable"), false);
-    assert_eq!(scene.look().await, NextReconcile::Failed);
+    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
     assert_eq!((scene.statuses(), scene.count("ListAddresses")), (written, listed + 1));
     // An unreadable answer does not concern the VNIC either; others continue.
     refuse(&scene, "ListPrivateIps", (415, ""));
     scene.wants("c");
-    look_often(&scene).await;
-    assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
-    assert_eq!(scene.told("c"), ["True Attached", "Unknown OciUnavailable"]);
+    reconcile_often(&scene).await;
+    assert_eq!(["a", "b"].map(|name| scene.reported(name)[1].clone()), ["True Ready"; 2].map(String::from));
+    assert_eq!(scene.reported("c"), ["True Attached", "Unknown OciUnavailable"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,10 +127,10 @@ async fn an_unreadable_vnic_stays_ready() {
     let scene = Scene::attached(|_| {}).await;
     refuse(&scene, "GetVnic", (415, ""));
     for _ in 0..5 {
-        assert_eq!(scene.look().await, NextReconcile::Failed);
+        assert_eq!(scene.reconcile().await, NextReconcile::Failed);
         tokio::time::sleep(Duration::from_mins(1)).await;
     }
-    assert_eq!((scene.told("a")[1].as_str(), scene.live().len(), scene.count("AttachVnic")), ("True Ready", 1, 1));
+    assert_eq!((scene.reported("a")[1].as_str(), scene.live().len(), scene.count("AttachVnic")), ("True Ready", 1, 1));
     let vnic = scene.live()[0].vnic_id.clone().unwrap();
     assert!(scene.cloud.vnic(&vnic).await.is_err(), "it still cannot be read");
 }

@@ -25,15 +25,17 @@ use crate::attachment::state::instance_memory::InstanceMemory;
 
 impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     /// Writes the status and the Event, if there is one. Returns whether that succeeded.
-    pub(super) async fn report(&self, object: &VnicAttachment, verdict: &AttachmentStatus) -> bool {
-        let verdict = &node_report::with_report(object, verdict.clone());
+    pub(super) async fn report(&self, object: &VnicAttachment, planned_status: &AttachmentStatus) -> bool {
+        let planned_status = &node_report::with_report(object, planned_status.clone());
         let node = self.context.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone());
-        let Some(status) = status(object, verdict, node.as_deref(), &Time(Timestamp::now())) else { return true };
+        let Some(status) = status(object, planned_status, node.as_deref(), &Time(Timestamp::now())) else {
+            return true;
+        };
         let written = self.objects.write_status(object, &status).await;
         self.context.metrics.wrote("status", written.is_ok());
         match written {
             Ok(()) => {
-                self.report_event(object, verdict);
+                self.report_event(object, planned_status);
                 true
             }
             Err(error) => {
@@ -46,8 +48,8 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         }
     }
 
-    fn report_event(&self, object: &VnicAttachment, verdict: &AttachmentStatus) {
-        let Some(event) = event_diff::of(object, verdict) else { return };
+    fn report_event(&self, object: &VnicAttachment, planned_status: &AttachmentStatus) {
+        let Some(event) = event_diff::of(object, planned_status) else { return };
         if event.reason == api::Reason::as_str(AttachmentReason::DetachedOutOfBand) {
             self.context.metrics.detached_out_of_band();
         }
@@ -61,11 +63,11 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         error: &ReadError,
         memory: &mut InstanceMemory,
     ) {
-        let said = error.said();
+        let cause = error.status_reason();
         // A failed list resets the count of lists in a row.
         memory.forget_absences();
         // An outage concerns ten thousand instances every two minutes: each reports it once.
-        let is_repeated = memory.unreadable.replace(said.reason) == Some(said.reason);
+        let is_repeated = memory.unreadable.replace(cause.reason) == Some(cause.reason);
         if !is_repeated {
             tracing::warn!(
                 event = "instance.unreadable",
@@ -81,22 +83,22 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         };
         for object in objects {
             if !event_diff::stays_unread(object, answer) {
-                let verdict = event_diff::last(object.status.as_ref()).failed(said.clone());
-                self.report(object, &verdict).await;
+                let planned_status = event_diff::last(object.status.as_ref()).failed(cause.clone());
+                self.report(object, &planned_status).await;
             }
         }
     }
 }
 
 /// The status of an object after a reconcile, if it is to be written. A missing answer does not replace an answer.
-pub(super) fn verdict(object: &VnicAttachment, plan: &Plan, outcome: &Outcome) -> Option<AttachmentStatus> {
-    let verdict = plan.verdicts.get(&object.name_any())?.clone();
+pub(super) fn planned_status(object: &VnicAttachment, plan: &Plan, outcome: &Outcome) -> Option<AttachmentStatus> {
+    let planned_status = plan.statuses.get(&object.name_any())?.clone();
     match outcome.failed.get(&object.name_any()) {
-        Some(Failure::Cloud(said)) if refusal::is_no_answer(said.reason) && event_diff::is_answered(object) => None,
-        Some(Failure::Cloud(said) | Failure::Old(Some(said))) => {
-            Some(event_diff::refused(object.status.as_ref(), verdict, said.clone()))
+        Some(Failure::Cloud(cause)) if refusal::is_no_answer(cause.reason) && event_diff::is_answered(object) => None,
+        Some(Failure::Cloud(cause) | Failure::Old(Some(cause))) => {
+            Some(event_diff::refused(object.status.as_ref(), planned_status, cause.clone()))
         }
         Some(Failure::Kubernetes | Failure::Old(None)) => None,
-        None => Some(verdict),
+        None => Some(planned_status),
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a watch may fail before it is logged again.
-const TOLD_AGAIN: Duration = Duration::from_mins(5);
+const LOGGED_AGAIN: Duration = Duration::from_mins(5);
 /// A watch that recovers reports nothing until something changes. It retries within half a minute and would report the next
 /// failure within five: one that was silent for longer works.
-const STANDS: Duration = Duration::from_secs(330);
+const RETRIED_WITHIN: Duration = Duration::from_secs(330);
 /// A watch that has failed for this long is reported.
-const PATIENCE: Duration = Duration::from_mins(2);
+const REPORTED_AFTER: Duration = Duration::from_mins(2);
 
 /// All of them, by their kind.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct Watch {
 struct WatchFailure {
     first: Instant,
     last: Instant,
-    told: Instant,
+    logged: Instant,
     why: String,
 }
 
@@ -51,13 +51,13 @@ impl Watches {
         let now = Instant::now();
         let mut all = self.all();
         let watch = all.entry(what).or_default();
-        let before = watch.failing.take().filter(|before| now < before.last + STANDS);
-        let told = before.as_ref().map(|before| before.told).filter(|told| now < *told + TOLD_AGAIN);
-        if told.is_none() {
+        let before = watch.failing.take().filter(|before| now < before.last + RETRIED_WITHIN);
+        let logged = before.as_ref().map(|before| before.logged).filter(|logged| now < *logged + LOGGED_AGAIN);
+        if logged.is_none() {
             tracing::warn!(event = "watch.failed", what, error = why, "retried with backoff");
         }
         let first = before.map_or(now, |before| before.first);
-        watch.failing = Some(WatchFailure { first, last: now, told: told.unwrap_or(now), why });
+        watch.failing = Some(WatchFailure { first, last: now, logged: logged.unwrap_or(now), why });
     }
 
     /// How long each has been behind.
@@ -72,11 +72,11 @@ impl Watches {
     pub fn trouble(&self) -> Option<String> {
         let now = Instant::now();
         let all = self.all();
-        let lasting = all.iter().filter(|(_, watch)| watch.behind(now) >= PATIENCE);
-        let told = lasting.filter_map(|(what, watch)| Some((what, watch.behind(now), &watch.failing.as_ref()?.why)));
-        let told: Vec<String> =
-            told.map(|(what, behind, why)| format!("{what} not read for {} s: {why}", behind.as_secs())).collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        let lasting = all.iter().filter(|(_, watch)| watch.behind(now) >= REPORTED_AFTER);
+        let logged = lasting.filter_map(|(what, watch)| Some((what, watch.behind(now), &watch.failing.as_ref()?.why)));
+        let logged: Vec<String> =
+            logged.map(|(what, behind, why)| format!("{what} not read for {} s: {why}", behind.as_secs())).collect();
+        (!logged.is_empty()).then(|| logged.join("; "))
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<&'static str, Watch>> {
@@ -87,7 +87,7 @@ impl Watches {
 
 impl Watch {
     fn behind(&self, now: Instant) -> Duration {
-        let failing = self.failing.as_ref().filter(|failing| now < failing.last + STANDS);
+        let failing = self.failing.as_ref().filter(|failing| now < failing.last + RETRIED_WITHIN);
         match (self.reading, failing) {
             (Some(since), _) => now.saturating_duration_since(since),
             // One failure may be over by now.
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(seconds(&watches), [0], "it may work since");
         watches.failed("Nodes", "refused".to_owned());
         assert_eq!(seconds(&watches), [300]);
-        advance(STANDS).await;
+        advance(RETRIED_WITHIN).await;
         assert_eq!((seconds(&watches), watches.trouble()), (vec![0], None));
         watches.failed("Nodes", "refused".to_owned());
         assert_eq!(seconds(&watches), [0], "that is another failure");

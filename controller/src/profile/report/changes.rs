@@ -60,7 +60,7 @@ mod tests {
     }
 
     /// The Event for a change from one reason to another.
-    fn told(before: Option<ProfileReason>, after: ProfileReason) -> Option<(Level, &'static str)> {
+    fn reported(before: Option<ProfileReason>, after: ProfileReason) -> Option<(Level, &'static str)> {
         let profile = profile("1", before.map(|reason| status(reason, "before")));
         let event = event(&profile, &status(after, "node-1: why"))?;
         assert_eq!((event.regarding.name.as_deref(), event.regarding.uid.as_deref()), (Some("pool"), Some("1")));
@@ -79,7 +79,7 @@ mod tests {
                     R::Failing | R::Conflict | R::InvalidSelector => Some((Level::Warning, after.as_str())),
                     R::NoNodes | R::Progressing | R::Paused => None,
                 };
-                assert_eq!(told(before, after), expected, "{before:?} to {after:?}");
+                assert_eq!(reported(before, after), expected, "{before:?} to {after:?}");
             }
         }
     }

@@ -76,7 +76,7 @@ mod tests {
         };
         let mut outcomes: Vec<_> = steps.iter().map(|step| (step, outcome(step.clone()))).collect();
         for _ in 0..2 {
-            let told: Vec<(Option<&str>, String)> =
+            let reported: Vec<(Option<&str>, String)> =
                 failures(&outcomes).into_iter().map(|(profile, failure)| (profile, failure.to_string())).collect();
             let text = |first: &str, object: &str, profile: &str| {
                 format!(
@@ -84,7 +84,7 @@ mod tests {
                      this VNIC: no answer from the API server within 30s"
                 )
             };
-            assert_eq!(told, [(Some("a"), text("2 of 3", "a.1", "a")), (Some("b"), text("1 of 1", "b.x", "b"))]);
+            assert_eq!(reported, [(Some("a"), text("2 of 3", "a.1", "a")), (Some("b"), text("1 of 1", "b.x", "b"))]);
             outcomes.reverse();
         }
     }

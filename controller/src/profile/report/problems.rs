@@ -53,15 +53,15 @@ mod tests {
         let problem = |name| NodeProblem { node: name, reason: UNKNOWN_PROFILE, note: "no profile x".to_owned() };
         let all: Vec<NodeProblem<'_>> = names.iter().map(|name| problem(name)).collect();
         let mut problems = Problems::default();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for look in 0..3 {
             problems.report(&all, &nodes, &events);
             while let Some(news) = writer.next() {
-                told.push(news.regarding.name.unwrap());
+                reported.push(news.regarding.name.unwrap());
             }
-            assert_eq!(told.len(), [1000, 1500, 1500][look], "at look {look}");
+            assert_eq!(reported.len(), [1000, 1500, 1500][look], "at look {look}");
         }
-        assert_eq!(told, names);
+        assert_eq!(reported, names);
         assert_eq!(metrics.events_lost(), 1, "it stops at the first that finds no room");
         problems.report(&[], &nodes, &events);
         assert_eq!(writer.next(), None);

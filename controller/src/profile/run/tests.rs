@@ -18,13 +18,14 @@ struct Server {
     /// The names of requested VnicAttachments, in order.
     asked: Vec<String>,
     /// Their events: reason and note.
-    told: Vec<(String, String)>,
+    reported: Vec<(String, String)>,
 }
 
 impl Server {
     fn answer(&mut self, (method, path): (&Method, &str), body: Value) -> (u16, Value) {
         if path.contains("/events") {
-            self.told.push((body["reason"].as_str().unwrap().to_owned(), body["note"].as_str().unwrap().to_owned()));
+            self.reported
+                .push((body["reason"].as_str().unwrap().to_owned(), body["note"].as_str().unwrap().to_owned()));
             return (201, body);
         }
         if method != Method::POST {
@@ -66,9 +67,9 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
         println!("{first} requests in the first minute, {} in twenty", server_now.asked.len());
         assert!((1_000..1_070).contains(&first), "each once: {first}");
         assert!(server_now.asked.len() - first <= 120, "{}", server_now.asked.len());
-        let told: Vec<&str> = server_now.told.iter().map(|(reason, _)| reason.as_str()).collect();
-        assert_eq!(told, ["StampingFailed"; 3], "at once, then about every ten minutes");
-        let last = &server_now.told[2].1;
+        let reported: Vec<&str> = server_now.reported.iter().map(|(reason, _)| reason.as_str()).collect();
+        assert_eq!(reported, ["StampingFailed"; 3], "at once, then about every ten minutes");
+        let last = &server_now.reported[2].1;
         assert!(
             last.starts_with("10 of 10 steps failed") && last.ends_with("990 more wait until one is accepted"),
             "{last}"

@@ -55,7 +55,7 @@ impl FakeCloud {
     }
 
     /// From now on an operation (`UpdateVnic`, `DeleteAddress`) is accepted but not applied.
-    pub fn take_in_vain(&self, operation: &'static str) {
+    pub fn accept_without_effect(&self, operation: &'static str) {
         self.door.emulator.state().ignored.extend(named(operation).map(|(operation, _)| operation));
     }
 
@@ -73,7 +73,7 @@ impl FakeCloud {
     }
 
     /// How a retry token that comes with another body is refused from now on.
-    pub fn refuse_other_wishes(&self, (status, code, message): (u16, &str, &str)) {
+    pub fn refuse_changed_requests(&self, (status, code, message): (u16, &str, &str)) {
         self.door.emulator.state().reused_token = Some(refuse(status, code, message));
     }
 

@@ -1,0 +1,216 @@
+//! Cases of the planner: each folder of `controller/golden` is one, named by a sentence. `desired.yaml` has the objects and what
+//! is remembered of them, `observed.yaml` OCI's documents, `plan.txt` the plan with the statuses and Events that follow from it.
+//! `UPDATE_GOLDEN=1` writes the plans.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{NativePodNetwork, Reason as _, VnicAttachment};
+use backoff::Backoff;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use oci::{InstanceState, IpObject, Subnet, VersionedObject, Vnic};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use vcn::Ocid;
+
+use super::*;
+use crate::attachment::mark::Mark;
+use crate::attachment::observe::observed::{AddressList, Machine, ObservedVnic};
+use crate::attachment::observe::pod_network::PodNetwork;
+use crate::attachment::plan::step::NewAddress;
+use crate::attachment::report::status::status;
+use crate::attachment::report::{event_diff, node_report};
+use crate::attachment::state::retry_state::recorded::Remembered;
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
+const PAUSES: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(120) };
+const PROOF: Duration = Duration::from_secs(9);
+
+/// `desired.yaml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Desired {
+    /// If it is not the one in the marks of the VNICs.
+    cluster: Option<String>,
+    objects: Vec<VnicAttachment>,
+    unreadable: BTreeSet<String>,
+    remembered: BTreeMap<Uid, Remembered>,
+    applied: BTreeSet<Ocid>,
+    refused_bulks: BTreeSet<String>,
+}
+
+/// `observed.yaml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Read {
+    /// Nothing if it is answered 404.
+    instance: Option<InstanceDocument>,
+    #[serde(default)]
+    attachments: Vec<AttachmentDocument>,
+    /// VNICs that exist although no list has them.
+    #[serde(default)]
+    unlisted: BTreeSet<Ocid>,
+    #[serde(default)]
+    subnets: Vec<Subnet>,
+    #[serde(default)]
+    pod_network: Option<PodNetworkDocument>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct InstanceDocument {
+    lifecycle_state: InstanceState,
+    shape: String,
+    most_vnics: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AttachmentDocument {
+    /// The uid of its object.
+    object: Option<Uid>,
+    #[serde(flatten)]
+    attachment: oci::VnicAttachment,
+    vnic: Option<Vnic>,
+    /// Nothing if they were not read.
+    ipv4: Option<Vec<IpObject>>,
+    ipv6: Option<Vec<IpObject>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum PodNetworkDocument {
+    Absent,
+    Unreadable(String),
+    Document(serde_json::Value),
+}
+
+impl Read {
+    fn observed(self) -> Observed {
+        let machine = self.instance.map_or(Machine::NotSeen, |it| Machine::There {
+            state: it.lifecycle_state,
+            shape: it.shape,
+            most: it.most_vnics,
+        });
+        Observed {
+            machine,
+            attachments: self.attachments.into_iter().map(AttachmentDocument::observed).collect(),
+            unlisted: self.unlisted,
+            subnets: self.subnets.into_iter().map(|subnet| (subnet.id.clone(), subnet)).collect(),
+            pod_network: self.pod_network.map(|document| match document {
+                PodNetworkDocument::Absent => PodNetwork::Absent,
+                PodNetworkDocument::Unreadable(why) => PodNetwork::Unreadable(why),
+                PodNetworkDocument::Document(npn) => {
+                    PodNetwork::There(NativePodNetwork::parse(npn.to_string().as_bytes()).unwrap())
+                }
+            }),
+            ..Observed::not_seen()
+        }
+    }
+}
+
+impl AttachmentDocument {
+    fn observed(self) -> ObservedAttachment {
+        let listed = |all: Option<Vec<IpObject>>| all.map_or(AddressList::Unasked, AddressList::Known);
+        let (ipv4, ipv6) = (listed(self.ipv4), listed(self.ipv6));
+        let vnic = self.vnic.map(|value| ObservedVnic { vnic: VersionedObject { value, etag: None }, ipv4, ipv6 });
+        ObservedAttachment { attachment: self.attachment, owner: self.object.map_or(Owner::Foreign, Owner::Ours), vnic }
+    }
+}
+
+fn planned(case: &Path) -> String {
+    let read = |name: &str| fs::read_to_string(case.join(name)).unwrap();
+    let desired: Desired = serde_yaml_ng::from_str(&read("desired.yaml")).unwrap();
+    let observed = serde_yaml_ng::from_str::<Read>(&read("observed.yaml")).unwrap().observed();
+    let objects: Vec<_> = desired.objects.into_iter().map(Arc::new).collect();
+    let now = Instant::now();
+    let wanted = PlanInput {
+        objects: &objects,
+        mark: &Mark::new(desired.cluster.as_deref().unwrap_or("cluster-1")),
+        unreadable: &desired.unreadable,
+        retry_states: &desired.remembered.iter().map(|(uid, it)| (uid.clone(), it.state(now))).collect(),
+        progress: &Progress { applied: desired.applied, refused_bulks: desired.refused_bulks, ..Progress::default() },
+        read_at: now,
+        pauses: PAUSES,
+        proof: PROOF,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    text(&objects, &plan(&wanted, &observed))
+}
+
+/// Steps with their requests, statuses, and what follows.
+fn text(objects: &[Arc<VnicAttachment>], plan: &Plan) -> String {
+    let mut text = String::new();
+    for step in &plan.steps {
+        writeln!(text, "{step}").unwrap();
+        let request = match &step.action {
+            Action::Attach(request, token) => format!("{}\n  token {token}", json(request)),
+            Action::Update(_, change) | Action::Disown(_, change) => json(change),
+            Action::CreateAddress(NewAddress { block, tags, token, .. }, _)
+            | Action::CreateAddresses(NewAddress { block, tags, token, .. }, _) => {
+                let block = block.map_or_else(String::new, |block| format!("from {block}, "));
+                format!("{block}tags {}\n  token {token}", json(tags))
+            }
+            _ => continue,
+        };
+        writeln!(text, "  {request}").unwrap();
+    }
+    for object in objects {
+        let planned = &node_report::with_report(object, plan.statuses[&object.name_any()].clone());
+        let ready = planned.ready.as_ref().unwrap_or(&planned.attached);
+        let written = status(object, planned, None, &Time(Timestamp::UNIX_EPOCH));
+        let is_changed = if written.is_some() { "written" } else { "unchanged" };
+        let event =
+            event_diff::of(object, planned).map_or_else(String::new, |event| format!(", {:?} Event", event.level));
+        let [attached, of_ready] =
+            [&planned.attached, ready].map(|it| format!("{} {}", it.reason.status(), it.reason.as_str()));
+        writeln!(text, "status of {} {is_changed}{event}: Attached {attached}, Ready {of_ready}", object.name_any())
+            .unwrap();
+        writeln!(text, "  {}", ready.message).unwrap();
+        if let Some(vnic) = &planned.facts.vnic_id {
+            writeln!(text, "  {vnic} {:?}, for pods {:?}", planned.facts.own_addresses, planned.facts.pod_addresses)
+                .unwrap();
+        }
+    }
+    for (is_so, words) in [
+        (plan.waits, "polled"),
+        (plan.is_incomplete, "incomplete: retried with backoff"),
+        (plan.queued, "objects wait for this attach or detach"),
+        (plan.held, "waits for the pod network"),
+        (plan.asks_pod_network, "the pod network is read first"),
+        (plan.is_in_sync(), "in sync"),
+    ] {
+        if is_so {
+            writeln!(text, "{words}").unwrap();
+        }
+    }
+    if let Some(backoff) = plan.backoff {
+        writeln!(text, "backs off for {:?}, number {}", backoff.left, backoff.number).unwrap();
+    }
+    plan.unclaimed.iter().for_each(|uid| writeln!(text, "without object: the VNIC of {uid}").unwrap());
+    text
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap()
+}
+
+#[test]
+fn plans_are_golden() {
+    let mut cases: Vec<_> = fs::read_dir(GOLDEN).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    for case in &cases {
+        let (plan, golden) = (planned(case), case.join("plan.txt"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&golden, &plan).unwrap();
+        }
+        assert_eq!(plan, fs::read_to_string(&golden).unwrap_or_default(), "{}", case.display());
+    }
+    assert!(cases.len() > 50);
+}
