@@ -186,6 +186,24 @@ fn monitoring_opens_the_scraped_ports() {
     assert_eq!(dashboard.as_str().unwrap(), shipped("dashboard.json"));
 }
 
+/// Such as the alert that no controller leads, which would fire forever.
+#[test]
+fn alerts_about_the_controller_need_a_controller() {
+    let groups = |values: &str| -> Vec<String> {
+        let all = objects(&template(&["--set", &format!("monitoring.alerts=true,{values}")]).unwrap());
+        let name = "oke-node-manager".to_owned();
+        let rules = &all[&("PrometheusRule".to_owned(), name.clone(), name)];
+        let groups = rules["spec"]["groups"].as_array().unwrap();
+        assert!(groups.iter().all(|group| !group["rules"].as_array().unwrap().is_empty()), "{groups:?}");
+        groups.iter().map(|group| group["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(groups("controller.enabled=true"), ["oke-node-agent", "oke-node-controller"]);
+    assert_eq!(groups("controller.enabled=false"), ["oke-node-agent"]);
+    let file = fs::read_to_string(root().join("manifests/observability/alerts.yaml")).unwrap();
+    let agents = file.split("  - name: oke-node-controller").next().unwrap();
+    assert!(!agents.contains("oke_node_controller_"), "the agents' group needs no controller");
+}
+
 #[test]
 fn tls_monitoring_mounts_the_secret_and_requires_client_certificate() {
     let values = "monitoring.podMonitors=true,monitoring.tlsSecret=servers,monitoring.clientSecret=prometheus";
