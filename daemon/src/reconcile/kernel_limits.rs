@@ -139,7 +139,7 @@ mod tests {
             "sampledUnixMillis": now, "sinceUnixMillis": now, "everySeconds": 3600,
         }))
         .unwrap();
-        let problem = Report { signals: vec![state] };
+        let problem = Report { signals: vec![state], ..Report::default() };
         let (signals_in, signals) = watch::channel(problem.clone());
         let (notices, mut notes) = Notices::channel();
         let gate = RepairGate::default();

@@ -163,6 +163,26 @@ fn addon_configuration_changes_the_rendered_configmaps() {
     );
 }
 
+/// The on/off keys of docs/addon.md; the programs accept the lines that they become.
+#[test]
+fn each_toggle_of_the_addon_becomes_a_valid_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (program, key, value, line) in [
+        ("agent", "podNetwork", "none", "POD_NETWORK=none"),
+        ("agent", "hostNetworking", "off", "HOST_NETWORKING=off"),
+        ("agent", "vnicAttach", "off", "VNIC_ATTACH=off"),
+        ("agent", "health", "off", "HEALTH=off"),
+        ("agent", "repairs", "off", "REPAIRS=off"),
+        ("controller", "controllerNetworkTestTargets", "none", "NETWORK_TEST_TARGETS=none"),
+    ] {
+        let set = |value: &str| format!("configurations[0].key={key},configurations[0].value={value}");
+        let file = file_of(&objects(&template(&["--set-string", &set(value)]).unwrap()), program);
+        assert_eq!(self::set(&file), [line]);
+        assert!(is_valid(program, &file, folder.path()), "{line}");
+        assert!(template(&["--set-string", &set("perhaps")]).is_err(), "{key} has a list of values");
+    }
+}
+
 #[test]
 fn monitoring_opens_the_scraped_ports() {
     let on = ["podMonitors", "alerts", "dashboard"].map(|name| format!("monitoring.{name}=true"));
