@@ -127,6 +127,15 @@ pub enum Permission {
     Deny,
 }
 
+/// Whether a part of the agent works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Toggle {
+    /// It works.
+    On,
+    /// It does not.
+    Off,
+}
+
 /// What the agent does about the host's network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum HostNetworking {
@@ -167,6 +176,13 @@ pub struct Options {
     /// The address of the agent's Node, from the downward API, which is compared with the primary VNIC's [default: unknown]
     #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
     pub node_ip: Option<IpAddr>,
+    /// Whether health signals are measured. If not, the Node's condition HostHealthy is Unknown, and no limit is raised
+    #[arg(long, global = true, env = "HEALTH", value_enum, default_value = "on", value_name = "WHAT")]
+    pub health: Toggle,
+    /// Whether a limit of the kernel is raised where a rule of a health signal says `repair`; no shipped rule does. For repairs
+    /// of our links, routes and rules see HOST_NETWORKING
+    #[arg(long, global = true, env = "REPAIRS", value_enum, default_value = "on", value_name = "WHAT")]
+    pub repairs: Toggle,
     /// Rules that override the shipped rules of health signals, or add to them, as JSON; it need not exist
     #[arg(long, global = true, env = "HEALTH_RULES", default_value = "/etc/oke-node-agent/health-rules.json")]
     #[arg(value_name = "FILE")]

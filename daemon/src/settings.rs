@@ -11,7 +11,7 @@ use thiserror::Error;
 use tracing::Level;
 use vcn::{IfName, IfNameError};
 
-use crate::args::{Options, Permission};
+use crate::args::{Options, Permission, Toggle};
 
 pub use crate::args::HostNetworking;
 
@@ -38,6 +38,10 @@ pub struct Settings {
     pub node_name: Option<String>,
     /// The address of the agent's own Node, where that is known.
     pub node_ip: Option<IpAddr>,
+    /// Whether health signals are measured.
+    pub measures_health: bool,
+    /// Whether rules of health signals may raise limits of the kernel.
+    pub may_raise_limits: bool,
     /// Rules of health signals that override the shipped ones.
     pub health_rules: PathBuf,
     /// Whether conditions are reported as Events of Kubernetes.
@@ -155,6 +159,8 @@ impl Settings {
             pod_name: options.pod_name.filter(|name| !name.is_empty()),
             node_name: options.node_name.filter(|name| !name.is_empty()),
             node_ip: options.node_ip,
+            measures_health: options.health == Toggle::On,
+            may_raise_limits: options.repairs == Toggle::On,
             health_rules: options.health_rules,
             kubernetes_events: options.kubernetes_events == Permission::Allow,
             uninstall_when_deleted: options.uninstall_when_deleted == Permission::Allow,

@@ -6,6 +6,7 @@ use health::collector::{Area, Signal};
 use health::collectors;
 use health::reason::Reason as AgentReason;
 use health::rules::{Rule, Rules};
+use health::summary;
 use serde::Serialize;
 
 /// The page of the plugins' error codes.
@@ -132,7 +133,10 @@ fn of_node() -> Vec<Entry> {
         let parts = [
             ("True", "No signal of this area, and no condition of the agent, is a critical problem."),
             ("False", "At least one is: the reason names the worst."),
-            ("Unknown", "The node's agent does not answer the controller (AgentSilent)."),
+            (
+                "Unknown",
+                "The node's agent does not answer the controller (AgentSilent), or measures no signal (HealthOff).",
+            ),
             ("Signals", &signals.join(", ")),
             ("Do", next),
         ];
@@ -140,7 +144,9 @@ fn of_node() -> Vec<Entry> {
         Entry { alias: Some(area.condition().to_owned()), ..entry("condition of a Node", word, &parts) }
     };
     let silent = "The node's agent does not answer the controller; the condition is Unknown.";
-    let reasons = [("NoCriticalProblem", "The condition is True."), ("AgentSilent", silent)];
+    let off = "The agent's setting HEALTH is off: no health signal is measured. HostHealthy is Unknown.";
+    let reasons =
+        [("NoCriticalProblem", "The condition is True."), ("AgentSilent", silent), (summary::HEALTH_OFF, off)];
     let reason = |(word, means)| entry("reason of a Node's condition", word, &[("Means", means), ("Do", next)]);
     Area::ALL.into_iter().map(condition).chain(reasons.map(reason)).collect()
 }

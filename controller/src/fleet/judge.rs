@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::ConditionStatus;
 use health::report::Verdict;
 use health::rules::Severity;
-use health::summary::Check;
+use health::summary::{Check, HEALTH_OFF};
 use health::{Area, Summary};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
@@ -212,6 +212,9 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
     let mut critical: Vec<&Check> = summary.checks.iter().filter(is_critical).collect();
     critical.sort_by_key(|check| (Reverse(check.severity), check.since_unix_millis, &check.name));
     let Some(worst) = critical.first() else {
+        if let Some(off) = summary.checks.iter().find(|check| check.area == area && check.name == HEALTH_OFF) {
+            return (ConditionStatus::Unknown, HEALTH_OFF.to_owned(), vcn::printable(&off.message).into_owned());
+        }
         return (ConditionStatus::True, HEALTHY.to_owned(), "No critical problem.".to_owned());
     };
     let messages: Vec<&str> = critical.iter().take(MESSAGES).map(|check| check.message.trim()).collect();

@@ -141,7 +141,7 @@ impl Engine {
     /// The results so far.
     #[must_use]
     pub fn report(&self) -> Report {
-        Report { signals: self.judge.states() }
+        Report { signals: self.judge.states(), is_off: false }
     }
 
     fn running(&self) -> impl Iterator<Item = &Task> {

@@ -239,7 +239,8 @@ mod tests {
 
     fn report(verdict: Verdict, percent: f64, action: Action) -> Report {
         let blank = SignalState::blank(collectors::signal("conntrack_use").unwrap(), 60, 0);
-        Report { signals: vec![SignalState { verdict, action, value: Some(percent), ..blank }] }
+        let state = SignalState { verdict, action, value: Some(percent), ..blank };
+        Report { signals: vec![state], ..Report::default() }
     }
 
     fn problem() -> Report {
@@ -345,6 +346,7 @@ mod tests {
     fn nothing_is_raised_without_permission_rule_or_room() {
         assert_eq!(Node::new(1000).after(0, &problem(), false), [""; 0], "the controller does not permit it");
         assert_eq!(Node::new(1000).after(0, &report(Verdict::Problem, 90.0, Action::Report), true), [""; 0]);
+        assert_eq!(Node::new(1000).after(0, &problem().without_repairs(), true), [""; 0], "REPAIRS is off");
         assert_eq!(Node::new(LIMITS[0].cap).after(0, &problem(), true), [""; 0], "at the cap");
         assert_eq!(Node::new(LIMITS[0].cap - 1).after(0, &problem(), true), ["2097151 to 2097152"]);
         let mut small = Node { memory: GIBIBYTE, ..Node::new(50_000) };

@@ -13,6 +13,9 @@ use crate::rules::{Action, Severity};
 pub struct Report {
     /// One for each signal that was measured since the agent started.
     pub signals: Vec<SignalState>,
+    /// Whether nothing is measured, because the agent's setting HEALTH says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_off: bool,
 }
 
 /// The result of a signal.
@@ -102,6 +105,15 @@ impl Report {
         self
     }
 
+    /// The same results, and none of them is repaired.
+    #[must_use]
+    pub fn without_repairs(mut self) -> Self {
+        for state in &mut self.signals {
+            state.action = Action::Report;
+        }
+        self
+    }
+
     fn stale(state: &SignalState, detail: String, since_unix_millis: u64) -> SignalState {
         SignalState {
             verdict: Verdict::Unknown,
@@ -152,7 +164,7 @@ mod tests {
     fn a_result_that_is_not_renewed_turns_unknown() {
         let signal = collectors::signal("pids").unwrap();
         let state = SignalState { verdict: Verdict::Healthy, ..SignalState::blank(signal, 60, 1000) };
-        let report = Report { signals: vec![state] };
+        let report = Report { signals: vec![state], ..Report::default() };
         let verdict = |millis| report.clone().at(millis).signals[0].verdict;
         assert_eq!([verdict(121_000), verdict(122_000)], [Verdict::Healthy, Verdict::Unknown]);
     }

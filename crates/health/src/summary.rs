@@ -15,6 +15,9 @@ pub const SUMMARY_MAX: usize = 4096;
 /// The longest message of a check, in characters.
 const MESSAGE_MAX: usize = 200;
 
+/// The check of an agent that measures nothing, because its setting HEALTH says so.
+pub const HEALTH_OFF: &str = "HealthOff";
+
 /// The only version so far. A reader accepts later ones, whose fields are the same and more.
 pub const VERSION: u32 = 1;
 
@@ -86,6 +89,18 @@ impl Summary {
     /// Adds the checks of a report, and counts its signals.
     #[must_use]
     pub fn with(mut self, report: &Report) -> Self {
+        if report.is_off {
+            self.checks.push(Check {
+                name: HEALTH_OFF.to_owned(),
+                subject: None,
+                area: Area::Host,
+                verdict: Verdict::Unknown,
+                severity: Severity::Warning,
+                action: Action::Report,
+                message: "The agent measures no health signal (HEALTH=off).".to_owned(),
+                since_unix_millis: 0,
+            });
+        }
         for state in &report.signals {
             let count = match state.verdict {
                 Verdict::Problem => &mut self.counts.problem,
@@ -175,7 +190,7 @@ mod tests {
             state("tcp_retransmits", Verdict::Unknown),
             SignalState { severity: Some(Severity::Critical), ..state("conntrack_use", Verdict::Problem) },
         ];
-        let summary = Summary::default().with(&Report { signals }).bounded();
+        let summary = Summary::default().with(&Report { signals, ..Report::default() }).bounded();
         assert_eq!((summary.counts.problem, summary.counts.unknown, summary.counts.healthy), (1, 1, 1));
         let names: Vec<_> = summary.checks.iter().map(|check| check.name.as_str()).collect();
         assert_eq!(names, ["conntrack_use", "tcp_retransmits"]);
@@ -205,7 +220,7 @@ mod tests {
     fn etag_changes_with_states_and_not_with_messages() {
         let with = |verdict, detail: &str| {
             let state = SignalState { detail: detail.to_owned(), ..state("pids", verdict) };
-            Summary::default().with(&Report { signals: vec![state] }).etag()
+            Summary::default().with(&Report { signals: vec![state], ..Report::default() }).etag()
         };
         assert_eq!(with(Verdict::Problem, "81 %"), with(Verdict::Problem, "82 %"));
         assert_ne!(with(Verdict::Problem, ""), with(Verdict::Unknown, ""));

@@ -148,7 +148,7 @@ mod tests {
             "sampledUnixMillis": now, "sinceUnixMillis": now, "everySeconds": 3600,
         }))
         .unwrap();
-        Report { signals: vec![state] }
+        Report { signals: vec![state], ..Report::default() }
     }
 
     fn write(root: &Path, settings: &[(&str, &str)]) {

@@ -37,11 +37,14 @@ pub struct Sources {
     pub reports: watch::Receiver<Option<CompletedReconcile>>,
 }
 
-/// Starts the thread. It ends when the results have no reader any more.
+/// Starts the thread, unless HEALTH is off. It ends when the results have no reader any more.
 ///
 /// # Errors
 /// If the thread cannot be started.
 pub fn start(sources: Sources) -> io::Result<watch::Receiver<Report>> {
+    if !sources.settings.measures_health {
+        return Ok(watch::channel(Report { is_off: true, ..Report::default() }).1);
+    }
     let (results_in, results) = watch::channel(Report::default());
     let host = Host {
         proc: "/proc".into(),
@@ -57,7 +60,7 @@ pub fn start(sources: Sources) -> io::Result<watch::Receiver<Report>> {
         loop {
             let now = Now { instant: Instant::now(), unix_millis: unix_millis() };
             if engine.step(now, || facts::gather(&sources)) {
-                let report = engine.report();
+                let report = permitted(engine.report(), &sources.settings);
                 log(&report, &mut problems);
                 if results_in.send(report).is_err() {
                     return;
@@ -68,6 +71,11 @@ pub fn start(sources: Sources) -> io::Result<watch::Receiver<Report>> {
     };
     thread::Builder::new().name("health".to_owned()).spawn(work)?;
     Ok(results)
+}
+
+/// A result that says `repair` is one only where repairs are on: neither the agent nor the controller then acts on it.
+fn permitted(report: Report, settings: &Settings) -> Report {
+    if settings.may_raise_limits { report } else { report.without_repairs() }
 }
 
 /// The wall clock.
@@ -87,5 +95,47 @@ fn log(report: &Report, problems: &mut BTreeSet<String>) {
         } else if matches!(state.verdict, Verdict::Healthy | Verdict::NotApplicable) && problems.remove(&state.signal) {
             tracing::info!(event = "signal.healthy", signal = state.signal, detail = state.detail);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use health::rules::Action;
+    use serde_json::json;
+
+    use super::*;
+    use crate::args::Args;
+
+    fn settings(arguments: &[&str]) -> Settings {
+        Settings::new(Args::try_parse_from(["oke-node-agent"].iter().chain(arguments)).unwrap().options).unwrap()
+    }
+
+    #[test]
+    fn health_off_measures_nothing() {
+        let is_off = |arguments: &[&str]| {
+            let sources = Sources {
+                settings: Arc::new(settings(arguments)),
+                boot: BootId::current().unwrap(),
+                metrics: Arc::default(),
+                facts: watch::channel(NodeFacts::default()).1,
+                reports: watch::channel(None).1,
+            };
+            let results = start(sources).unwrap();
+            (results.borrow().is_off, results.has_changed().is_ok())
+        };
+        assert_eq!(is_off(&[]), (false, true), "a thread measures");
+        assert_eq!(is_off(&["--health", "off"]), (true, false), "none will ever send a result");
+    }
+
+    #[test]
+    fn repairs_off_leaves_no_signal_to_repair() {
+        let report: Report = serde_json::from_value(json!({ "signals": [{
+            "signal": "conntrack_use", "verdict": "problem", "action": "repair", "unit": "percent", "detail": "",
+            "sampledUnixMillis": 1, "sinceUnixMillis": 1, "everySeconds": 60,
+        }] }))
+        .unwrap();
+        let action = |arguments: &[&str]| permitted(report.clone(), &settings(arguments)).signals[0].action;
+        assert_eq!([action(&[]), action(&["--repairs", "off"])], [Action::Repair, Action::Report]);
     }
 }

@@ -109,7 +109,7 @@ fn reasons_and_signals_of_the_runbook_exist() {
 const PROGRAMS: [&str; 9] =
     ["/usr/libexec/oci-growfs", "conntrack", "curl", "fuser", "helm", "ip", "journalctl", "kubectl", "oke-node-agent"];
 
-/// Whether our programs know the subcommand, and `explain` the word.
+/// Whether our programs know the subcommand and its flags, and `explain` the word.
 fn is_known(command: &[&str]) -> bool {
     let (program, arguments) = match command {
         ["kubectl", "oke-node", "explain", word] => ("kubectl-oke_node", ["explain", word]),
@@ -117,7 +117,32 @@ fn is_known(command: &[&str]) -> bool {
         ["oke-node-agent", verb, ..] => ("oke-node-agent", [*verb, "--help"]),
         _ => return true,
     };
-    Command::new(bin_dir().join(program)).args(arguments).output().unwrap().status.success()
+    let output = Command::new(bin_dir().join(program)).args(arguments).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let flags: BTreeSet<&str> = help.split([' ', ',', '\n', '=']).filter(|word| word.starts_with('-')).collect();
+    let mut used =
+        command.iter().skip(1).filter(|word| word.starts_with('-')).map(|word| word.split('=').next().unwrap());
+    output.status.success() && used.all(|flag| flags.contains(flag))
+}
+
+#[test]
+fn a_wrong_flag_or_subcommand_is_found() {
+    let known = |command: &str| is_known(&command.split(' ').collect::<Vec<_>>());
+    for command in [
+        "kubectl oke-node status --problems -o wide",
+        "oke-node-agent config --check FILE",
+        "kubectl oke-node explain 102",
+    ] {
+        assert!(known(command), "{command}");
+    }
+    for command in [
+        "kubectl oke-node status --problem",
+        "oke-node-agent config --chek FILE",
+        "oke-node-agent heal",
+        "kubectl oke-node explain nonsense",
+    ] {
+        assert!(!known(command), "{command}");
+    }
 }
 
 #[test]

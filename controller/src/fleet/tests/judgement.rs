@@ -7,7 +7,7 @@ use api::ConditionStatus::{False, True, Unknown};
 use health::report::Verdict;
 use health::rules::{Action, Severity};
 use health::summary::Check;
-use health::{Area, Summary};
+use health::{Area, Report, Summary};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -158,6 +158,22 @@ fn last_silent_nodes_of_a_healing_partition_are_not_written() {
     assert_eq!(held_and_written(5, 300), (Some(5), 0), "most answer again");
     assert_eq!(held_and_written(0, 305), (None, 0));
     assert_eq!(held_and_written(5, 310), (None, 5), "each was asked again");
+}
+
+#[test]
+fn host_of_an_agent_without_health_signals_is_unknown() {
+    let off = Report { is_off: true, ..Report::default() };
+    let quiet = Summary::default().with(&off);
+    let (judgement, has) = judged(&[], answered(&quiet), 1);
+    assert_eq!(states(&has), [("True", "NoCriticalProblem", 1), ("Unknown", "HealthOff", 1)]);
+    assert_eq!(judgement.held, None);
+    let bad = summary(vec![check("RouterUnknown", Area::Network, Severity::Critical, 1)]).with(&off);
+    let (_, has) = judged(&has, answered(&bad), 2);
+    assert_eq!(
+        states(&has),
+        [("False", "RouterUnknown", 2), ("Unknown", "HealthOff", 1)],
+        "conditions of the agent count"
+    );
 }
 
 #[test]

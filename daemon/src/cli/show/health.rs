@@ -12,6 +12,10 @@ pub(super) fn text(page: &mut Page, report: &Report, now: SystemTime) {
         report.signals.iter().partition(|state| state.verdict == Verdict::Problem);
     problems.sort_by_key(|state| (std::cmp::Reverse(state.severity), state.since_unix_millis));
     others.sort_by_key(|state| state.verdict);
+    if report.is_off {
+        page.line("Health signals are off: the agent's setting HEALTH is `off`.");
+        return;
+    }
     page.line(match (problems.len(), report.signals.len()) {
         (_, 0) => "No signal was measured yet.".to_owned(),
         (0, all) => format!("No problem in {all} signals."),

@@ -261,6 +261,8 @@ fn addon_keys_are_unique_and_switch_each_part() {
         "hostNetworking",
         "vnicAttach",
         "controller",
+        "health",
+        "repairs",
         "healthRules",
         "controllerNetworkTestTargets",
         "metricsPort",

@@ -163,6 +163,26 @@ fn addon_configuration_changes_the_rendered_configmaps() {
     );
 }
 
+/// The on/off keys of docs/addon.md; the programs accept the lines that they become.
+#[test]
+fn each_toggle_of_the_addon_becomes_a_valid_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (program, key, value, line) in [
+        ("agent", "podNetwork", "none", "POD_NETWORK=none"),
+        ("agent", "hostNetworking", "off", "HOST_NETWORKING=off"),
+        ("agent", "vnicAttach", "off", "VNIC_ATTACH=off"),
+        ("agent", "health", "off", "HEALTH=off"),
+        ("agent", "repairs", "off", "REPAIRS=off"),
+        ("controller", "controllerNetworkTestTargets", "none", "NETWORK_TEST_TARGETS=none"),
+    ] {
+        let set = |value: &str| format!("configurations[0].key={key},configurations[0].value={value}");
+        let file = file_of(&objects(&template(&["--set-string", &set(value)]).unwrap()), program);
+        assert_eq!(self::set(&file), [line]);
+        assert!(is_valid(program, &file, folder.path()), "{line}");
+        assert!(template(&["--set-string", &set("perhaps")]).is_err(), "{key} has a list of values");
+    }
+}
+
 #[test]
 fn monitoring_opens_the_scraped_ports() {
     let on = ["podMonitors", "alerts", "dashboard"].map(|name| format!("monitoring.{name}=true"));
@@ -184,6 +204,24 @@ fn monitoring_opens_the_scraped_ports() {
     assert_eq!(object("PrometheusRule", "oke-node-manager")["spec"], rules);
     let dashboard = &object("ConfigMap", "oke-node-manager-dashboard")["data"]["oke-node-manager.json"];
     assert_eq!(dashboard.as_str().unwrap(), shipped("dashboard.json"));
+}
+
+/// Such as the alert that no controller leads, which would fire forever.
+#[test]
+fn alerts_about_the_controller_need_a_controller() {
+    let groups = |values: &str| -> Vec<String> {
+        let all = objects(&template(&["--set", &format!("monitoring.alerts=true,{values}")]).unwrap());
+        let name = "oke-node-manager".to_owned();
+        let rules = &all[&("PrometheusRule".to_owned(), name.clone(), name)];
+        let groups = rules["spec"]["groups"].as_array().unwrap();
+        assert!(groups.iter().all(|group| !group["rules"].as_array().unwrap().is_empty()), "{groups:?}");
+        groups.iter().map(|group| group["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(groups("controller.enabled=true"), ["oke-node-agent", "oke-node-controller"]);
+    assert_eq!(groups("controller.enabled=false"), ["oke-node-agent"]);
+    let file = fs::read_to_string(root().join("manifests/observability/alerts.yaml")).unwrap();
+    let agents = file.split("  - name: oke-node-controller").next().unwrap();
+    assert!(!agents.contains("oke_node_controller_"), "the agents' group needs no controller");
 }
 
 #[test]

@@ -24,6 +24,8 @@ async fn the_reporter_writes_the_condition_of_the_rule() {
     let value = |name: &str| environment.iter().find(|it| it["name"] == name).unwrap()["value"].as_str().unwrap();
     let address = value("CHECK_ENDPOINT").strip_prefix("http://").unwrap().strip_suffix("/readyz").unwrap();
     assert!(help().contains(&format!("[default: {address}]")), "the agent does not listen on {address}");
+    assert!(value("METRICS_BIND_ADDRESS").starts_with("127.0.0.1:"), "its metrics are not open to the network");
+    assert!(value("HEARTBEAT_PERIOD").ends_with('h'), "it seldom writes a condition that is unchanged");
     let rule = &example("rule.yaml")[0];
     assert_eq!(rule["spec"]["conditions"], json!([{ "type": value("CONDITION_TYPE"), "requiredStatus": "True" }]));
 

@@ -1,4 +1,4 @@
-//! The commands of docs/tutorial.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
+//! The commands of docs/tutorial.md and docs/upgrade.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
 //! `exec`, the object must exist, and the program must know its arguments.
 
 use std::fs;
@@ -10,24 +10,23 @@ use tests::built::bin_dir;
 use super::chart::{Cluster, tools};
 use super::root;
 
-fn page() -> String {
-    fs::read_to_string(root().join("docs/tutorial.md")).unwrap()
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join("docs").join(name)).unwrap()
 }
 
 /// The page's commands in their order; one with a here-document has several lines.
-fn commands() -> Vec<String> {
-    let page = page();
+fn commands(page: &str) -> Vec<String> {
     let blocks = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut commands: Vec<String> = Vec::new();
     let mut inside = false;
-    for line in blocks.flat_map(str::lines).filter(|line| !line.is_empty()) {
+    for line in blocks.flat_map(str::lines).filter(|line| !line.trim().is_empty()) {
         if inside {
             let last = commands.last_mut().unwrap();
             last.push('\n');
             last.push_str(line);
             inside = line != "END";
         } else {
-            commands.push(line.to_owned());
+            commands.push(line.trim_start().to_owned());
             inside = line.ends_with("<<END");
         }
     }
@@ -49,7 +48,8 @@ fn each_command_of_the_tutorial_works() {
     let (cluster, of_helm) = (Cluster::start(), Cluster::start());
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: 10.0.0.2}\n";
     run(&cluster, &format!("kubectl apply -f - <<END\n{node}END"));
-    let commands = commands();
+    let page = page("tutorial.md");
+    let commands = commands(&page);
     for command in &commands {
         if let Some((before, program)) = command.split_once(" -- oke-node-agent ") {
             run(&cluster, &before.replace(" exec ", " get "));
@@ -60,7 +60,6 @@ fn each_command_of_the_tutorial_works() {
             run(&cluster, &command.replace(" rollout status ", " get "));
         }
     }
-    let page = page();
     let in_text: Vec<&str> = page.split('`').filter(|text| text.starts_with("kubectl ")).collect();
     assert!(in_text.len() > 1, "{in_text:?}");
     for command in in_text {
@@ -73,4 +72,24 @@ fn each_command_of_the_tutorial_works() {
             "each kind of cluster: {way}"
         );
     }
+}
+
+/// The image's program is the built one; the overlay is the flannel one.
+#[test]
+fn each_command_of_the_upgrade_page_works() {
+    let (cluster, folder) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("agent.conf").display().to_string();
+    run(&cluster, "kubectl apply --server-side -k manifests/overlays/oke-flannel");
+    let commands = commands(&page("upgrade.md"));
+    assert_eq!(commands.len(), 5, "{commands:?}");
+    for command in &commands {
+        let program = bin_dir().join("oke-node-agent").display().to_string();
+        if let Some((_, arguments)) = command.split_once("/usr/local/bin/oke-node-agent IMAGE ") {
+            run(&cluster, &format!("{program} {}", arguments.replace("/agent.conf", &file)));
+        } else {
+            let command = command.replace("> agent.conf", &format!("> {file}")).replace(" rollout status ", " get ");
+            run(&cluster, &command.replace("/KIND", "/oke-flannel"));
+        }
+    }
+    assert!(fs::read_to_string(&file).unwrap().contains("HOST_NETWORKING"), "the file was read from the ConfigMap");
 }
