@@ -1,11 +1,11 @@
 //! The command line as typed, and the list of all settings: each option with a variable is also a key of the environment and
 //! of the configuration file (see [`resident::config`]).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use resident::args::{ConfigArgs, LogLevel, Output};
+use resident::args::{ConfigArgs, Output, ResidentOptions};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::Keys;
 use vcn::Ocid;
@@ -98,23 +98,12 @@ pub enum TestTargets {
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "controller-options")]
 pub struct Options {
+    /// Options of every resident program.
+    #[command(flatten)]
+    pub resident: ResidentOptions,
     /// Where /healthz, /readyz and /metrics are served
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9809", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// The TCP port at NODE_IP that serves /metrics. Without METRICS_TLS_DIR, every client that reaches it can read the metrics:
-    /// allow only Prometheus in the firewall [default: only LISTEN]
-    #[arg(long, global = true, env = "METRICS_PORT", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
-    pub metrics_port: Option<u16>,
-    /// A directory with tls.crt, tls.key and ca.crt, read again every minute. METRICS_PORT then speaks TLS and serves only clients
-    /// with a certificate of ca.crt [default: METRICS_PORT is open]
-    #[arg(long, global = true, env = "METRICS_TLS_DIR", value_name = "DIR")]
-    pub metrics_tls_dir: Option<PathBuf>,
-    /// The address of the pod's Node, from the downward API: METRICS_PORT is opened on it
-    #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
-    pub node_ip: Option<IpAddr>,
-    /// The lowest level that is logged
-    #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
-    pub log_level: LogLevel,
     /// The namespace of the Lease: the pod's own, from the downward API
     #[arg(long, global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_name = "NAME")]
     pub pod_namespace: String,
@@ -122,9 +111,6 @@ pub struct Options {
     /// [default: host name and a number]
     #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
     pub pod_name: Option<String>,
-    /// The name of the Lease
-    #[arg(long, global = true, env = "LEASE_NAME", default_value = "oke-node-controller", value_name = "NAME")]
-    pub lease_name: String,
     /// The time that the Lease stays valid without renewal, in whole seconds. For that long there is no leader after one was
     /// killed
     #[arg(long, global = true, env = "LEASE_SECONDS", default_value_t = 15, value_parser = whole_seconds, value_name = "SECONDS")]
@@ -200,10 +186,6 @@ pub struct Options {
         value_name = "WHAT"
     )]
     pub network_test_targets: TestTargets,
-    /// How long the controller waits at most, by chance, before it restarts in place with a changed configuration file, in
-    /// seconds
-    #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]
-    pub reload_jitter_seconds: u16,
 }
 
 /// A Lease in Kubernetes has whole seconds only.
@@ -215,15 +197,4 @@ fn whole_seconds(text: &str) -> Result<u16, &'static str> {
 #[must_use]
 pub fn keys() -> Keys {
     Keys::of::<Options>()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::keys;
-
-    /// A manifest may be one release ahead of its image or behind it.
-    #[test]
-    fn no_key_resembles_a_key_of_an_earlier_release() {
-        assert_eq!(keys().alike(), [("", ""); 0]);
-    }
 }

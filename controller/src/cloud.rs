@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use backoff::Policy;
 use oci::{
-    ApiKey, Budget, Endpoints, InstancePrincipal, Login, Observer, Oci, Options, Policy, Region, RegionName, Trust,
+    ApiKey, Budget, Endpoints, InstancePrincipal, Login, Observer, Oci, Options, Region, RegionName, Trust,
     WorkloadIdentity,
 };
 
@@ -41,7 +42,7 @@ impl NoClient {
 pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Result<Oci, NoClient> {
     let (login, region, trust) = login(settings).map_err(NoClient::Misconfigured)?;
     let endpoints = endpoints(settings, region, &trust).await?;
-    let policy = Policy { deadline: POLICY_DEADLINE, ..Policy::default() };
+    let policy = Policy { deadline: POLICY_DEADLINE, ..oci::POLICY };
     let options = Options { policy, budget: Budget::new(settings.rates.clone()), trust, observer: Some(observer) };
     Oci::new(&endpoints, login, options).map_err(|error| NoClient::Misconfigured(error.into()))
 }

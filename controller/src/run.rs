@@ -30,7 +30,7 @@ use crate::cluster::client;
 use crate::fleet::keys::KeyEntry;
 use crate::fleet::run::FleetMember;
 use crate::fleet::view::FleetView;
-use crate::leader::lease::Lease;
+use crate::leader::lease::{self, Lease};
 use crate::leader::{self, Leader};
 use crate::malloc;
 use crate::plan_command;
@@ -152,7 +152,7 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
         version = env!("CARGO_PKG_VERSION"),
         identity,
         listen = %settings.listen,
-        lease = format!("{}/{}", settings.lease.namespace, settings.lease.name),
+        lease = format!("{}/{}", settings.lease.namespace, lease::NAME),
     );
     // Not the client that retries: its backoff may outlast the Lease.
     let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);

@@ -1,12 +1,13 @@
 //! The settings, validated: the only configuration that the rest of the controller sees.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use oci::{Endpoint, MetadataUrl, Rates, RealmDomain, RegionName};
+use resident::args::NodeIpMissing;
 use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 use thiserror::Error;
@@ -48,8 +49,6 @@ pub struct Settings {
 pub struct LeaseSettings {
     /// Its namespace.
     pub namespace: String,
-    /// Its name.
-    pub name: String,
     /// This process's name, if it was set.
     pub identity: Option<String>,
     /// Seconds for which it is valid without renewal.
@@ -94,8 +93,8 @@ pub struct Pace {
 #[derive(Debug, Error)]
 pub enum SettingsError {
     /// A port of an unknown address.
-    #[error("--metrics-port needs --node-ip (NODE_IP), the address that it is opened on")]
-    MetricsPort,
+    #[error(transparent)]
+    MetricsPort(#[from] NodeIpMissing),
     /// A duration that is not valid.
     #[error("{option} is {seconds}, which is not between {least} and {most} seconds")]
     Interval {
@@ -174,7 +173,6 @@ impl Settings {
         }
         let lease = LeaseSettings {
             namespace: name("--pod-namespace", options.pod_namespace, LONGEST_NAME)?,
-            name: name("--lease-name", options.lease_name, LONGEST_NAME)?,
             identity: non_empty(options.pod_name).map(|text| name("--pod-name", text, LONGEST_NAME)).transpose()?,
             seconds: lease(options.lease_seconds)?,
         };
@@ -200,11 +198,11 @@ impl Settings {
         };
         Ok(Self {
             listen: options.listen,
-            metrics_port: metrics_port(options.metrics_port, options.node_ip, options.metrics_tls_dir)?,
+            metrics_port: options.resident.metrics()?,
             view_listen: options.view_listen,
             agent_poll: Duration::from_secs(options.agent_poll_seconds.into()),
-            log_level: options.log_level.into(),
-            reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
+            log_level: options.resident.log_level.into(),
+            reload_jitter: options.resident.reload_jitter(),
             lease,
             cluster_id,
             oci,
@@ -222,17 +220,6 @@ impl ProgramSettings for Settings {
     fn from_options(options: Options) -> Result<Self, SettingsError> {
         Self::new(options)
     }
-}
-
-fn metrics_port(
-    port: Option<u16>,
-    node_ip: Option<IpAddr>,
-    tls: Option<PathBuf>,
-) -> Result<Option<MetricsPort>, SettingsError> {
-    let Some(port) = port else { return Ok(None) };
-    let listen = SocketAddr::new(node_ip.ok_or(SettingsError::MetricsPort)?, port);
-    // A manifest that leaves the value empty means "not set".
-    Ok(Some(MetricsPort { listen, tls: tls.filter(|path| !path.as_os_str().is_empty()) }))
 }
 
 /// An empty value in a manifest means "not set".
@@ -312,7 +299,6 @@ mod tests {
             (["--metrics-port", "9809"], "--metrics-port needs --node-ip (NODE_IP)"),
             (["--view-listen", "0.0.0.0:9811"], "--view-listen"),
             (["--cluster-id", "a b"], "--cluster-id"),
-            (["--lease-name", "ä"], "--lease-name"),
             (["--oci-region", "frx"], "--oci-region"),
             (["--oci-endpoint", "ftp://x"], "--oci-endpoint"),
             (["--oci-endpoint", "https://x/20160918"], "--oci-endpoint"),

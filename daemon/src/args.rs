@@ -1,12 +1,11 @@
 //! The command line as typed, and the list of all settings: each option with a variable is also a key of the environment and
 //! of the configuration file (see [`resident::config`]).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use installer::Presence;
-use resident::args::{ConfigArgs, LogLevel, Output};
+use resident::args::{ConfigArgs, Output, ResidentOptions};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::Keys;
 
@@ -152,6 +151,9 @@ pub enum HostNetworking {
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "agent-options")]
 pub struct Options {
+    /// Options of every resident program.
+    #[command(flatten)]
+    pub resident: ResidentOptions,
     /// State of this boot, shared with the plugins
     #[arg(long, global = true, env = "STATE_DIR", default_value = vcn::STATE_DIR, value_name = "DIR")]
     pub state_dir: PathBuf,
@@ -173,9 +175,6 @@ pub struct Options {
     /// The name of the agent's Node, from the downward API: the object of its Events [default: no Events]
     #[arg(long, global = true, env = "NODE_NAME", value_name = "NAME")]
     pub node_name: Option<String>,
-    /// The address of the agent's Node, from the downward API, which is compared with the primary VNIC's [default: unknown]
-    #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
-    pub node_ip: Option<IpAddr>,
     /// Whether health signals are measured. If not, the Node's condition HostHealthy is Unknown, and no limit is raised
     #[arg(long, global = true, env = "HEALTH", value_enum, default_value = "on", value_name = "WHAT")]
     pub health: Toggle,
@@ -214,14 +213,6 @@ pub struct Options {
     #[arg(long, global = true, env = "CONTROLLER_KEYS", default_value = "/etc/oke-node-controller-keys")]
     #[arg(value_name = "DIR")]
     pub controller_keys: PathBuf,
-    /// The TCP port at NODE_IP that serves /metrics. Without METRICS_TLS_DIR, every client that reaches it can read the metrics:
-    /// allow only Prometheus in the firewall [default: only LISTEN]
-    #[arg(long, global = true, env = "METRICS_PORT", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
-    pub metrics_port: Option<u16>,
-    /// A directory with tls.crt, tls.key and ca.crt, read again every minute. METRICS_PORT then speaks TLS and serves only clients
-    /// with a certificate of ca.crt [default: METRICS_PORT is open]
-    #[arg(long, global = true, env = "METRICS_TLS_DIR", value_name = "DIR")]
-    pub metrics_tls_dir: Option<PathBuf>,
     /// Whether pods may use the instance metadata service on port 80. It gives the instance's credentials to every client, but
     /// some workloads (instance principals) need it. DNS and time at the same address are always allowed
     #[arg(
@@ -264,37 +255,9 @@ pub struct Options {
     /// routes and rules and secondary VNICs
     #[arg(long, global = true, env = "HOST_DROP_INS", value_enum, default_value = "deny", value_name = "WHAT")]
     pub host_drop_ins: Permission,
-    /// The lowest level that is logged
-    #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
-    pub log_level: LogLevel,
-    /// The longest random delay before the agent restarts in place with a changed configuration file, in seconds, so that the
-    /// agents of a cluster do not restart together
-    #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]
-    pub reload_jitter_seconds: u16,
-    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni, which the agent does not read itself; unset: no such
-    /// signal
-    #[arg(long, global = true, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
-    pub signal_node_label: Option<String>,
-    /// The DaemonSet kube-system/vcn-native-ip-cni; unknown: the API server is queried
-    #[arg(
-        long,
-        global = true,
-        env = "SIGNAL_OKE_DAEMONSET",
-        value_enum,
-        default_value = "unknown",
-        value_name = "SEEN"
-    )]
-    pub signal_oke_daemonset: Presence,
-    /// The DaemonSet kube-system/kube-flannel-ds
-    #[arg(
-        long,
-        global = true,
-        env = "SIGNAL_FLANNEL_DAEMONSET",
-        value_enum,
-        default_value = "unknown",
-        value_name = "SEEN"
-    )]
-    pub signal_flannel_daemonset: Presence,
+    /// Signals of the pod network that an operator sets.
+    #[command(flatten)]
+    pub signals: installer::SignalOptions,
     /// Options of the installer.
     #[command(flatten)]
     pub installer: installer::Options,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use imds::{Imds, Policy};
+use imds::Imds;
 use resident::args::Output;
 use resident::reload::RunningConfiguration;
 use resident::{logging, reload, scrape, server};
@@ -170,7 +170,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = cni_records::listen(&settings.state_dir)?;
-    let metadata = Imds::new(&settings.metadata_url, Policy::default()).context("setting up the metadata client")?;
+    let metadata = Imds::new(&settings.metadata_url, imds::POLICY).context("setting up the metadata client")?;
     let (links_changed, npn_changed) = (shared.links_changed.clone(), shared.npn_changed.clone());
     let (npn, npn_watcher) = NpnSource::watched(&settings, npn_changed.clone());
     let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, npn_changed.clone());

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use installer::Signals;
+use resident::args::NodeIpMissing;
 use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 use thiserror::Error;
@@ -133,8 +134,8 @@ pub enum SettingsError {
         seconds: f64,
     },
     /// A port of an unknown address.
-    #[error("--metrics-port needs --node-ip (NODE_IP), the address that it is opened on")]
-    MetricsPort,
+    #[error(transparent)]
+    MetricsPort(#[from] NodeIpMissing),
     /// The installer's settings.
     #[error(transparent)]
     Installer(#[from] installer::SettingsError),
@@ -158,7 +159,7 @@ impl Settings {
             npn_file,
             pod_name: options.pod_name.filter(|name| !name.is_empty()),
             node_name: options.node_name.filter(|name| !name.is_empty()),
-            node_ip: options.node_ip,
+            node_ip: options.resident.node_ip,
             measures_health: options.health == Toggle::On,
             may_raise_limits: options.repairs == Toggle::On,
             health_rules: options.health_rules,
@@ -170,11 +171,12 @@ impl Settings {
             sysctl_root: options.sysctl_root,
             listen: options.listen,
             channel: options
+                .resident
                 .node_ip
                 .filter(|_| options.channel_port != 0)
                 .map(|address| SocketAddr::new(address, options.channel_port)),
             controller_keys: options.controller_keys,
-            metrics_port: metrics_port(options.metrics_port, options.node_ip, options.metrics_tls_dir)?,
+            metrics_port: options.resident.metrics()?,
             pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
             pods_may_spoof: options.pods_may_spoof == Permission::Allow,
             host_networking: options.host_networking,
@@ -187,14 +189,9 @@ impl Settings {
             dead_after: interval("--dead-after-seconds", options.dead_after_seconds)?,
             host_root: options.host_root,
             may_write_drop_ins: options.host_drop_ins == Permission::Allow,
-            log_level: options.log_level.into(),
-            reload_jitter: Duration::from_secs(options.reload_jitter_seconds.into()),
-            signals: Signals {
-                node_label: options.signal_node_label,
-                oke_daemonset: options.signal_oke_daemonset,
-                flannel_daemonset: options.signal_flannel_daemonset,
-                ..Signals::default()
-            },
+            log_level: options.resident.log_level.into(),
+            reload_jitter: options.resident.reload_jitter(),
+            signals: Signals { set: options.signals, ..Signals::default() },
             installer,
         })
     }
@@ -247,17 +244,6 @@ fn check_paths(options: &Options, npn_file: Option<&PathBuf>) -> Result<(), Sett
         Some((option, path)) => Err(SettingsError::Relative { option, path: path.clone() }),
         None => Ok(()),
     }
-}
-
-fn metrics_port(
-    port: Option<u16>,
-    node_ip: Option<IpAddr>,
-    tls: Option<PathBuf>,
-) -> Result<Option<MetricsPort>, SettingsError> {
-    let Some(port) = port else { return Ok(None) };
-    let listen = SocketAddr::new(node_ip.ok_or(SettingsError::MetricsPort)?, port);
-    // A manifest that leaves the value empty means "not set".
-    Ok(Some(MetricsPort { listen, tls: tls.filter(|path| !path.as_os_str().is_empty()) }))
 }
 
 fn interval(option: &'static str, seconds: f64) -> Result<Duration, SettingsError> {

@@ -73,14 +73,7 @@ impl Applier<'_> {
                 let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
                 self.install(target, &contents, *replaces, failures)
             }
-            Step::SetMode { target, digest, .. } => {
-                set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode"))?;
-                let known = self.record.binaries.entry(file_name(target)).or_default();
-                known.digests.insert(digest.to_string());
-                known.rewrites.count(self.now);
-                self.keep(failures);
-                Ok(())
-            }
+            Step::SetMode { target, .. } => set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode")),
             Step::ChangeConf(change) => self.change(change, failures),
             Step::RemoveConflist(removing) => self.remove_conflist(removing, failures),
             Step::RemoveCopy { path, found } => {
@@ -115,7 +108,6 @@ impl Applier<'_> {
         let digest = Digest::of(contents);
         let name = file_name(target);
         let known = self.record.binaries.get(&name);
-        let reverted = replaces && known.is_some_and(|known| known.is_installed(digest));
         if known.is_none() && replaces && !self.inherited {
             self.back_up(target, &name)?;
         }
@@ -126,10 +118,7 @@ impl Applier<'_> {
         let known = self.record.binaries.entry(name).or_default();
         let settled = known.is_installed(digest);
         known.digests = BTreeSet::from([digest.to_string()]);
-        if reverted {
-            known.rewrites.count(self.now);
-        }
-        if reverted || !settled {
+        if !settled {
             self.keep(failures);
         }
         Ok(())

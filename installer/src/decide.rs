@@ -11,4 +11,4 @@ pub(crate) use decision::{NodeState, decide, oke_cni};
 pub(crate) use foreign_pods::{ForeignPods, kernel_shows};
 pub use own_pods::pods;
 pub(crate) use signals::OKE_CONFLIST;
-pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, Signals};
+pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals};

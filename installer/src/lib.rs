@@ -35,7 +35,7 @@ mod versions;
 pub use cli::{
     Args, Command, Directories, ForeignPodSources, Options, StateDirectories, UninstallArgs, VnicAttach, run,
 };
-pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, Signals, pods};
+pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;
 pub use observed::ProvidedNetwork;

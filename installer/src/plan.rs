@@ -9,7 +9,6 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::Value;
@@ -19,14 +18,11 @@ pub use note::{Note, NoteKind, RuntimeUsage};
 pub(crate) use step::{ConfChange, ConflistRemoval, Purpose, Step};
 
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
-use crate::record::{Record, RewriteLimiter, Urgency, WINDOW};
+use crate::record::Record;
 use crate::{ConflistState, Decision, Error, Settings, VnicAttach};
 
 /// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;
-
-/// Without any of these bits not even root executes a file.
-const EXECUTABLE: u32 = 0o111;
 
 /// Steps in their order, and what is reported.
 #[derive(Debug, Default)]
@@ -62,7 +58,7 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
     plan.steps.extend(observed.missing_directories.iter().cloned().map(Step::CreateDirectory));
     plan.steps.extend(observed.stale.iter().cloned().map(Step::RemoveStale));
     for binary in &observed.binaries {
-        plan.binary(binary, facts);
+        plan.binary(binary);
     }
     if decision.install {
         plan.conflist(facts, usable);
@@ -85,53 +81,22 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
 }
 
 impl Plan {
-    fn binary(&mut self, binary: &Binary, facts: Facts<'_>) {
+    fn binary(&mut self, binary: &Binary) {
         let Binary { source, target, digest, found } = binary;
-        let (target, digest) = (target.clone(), *digest);
+        let target = target.clone();
         let replaces = match found {
             BinaryFound::Other => return self.failures.push(Error::in_the_way(&target)),
             BinaryFound::Nothing => false,
-            BinaryFound::File { digest: present, mode } if *present == digest => {
+            BinaryFound::File { digest: present, mode } if present == digest => {
                 if *mode == BINARY_MODE {
                     return;
                 }
-                let urgency = if mode & EXECUTABLE == 0 { Urgency::PodsWait } else { Urgency::PodsStart };
-                let change = format!("its mode was changed to {mode:04o}");
-                match pause(binary, change, urgency, facts) {
-                    Some(error) => self.failures.push(error),
-                    None => self.steps.push(Step::SetMode { target, digest, was: *mode }),
-                }
-                return;
+                return self.steps.push(Step::SetMode { target, was: *mode });
             }
             BinaryFound::File { .. } | BinaryFound::Link => true,
         };
-        // A missing binary is always installed: without it no pod starts.
-        let change = "it was replaced by another file".to_owned();
-        match replaces.then(|| pause(binary, change, Urgency::PodsStart, facts)).flatten() {
-            Some(error) => self.failures.push(error),
-            None => self.steps.push(Step::InstallBinary { source: source.clone(), target, replaces }),
-        }
+        self.steps.push(Step::InstallBinary { source: source.clone(), target, replaces });
     }
-}
-
-/// The error that reports the limit, if another program changed this binary too often since we installed it.
-fn pause(binary: &Binary, difference: String, urgency: Urgency, facts: Facts<'_>) -> Option<Error> {
-    let known = facts.record.binaries.get(binary.target.file_name()?.to_str()?)?;
-    known
-        .is_installed(binary.digest)
-        .then(|| contention(&known.rewrites, (&binary.target, difference), urgency, facts))?
-}
-
-/// The error that reports the limit of repairs of a file, if it is reached.
-fn contention(
-    rewrites: &RewriteLimiter,
-    (path, difference): (&Path, String),
-    urgency: Urgency,
-    facts: Facts<'_>,
-) -> Option<Error> {
-    let pause = rewrites.pause(facts.now, urgency)?;
-    let times = rewrites.recent(facts.now).len();
-    Some(Error::Contention { path: path.to_owned(), times, within: WINDOW, difference, pause })
 }
 
 fn before_ours(observed: &Observed) -> Vec<Note> {

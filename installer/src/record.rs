@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use rewrite_limiter::{RewriteLimiter, Urgency, WINDOW};
+pub(crate) use rewrite_limiter::{RewriteLimiter, WINDOW};
 
 use crate::Error;
 use crate::files::{Digest, read_document, write_document};
@@ -61,9 +61,6 @@ pub(crate) struct ConfigurationRecord {
 pub(crate) struct BinaryRecord {
     /// The SHA-256 of what we put there; while a write is under way the old one and the new one.
     pub(crate) digests: BTreeSet<String>,
-    /// When another program had replaced it or changed its mode and we repaired it.
-    #[serde(skip_serializing_if = "RewriteLimiter::is_empty")]
-    pub(crate) rewrites: RewriteLimiter,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }

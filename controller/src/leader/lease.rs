@@ -29,6 +29,8 @@ use resident::logging::chain;
 
 /// The most time for releasing it: the kubelet waits ten seconds for the whole process.
 const GIVING_BACK: Duration = Duration::from_secs(5);
+/// The Lease that the Role in the manifests names.
+pub const NAME: &str = "oke-node-controller";
 /// At most one write of our own comes between, and rarely one of another program.
 const GIVING_BACK_TRIES: u32 = 3;
 
@@ -45,7 +47,6 @@ enum Ownership {
 #[derive(Debug)]
 pub struct Lease {
     api: Api<Object>,
-    name: String,
     me: String,
     /// Whole seconds are written, so they are also used.
     seconds: u16,
@@ -65,7 +66,6 @@ impl Lease {
     pub fn new(client: Client, settings: &LeaseSettings, me: String, chance: fn() -> f64) -> Self {
         Self {
             api: Api::namespaced(client, &settings.namespace),
-            name: settings.name.clone(),
             me,
             seconds: settings.seconds,
             chance,
@@ -127,9 +127,9 @@ impl Lease {
     /// Reads first: a renewal may have been given up for this and take effect all the same, before or after the read.
     async fn give_back(&self) -> kube::Result<()> {
         for _ in 0..GIVING_BACK_TRIES {
-            let found = self.api.get_opt(&self.name).await?.map(|object| Record::of(&object));
+            let found = self.api.get_opt(NAME).await?.map(|object| Record::of(&object));
             let Some(record) = found.filter(|record| record.holder.as_deref() == Some(&self.me)) else { break };
-            match self.api.replace(&self.name, &PostParams::default(), &self.object(&record, None)).await {
+            match self.api.replace(NAME, &PostParams::default(), &self.object(&record, None)).await {
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 written => return written.map(drop),
             }
@@ -162,7 +162,7 @@ impl Lease {
 
     async fn attempt_once(&mut self) -> anyhow::Result<Ownership> {
         let now = Instant::now();
-        let found = self.api.get_opt(&self.name).await.context("reading the Lease")?;
+        let found = self.api.get_opt(NAME).await.context("reading the Lease")?;
         let record = match found {
             Some(object) => Some(Record::of(&object)),
             // It was deleted. Its holder does not know that yet, and works until its next renewal.
@@ -180,9 +180,7 @@ impl Lease {
         let written = match step {
             LeaseStep::Wait => return Ok(Ownership::Other),
             LeaseStep::Create(record) => self.api.create(&params, &self.object(&record, Some(&self.me))).await,
-            LeaseStep::Write(record) => {
-                self.api.replace(&self.name, &params, &self.object(&record, Some(&self.me))).await
-            }
+            LeaseStep::Write(record) => self.api.replace(NAME, &params, &self.object(&record, Some(&self.me))).await,
         };
         match written {
             Ok(object) => {
@@ -214,7 +212,7 @@ impl Lease {
         let same = record.holder.as_deref() == holder;
         Object {
             metadata: ObjectMeta {
-                name: Some(self.name.clone()),
+                name: Some(NAME.to_owned()),
                 resource_version: record.version.clone(),
                 ..ObjectMeta::default()
             },

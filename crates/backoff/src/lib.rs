@@ -14,6 +14,19 @@ pub struct Backoff {
     pub cap: Duration,
 }
 
+/// Limits of one request, all of its attempts together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The most time for one attempt, connecting and reading the answer included.
+    pub timeout: Duration,
+    /// The most attempts, at least one.
+    pub attempts: u32,
+    /// The backoff between attempts.
+    pub backoff: Backoff,
+    /// The most time for all attempts and waits between them.
+    pub deadline: Duration,
+}
+
 impl Backoff {
     /// The delay after the given attempt (1 is the first). `chance` is clamped to 0.0–1.0.
     #[must_use]

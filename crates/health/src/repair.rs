@@ -317,7 +317,10 @@ mod tests {
         const FIRST: [&str; 2] = ["net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3"];
         let of = |verdict, percent, action| {
             let blank = SignalState::blank(collectors::signal("neighbour_use").unwrap(), 60, 0);
-            Report { signals: vec![SignalState { verdict, action, value: Some(percent), ..blank }] }
+            Report {
+                signals: vec![SignalState { verdict, action, value: Some(percent), ..blank }],
+                ..Report::default()
+            }
         };
         let (problem, idle) = (of(Verdict::Problem, 90.0, Action::Repair), of(Verdict::Healthy, 10.0, Action::Report));
         let mut node = Node::with(FIRST.into_iter().zip([40_000, 1024]).collect());

@@ -3,19 +3,30 @@
 #[cfg(test)]
 mod tests;
 
-use backoff::chance;
+use std::time::Duration;
+
+use backoff::{Backoff, Policy, chance};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Instance;
 
 use crate::error::beginning;
-use crate::{Error, Failure, Metadata, Policy, VnicList, document};
+use crate::{Error, Failure, Metadata, VnicList, document};
 
 /// Where every instance finds its metadata. `OCI_METADATA_BASE_URL` names another one by convention of Oracle's SDKs.
 pub const DEFAULT_BASE_URL: &str = "http://169.254.169.254/opc/v2";
 
 /// The longest reply taken, in bytes: user data alone may be 32 KiB, a bare metal machine lists up to 256 VNICs.
 const LONGEST_REPLY: usize = 1 << 20;
+
+/// Limits of one question. Oracle advises up to 3 retries, a 30 s timeout and exponential backoff; a node waits for this before
+/// its first pod, so an attempt gets 5 s here (the service answers in milliseconds or not at all) and there are more of them.
+pub const POLICY: Policy = Policy {
+    timeout: Duration::from_secs(5),
+    attempts: 6,
+    backoff: Backoff { first: Duration::from_millis(250), cap: Duration::from_secs(8) },
+    deadline: Duration::from_secs(30),
+};
 
 /// The client of the metadata service.
 #[derive(Clone, Debug)]

@@ -18,17 +18,13 @@ mod document;
 mod error;
 #[cfg(any(test, feature = "fake"))]
 mod fake;
-mod policy;
 
 use std::future::Future;
 
-pub use client::{DEFAULT_BASE_URL, Imds};
+pub use client::{DEFAULT_BASE_URL, Imds, POLICY};
 pub use error::{Error, Failure};
 #[cfg(any(test, feature = "fake"))]
 pub use fake::FakeMetadata;
-// Part of a policy.
-pub use backoff::Backoff;
-pub use policy::Policy;
 use vcn::{Instance, Ocid, Vnic};
 
 /// What can be asked about the instance that we run on.

@@ -3,7 +3,6 @@
 mod budget;
 pub(crate) mod call;
 mod observer;
-mod policy;
 pub(crate) mod request_id;
 mod retry;
 #[cfg(test)]
@@ -14,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use backoff::chance;
+use backoff::{Backoff, Policy, chance};
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, Uri};
@@ -33,7 +32,6 @@ use crate::region::endpoint::Endpoint;
 
 pub use budget::{Budget, BudgetState, Rates};
 pub use observer::{Attempt, Observer};
-pub use policy::Policy;
 use retry::{Decision, Situation, decide};
 
 use call::{Call, query, read, refusal, retry_after};
@@ -54,8 +52,17 @@ pub struct Oci {
     options: Options,
 }
 
+/// Limits of one call, as in Oracle's SDKs: eight attempts, doubling, 30 s at most. A minute in all, since a reconciler reports an
+/// error and retries by itself. A list is one call per page; waits for the budget count.
+pub const POLICY: Policy = Policy {
+    timeout: Duration::from_secs(20),
+    attempts: 8,
+    backoff: Backoff { first: Duration::from_millis(500), cap: Duration::from_secs(30) },
+    deadline: Duration::from_mins(1),
+};
+
 /// How a client behaves.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Options {
     /// Deadlines and attempts.
     pub policy: Policy,
@@ -65,6 +72,12 @@ pub struct Options {
     pub trust: Trust,
     /// Gets a report of every attempt.
     pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { policy: POLICY, budget: Budget::default(), trust: Trust::default(), observer: None }
+    }
 }
 
 impl Oci {

@@ -31,12 +31,10 @@ pub use attachment::{AttachVnic, AttachmentState, CreateVnic, Ipv6Choice, VnicAt
 pub use auth::{ApiKey, InstancePrincipal, KeyOwner, Login, WorkloadIdentity};
 pub use client::request_id::RequestId;
 pub use client::transport::{Carrier, Trust};
-pub use client::{Attempt, Budget, BudgetState, Observer, Oci, Options, Policy, Rates};
+pub use client::{Attempt, Budget, BudgetState, Observer, Oci, Options, POLICY, Rates};
 pub use cloud::{Cloud, CloudView};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
-// Part of a policy.
-pub use backoff::Backoff;
 pub use object::{Etag, FreeformTags, VersionedObject};
 pub use region::endpoint::{Endpoint, MetadataUrl};
 pub use region::{Endpoints, RealmDomain, Region, RegionName};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use backoff::Backoff;
-use imds::{Imds, Policy};
+use backoff::{Backoff, Policy};
+use imds::Imds;
 use ipam::BootId;
 
 use crate::decide::usage::Usage;

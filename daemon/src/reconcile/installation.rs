@@ -4,7 +4,6 @@
 mod tests;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use installer::{
     ConflistState, Decision, Note, NoteKind, ProvidedNetwork, Report, RuntimeUsage, Signal, Signals, Snapshot,
@@ -20,9 +19,6 @@ use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
 use crate::sources::container_runtime::ContainerRuntime;
 use crate::sources::node_facts::NodeFacts;
-
-/// The installer runs again after this time although no file changed: disks lose bits.
-const THOROUGH: Duration = Duration::from_secs(3600);
 
 /// The installer's last run. It reads binaries of some MiB, so it does not run at kernel events, nor while all files that it
 /// reads are unchanged.
@@ -64,7 +60,6 @@ struct LastRun {
     conditions: Vec<Condition>,
     /// The files before that run; `None` if it changed any, or has to run again for another reason.
     files: Option<Snapshot>,
-    at: Instant,
 }
 
 impl Installation {
@@ -138,8 +133,7 @@ impl Installation {
             let doubtful = |note: &Note| {
                 matches!(
                     note.kind,
-                    NoteKind::PluginKept
-                        | NoteKind::PluginUnsure
+                    NoteKind::PluginUnsure
                         | NoteKind::PluginUnanswered
                         | NoteKind::UnreadBefore
                         | NoteKind::LeftBehind { .. }
@@ -147,10 +141,9 @@ impl Installation {
             };
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
             let files = (content && report.steps.is_empty()).then_some(found);
-            let at = Instant::now();
             let settings = settings.installer.clone();
             let (decision, state) = (report.decision, state.clone());
-            self.last = Some(LastRun { settings, signals, usable, decision, state, conditions, files, at });
+            self.last = Some(LastRun { settings, signals, usable, decision, state, conditions, files });
         }
         state
     }
@@ -164,7 +157,7 @@ impl LastRun {
 
     /// Whether the installer would say the same.
     fn still_holds(&self, settings: &Settings) -> bool {
-        self.at.elapsed() < THOROUGH && self.files.as_ref().is_some_and(|files| *files == looked_at(settings))
+        self.files.as_ref().is_some_and(|files| *files == looked_at(settings))
     }
 }
 
@@ -212,7 +205,7 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
         NoteKind::SortsBeforeCopy { gives: ProvidedNetwork::CalledNetwork } => return None,
         NoteKind::SortsBeforeCopy { .. } => (Condition::degraded, Reason::RuntimeConfigurationPreceded),
         NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
-        NoteKind::PluginUnanswered | NoteKind::PluginKept => (Condition::degraded, Reason::PluginUnanswered),
+        NoteKind::PluginUnanswered => (Condition::degraded, Reason::PluginUnanswered),
         NoteKind::LeftBehind { another, uses } => {
             let used = uses == RuntimeUsage::Always && !are_published(state_dir);
             (left_behind(another, used)?, Reason::RuntimeConfigurationLeft)

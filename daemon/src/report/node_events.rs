@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use imds::Backoff;
+use backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
 use resident::events::{Reporter, event, write};
 use resident::logging::chain;

@@ -186,20 +186,19 @@ impl NodeFacts {
     /// What the facts say about the owner of the cluster's pod network, in addition to what is `set`.
     #[must_use]
     pub fn signals(&self, set: &Signals) -> Signals {
-        let signals = match &self.instance.value {
+        let mut signals = match &self.instance.value {
             Some(instance) => set.clone().with_metadata(&instance.metadata),
             None => set.clone(),
         };
         let native_pod_network = self.npn.value.as_ref().map_or(Presence::Unknown, |npn| Presence::from(npn.is_some()));
-        let oke_daemonset = match set.oke_daemonset {
-            Presence::Unknown => self.oke_daemonset,
-            set => set,
-        };
         // As long as no VNIC has one, OKE may still attach it.
         let application_resources = match self.npn() {
             Some(npn) if !npn.vnics.iter().all(NpnVnic::serves_all_pods) => Presence::Present,
             _ => signals.application_resources,
         };
-        Signals { native_pod_network, oke_daemonset, application_resources, ..signals }
+        if set.set.oke_daemonset == Presence::Unknown {
+            signals.set.oke_daemonset = self.oke_daemonset;
+        }
+        Signals { native_pod_network, application_resources, ..signals }
     }
 }

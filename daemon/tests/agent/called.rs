@@ -56,7 +56,7 @@ impl Node {
         self.call(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let real = imds::Imds::new(&self.metadata.base_url(), imds::Policy::default()).unwrap();
+                let real = imds::Imds::new(&self.metadata.base_url(), imds::POLICY).unwrap();
                 let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
                 let mut world = NodeFacts::default();
                 poller::ask(&mut world, &fake, &ClusterSources::at_hand(settings), settings, &Metrics::default()).await;

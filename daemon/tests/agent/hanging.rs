@@ -10,7 +10,7 @@ use crate::node::{Node, wait_for};
 use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
-/// The time that the installer gives all plugins together.
+/// The time that the installer gives a plugin.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 fn portmap(node: &Node, script: &str) {

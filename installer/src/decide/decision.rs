@@ -216,6 +216,6 @@ pub(crate) fn oke_cni(signals: &Signals, conf_files: &[ConfFile]) -> Option<(Sig
     if let Some(file) = conf_files.iter().find(|file| file.is_oke()) {
         return Some((Signal::OkeConflist, format!("{} is present", file.name)));
     }
-    (signals.oke_daemonset == Presence::Present)
+    (signals.set.oke_daemonset == Presence::Present)
         .then(|| (Signal::OkeDaemonSet, format!("the DaemonSet {OKE_DAEMONSET} exists")))
 }

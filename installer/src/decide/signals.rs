@@ -12,19 +12,16 @@ pub const METADATA_KEY: &str = "oke-native-pod-networking";
 /// OKE's own CNI, a DaemonSet in kube-system. It assigns the same addresses as our plugin.
 pub const OKE_DAEMONSET: &str = "vcn-native-ip-cni";
 
-/// Flannel's DaemonSet in kube-system.
-pub(crate) const FLANNEL_DAEMONSET: &str = "kube-flannel-ds";
-
 /// The CNI configuration that OKE's own CNI writes.
 pub(crate) const OKE_CONFLIST: &str = "10-oci.conflist";
 
 /// What the caller read; by default nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
-#[command(next_help_heading = "Signals, the strongest first")]
+#[command(next_help_heading = "Signals")]
 pub struct Signals {
-    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
-    #[arg(long = "signal-node-label", env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
-    pub node_label: Option<String>,
+    /// Signals that the agent has as options, too.
+    #[command(flatten)]
+    pub set: SignalOptions,
     /// The value of oke-native-pod-networking in the instance's metadata
     #[arg(long = "signal-instance-metadata", env = "SIGNAL_INSTANCE_METADATA", value_name = "true|false")]
     pub instance_metadata: Option<String>,
@@ -37,24 +34,6 @@ pub struct Signals {
         value_name = "SEEN"
     )]
     pub native_pod_network: Presence,
-    /// The DaemonSet kube-system/vcn-native-ip-cni
-    #[arg(
-        long = "signal-oke-daemonset",
-        env = "SIGNAL_OKE_DAEMONSET",
-        value_enum,
-        default_value = "unknown",
-        value_name = "SEEN"
-    )]
-    pub oke_daemonset: Presence,
-    /// The DaemonSet kube-system/kube-flannel-ds
-    #[arg(
-        long = "signal-flannel-daemonset",
-        env = "SIGNAL_FLANNEL_DAEMONSET",
-        value_enum,
-        default_value = "unknown",
-        value_name = "SEEN"
-    )]
-    pub flannel_daemonset: Presence,
     /// VNICs of the NativePodNetwork with applicationResources: they prevent a takeover
     #[arg(
         long = "signal-application-resources",
@@ -64,6 +43,24 @@ pub struct Signals {
         value_name = "SEEN"
     )]
     pub application_resources: Presence,
+}
+
+/// Signals that an operator may set for the agent, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct SignalOptions {
+    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni, which no program of ours reads itself; unset: no such
+    /// signal
+    #[arg(long = "signal-node-label", env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
+    pub node_label: Option<String>,
+    /// The DaemonSet kube-system/vcn-native-ip-cni; unknown: the agent queries the API server
+    #[arg(
+        long = "signal-oke-daemonset",
+        env = "SIGNAL_OKE_DAEMONSET",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
+    pub oke_daemonset: Presence,
 }
 
 /// Whether something was found.
@@ -103,8 +100,6 @@ pub enum Signal {
     NativePodNetwork,
     /// [`OKE_DAEMONSET`].
     OkeDaemonSet,
-    /// [`FLANNEL_DAEMONSET`].
-    FlannelDaemonSet,
     /// A configuration of OKE's own CNI in the configuration directory.
     OkeConflist,
     /// Pods of OKE's own CNI on this node, or it cannot be known.
@@ -140,7 +135,6 @@ impl fmt::Display for Signal {
             Self::InstanceMetadata => "instance-metadata",
             Self::NativePodNetwork => "native-pod-network",
             Self::OkeDaemonSet => "oke-daemonset",
-            Self::FlannelDaemonSet => "flannel-daemonset",
             Self::OkeConflist => "oke-conflist",
             Self::OkePods => "oke-pods",
             Self::ApplicationResources => "application-resources",

@@ -1,6 +1,6 @@
 //! What each signal says about the pod network.
 
-use super::signals::{FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
+use super::signals::{METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
 use super::{PodNetwork, Presence, Signal, Signals};
 use crate::Settings;
 use crate::observed::ConfFile;
@@ -35,10 +35,10 @@ pub(super) fn statements(settings: &Settings, signals: &Signals, conf_files: &[C
             statement(Signal::Setting, StatementMeaning::OtherNetwork, "the setting is none".to_owned())
         }
     };
-    let label = flag(Signal::NodeLabel, &format!("the node label {NODE_LABEL}"), signals.node_label.as_deref());
+    let label = flag(Signal::NodeLabel, &format!("the node label {NODE_LABEL}"), signals.set.node_label.as_deref());
     let metadata = format!("the instance metadata {METADATA_KEY}");
     let metadata = flag(Signal::InstanceMetadata, &metadata, signals.instance_metadata.as_deref());
-    let (npn, oke, flannel) = (signals.native_pod_network, signals.oke_daemonset, signals.flannel_daemonset);
+    let (npn, oke) = (signals.native_pod_network, signals.set.oke_daemonset);
     let npn_text = "the instance has a NativePodNetwork".to_owned();
     let file = conf_files.iter().find(|file| file.is_flannel());
     [
@@ -47,7 +47,6 @@ pub(super) fn statements(settings: &Settings, signals: &Signals, conf_files: &[C
         metadata,
         present(npn, Signal::NativePodNetwork, StatementMeaning::VcnNative, npn_text),
         present(oke, Signal::OkeDaemonSet, StatementMeaning::VcnNative, daemon_set(OKE_DAEMONSET)),
-        present(flannel, Signal::FlannelDaemonSet, StatementMeaning::OtherNetwork, daemon_set(FLANNEL_DAEMONSET)),
         file.and_then(|file| {
             let found = format!("{} is a configuration of Flannel", file.name);
             statement(Signal::FlannelConflist, StatementMeaning::OtherNetwork, found)

@@ -38,16 +38,14 @@ impl Plan {
                 (Err(reason), EntryOrigin::Settings) => {
                     let listed = disk.is_some_and(|disk| list(disk).any(|plugin| kind(plugin) == Some(name)));
                     let failed = matches!(answer, Answer::Failed(_));
-                    let (note, text) = match (failed, listed) {
-                        (true, true) => (NoteKind::PluginKept, format!("{name} stays in the chain, although {reason}")),
-                        (true, false) => {
-                            let text = format!("{name} is left out of the chain until it answers: {reason}");
-                            (NoteKind::PluginUnanswered, text)
-                        }
-                        (false, _) => (NoteKind::PluginLeftOut, format!("{name} is left out of the chain: {reason}")),
+                    let note = if failed { NoteKind::PluginUnanswered } else { NoteKind::PluginLeftOut };
+                    let text = match (failed, listed) {
+                        (true, true) => format!("{name} stays in the chain, although {reason}"),
+                        (true, false) => format!("{name} is left out of the chain until it answers: {reason}"),
+                        (false, _) => format!("{name} is left out of the chain: {reason}"),
                     };
                     self.notes.push(Note { kind: note, subject: name.clone(), message: text });
-                    if note != NoteKind::PluginKept {
+                    if !failed || !listed {
                         continue;
                     }
                     on_disk()

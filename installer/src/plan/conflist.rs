@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{ConfChange, Facts, Note, Plan, Purpose, Step, contention};
+use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
 use crate::observed::{ConfAt, ConfText, kind};
-use crate::record::{ConfigurationRecord, Urgency};
+use crate::record::{ConfigurationRecord, WINDOW};
 use crate::settings::{MAIN, OURS};
 use crate::{ConflistState, Error};
 
@@ -71,7 +71,6 @@ impl Plan {
             (known.wanted.as_ref() == Some(&wanted)).then(|| difference(&wanted, present.is_some(), disk.as_ref()));
         let link = if let ConfAt::Link(to) = &observed.conflist { Some(to.clone()) } else { None };
         let is_foreign = present.map_or(link.is_some(), |found| !names_ours(found));
-        let urgency = if present.is_some_and(has_main) { Urgency::PodsStart } else { Urgency::PodsWait };
         let change = ConfChange {
             name: vcn::CONFLIST_FILE.to_owned(),
             target: present.map_or_else(|| settings.conflist(), |found| found.target.clone()),
@@ -84,22 +83,17 @@ impl Plan {
             purpose: Purpose::Ours,
             reverted,
         };
-        self.write(change, (known, urgency), facts);
+        self.write(change, known, facts);
     }
 
     /// Plans a change, unless repairs of the file are limited.
-    pub(super) fn write(
-        &mut self,
-        change: ConfChange,
-        (known, urgency): (&ConfigurationRecord, Urgency),
-        facts: Facts<'_>,
-    ) {
-        let paused = change
-            .reverted
-            .as_ref()
-            .and_then(|reverted| contention(&known.rewrites, (&change.target, reverted.clone()), urgency, facts));
-        if let Some(error) = paused {
-            return self.failures.push(error);
+    pub(super) fn write(&mut self, change: ConfChange, known: &ConfigurationRecord, facts: Facts<'_>) {
+        if let Some(difference) = &change.reverted
+            && let Some(pause) = known.rewrites.pause(facts.now)
+        {
+            let (path, times) = (change.target.clone(), known.rewrites.recent(facts.now).len());
+            let difference = difference.clone();
+            return self.failures.push(Error::Contention { path, times, within: WINDOW, difference, pause });
         }
         if change.purpose == Purpose::Ours {
             self.conflist = ConflistState::Pending;

@@ -7,7 +7,7 @@ use super::conflist::MODE;
 use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
 use crate::Error;
 use crate::observed::{ConfAt, ConfFile, ConfText, Contents, Observed, Source, kind};
-use crate::record::{ConfigurationRecord, Urgency};
+use crate::record::ConfigurationRecord;
 use crate::settings::{PluginEntry, VNIC_ATTACH};
 use crate::versions::{Answer, Version};
 
@@ -55,7 +55,7 @@ impl Plan {
             purpose: Purpose::Copy,
             reverted,
         };
-        self.write(change, (known, Urgency::PodsStart), facts);
+        self.write(change, known, facts);
     }
 
     fn remove_copy(&mut self, facts: Facts<'_>) {

@@ -22,10 +22,8 @@ pub struct Note {
 pub enum NoteKind {
     /// A listed plugin is left out of the chain.
     PluginLeftOut,
-    /// The same: its binary is there and did not answer as it should this time.
+    /// A listed plugin gave no valid answer this time: it stays in the chain, or is not added.
     PluginUnanswered,
-    /// A listed plugin that is in the chain gave no valid answer this time; it stays.
-    PluginKept,
     /// A plugin that another program added may not work.
     PluginUnsure,
     /// A plugin that another program added has no binary: no pod starts by our configuration.
@@ -166,7 +164,6 @@ impl Note {
         match self.kind {
             NoteKind::PluginLeftOut => "plugin-left-out",
             NoteKind::PluginUnanswered => "plugin-unanswered",
-            NoteKind::PluginKept => "plugin-kept",
             NoteKind::PluginUnsure => "plugin-unsure",
             NoteKind::PluginMissing => "plugin-missing",
             NoteKind::SortsBefore { .. } => "sorts-before",

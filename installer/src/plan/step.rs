@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::BINARY_MODE;
 use crate::Signal;
-use crate::files::Digest;
 use crate::settings::VNIC_ATTACH;
 
 /// One change. Display is its line in the report.
@@ -19,8 +18,8 @@ pub(crate) enum Step {
     RemoveStale(PathBuf),
     /// Install a binary.
     InstallBinary { source: PathBuf, target: PathBuf, replaces: bool },
-    /// Make a binary executable again that has this digest.
-    SetMode { target: PathBuf, digest: Digest, was: u32 },
+    /// Make a binary executable again.
+    SetMode { target: PathBuf, was: u32 },
     /// Write a configuration.
     ChangeConf(Box<ConfChange>),
     /// Remove our configuration from a node whose pod network is another; what was there before it comes back.
@@ -86,7 +85,7 @@ impl fmt::Display for Step {
             Self::InstallBinary { source, target, replaces, .. } => {
                 write!(f, "{} {} from {}", verb(*replaces), target.display(), source.display())
             }
-            Self::SetMode { target, was, .. } => {
+            Self::SetMode { target, was } => {
                 write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display())
             }
             Self::ChangeConf(change) => {

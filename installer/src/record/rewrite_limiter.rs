@@ -1,4 +1,5 @@
-//! Two programs that revert each other's writes: after five repairs in ten minutes the installer backs off, and the error names the change.
+//! Two programs that revert each other's writes: after five repairs in ten minutes the installer repairs once a minute, and the
+//! error names the change.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,17 +12,8 @@ const LIMIT: usize = 5;
 /// Older repairs do not count.
 pub(crate) const WINDOW: Duration = Duration::from_secs(600);
 
-/// During the backoff, one repair in this time if pods have no network without it: the other program may have stopped since.
-const PROBE_EVERY: Duration = Duration::from_secs(60);
-
-/// What a repair is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    /// Without it no pod gets a network.
-    PodsWait,
-    /// Pods start nevertheless.
-    PodsStart,
-}
+/// Between repairs during the backoff: the other program may have stopped since, and pods may have no network until then.
+const BACKOFF: Duration = Duration::from_secs(60);
 
 /// When repairs were made, in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,15 +32,10 @@ impl RewriteLimiter {
     }
 
     /// How long until the next repair may be made; `None`: at once.
-    pub(crate) fn pause(&self, now: SystemTime, urgency: Urgency) -> Option<Duration> {
+    pub(crate) fn pause(&self, now: SystemTime) -> Option<Duration> {
         let recent = self.recent(now);
-        let first = recent.len().checked_sub(LIMIT).and_then(|at| recent.get(at))?;
-        let left =
-            |at: &u64, pause: Duration| pause.saturating_sub(Duration::from_secs(seconds(now).saturating_sub(*at)));
-        let pause = match (urgency, recent.last()) {
-            (Urgency::PodsWait, Some(last)) => left(first, WINDOW).min(left(last, PROBE_EVERY)),
-            _ => left(first, WINDOW),
-        };
+        let last = recent.last().filter(|_| recent.len() >= LIMIT)?;
+        let pause = BACKOFF.saturating_sub(Duration::from_secs(seconds(now).saturating_sub(*last)));
         Some(pause).filter(|pause| !pause.is_zero())
     }
 

@@ -102,26 +102,17 @@ fn limiter(first: u64, count: u64) -> RewriteLimiter {
 }
 
 #[test]
-fn limiter_pauses_after_five_repairs_in_ten_minutes() {
-    assert_eq!(limiter(1000, 4).pause(at(1004), Urgency::PodsStart), None);
+fn limiter_allows_one_repair_a_minute_after_five_in_ten_minutes() {
+    assert_eq!(limiter(1000, 4).pause(at(1004)), None);
     let mut limiter = limiter(1000, 5);
-    assert_eq!(limiter.pause(at(1005), Urgency::PodsStart), Some(Duration::from_secs(595)));
-    assert_eq!(limiter.pause(at(1599), Urgency::PodsStart), Some(Duration::from_secs(1)));
-    assert_eq!(limiter.pause(at(1600), Urgency::PodsStart), None, "the first no longer counts");
-    limiter.count(at(1600));
-    assert_eq!(limiter.pause(at(1600), Urgency::PodsStart), Some(Duration::from_secs(1)));
-}
-
-#[test]
-fn limiter_allows_one_repair_a_minute_while_pods_wait() {
-    let mut limiter = limiter(1000, 5);
-    assert_eq!(limiter.pause(at(1010), Urgency::PodsWait), Some(Duration::from_secs(54)));
-    assert_eq!(limiter.pause(at(1064), Urgency::PodsWait), None);
+    assert_eq!(limiter.pause(at(1010)), Some(Duration::from_secs(54)));
+    assert_eq!(limiter.pause(at(1064)), None);
     limiter.count(at(1064));
-    assert_eq!(limiter.pause(at(1065), Urgency::PodsWait), Some(Duration::from_secs(59)));
+    assert_eq!(limiter.pause(at(1065)), Some(Duration::from_secs(59)));
+    assert_eq!(limiter.pause(at(1604)), None, "the first no longer counts");
 }
 
 #[test]
 fn limiter_ignores_repairs_of_a_wrong_clock() {
-    assert_eq!(limiter(90_000, 9).pause(at(1000), Urgency::PodsStart), None);
+    assert_eq!(limiter(90_000, 9).pause(at(1000)), None);
 }

@@ -27,52 +27,29 @@ const KILL: Duration = Duration::from_millis(500);
 pub(super) const NO_INTERPRETER: &str = "it does not start: its program interpreter is missing here (the dynamic loader of a \
                                          binary that is not static, or what a script names after #!)";
 
-/// A question that was put.
-pub(super) enum Question {
-    Asked(Child),
-    /// It could not be put.
-    Answered(Answer),
-}
-
-impl Question {
-    /// Starts the binary.
-    pub(super) fn put(path: &Path, end: Instant) -> Self {
-        let failed = |reason: String| Self::Answered(Answer::Failed(reason));
-        match start(path, end) {
-            Ok(mut child) => {
-                if let Some(mut stdin) = child.stdin.take() {
-                    // Old plugins read it; one that does not may have closed it already.
-                    let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
-                }
-                Self::Asked(child)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => Self::Answered(Answer::Missing),
-            // The kernel reports a file that is there as missing if its interpreter is.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => failed(NO_INTERPRETER.to_owned()),
-            Err(error) => failed(format!("it does not start: {error}")),
-        }
+/// Asks a binary and waits for its answer.
+pub(super) fn ask(path: &Path, deadline: Duration) -> Answer {
+    let end = Instant::now() + deadline;
+    let mut child = match start(path, end) {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
+        // The kernel reports a file that is there as missing if its interpreter is.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Answer::Failed(NO_INTERPRETER.to_owned()),
+        Err(error) => return Answer::Failed(format!("it does not start: {error}")),
+    };
+    if let Some(mut stdin) = child.stdin.take() {
+        // Old plugins read it; one that does not may have closed it already.
+        let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
     }
-
-    /// Waits for the answer until `end`; the process comes along if it did not end although it was killed.
-    pub(super) fn answer(self, end: Instant, deadline: Duration) -> (Answer, Option<Child>) {
-        let mut child = match self {
-            Self::Asked(child) => child,
-            Self::Answered(answer) => return (answer, None),
-        };
-        while !has_ended(&child) && Instant::now() < end {
-            thread::sleep(POLL_EVERY);
-        }
-        let late = !has_ended(&child);
-        let Some(status) = kill(&mut child) else {
-            let reason = format!("no answer within {deadline:?}, and it does not end");
-            return (Answer::Failed(reason), Some(child));
-        };
-        let answer = match late {
-            true => Err(format!("no answer within {deadline:?}")),
-            false => output(&mut child).and_then(|text| parse(&text, status)),
-        };
-        (answer.unwrap_or_else(Answer::Failed), None)
+    while !has_ended(&child) && Instant::now() < end {
+        thread::sleep(POLL_EVERY);
     }
+    let late = !has_ended(&child);
+    let answer = match kill(&mut child) {
+        Some(status) if !late => output(&mut child).and_then(|text| parse(&text, status)),
+        _ => Err(format!("no answer within {deadline:?}")),
+    };
+    answer.unwrap_or_else(Answer::Failed)
 }
 
 /// ETXTBSY: some process, forked while another wrote the file, still has it open.

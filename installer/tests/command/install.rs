@@ -24,7 +24,6 @@ fn flannel_node_and_node_without_signals_are_left_alone() {
     for (arguments, decided) in [
         (vec!["--cni-usable"], "flannel-conflist"),
         (vec!["--cni-usable", "--signal-node-label", "false"], "node-label"),
-        (vec!["--cni-usable", "--signal-flannel-daemonset", "present"], "flannel-daemonset"),
         (vec!["--cni-usable", "--signal-native-pod-network", "present"], "flannel-conflist"),
         (vec!["--cni-usable", "--pod-network", "none", "--signal-node-label", "true"], "setting"),
     ] {

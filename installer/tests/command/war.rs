@@ -1,7 +1,6 @@
 //! Several writers of one configuration at the same time, each like a program in the field.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -11,7 +10,7 @@ use clap::Parser;
 use installer::{Args, Settings};
 use serde_json::{Value, json};
 
-use crate::node::{INSTALL, Node, PORTMAP};
+use crate::node::{Node, PORTMAP};
 
 const LASTS: Duration = Duration::from_secs(3);
 
@@ -119,30 +118,4 @@ fn writers_of_one_file_keep_their_plugins_and_agree() {
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text.matches("1000000000000000000").count(), 2, "{text}");
     assert!(foreign >= 2, "both added foreign at least once");
-}
-
-#[test]
-fn binary_that_another_program_reverts_is_repaired_five_times() {
-    for (revert, repaired, reported) in [
-        ("foreign", "did: replace", "replaced by another file"),
-        ("0644", "did: chmod 0755", "its mode was changed to 0644"),
-    ] {
-        let node = Node::new();
-        let binary = node.path("bin/vcn-native");
-        assert_eq!(node.run(&INSTALL).0, 0);
-        for repair in 0..6 {
-            match revert {
-                "foreign" => node.executable("bin/vcn-native", "foreign"),
-                _ => fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap(),
-            }
-            let (code, text) = node.run(&INSTALL);
-            match repair {
-                5 => assert!(code == 1 && text.contains("[contention]") && text.contains(reported), "{text}"),
-                _ => assert!(code == 0 && text.contains(repaired), "{text}"),
-            }
-        }
-        fs::remove_file(&binary).unwrap();
-        let (code, text) = node.run(&INSTALL);
-        assert!(code == 0 && text.contains("did: install"), "a missing one is installed at once: {text}");
-    }
 }

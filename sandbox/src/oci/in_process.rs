@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use oci::{ApiKey, Budget, Carrier, Endpoints, Instance, KeyOwner, Login, Oci, Options, Policy, Rates, VnicAttachment};
+use backoff::Policy;
+use oci::{ApiKey, Budget, Carrier, Endpoints, Instance, KeyOwner, Login, Oci, Options, Rates, VnicAttachment};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -51,7 +52,7 @@ impl FakeCloud {
         let door = Arc::new(Door::new(emulator));
         // One attempt, no limit: the test sees each answer, when it comes.
         let forever = Duration::from_hours(24 * 365);
-        let policy = Policy { attempts: 1, timeout: forever, deadline: forever, ..Policy::default() };
+        let policy = Policy { attempts: 1, timeout: forever, deadline: forever, ..oci::POLICY };
         let budget = Budget::new(Rates { most: 1e9, least: 1e9, burst: 1e9 });
         let key = ApiKey::new(
             KeyOwner { tenancy: identity::TENANCY, user: "ocid1.user.oc1..fake", fingerprint: "fa:ke" },

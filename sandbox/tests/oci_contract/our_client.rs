@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use backoff::Policy;
 use oci::{
-    ApiKey, Cloud, CloudView, CreateAddresses, Endpoints, Error, Etag, InstancePrincipal, Login, Oci, Options, Policy,
+    ApiKey, Cloud, CloudView, CreateAddresses, Endpoints, Error, Etag, InstancePrincipal, Login, Oci, Options,
     RetryToken, Trust, VersionedObject, WorkloadIdentity,
 };
 use serde::Serialize;
@@ -39,7 +40,7 @@ impl OurClient {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let endpoints = Endpoints { core: url.parse().expect("an endpoint"), auth: url.parse().expect("an endpoint") };
         // Once: the cases look at each answer.
-        let policy = Policy { attempts: 1, deadline: Duration::from_secs(30), ..Policy::default() };
+        let policy = Policy { attempts: 1, deadline: Duration::from_secs(30), ..oci::POLICY };
         let options = Options { policy, ..Options::default() };
         let login = login(&runtime);
         Self { oci: Oci::new(&endpoints, login, options).expect("a client"), runtime }

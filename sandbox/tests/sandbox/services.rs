@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
 
 use crate::fixture::{SOON, two_nodes, two_nodes_of};
-use imds::{Imds, Metadata, Policy};
+use imds::{Imds, Metadata};
 use sandbox::{MetadataFault, NodeSpec, SERVICES_V4, Vcn};
 use simple_dns::{CLASS, Name, Packet, QCLASS, QTYPE, Question, TYPE};
 use vcn::{Family, MachineKind};
@@ -107,7 +107,7 @@ fn the_resolver_answers_over_tcp() {
 }
 
 fn client() -> Imds {
-    Imds::new(imds::DEFAULT_BASE_URL, Policy::default()).expect("a client")
+    Imds::new(imds::DEFAULT_BASE_URL, imds::POLICY).expect("a client")
 }
 
 fn ask(client: &Imds) -> (vcn::Instance, Vec<vcn::Vnic>) {

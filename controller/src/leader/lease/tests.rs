@@ -53,8 +53,7 @@ impl Server {
             }
         };
         let client = Client::new(tower::service_fn(answer), "here");
-        let settings =
-            LeaseSettings { namespace: "here".to_owned(), name: "lease".to_owned(), identity: None, seconds };
+        let settings = LeaseSettings { namespace: "here".to_owned(), identity: None, seconds };
         Lease::new(client, &settings, ME.to_owned(), || 1.0)
     }
 
@@ -83,7 +82,7 @@ async fn answer(
 fn held_by(holder: &str, version: usize) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": "lease", "namespace": "here", "resourceVersion": version.to_string() },
+        "metadata": { "name": NAME, "namespace": "here", "resourceVersion": version.to_string() },
         "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15 },
     })
 }

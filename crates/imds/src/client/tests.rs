@@ -4,12 +4,10 @@ mod server;
 
 use std::process::Command;
 
-use std::time::Duration;
-
 use server::{Reply, Server};
 
 use super::*;
-use crate::{Backoff, FakeMetadata};
+use crate::FakeMetadata;
 
 const INSTANCE: &str = include_str!("../../golden/instance.json");
 const VNICS: &str = include_str!("../../golden/vnics_vm.json");

@@ -5,7 +5,8 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::client::policy::Policy;
+use backoff::Policy;
+
 use crate::error::{Failure, Kind};
 
 /// The effect of sending a request twice.

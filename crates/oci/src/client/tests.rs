@@ -47,8 +47,7 @@ impl Stage {
             }
         });
         let endpoints = Endpoints { core: url.parse().unwrap(), auth: url.parse().unwrap() };
-        let policy =
-            Policy { backoff: backoff::Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..Policy::default() };
+        let policy = Policy { backoff: Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..POLICY };
         let options = Options { policy, ..Options::default() };
         Self { oci: Oci::new(&endpoints, Login::api_key(key()), options).unwrap(), asked, end }
     }

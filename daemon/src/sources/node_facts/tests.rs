@@ -210,7 +210,9 @@ fn signals_come_from_metadata_native_pod_network_and_daemonset() {
         (Presence::Absent, Presence::Absent),
         (Presence::Present, Presence::Present),
     ] {
-        assert_eq!(facts.signals(&Signals { oke_daemonset: set, ..Signals::default() }).oke_daemonset, expected);
+        let mut signals = Signals::default();
+        signals.set.oke_daemonset = set;
+        assert_eq!(facts.signals(&signals).set.oke_daemonset, expected);
     }
 }
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::*;
-use crate::PodNetwork;
 use crate::observed::Contents;
 use crate::settings::fixture;
+use crate::{PodNetwork, SignalOptions};
 
 const SEEN: [Presence; 3] = [Presence::Unknown, Presence::Absent, Presence::Present];
 const FLAGS: [Option<&str>; 5] = [None, Some("true"), Some("false"), Some("yes"), Some("")];
@@ -37,21 +37,17 @@ fn new(conf_files: &[ConfFile]) -> NodeState<'_> {
 }
 
 /// Decides with one signal each: label, metadata, NativePodNetwork, OKE's DaemonSet, Flannel's DaemonSet.
-fn auto(signals: (Option<&str>, Option<&str>, Presence, Presence, Presence), files: &[ConfFile]) -> (bool, Signal) {
+fn auto(signals: (Option<&str>, Option<&str>, Presence, Presence), files: &[ConfFile]) -> (bool, Signal) {
     let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), new(files));
     assert!(!decision.reason.is_empty());
     (decision.install, decision.decided_by)
 }
 
-fn known(
-    (label, metadata, network, oke, flannel): (Option<&str>, Option<&str>, Presence, Presence, Presence),
-) -> Signals {
+fn known((label, metadata, network, oke): (Option<&str>, Option<&str>, Presence, Presence)) -> Signals {
     Signals {
-        node_label: label.map(str::to_owned),
+        set: SignalOptions { node_label: label.map(str::to_owned), oke_daemonset: oke },
         instance_metadata: metadata.map(str::to_owned),
         native_pod_network: network,
-        oke_daemonset: oke,
-        flannel_daemonset: flannel,
         application_resources: Presence::Unknown,
     }
 }
@@ -59,8 +55,8 @@ fn known(
 #[test]
 fn each_signal_alone_decides() {
     use Presence::{Absent, Present, Unknown};
-    let none = (Unknown, Unknown, Unknown);
-    for (label, metadata, (network, oke_set, flannel_set), files, expected) in [
+    let none = (Unknown, Unknown);
+    for (label, metadata, (network, oke_set), files, expected) in [
         (None, None, none, vec![], (false, Signal::Nothing)),
         (Some("true"), None, none, vec![], (true, Signal::NodeLabel)),
         (Some("True "), None, none, vec![], (true, Signal::NodeLabel)),
@@ -70,51 +66,47 @@ fn each_signal_alone_decides() {
         (None, Some("true"), none, vec![], (true, Signal::InstanceMetadata)),
         (None, Some("false"), none, vec![], (false, Signal::InstanceMetadata)),
         (None, Some("1"), none, vec![], (false, Signal::InstanceMetadata)),
-        (None, None, (Present, Unknown, Unknown), vec![], (true, Signal::NativePodNetwork)),
-        (None, None, (Absent, Unknown, Unknown), vec![], (false, Signal::Nothing)),
-        (None, None, (Unknown, Present, Unknown), vec![], (false, Signal::OkeDaemonSet)),
-        (None, None, (Unknown, Absent, Unknown), vec![], (false, Signal::Nothing)),
-        (None, None, (Unknown, Unknown, Present), vec![], (false, Signal::FlannelDaemonSet)),
-        (None, None, (Unknown, Unknown, Absent), vec![], (false, Signal::Nothing)),
+        (None, None, (Present, Unknown), vec![], (true, Signal::NativePodNetwork)),
+        (None, None, (Absent, Unknown), vec![], (false, Signal::Nothing)),
+        (None, None, (Unknown, Present), vec![], (false, Signal::OkeDaemonSet)),
+        (None, None, (Unknown, Absent), vec![], (false, Signal::Nothing)),
         (None, None, none, vec![flannel()], (false, Signal::FlannelConflist)),
         (None, None, none, vec![oke()], (false, Signal::Nothing)),
         (None, None, none, vec![file("87-podman.conflist", &["bridge"])], (false, Signal::Nothing)),
     ] {
-        let case = format!("{label:?} {metadata:?} {network:?} {oke_set:?} {flannel_set:?} {files:?}");
-        assert_eq!(auto((label, metadata, network, oke_set, flannel_set), &files), expected, "{case}");
+        let case = format!("{label:?} {metadata:?} {network:?} {oke_set:?} {files:?}");
+        assert_eq!(auto((label, metadata, network, oke_set), &files), expected, "{case}");
     }
 }
 
 #[test]
 fn stronger_signal_decides() {
     use Presence::{Absent, Present, Unknown};
-    for (label, metadata, (network, flannel_set), files, expected) in [
-        (Some("false"), Some("true"), (Present, Unknown), vec![], (false, Signal::NodeLabel)),
-        (Some("true"), Some("false"), (Absent, Present), vec![flannel()], (true, Signal::NodeLabel)),
-        (Some("yes"), Some("true"), (Present, Absent), vec![], (false, Signal::NodeLabel)),
-        (None, Some("false"), (Present, Unknown), vec![], (false, Signal::InstanceMetadata)),
-        (None, Some("true"), (Absent, Present), vec![], (true, Signal::InstanceMetadata)),
-        (None, Some("true"), (Unknown, Unknown), vec![flannel()], (true, Signal::InstanceMetadata)),
-        (None, None, (Present, Present), vec![], (false, Signal::FlannelDaemonSet)),
-        (None, None, (Present, Unknown), vec![flannel()], (false, Signal::FlannelConflist)),
+    for (label, metadata, network, files, expected) in [
+        (Some("false"), Some("true"), Present, vec![], (false, Signal::NodeLabel)),
+        (Some("true"), Some("false"), Absent, vec![flannel()], (true, Signal::NodeLabel)),
+        (Some("yes"), Some("true"), Present, vec![], (false, Signal::NodeLabel)),
+        (None, Some("false"), Present, vec![], (false, Signal::InstanceMetadata)),
+        (None, Some("true"), Unknown, vec![flannel()], (true, Signal::InstanceMetadata)),
+        (None, None, Present, vec![flannel()], (false, Signal::FlannelConflist)),
     ] {
-        let case = format!("{label:?} {metadata:?} {network:?} {flannel_set:?} {files:?}");
-        assert_eq!(auto((label, metadata, network, Unknown, flannel_set), &files), expected, "{case}");
+        let case = format!("{label:?} {metadata:?} {network:?} {files:?}");
+        assert_eq!(auto((label, metadata, network, Unknown), &files), expected, "{case}");
     }
 }
 
 #[test]
 fn setting_outranks_every_signal() {
     use Presence::{Present, Unknown};
-    let everything_for = known((Some("true"), Some("true"), Present, Unknown, Unknown));
+    let everything_for = known((Some("true"), Some("true"), Present, Unknown));
     let decision = decide(&settings(PodNetwork::None, true), &everything_for, new(&[]));
     assert_eq!((decision.install, decision.decided_by), (false, Signal::Setting));
     assert_eq!(decision.against, [Signal::NodeLabel, Signal::InstanceMetadata, Signal::NativePodNetwork]);
 
-    let everything_against = known((Some("false"), Some("false"), Unknown, Unknown, Present));
+    let everything_against = known((Some("false"), Some("false"), Unknown, Unknown));
     let decision = decide(&settings(PodNetwork::VcnNative, false), &everything_against, new(&[flannel()]));
     assert_eq!((decision.install, decision.decided_by), (true, Signal::Setting));
-    assert_eq!(decision.against.len(), 4);
+    assert_eq!(decision.against.len(), 3);
 }
 
 #[test]
@@ -126,7 +118,7 @@ fn okes_cni_prevents_installation_without_takeover() {
             (Unknown, vec![file("05-renamed.conflist", &["oci-ipvlan"])], Signal::OkeConflist),
             (Present, vec![], Signal::OkeDaemonSet),
         ] {
-            let signals = known((Some("true"), None, Present, oke_set, Unknown));
+            let signals = known((Some("true"), None, Present, oke_set));
             let decision = decide(&settings(pod_network, false), &signals, new(&files));
             assert_eq!((decision.install, decision.decided_by), (false, expected));
             assert!(decision.reason.contains("takeover is not set"), "{}", decision.reason);
@@ -139,7 +131,7 @@ fn okes_cni_prevents_installation_without_takeover() {
 fn okes_daemonset_alone_keeps_an_existing_installation() {
     use Presence::{Present, Unknown};
     let of = |pod_network, label, here: NodeState<'_>| {
-        let signals = known((label, None, Unknown, Present, Unknown));
+        let signals = known((label, None, Unknown, Present));
         let decision = decide(&settings(pod_network, false), &signals, here);
         (decision.install, decision.decided_by, decision.against, decision.reason)
     };
@@ -182,7 +174,7 @@ fn okes_daemonset_alone_keeps_an_existing_installation() {
 fn application_resources_prevent_takeover() {
     let with = |application_resources| Signals {
         application_resources,
-        ..known((Some("true"), None, Presence::Present, Presence::Present, Presence::Unknown))
+        ..known((Some("true"), None, Presence::Present, Presence::Present))
     };
     let decided = |application_resources, takeover, here| {
         decide(&settings(PodNetwork::Auto, takeover), &with(application_resources), here)
@@ -201,7 +193,7 @@ fn application_resources_prevent_takeover() {
     }
     // A node that was taken over keeps our pod network.
     assert!(decided(Presence::Present, true, NodeState { installed_before: true, ..new(&theirs) }).install);
-    let alone = Signals { oke_daemonset: Presence::Absent, ..with(Presence::Present) };
+    let alone = Signals { set: SignalOptions::default(), ..with(Presence::Present) };
     assert!(decide(&settings(PodNetwork::Auto, true), &alone, new(&[])).install, "OKE's own CNI is not there");
 }
 
@@ -213,9 +205,8 @@ fn rules_hold_for_every_combination() {
     let mut combinations = 0;
     for label in FLAGS {
         for metadata in FLAGS {
-            for seen in 0..27 {
-                let (network, oke_set, flannel_set) = (SEEN[seen / 9], SEEN[seen / 3 % 3], SEEN[seen % 3]);
-                let signals = known((label, metadata, network, oke_set, flannel_set));
+            for seen in 0..9 {
+                let signals = known((label, metadata, SEEN[seen / 3], SEEN[seen % 3]));
                 for files in &file_sets {
                     for installed_before in [false, true] {
                         rules_hold(&signals, NodeState { installed_before, ..new(files) });
@@ -225,18 +216,18 @@ fn rules_hold_for_every_combination() {
             }
         }
     }
-    assert_eq!(combinations, 5 * 5 * 27 * 8 * 2);
+    assert_eq!(combinations, 5 * 5 * 9 * 8 * 2);
 }
 
 fn rules_hold(signals: &Signals, here: NodeState<'_>) {
     let files = here.conf_files;
     let oke_file = files.iter().any(ConfFile::is_oke);
-    let oke_present = signals.oke_daemonset == Presence::Present || oke_file;
+    let oke_present = signals.set.oke_daemonset == Presence::Present || oke_file;
     // The DaemonSet does not end an existing installation.
     let stands = (here.installed_before || files.iter().any(ConfFile::is_ours)) && !oke_file;
-    let flannel_present = signals.flannel_daemonset == Presence::Present || files.iter().any(ConfFile::is_flannel);
-    let strong = signals.node_label.as_deref().or(signals.instance_metadata.as_deref());
-    let weak = signals.native_pod_network == Presence::Present || signals.oke_daemonset == Presence::Present;
+    let flannel_present = files.iter().any(ConfFile::is_flannel);
+    let strong = signals.set.node_label.as_deref().or(signals.instance_metadata.as_deref());
+    let weak = signals.native_pod_network == Presence::Present || signals.set.oke_daemonset == Presence::Present;
     for takeover in [false, true] {
         let of = |pod_network| decide(&settings(pod_network, takeover), signals, here);
         assert!(!of(PodNetwork::None).install);
@@ -268,45 +259,42 @@ fn another_network_is_never_concluded_from_silence_or_doubt() {
         decision.another
     };
     let auto = |signals, files: &[ConfFile]| another(PodNetwork::Auto, signals, files);
-    let none = (None, None, Unknown, Unknown, Unknown);
-    assert!(another(PodNetwork::None, (Some("true"), None, Present, Unknown, Unknown), &[ours()]));
-    assert!(auto((Some("false"), None, Unknown, Unknown, Unknown), &[ours()]));
-    assert!(auto((None, Some("false"), Unknown, Unknown, Unknown), &[ours()]));
-    assert!(auto((None, None, Present, Unknown, Unknown), &[ours(), oke()]), "OKE's own CNI is on this node");
-    assert!(auto((None, None, Absent, Unknown, Unknown), &[ours(), flannel()]));
-    assert!(auto((None, None, Absent, Unknown, Present), &[ours()]));
+    let none = (None, None, Unknown, Unknown);
+    assert!(another(PodNetwork::None, (Some("true"), None, Present, Unknown), &[ours()]));
+    assert!(auto((Some("false"), None, Unknown, Unknown), &[ours()]));
+    assert!(auto((None, Some("false"), Unknown, Unknown), &[ours()]));
+    assert!(auto((None, None, Present, Unknown), &[ours(), oke()]), "OKE's own CNI is on this node");
+    assert!(auto((None, None, Absent, Unknown), &[ours(), flannel()]));
 
     assert!(!auto(none, &[ours()]), "silence");
-    assert!(!auto((None, None, Absent, Unknown, Unknown), &[ours()]), "a new node has none yet");
+    assert!(!auto((None, None, Absent, Unknown), &[ours()]), "a new node has none yet");
     assert!(!auto(none, &[ours(), flannel()]), "it may be stale while the sources are silent");
-    assert!(!auto((None, None, Unknown, Unknown, Present), &[ours()]));
-    assert!(!auto((None, None, Present, Unknown, Present), &[ours(), flannel()]), "one against the other");
-    assert!(!auto((Some("maybe"), None, Absent, Unknown, Unknown), &[ours(), flannel()]), "invalid");
-    assert!(!auto((None, None, Unknown, Present, Unknown), &[ours()]), "one object for all nodes");
+    assert!(!auto((None, None, Present, Unknown), &[ours(), flannel()]), "one against the other");
+    assert!(!auto((Some("maybe"), None, Absent, Unknown), &[ours(), flannel()]), "invalid");
+    assert!(!auto((None, None, Unknown, Present), &[ours()]), "one object for all nodes");
     let set = |files: &[ConfFile]| another(PodNetwork::VcnNative, none, files);
     assert!(!set(&[ours(), oke()]), "the setting selects our pod network");
 }
 
 #[test]
 fn doubt_keeps_an_existing_installation_only() {
-    use Presence::{Absent, Present, Unknown};
+    use Presence::{Present, Unknown};
     let decided = |signals, here: NodeState<'_>| {
         let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), here);
         assert!(!decision.another, "{decision:?}");
         (decision.install, decision.decided_by, decision.against)
     };
-    let garbage = (Some("yes"), Some("true"), Present, Unknown, Absent);
-    let against = (None, None, Present, Unknown, Present);
-    let (in_place, theirs) = ([ours()], [ours(), oke()]);
+    let garbage = (Some("yes"), Some("true"), Present, Unknown);
+    let against = (None, None, Present, Unknown);
+    let (flannels, both, theirs) = ([flannel()], [ours(), flannel()], [ours(), flannel(), oke()]);
     let remembered = |conf_files| NodeState { installed_before: true, ..new(conf_files) };
-    let flannel_set = || vec![Signal::FlannelDaemonSet];
-    for here in [remembered(&[]), remembered(&in_place)] {
+    for here in [remembered(&flannels), remembered(&both)] {
         assert_eq!(decided(garbage, here), (true, Signal::NodeLabel, vec![]));
-        assert_eq!(decided(against, here), (true, Signal::NativePodNetwork, flannel_set()));
+        assert_eq!(decided(against, here), (true, Signal::NativePodNetwork, vec![Signal::FlannelConflist]));
     }
     // Our file may come with an image; OKE's is of this node.
-    for here in [new(&[]), new(&in_place), remembered(&theirs)] {
+    for here in [new(&flannels), new(&both), remembered(&theirs)] {
         assert_eq!(decided(garbage, here), (false, Signal::NodeLabel, vec![]), "{here:?}");
-        assert_eq!(decided(against, here), (false, Signal::FlannelDaemonSet, vec![]), "{here:?}");
+        assert_eq!(decided(against, here), (false, Signal::FlannelConflist, vec![]), "{here:?}");
     }
 }

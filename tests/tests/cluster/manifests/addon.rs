@@ -23,8 +23,8 @@ struct Switch {
     meaning: &'static str,
 }
 
-/// Probes ask the address of LISTEN, and a Role names the Lease: both are fixed in the manifests.
-const OF_MANIFESTS: [&str; 2] = ["LISTEN", "LEASE_NAME"];
+/// Probes ask the address of LISTEN: it is fixed in the manifests.
+const OF_MANIFESTS: [&str; 1] = ["LISTEN"];
 
 const BOOL: &[&str] = &["true", "false"];
 const SWITCHES: [Switch; 9] = [
