@@ -4,3 +4,5 @@
 mod documents;
 pub mod metrics;
 pub mod status_server;
+#[cfg(test)]
+mod tests;

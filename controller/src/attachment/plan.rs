@@ -8,14 +8,14 @@
 
 mod attach_request;
 mod case;
-#[cfg(test)]
-mod golden;
 mod leaving;
 mod pod_network;
 mod present;
 mod slot;
 mod staying;
 pub mod step;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -4,6 +4,8 @@ pub mod removal;
 pub mod rollout;
 pub mod state;
 pub mod step;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

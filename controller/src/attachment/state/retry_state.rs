@@ -5,7 +5,7 @@
 //! grows with the number of DETACHED records that OCI lists. Every process sees the same records, so the number survives.
 
 #[cfg(test)]
-pub(in crate::attachment) mod recorded;
+pub(in crate::attachment) mod tests;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! VnicProfiles by example: each folder of `profiles/` is a sentence with the present objects and the resulting plan, in the
-//! words of `oke-node-controller plan`. A new case needs no code; `UPDATE_GOLDEN=1 cargo test -p oke-node-controller --test pure`
-//! writes the plan of a new case for review.
+//! VnicProfiles by example: each folder of `controller/golden/profile` is a sentence with the present objects and the resulting
+//! plan, in the words of `oke-node-controller plan`. A new case needs no code; `UPDATE_GOLDEN=1 cargo test -p oke-node-controller
+//! --lib plan::tests` writes the plan of a new case for review.
 //!
 //! `objects.yaml` has VnicProfiles, Nodes and VnicAttachments; a VnicAttachment may be short (`ready: true`, or `reason`).
 //! `unwanted.yaml`, if present, says for how many seconds an object was unwanted before.
@@ -11,14 +11,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::cluster::store::{NodeObject, NodeView, Store};
+use crate::profile::plan::plan;
+use crate::profile::plan::removal::{Grace, UnwantedObjects};
+use crate::profile::report::status;
+use crate::profile::select::observed::Observed;
+use crate::profile::select::selection::select;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use oke_node_controller::cluster::store::{NodeObject, NodeView, Store};
-use oke_node_controller::profile::plan::plan;
-use oke_node_controller::profile::plan::removal::{Grace, UnwantedObjects};
-use oke_node_controller::profile::report::status;
-use oke_node_controller::profile::select::observed::Observed;
-use oke_node_controller::profile::select::selection::select;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -115,7 +115,7 @@ fn planned(case: &Path) -> String {
 
 #[test]
 fn every_case_has_its_plan() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/profiles");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/profile");
     let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
     assert!(cases.len() >= 20, "the cases were not found");
@@ -136,7 +136,7 @@ fn every_case_has_its_plan() {
 /// The same state gives the same plan, in any order of the watches.
 #[test]
 fn the_order_of_the_objects_does_not_matter() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/profiles");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/profile");
     for case in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let mut observed = objects(&fs::read_to_string(case.join("objects.yaml")).unwrap());
         let (now, before) = (Instant::now(), UnwantedObjects::default());

@@ -10,9 +10,12 @@ fn code(folder: &Path) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.ends_with("tests") || path.ends_with("tests.rs") {
+            continue;
+        }
         if path.is_dir() {
             text.push_str(&code(&path));
-        } else if !path.ends_with("tests.rs") {
+        } else {
             let file = fs::read_to_string(&path).unwrap();
             text.push_str(file.split("#[cfg(test)]").next().unwrap());
         }

@@ -1,4 +1,4 @@
-//! Cases of the planner: each folder of `controller/golden` is one, named by a sentence. `desired.yaml` has the objects and what
+//! Cases of the planner: each folder of `controller/golden/attachment` is one, named by a sentence. `desired.yaml` has the objects and what
 //! is remembered of them, `observed.yaml` OCI's documents, `plan.txt` the plan with the statuses and Events that follow from it.
 //! `UPDATE_GOLDEN=1` writes the plans.
 
@@ -26,9 +26,9 @@ use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::plan::step::NewAddress;
 use crate::attachment::report::status::status;
 use crate::attachment::report::{event_diff, node_report};
-use crate::attachment::state::retry_state::recorded::Remembered;
+use crate::attachment::state::retry_state::tests::Remembered;
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/attachment");
 const PAUSES: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(120) };
 const PROOF: Duration = Duration::from_secs(9);
 
