@@ -1,5 +1,6 @@
 //! The command line as typed.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -22,9 +23,9 @@ const AFTER: &str = "\
 Exit status:
   0  all that is shown is healthy (explain: the word is known; nettest: reachable)
   1  something that is shown is not healthy or not known, the controller is not reachable, or the command failed; nettest: not
-     reachable, and the cause is named
+     reachable
   2  wrong command line, a word that explain does not know, or a test that the controller refuses
-  3  nettest: no verdict: several causes are left, the test timed out, or the command failed
+  3  nettest: not decided: some packets pass, an agent did not answer, the test timed out, or the command failed
 
 Examples:
   kubectl oke-node status --problems              nodes that are not healthy, the worst first
@@ -72,11 +73,12 @@ Examples:
     Vnics(VnicsArgs),
     /// Test whether a node reaches another node or a service, and name the cause if not
     #[command(after_help = "\
-Exit status: 0 reachable; 1 not reachable, and the cause is named; 2 wrong command line, or the test is refused; 3 no verdict, or the command failed.
+Exit status: 0 reachable; 1 not reachable; 2 wrong command line, or the test is refused; 3 not decided, or the command failed.
 
 Examples:
   kubectl oke-node nettest 10.0.10.2 10.0.20.3 --port 8443
   kubectl oke-node nettest 10.0.10.2 10.0.20.3 --mtu    packets of full size
+  kubectl oke-node nettest 10.0.10.2/10.0.11.2 10.0.20.3    from the address of a secondary VNIC
   kubectl oke-node nettest 10.0.10.2 imds               a service: gateway, imds, dns, apiserver, oci-services")]
     Nettest(NetTestArgs),
     /// Explain an error code, a condition, a reason, a signal or a rule, without a cluster
@@ -125,10 +127,10 @@ pub struct VnicsArgs {
 /// Which pair, how it is probed, and how the result is printed.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NetTestArgs {
-    /// The Node that sends
-    #[arg(value_parser = node_name, value_name = "FROM")]
+    /// The Node that sends; NODE/ADDRESS from one of its addresses, such as a secondary VNIC's
+    #[arg(value_parser = node_and_address, value_name = "FROM")]
     pub from: String,
-    /// The target: a Node, or a service; with --external an address, a host name or a URL
+    /// The target: a Node, NODE/ADDRESS, an address of a Node, or a service; with --external another address, a host name or a URL
     #[arg(value_name = "TO")]
     pub to: String,
     /// Connect to this port; without it, echo requests are sent
@@ -197,6 +199,13 @@ fn view_url(text: &str) -> Result<Uri, String> {
     if is_valid { Ok(url) } else { Err("expected http://HOST:PORT".to_owned()) }
 }
 
+fn node_and_address(text: &str) -> Result<String, String> {
+    let (node, address) = text.split_once('/').map_or((text, None), |(node, address)| (node, Some(address)));
+    let is_address = address.is_none_or(|address| address.parse::<IpAddr>().is_ok());
+    node_name(node)?;
+    if is_address { Ok(text.to_owned()) } else { Err("expected NODE or NODE/ADDRESS".to_owned()) }
+}
+
 /// It becomes part of a path.
 fn node_name(text: &str) -> Result<String, String> {
     let is_valid = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || matches!(char, '-' | '.');
@@ -214,6 +223,7 @@ mod tests {
     fn names_and_urls_that_are_not_valid_are_refused() {
         let parses = |words: &[&str]| Args::try_parse_from([&["x"], words].concat()).is_ok();
         assert!(parses(&["node", "10.0.0.2"]) && parses(&["status", "--view-url", "http://[::1]:9811"]));
+        assert!(parses(&["nettest", "a/10.0.0.2", "b"]) && !parses(&["nettest", "a/b", "b"]));
         assert!(!parses(&["node", "../fleet"]) && !parses(&["node", "A"]) && !parses(&["vnics", "--node", ""]));
         for url in ["https://localhost:1", "localhost:9811", "http://localhost:1/fleet"] {
             assert!(!parses(&["status", "--view-url", url]), "{url}");

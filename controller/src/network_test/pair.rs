@@ -169,7 +169,7 @@ fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict 
     PairVerdict {
         source: pair.source.clone(),
         target: pair.target.clone(),
-        probe: pair.case.send.kind.as_str().to_owned(),
+        probe: pair.case.send.kind.with_port(pair.case.send.port),
         label: "Unknown".to_owned(),
         cause: cause.to_owned(),
         failure: failure.unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use api::probe::ProbeKind;
 use api::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, TestCounts, TestLatency, TestState, TestThroughput};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use nettest::Label;
+use nettest::{Label, path};
 
 use super::pair::Found;
 
@@ -23,6 +23,7 @@ pub struct Summary {
     mbits: Vec<u32>,
     worst: Vec<(Option<Label>, u16, PairVerdict)>,
     headline: Option<(Label, String)>,
+    path: String,
     used_tls: bool,
 }
 
@@ -45,6 +46,9 @@ impl Summary {
             }
             Found::Verdict(found) => *found,
         };
+        if self.counts.pairs == 1 {
+            self.path = path(&evidence);
+        }
         self.used_tls |= evidence.kind == ProbeKind::Https;
         let tally = &evidence.attempt.tally;
         // Throughput loses data without losing probes.
@@ -100,6 +104,7 @@ impl Summary {
             latency: self.latency(),
             throughput: self.throughput(),
             worst_verdict,
+            path: self.path.clone(),
             worst: self.worst.iter().map(|(_, _, pair)| pair.clone()).collect(),
         }
         .bounded()

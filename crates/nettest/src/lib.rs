@@ -25,4 +25,4 @@ pub use cause::Cause;
 pub use diagnose::diagnose;
 pub use investigation::{Ask, Case, Investigation, Role};
 pub use tap::Tap;
-pub use verdict::{Label, Place, Verdict};
+pub use verdict::{Label, Place, Verdict, path};

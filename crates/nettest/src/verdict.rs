@@ -1,6 +1,7 @@
 //! What the evidence proves, for people.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use api::PairVerdict;
 use api::probe::{Evidence, Failure, ProbeReport};
@@ -112,14 +113,10 @@ impl Verdict {
             let address = || party.address.map(|address| address.to_string());
             party.node.clone().or_else(address).unwrap_or_default()
         };
-        let probe = match evidence.port {
-            0 => evidence.kind.as_str().to_owned(),
-            port => format!("{}/{port}", evidence.kind.as_str()),
-        };
         PairVerdict {
             source: name(&evidence.source),
             target: name(&evidence.target),
-            probe,
+            probe: evidence.kind.with_port(evidence.port),
             label: self.label.as_str().to_owned(),
             cause: self.cause(),
             failure: self.failure.clone(),
@@ -150,6 +147,21 @@ impl fmt::Display for Verdict {
         }
         Ok(())
     }
+}
+
+/// The path of the probe as the hosts report it: addresses with their links, and the next hop.
+#[must_use]
+pub fn path(evidence: &Evidence) -> String {
+    let (attempt, arrival) = (&evidence.attempt, evidence.arrival.as_ref());
+    let end = |address: Option<IpAddr>, link: &str| {
+        address.map(|address| if link.is_empty() { address.to_string() } else { format!("{address} ({link})") })
+    };
+    let target = attempt.target.or(evidence.target.address);
+    let route = attempt.route.clone().unwrap_or_default();
+    let gateway = route.gateway.filter(|gateway| Some(*gateway) != target);
+    let inward = arrival.map_or("", |report| report.taps.inward.device.as_str());
+    let hops = [end(attempt.source, &route.device), end(gateway, ""), end(target, inward)];
+    hops.into_iter().flatten().collect::<Vec<_>>().join(" → ")
 }
 
 /// A failure in words.

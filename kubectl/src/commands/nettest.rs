@@ -67,11 +67,13 @@ pub fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
     let target = match (service, asked.to.parse::<IpAddr>()) {
         (Some(TargetService::Peers), _) => bail!("peers is no single target"),
         (Some(service), _) => TestTarget { service: Some(service), ..TestTarget::default() },
-        // A Node of OKE is named by its address.
-        (None, Ok(address)) if asked.external => TestTarget { address: Some(address), ..TestTarget::default() },
+        // A Node of OKE is named by its address; the controller knows others of it, too.
+        (None, Ok(address)) => TestTarget { address: Some(address), ..TestTarget::default() },
         (None, _) if asked.is_url() => TestTarget { url: Some(asked.to.clone()), ..TestTarget::default() },
-        (None, _) if asked.external => TestTarget { host: Some(asked.to.clone()), ..TestTarget::default() },
-        (None, _) => TestTarget { node: Some(asked.to.clone()), ..TestTarget::default() },
+        (None, _) if asked.external && !asked.to.contains('/') => {
+            TestTarget { host: Some(asked.to.clone()), ..TestTarget::default() }
+        }
+        (None, _) => serde_json::from_value(at_node(&asked.to)).context("reading the target")?,
     };
     let probe = match (asked.port, service) {
         (_, Some(_)) if asked.throughput.is_some() => bail!("throughput is measured between Nodes"),
@@ -88,12 +90,20 @@ pub fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
         (None, _) => json!({ "type": "ICMP" }),
     };
     let spec = json!({
-        "sources": [{ "node": asked.from }], "targets": [target], "probes": [probe],
+        "sources": [at_node(&asked.from)], "targets": [target], "probes": [probe],
         "externalTargets": asked.external, "deadlineSeconds": DEADLINE, "ttlSecondsAfterFinished": TTL,
     });
     let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest",
         "metadata": { "generateName": "kubectl-" }, "spec": spec });
     serde_json::from_value(object).context("describing a NetworkTest")
+}
+
+/// NODE, or NODE/ADDRESS.
+fn at_node(text: &str) -> serde_json::Value {
+    match text.split_once('/') {
+        Some((node, address)) => json!({ "node": node, "address": address }),
+        None => json!({ "node": text }),
+    }
 }
 
 /// The exit status of a failure: the API server refuses a target or a number that no test may have as invalid.
@@ -112,7 +122,11 @@ async fn wait(api: &Api<NetworkTest>, name: &str) -> anyhow::Result<NetworkTestS
         let status = api.get(name).await.with_context(|| format!("reading NetworkTest {name}"))?.status;
         let status = status.unwrap_or_default();
         if shows {
-            let state = if status.state.is_some() { "probing" } else { "waiting for the controller" };
+            let state = match status.state {
+                None => "waiting for the controller",
+                Some(TestState::Waiting) => "waiting for agents or pods",
+                Some(_) => "probing",
+            };
             let _ = write!(std::io::stderr(), "\r{state}: {} s ", began.elapsed().as_secs());
         }
         if status.finished_at.is_some() || began.elapsed() > LONGEST {
@@ -131,9 +145,13 @@ async fn wait(api: &Api<NetworkTest>, name: &str) -> anyhow::Result<NetworkTestS
 impl Answer for PairResult {
     fn exit(&self) -> Exit {
         let pair = self.status.worst.first();
+        let counts = self.status.counts.unwrap_or_default();
+        let all_lost = counts.sent > 0 && counts.lost == counts.sent;
         match (self.status.state, pair.map(|pair| pair.label.as_str())) {
             (Some(TestState::Refused), _) => Exit::Usage,
             (_, Some("Proven" | "Likely")) => Exit::Problem,
+            // Which cause it is, is open; that nothing passes, is not.
+            (_, Some("OneOf")) if all_lost => Exit::Problem,
             (Some(TestState::Finished), None) => Exit::Fine,
             _ => Exit::Undecided,
         }
@@ -155,10 +173,10 @@ impl Answer for PairResult {
         if let Some(carried) = status.throughput {
             page.line(format_args!("{} Mbit/s carried", carried.least_megabits_per_second));
         }
-        let Some(PairVerdict { probe, failure, last_seen, before, after, fix, .. }) = status.worst.first() else {
-            return;
-        };
+        let pair = status.worst.first().cloned().unwrap_or_default();
+        let PairVerdict { probe, failure, last_seen, before, after, fix, .. } = &pair;
         let lines = [
+            ("path", &status.path),
             ("probe", probe),
             ("failure", failure),
             ("last seen", last_seen),
@@ -178,18 +196,20 @@ mod tests {
 
     use super::*;
     use crate::args::{Args, Command};
+    use api::TestCounts;
 
     fn spec(words: &[&str]) -> serde_json::Value {
         let words = ["kubectl-oke_node", "nettest"].iter().chain(words);
         let Command::Nettest(asked) = Args::try_parse_from(words).unwrap().command else { panic!("another command") };
         let spec = object(&asked).unwrap().spec;
-        json!({ "target": spec.targets, "probe": spec.probes })
+        json!({ "source": spec.sources, "target": spec.targets, "probe": spec.probes })
     }
 
     #[test]
     fn words_become_a_target_and_a_probe() {
         for (words, target, probe) in [
-            (&["a", "10.0.20.3"][..], json!({ "node": "10.0.20.3" }), json!({ "type": "ICMP" })),
+            (&["a", "10.0.20.3"][..], json!({ "address": "10.0.20.3" }), json!({ "type": "ICMP" })),
+            (&["a", "b/::1:2"], json!({ "node": "b", "address": "::1:2" }), json!({ "type": "ICMP" })),
             (&["a", "b", "--port", "443"], json!({ "node": "b" }), json!({ "type": "TCP", "port": 443 })),
             (&["a", "b", "--port", "53", "--udp"], json!({ "node": "b" }), json!({ "type": "UDP", "port": 53 })),
             (&["a", "b", "--mtu"], json!({ "node": "b" }), json!({ "type": "PathMTU" })),
@@ -208,25 +228,29 @@ mod tests {
                 json!({ "type": "TCP", "port": 443 }),
             ),
         ] {
-            assert_eq!(spec(words), json!({ "target": [target], "probe": [probe] }), "{words:?}");
+            let source = [json!({ "node": "a" })];
+            assert_eq!(spec(words), json!({ "source": source, "target": [target], "probe": [probe] }), "{words:?}");
         }
+        assert_eq!(spec(&["a/10.0.11.2", "b"])["source"], json!([{ "node": "a", "address": "10.0.11.2" }]));
     }
 
     #[test]
     fn exit_status_tells_reachable_not_misuse_and_undecided() {
-        let result = |state, label: Option<&str>| {
+        let result = |state, label: Option<&str>, lost| {
             let pair = |label: &str| PairVerdict { label: label.to_owned(), ..PairVerdict::default() };
             let worst = label.map(pair).into_iter().collect();
-            let status = NetworkTestStatus { state: Some(state), worst, ..NetworkTestStatus::default() };
+            let counts = Some(TestCounts { sent: 5, lost, ..TestCounts::default() });
+            let status = NetworkTestStatus { state: Some(state), worst, counts, ..NetworkTestStatus::default() };
             PairResult { from: String::new(), to: String::new(), status }.exit()
         };
-        assert_eq!(result(TestState::Finished, None), Exit::Fine);
-        assert_eq!(result(TestState::Finished, Some("Proven")), Exit::Problem);
-        assert_eq!(result(TestState::Finished, Some("Likely")), Exit::Problem);
-        assert_eq!(result(TestState::Refused, None), Exit::Usage);
-        for label in [Some("OneOf"), Some("Unknown")] {
-            assert_eq!(result(TestState::Finished, label), Exit::Undecided);
+        assert_eq!(result(TestState::Finished, None, 0), Exit::Fine);
+        for (label, lost) in [("Proven", 5), ("Likely", 3), ("OneOf", 5)] {
+            assert_eq!(result(TestState::Finished, Some(label), lost), Exit::Problem);
         }
-        assert_eq!(result(TestState::TimedOut, None), Exit::Undecided);
+        assert_eq!(result(TestState::Refused, None, 0), Exit::Usage);
+        for (label, lost) in [("OneOf", 3), ("Unknown", 0)] {
+            assert_eq!(result(TestState::Finished, Some(label), lost), Exit::Undecided);
+        }
+        assert_eq!(result(TestState::TimedOut, None, 0), Exit::Undecided);
     }
 }

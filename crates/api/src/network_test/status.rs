@@ -47,6 +47,10 @@ pub struct NetworkTestStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<160>")]
     pub worst_verdict: String,
+    /// The path of a test with one pair, as far as its hosts report it: addresses with their links, and the next hop.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "schema::text::<192>")]
+    pub path: String,
     /// Up to 20 failed pairs, fewer if the status would exceed 8 KB.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
@@ -185,6 +189,7 @@ impl NetworkTestStatus {
     pub fn bounded(mut self) -> Self {
         self.message = cut(&self.message, 256);
         self.worst_verdict = cut(&self.worst_verdict, 160);
+        self.path = cut(&self.path, 192);
         self.worst.truncate(MOST_WORST_PAIRS);
         self.worst = self.worst.into_iter().map(PairVerdict::bounded).collect();
         while self.stored() > STATUS_MAX && self.worst.pop().is_some() {}

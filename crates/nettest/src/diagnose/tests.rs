@@ -37,6 +37,18 @@ fn recorded_evidence_has_its_verdict() {
 }
 
 #[test]
+fn path_has_the_links_and_the_next_hop_that_are_known() {
+    for (case, path) in [
+        ("the_targets_firewall_drops", "10.0.10.2 (ens3) → 10.0.10.1 → 10.0.20.3 (ens3)"),
+        ("a_security_list_drops_one_port", "10.0.10.2 (ens3) → 10.0.10.1 → 10.0.20.3"),
+        ("the_targets_name_has_no_address", ""),
+    ] {
+        let evidence = cases().into_iter().find(|(name, ..)| name == case).unwrap().1;
+        assert_eq!(crate::path(&evidence), path);
+    }
+}
+
+#[test]
 fn every_cause_is_named_by_a_recorded_case() {
     let named: Vec<Cause> = cases().iter().flat_map(|(_, evidence, _)| diagnose(evidence).causes).collect();
     let missing: Vec<Cause> = Cause::ALL.into_iter().filter(|cause| !named.contains(cause)).collect();
