@@ -26,9 +26,12 @@ fn the_demo_proves_everything_and_says_so() {
     }
     assert!(!text.contains("left out"), "{text}");
     let ready = text.lines().filter(|line| line.contains("vnicattachment") && line.contains("True    Ready"));
-    assert_eq!(ready.count(), 2, "{text}");
-    let extra = text.lines().filter(|line| line.contains("from the control plane") && line.contains("answers"));
-    assert_eq!(extra.count(), 2, "{text}");
+    assert_eq!(ready.count(), 6, "{text}");
+    for whose in ["(net1, shared)", "(net2, exclusive)", "(of the host)"] {
+        let proof = format!("{whose}, from the control plane");
+        let answered = text.lines().filter(|line| line.contains(&proof) && line.contains("answers"));
+        assert_eq!(answered.count(), 2, "{whose}: {text}");
+    }
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl Cluster {
         Ok(child)
     }
 
-    /// One VNIC more on every node and an interface on it in a pod, and off again, for one object.
+    /// Three VNICs more on every node, for pods that share one, for one pod and for the host, and off again, for one object.
     pub(crate) fn profile(&self, vcn: &Vcn, nodes: &[Arc<Node>]) -> Result<()> {
         report::title("oke-node-controller: a VnicProfile for the nodes of a pool");
         let subnet = vcn.subnets().into_iter().find(|subnet| subnet.name == "pods").context("no subnet for pods")?;
@@ -176,22 +176,28 @@ impl Cluster {
             "metadata": { "name": "storage" },
             "spec": {
                 "nodeSelector": { "matchLabels": { "pool": "storage" } },
-                "attachments": [{
-                    "name": "storage", "purpose": "Attach", "mode": "Shared", "ipv4Count": 2,
-                    "allowedNamespaces": ["default"], "subnetId": subnet.id,
-                }],
+                "attachments": [
+                    { "name": "storage", "purpose": "Attach", "mode": "Shared", "ipv4Count": 2,
+                      "allowedNamespaces": ["default"], "subnetId": subnet.id },
+                    { "name": "fast", "purpose": "Attach", "mode": "Exclusive",
+                      "allowedNamespaces": ["default"], "subnetId": subnet.id },
+                    { "name": "backup", "purpose": "Host", "subnetId": subnet.id },
+                ],
             },
         });
         self.apply(&profile.to_string())?;
         let before: Vec<usize> = nodes.iter().map(|node| node.vnics().len()).collect();
         let started = Instant::now();
         self.kubectl(&["label", "node", "--all", "pool=storage"])?;
-        let ready = vec!["True"; nodes.len()].join(" ");
+        let ready = vec!["True"; 3 * nodes.len()].join(" ");
         until("the VNICs are not ready", || self.ready().is_ok_and(|now| now == ready)).with_context(|| self.log())?;
         self.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", "vnicprofile/storage"])?;
-        report::row("kubectl label node --all pool=storage", "every node has one VNIC more", started.elapsed());
+        report::row("kubectl label node --all pool=storage", "every node has three VNICs more", started.elapsed());
         self.show(&["get", "vnicprofiles,vnicattachments"])?;
-        nodes.iter().try_for_each(|node| self.use_vnic(node))?;
+        nodes.iter().try_for_each(|node| self.use_vnics(node))?;
+        let path = r#"jsonpath={.items[?(@.spec.purpose=="Host")].status.ownAddresses[0]}"#;
+        let of_hosts = self.kubectl(&["get", "vnicattachments", "-o", path])?;
+        of_hosts.split_whitespace().try_for_each(|address| self.answers(address, "of the host"))?;
         let started = Instant::now();
         self.kubectl(&["delete", "vnicprofile", "storage", "--timeout=60s"]).with_context(|| self.log())?;
         let gone = || nodes.iter().zip(&before).all(|(node, before)| node.vnics().len() == *before);
@@ -201,23 +207,32 @@ impl Cluster {
         Ok(())
     }
 
-    /// A pod that names the VNIC gets an interface on it.
-    fn use_vnic(&self, node: &Node) -> Result<()> {
+    /// A pod that names the VNICs gets an interface on each.
+    fn use_vnics(&self, node: &Node) -> Result<()> {
         let pod = node.add_pod(&format!("storage-{}", node.name()))?;
-        let annotations = json!({ "oke.oraclecloud.com/interfaces": "storage@net1" });
+        let annotations = json!({ "oke.oraclecloud.com/interfaces": "storage@net1,fast@net2" });
         let runtime = Runtime::of(node)?.with_capability("io.kubernetes.cri.pod-annotations", annotations);
         let attachment = runtime.add(&pod)?;
-        let address = attachment.addresses_of("net1").next().context("the pod has no interface net1")?;
-        let what = format!("{}: a pod annotated storage@net1", node.name());
-        report::row(&what, &format!("net1 has {address}"), attachment.took);
+        let what = format!("{}: a pod annotated storage@net1,fast@net2", node.name());
+        report::row(&what, "has both interfaces", attachment.took);
+        for (interface, mode) in [("net1", "shared"), ("net2", "exclusive")] {
+            let address = attachment.addresses_of(interface).next();
+            let address = address.with_context(|| format!("the pod has no interface {interface}"))?;
+            self.answers(&address.to_string(), &format!("{interface}, {mode}"))?;
+        }
+        runtime.del(&pod, &attachment)?;
+        pod.remove()?;
+        Ok(())
+    }
+
+    /// Asks an address from the control plane.
+    fn answers(&self, address: &str, whose: &str) -> Result<()> {
         let started = Instant::now();
-        let ping = self.node.command("ping").args(["-n", "-q", "-c", "1", "-w", "10"]).arg(address.to_string());
+        let ping = self.node.command("ping").args(["-n", "-q", "-c", "1", "-w", "10"]).arg(address);
         if !ping.output()?.status.success() {
             bail!("{address} does not answer the control plane");
         }
-        report::row(&format!("{address}, from the control plane"), "answers", started.elapsed());
-        runtime.del(&pod, &attachment)?;
-        pod.remove()?;
+        report::row(&format!("{address} ({whose}), from the control plane"), "answers", started.elapsed());
         Ok(())
     }
 
