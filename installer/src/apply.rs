@@ -17,7 +17,7 @@ use crate::observed::{ConfAt, kind};
 use crate::plan::{BINARY_MODE, ConfChange, ConflistRemoval, Purpose, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
-use crate::{ConflistState, Error, Note, Report, Settings};
+use crate::{ConflistState, Error, Note, Report, RuntimeUsage, Settings};
 
 /// Takes steps.
 pub(crate) struct Applier<'a> {
@@ -49,7 +49,11 @@ impl Applier<'_> {
                 }
                 Err(error) => {
                     if let Step::RemoveConflist(removing) = &step {
-                        report.notes.push(Note::left_behind(true, removing.first, &chain(&error)));
+                        report.notes.push(Note::left_behind(
+                            true,
+                            RuntimeUsage::of_first(removing.first),
+                            &chain(&error),
+                        ));
                     }
                     binaries_in_place &= matches!(step, Step::RemoveStale(_) | Step::ChangeConf(_));
                     report.failures.push(error);

@@ -74,7 +74,7 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
         plan.notes.push(Note { kind: NoteKind::NoneThere, subject: directory.to_string(), message });
     }
     if let Some(leftover) = &observed.leftover {
-        plan.leftover(leftover, settings, (&observed.conf_files, decision));
+        plan.leftover(leftover, settings, &observed.conf_files, decision);
     }
     plan.copy(facts, settings.vnic_attach == VnicAttach::On && !decision.install);
     plan

@@ -29,7 +29,7 @@ pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions:
     let mut steps = Vec::new();
     let mut attempts = 1;
     loop {
-        let mut report = once((settings, signals, usable), versions, Mode::Apply);
+        let mut report = once(settings, signals, usable, versions, Mode::Apply);
         let raced = report.failures.iter().any(|failure| matches!(failure, Error::Raced { .. }));
         steps.append(&mut report.steps);
         if !raced || attempts == ATTEMPTS {
@@ -43,7 +43,7 @@ pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions:
 /// What [`reconcile`] would do, without doing it.
 pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
     versions.retry_failed();
-    once((settings, signals, usable), versions, Mode::DryRun)
+    once(settings, signals, usable, versions, Mode::DryRun)
 }
 
 /// Whether to install our pod network, and what decided it. It reads the CNI configurations and, before a first
@@ -68,7 +68,7 @@ fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Deci
     decide(settings, signals, NodeState { pods: &ForeignPods::find(settings, files), ..node })
 }
 
-fn once((settings, signals, usable): (&Settings, &Signals, bool), versions: &mut VersionCache, mode: Mode) -> Report {
+fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache, mode: Mode) -> Report {
     let now = SystemTime::now();
     let files = match conf_files(&settings.cni_conf_dir) {
         Ok(files) => files,

@@ -48,7 +48,7 @@ pub struct Signals {
 /// Signals that an operator may set for the agent, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct SignalOptions {
-    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni, which no program of ours reads itself; unset: no such
+    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni, which the agent does not read itself; unset: no such
     /// signal
     #[arg(long = "signal-node-label", env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
     pub node_label: Option<String>,

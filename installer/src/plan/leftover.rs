@@ -2,7 +2,7 @@
 //! them addresses. It goes when another network is meant for sure, no pod uses our network, and pods have another network or shall
 //! have none.
 
-use super::{ConflistRemoval, Note, Plan, Step};
+use super::{ConflistRemoval, Note, Plan, RuntimeUsage, Step};
 use crate::observed::{ConfFile, Contents, Leftover, OurConflist};
 use crate::{Decision, Settings, Signal};
 
@@ -11,7 +11,8 @@ impl Plan {
         &mut self,
         leftover: &Leftover,
         settings: &Settings,
-        (conf_files, decision): (&[ConfFile], &Decision),
+        conf_files: &[ConfFile],
+        decision: &Decision,
     ) {
         let file = match leftover {
             Leftover::File(file) => file,
@@ -36,6 +37,6 @@ impl Plan {
                  none is meant)"
             }
         };
-        self.notes.push(Note::left_behind(decision.another, first, reason));
+        self.notes.push(Note::left_behind(decision.another, RuntimeUsage::of_first(first), reason));
     }
 }

@@ -72,6 +72,13 @@ pub enum RuntimeUsage {
     Never,
 }
 
+impl RuntimeUsage {
+    /// Of a configuration that is, or is not, the first usable one.
+    pub(crate) const fn of_first(first: bool) -> Self {
+        if first { Self::Always } else { Self::Never }
+    }
+}
+
 impl Note {
     fn new(kind: NoteKind, subject: &str, message: String) -> Self {
         Self { kind, subject: subject.to_owned(), message }
@@ -148,11 +155,8 @@ impl Note {
         Self::new(NoteKind::UnreadBefore, file, message)
     }
 
-    pub(crate) fn left_behind(another: bool, first: bool, reason: &str) -> Self {
-        let (uses, what) = match first {
-            true => (RuntimeUsage::Always, "is what the runtime uses"),
-            false => (RuntimeUsage::Never, "is there"),
-        };
+    pub(crate) fn left_behind(another: bool, uses: RuntimeUsage, reason: &str) -> Self {
+        let what = if uses == RuntimeUsage::Always { "is what the runtime uses" } else { "is there" };
         let file = vcn::CONFLIST_FILE;
         let message = format!("{file} {what} although our pod network is not to be installed: {reason}");
         Self::new(NoteKind::LeftBehind { another, uses }, file, message)
