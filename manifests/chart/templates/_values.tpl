@@ -63,6 +63,12 @@
     {{- $granted := $container.securityContext.capabilities -}}
     {{- $_ := set $granted "add" (append $granted.add "SYSLOG") -}}
   {{- end -}}
+  {{- if eq (toString $.values.hpcPlugins) "true" -}}
+    {{- $mount := dict "name" "oci-hpc" "mountPath" "/host/run/oci-hpc" "readOnly" true -}}
+    {{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) -}}
+    {{- $volume := dict "name" "oci-hpc" "hostPath" (dict "path" "/run/oci-hpc" "type" "DirectoryOrCreate") -}}
+    {{- $_ := set $pod "volumes" (append $pod.volumes $volume) -}}
+  {{- end -}}
   {{- with $.values.resources }}{{ $_ := set $container "resources" . }}{{ end -}}
 {{- end -}}
 {{- with .values.settings.METRICS_TLS_DIR -}}

@@ -8,7 +8,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "cloud_agent",
     every: FIVE_MINUTES,
-    privilege: "`/usr`, read-only; of a snap also a mount of `/snap` that is not shipped: without it unknown",
+    privilege: "`/usr`, read-only; of a snap also a mount of `/snap` that is not shipped: without it not applicable",
     make: || Box::new(CloudAgent),
     signals: &[Signal {
         name: "cloud_agent_version",
@@ -41,7 +41,7 @@ impl Collector for CloudAgent {
         };
         let Some(version) = snap().or_else(package) else {
             return Err(if INSTALLED.iter().any(|path| host.has(path)) {
-                Gap::unknown("it is installed, and no file that is mounted names its version")
+                Gap::absent("not granted: a snap's version is in /snap (docs/signals.md)")
             } else {
                 Gap::absent("it is not installed")
             });

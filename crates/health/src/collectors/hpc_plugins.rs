@@ -8,7 +8,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "hpc_plugins",
     every: FIVE_MINUTES,
-    privilege: "a mount of `/run/oci-hpc` that is not shipped: without it unknown, on shapes with an RDMA network only",
+    privilege: "a mount of `/run/oci-hpc`, which is optional (the chart's `agent.hpcPlugins`): without it not applicable",
     make: || Box::new(HpcPlugins),
     signals: &[Signal {
         name: "hpc_plugins_pending",
@@ -34,7 +34,7 @@ impl Collector for HpcPlugins {
             return Err(Gap::absent("this shape has no RDMA network"));
         }
         if !host.has(FOLDER) {
-            return Err(Gap::unknown(format!("/{FOLDER} is missing on the host or not mounted")));
+            return Err(Gap::absent("not granted: the chart's value agent.hpcPlugins mounts /run/oci-hpc"));
         }
         let state = |group: &&[&str]| {
             let file = group.iter().find(|file| host.has(&format!("{FOLDER}/{file}")));

@@ -9,7 +9,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "kubelet_config",
     every: FIVE_MINUTES,
-    privilege: "a mount that is not shipped: these folders also hold pods' secrets and the node's keys, so it is unknown",
+    privilege: "a mount that is not shipped: these folders also hold pods' secrets and the node's keys, so it is not applicable",
     make: || Box::new(KubeletConfig),
     signals: &[Signal {
         name: "eviction_memory",
@@ -31,7 +31,7 @@ struct KubeletConfig;
 impl Collector for KubeletConfig {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         let Some(file) = FILES.iter().find(|file| host.has(file)) else {
-            return Err(Gap::unknown("no configuration of the kubelet is mounted: its folder holds pods' secrets"));
+            return Err(Gap::absent("not granted: its folder also holds pods' secrets (docs/signals.md)"));
         };
         let text = host.file(file)?;
         let Some(amount) = hard_memory(&text) else {

@@ -27,7 +27,7 @@ struct Switch {
 const OF_MANIFESTS: [&str; 1] = ["LISTEN"];
 
 const BOOL: &[&str] = &["true", "false"];
-const SWITCHES: [Switch; 9] = [
+const SWITCHES: [Switch; 10] = [
     Switch {
         key: "cluster",
         path: "cluster",
@@ -58,6 +58,12 @@ const SWITCHES: [Switch; 9] = [
         path: "agent.kernelLog",
         values: BOOL,
         meaning: "The capability SYSLOG for the agent, which then reads the kernel's log (docs/signals.md)",
+    },
+    Switch {
+        key: "hpcPlugins",
+        path: "agent.hpcPlugins",
+        values: BOOL,
+        meaning: "A mount of /run/oci-hpc: whether the cloud agent has configured RDMA (docs/signals.md)",
     },
     Switch {
         key: "podMonitors",
@@ -202,7 +208,7 @@ fn values_schema() -> Value {
         "image": object(json!({ "repository": text, "tag": text })),
         "agent": object(json!({
             "settings": of("agent"), "healthRules": { "type": ["object", "string"] },
-            "kernelLog": boolean, "nodeSelector": labels, "resources": { "type": "object" },
+            "kernelLog": boolean, "hpcPlugins": boolean, "nodeSelector": labels, "resources": { "type": "object" },
         })),
         "controller": object(json!({
             "enabled": boolean, "settings": of("controller"), "nodeSelector": labels, "resources": { "type": "object" },

@@ -248,8 +248,9 @@ fn tls_monitoring_mounts_the_secret_and_requires_client_certificate() {
 }
 
 #[test]
-fn pods_get_the_chosen_nodes_resources_and_capability() {
-    let values = "agent.nodeSelector.pool=a,agent.resources.limits.memory=1Gi,agent.kernelLog=true";
+fn pods_get_the_chosen_nodes_resources_and_privileges() {
+    let values =
+        "agent.nodeSelector.pool=a,agent.resources.limits.memory=1Gi,agent.kernelLog=true,agent.hpcPlugins=true";
     let all = objects(&template(&["--set-string", values]).unwrap());
     let pod = |kind: &str, name: &str| {
         all[&(kind.to_owned(), "oke-node-manager".to_owned(), name.to_owned())]["spec"]["template"]["spec"].clone()
@@ -259,6 +260,11 @@ fn pods_get_the_chosen_nodes_resources_and_capability() {
     assert_eq!(agent["containers"][0]["resources"], json!({ "limits": { "memory": "1Gi" } }));
     let granted = agent["containers"][0]["securityContext"]["capabilities"]["add"].as_array().unwrap();
     assert_eq!(granted.last(), Some(&json!("SYSLOG")));
+    let last = |list: &Value| list.as_array().unwrap().last().cloned().unwrap();
+    let mount = json!({ "name": "oci-hpc", "mountPath": "/host/run/oci-hpc", "readOnly": true });
+    assert_eq!(last(&agent["containers"][0]["volumeMounts"]), mount);
+    let folder = json!({ "path": "/run/oci-hpc", "type": "DirectoryOrCreate" });
+    assert_eq!(last(&agent["volumes"]), json!({ "name": "oci-hpc", "hostPath": folder }));
     assert_eq!(pod("Deployment", "oke-node-controller")["nodeSelector"], json!({ "kubernetes.io/os": "linux" }));
 }
 
