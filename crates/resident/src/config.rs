@@ -96,12 +96,8 @@ impl Layers {
                 read.problems.push(Problem::new(Place::File { path: self.file.clone(), line: 0 }, "", text));
             }
         }
-        // Other programs have variables, too.
-        let known = self.environment.iter().filter(|(name, _)| keys.find(name).is_some());
-        let given = |(name, value): &(String, String)| {
-            (name.clone(), GivenValue { value: value.clone(), place: Place::Environment })
-        };
-        read.take(keys, known.map(given).collect());
+        let given = keys.in_environment(&self.environment, &mut read.problems);
+        read.take(keys, given);
         let typed =
             |(key, value): (&String, &String)| (key.clone(), GivenValue { value: value.clone(), place: Place::Flag });
         read.take(keys, self.flags.iter().map(typed).collect());

@@ -23,13 +23,16 @@ pub(crate) fn configured_at_rest(node: &Node, text: &str) -> Agent {
 fn agent_refuses_wrong_configuration_and_reports_all_problems() {
     let node = node_with_pods();
     node.deliver(1, "RESYNC_SECOND=5\nLOG_LEVEL=info\nPODS_MAY_USE_METADATA=no\n");
-    let output = node
-        .output_of(|command| command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1").args(["--bm-port-0", "a port", "run"]));
+    let output = node.output_of(|command| {
+        command.env("DETACH_GRACE_SECOND", "3").env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+        command.args(["--bm-port-0", "a port", "run"])
+    });
     let said = String::from_utf8(output.stderr).unwrap().replace(DEFAULT_CONFIG, "FILE");
     assert_eq!(output.status.code(), Some(2), "{said}");
     for line in [
         "FILE, line 1: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
         "FILE, line 3: PODS_MAY_USE_METADATA is \"no\", which is none of allow, deny",
+        "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
         "command line: BM_PORT_0 is no link",
     ] {
         assert!(said.contains(line), "{line} is not in\n{said}");

@@ -6,6 +6,8 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction};
 
+use super::{GivenValue, Place, Problem};
+
 /// Every key.
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Key>);
@@ -47,6 +49,36 @@ impl Keys {
         let far = |key: &Key| distance(&name, &key.name);
         let nearest = self.0.iter().min_by_key(|key| far(key))?;
         (far(nearest) <= (name.len() / 3).max(2)).then(|| nearest.name.clone())
+    }
+
+    /// Keys that could be misspellings of each other. A program that knows only one of two refuses the other
+    /// ([`Self::in_environment`]), so a release that adds such a key cannot share a manifest with the previous one.
+    #[must_use]
+    pub fn alike(&self) -> Vec<(&str, &str)> {
+        let names: Vec<&str> = self.0.iter().map(Key::name).collect();
+        let behind = |at: usize| names.iter().skip(at + 1).copied();
+        let alike = |one: &str, other: &str| distance(one, other) <= slip(one).max(slip(other));
+        let pairs = names.iter().enumerate().flat_map(|(at, one)| behind(at).map(move |other| (*one, other)));
+        pairs.filter(|(one, other)| alike(one, other)).collect()
+    }
+
+    /// Reads an environment. Other programs have variables too, so only a name very close to a key counts as a misspelled
+    /// key.
+    pub fn in_environment(
+        &self,
+        environment: &[(String, String)],
+        wrong: &mut Vec<Problem>,
+    ) -> Vec<(String, GivenValue)> {
+        let mut given = Vec::new();
+        for (name, value) in environment {
+            if self.find(name).is_some() {
+                given.push((name.clone(), GivenValue { value: value.clone(), place: Place::Environment }));
+            } else if let Some(key) = self.0.iter().find(|key| distance(name, &key.name) <= slip(name)) {
+                let problem = Problem::new(Place::Environment, name, "is no key").instead(Some(key.name.clone()));
+                wrong.push(problem);
+            }
+        }
+        given
     }
 }
 
@@ -157,4 +189,9 @@ fn normal(name: &str) -> String {
 
 fn distance(one: &str, other: &str) -> usize {
     strsim::osa_distance(one, other)
+}
+
+/// How many typing errors a name of the environment may have and still count as one of our keys.
+fn slip(name: &str) -> usize {
+    if name.len() < 8 { 1 } else { 2 }
 }
