@@ -18,6 +18,7 @@ mod pairs;
 mod pods;
 pub mod probe_pods;
 mod run;
+mod send;
 mod summary;
 mod tasks;
 

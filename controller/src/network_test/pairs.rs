@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use api::probe::{Party, ProbeKind, ProbeTarget, SendTask, THROUGHPUT_PORT, bounds};
+use api::probe::{Party, ProbeKind, ProbeTarget, SendTask, bounds};
 use api::{NetworkTestSpec, PodSelection, TargetService, TestProbe, TestSource, TestTarget};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::http_url::HttpUrl;
 use super::pods::TestPod;
+use super::send::send;
 use crate::args::TestTargets;
 
 /// The most pairs of one run.
@@ -20,19 +21,6 @@ pub(crate) const MOST_PAIRS: usize = 2_000;
 const PEERS: usize = 3;
 /// Other nodes for comparison: half of them near the source, half far from it.
 const COMPARED: usize = 4;
-
-const COUNT: u8 = 5;
-const RATE: u8 = 20;
-/// Megabits per second of a probe of throughput.
-const MBITS: u16 = 100;
-const TIMEOUT_MS: u32 = 1_000;
-/// The most connections of a probe, which are made one after the other.
-const CONNECTIONS: u8 = 20;
-/// The longest time from the first packet to the last.
-const SENDING_MS: u16 = 5_000;
-/// The first of the probes' ports, above those of servers, and how many there are.
-const FIRST_PORT: u16 = 20_000;
-const PORTS: u16 = 20_000;
 
 /// A pair to test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -309,7 +297,7 @@ impl Nodes {
         }
         // A probe Pod's address is not known before it runs.
         let address = requested.or_else(|| self.of_family(node, family)).filter(|_| pod.is_none());
-        let mut send = send(probe, to, (*requested, number));
+        let mut send = send(probe, to, *requested, number);
         if let Selected::Url(url) = target {
             let HttpUrl { kind, port, path, .. } = HttpUrl::read(url)?;
             send = SendTask { kind, port, path: Some(path), ..send };
@@ -369,43 +357,6 @@ fn at(node: &str, address: Option<IpAddr>) -> String {
 /// Whether an address is of the same family as another one, if there is one.
 fn is_family(like: Option<IpAddr>, address: IpAddr) -> bool {
     like.is_none_or(|like| like.is_ipv4() == address.is_ipv4())
-}
-
-/// What the source's agent sends: within the bounds that the agent has, too.
-fn send(probe: &TestProbe, target: ProbeTarget, (source, number): (Option<IpAddr>, usize)) -> SendTask {
-    // The API server enforces these bounds; an object from before them must not exceed the agent's.
-    let connects = matches!(probe.kind, ProbeKind::Tcp | ProbeKind::Http | ProbeKind::Https);
-    let most = if connects { CONNECTIONS } else { bounds::COUNT_MAX };
-    let count = probe.count.unwrap_or(COUNT).clamp(1, most);
-    let slowest = SENDING_MS / u16::from(count);
-    let interval_ms = (1_000 / u16::from(probe.rate.unwrap_or(RATE).max(1))).clamp(bounds::INTERVAL_MIN_MS, slowest);
-    let waits = if connects { u32::from(count) } else { 1 };
-    // Half of the longest task, so that the target's agent can watch all of it.
-    let left = (bounds::TASK_MAX_MS / 2).saturating_sub(u32::from(SENDING_MS));
-    let timeout_ms = u16::try_from((left / waits).min(TIMEOUT_MS)).unwrap_or(1);
-    let source_port = FIRST_PORT + u16::try_from(number % usize::from(PORTS)).unwrap_or(0);
-    SendTask {
-        kind: probe.kind,
-        source,
-        target,
-        port: probe.port.unwrap_or(match probe.kind {
-            ProbeKind::Http => 80,
-            ProbeKind::Https => 443,
-            ProbeKind::Throughput => THROUGHPUT_PORT,
-            _ => 0,
-        }),
-        source_port,
-        count,
-        interval_ms,
-        timeout_ms: timeout_ms.max(1),
-        size: 0,
-        force_link: false,
-        name: probe.name.clone(),
-        path: probe.path.clone(),
-        over_tcp: false,
-        mbits: (probe.kind == ProbeKind::Throughput)
-            .then(|| probe.megabits_per_second.unwrap_or(MBITS).clamp(1, bounds::MBITS_MAX)),
-    }
 }
 
 fn common_bits(one: IpAddr, other: IpAddr) -> u32 {

@@ -147,7 +147,7 @@ fn compared_nodes_are_near_and_far_but_outside_the_pair() {
     let case = &pairs(&spec, &nodes()).unwrap()[0].case;
     let others: Vec<&str> = case.others.iter().map(|other| other.node.as_deref().unwrap()).collect();
     assert_eq!(others, ["b", "d"]);
-    assert!(case.target_has_agent && case.send.source_port >= FIRST_PORT);
+    assert!(case.target_has_agent && case.send.source_port >= super::super::send::FIRST_PORT);
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub struct NetworkTestStatus {
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TestState {
-    /// There is no pair yet; the message says why. The controller looks again until the deadline.
+    /// There is no pair yet; the message says why. The controller retries until the deadline.
     Waiting,
     /// Probes are being sent.
     Running,
