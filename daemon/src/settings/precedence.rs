@@ -79,6 +79,7 @@ COMPLETELY_FOREIGN_KEY=1
             r#"agent.conf, line 3: LOG_LEVEL is "wran", which is none of error, warn, info, debug, trace; did you mean warn?"#,
             "agent.conf, line 4: resync-seconds is no key; did you mean RESYNC_SECONDS?",
             "agent.conf, line 9: COMPLETELY_FOREIGN_KEY is no key",
+            "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
             r#"environment: PODS_MAY_USE_METADATA is "Deny", which is none of allow, deny; did you mean deny?"#,
             r#"command line: CNI_TAKEOVER is "maybe", which is none of true, false"#,
             r#"command line: RESYNC_SECONDS is "often": invalid float literal"#,

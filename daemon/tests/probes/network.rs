@@ -1,12 +1,15 @@
 //! Faults of the network between two hosts.
 
 use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::time::Duration;
 
 use api::probe::ProbeKind;
-use nettest::{Cause, Label};
-use sandbox::{Denied, DeniedAt, PathMtu, Policy};
+use nettest::{Cause, Label, Tap};
+use sandbox::{Denied, DeniedAt, Noise, PathMtu, Policy};
 use vcn::Family;
 
+use crate::hosts::run;
 use crate::lab::{Lab, PORT};
 
 pub(crate) fn denied(at: DeniedAt) -> Denied {
@@ -66,6 +69,49 @@ fn security_group_that_admits_a_neighbour_is_named() {
     group.except.insert(lab.address("front-2"));
     lab.vcn.set_policy(Policy { denied: vec![group], ..Policy::default() }).unwrap();
     assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityGroup]));
+}
+
+/// Stateless rules: the target answers, and its answers are lost.
+#[test]
+fn stateless_security_list_that_drops_answers_is_named() {
+    let lab = Lab::new();
+    let list = denied(DeniedAt::SubnetAnswers("back".into()));
+    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    let verdict = lab.investigate(lab.case(ProbeKind::Tcp, PORT));
+    assert_eq!((verdict.label, verdict.causes), (Label::Likely, vec![Cause::SecurityList]));
+    assert_eq!(verdict.last_tap, Some(Tap::TargetOut));
+}
+
+/// The cloud's table: new flows are lost, an old one lives, and the host's own table has room.
+#[test]
+fn full_connection_table_of_a_vnic_is_listed() {
+    let lab = Lab::new();
+    let noise = Noise { delay: Duration::ZERO, lost_of: u32::MAX };
+    lab.vcn.set_policy(Policy { noise: Some(noise), ..Policy::default() }).unwrap();
+    let target = lab.address("back-1");
+    let flow = || lab.on("front-1", || UdpSocket::bind("0.0.0.0:0").unwrap());
+    // Answered by the server on the target.
+    let passes = |socket: &UdpSocket| {
+        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        (0..5).any(|_| socket.send_to(b"x", (target, PORT)).is_ok() && socket.recv(&mut [0; 8]).is_ok())
+    };
+    let old = flow();
+    assert!(passes(&old));
+    lab.on("front-1", || {
+        run("nft add table inet tracked");
+        run("nft add chain inet tracked output { type filter hook output priority 0 ; }");
+        run("nft add rule inet tracked output ct state invalid drop");
+        // More than the smallest shape's VNIC would let pass, on the loopback link.
+        let socket = UdpSocket::bind("127.0.0.1:9000").unwrap();
+        (10_000..20_500).for_each(|port| drop(socket.send_to(b"x", ("127.0.0.1", port))));
+    });
+    let full_vnic = Some(lab.address("front-1"));
+    lab.vcn.set_policy(Policy { full_vnic, ..Policy::default() }).unwrap();
+    let verdict = lab.investigate(lab.case(ProbeKind::Tcp, PORT));
+    let left = vec![Cause::SecurityList, Cause::SecurityGroup, Cause::RouteTable, Cause::Gateway, Cause::VnicConntrack];
+    assert_eq!((verdict.label, verdict.causes), (Label::OneOf, left), "{}", verdict.after);
+    assert!(verdict.fix.contains("VnicConntrackIsFull"), "{}", verdict.fix);
+    assert_eq!((passes(&old), passes(&flow())), (true, false));
 }
 
 #[test]

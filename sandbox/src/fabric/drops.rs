@@ -39,6 +39,8 @@ pub enum DropReason {
     QueueFull(IpAddr),
     #[error("no security rule admits the packet to {0}")]
     SecurityRule(IpAddr),
+    #[error("the VNIC's table of connections is full: a new one to {0}")]
+    TooManyConnections(IpAddr),
     #[error("the subnet's route table has no route to {0}")]
     NoRoute(IpAddr),
     #[error("the packet to {0} is one of those that are lost by chance")]

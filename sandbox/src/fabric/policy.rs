@@ -13,8 +13,10 @@ use super::{DropReason, VnicPort, frame};
 /// What does not pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Packets that no stateful rule admits.
+    /// Packets that no rule admits.
     pub denied: Vec<Denied>,
+    /// The address of a VNIC whose table of connections is full: flows that passed under the last policy continue, new ones do not.
+    pub full_vnic: Option<IpAddr>,
     /// Networks that a subnet's route table lacks: the subnet's name, and the network.
     pub unrouted: Vec<(String, IpNetwork)>,
     /// The path MTU between subnets.
@@ -50,6 +52,8 @@ pub enum DeniedAt {
     SubnetIngress(String),
     /// The groups of the VNIC with this address, ingress.
     VnicIngress(IpAddr),
+    /// The security list of the subnet of this name, egress, whose rules are stateless: answers from the port are lost, too.
+    SubnetAnswers(String),
 }
 
 /// The largest packet between subnets.
@@ -84,7 +88,8 @@ pub(super) enum Decision {
 
 impl Rules {
     pub(super) fn set(&mut self, policy: Policy) {
-        *self = Self { policy, ..Self::default() };
+        let flows = if policy.full_vnic.is_some() { std::mem::take(&mut self.flows) } else { BTreeSet::new() };
+        *self = Self { policy, flows, ..Self::default() };
     }
 
     /// The longest delay of a frame, if the policy has noise.
@@ -116,15 +121,20 @@ impl Rules {
         let (_, _, protocol, source_port, target_port) = key;
         let answers = self.flows.contains(&(target, source, protocol, target_port, source_port));
         let denies = |denied: &Denied| {
-            let here = match &denied.at {
-                DeniedAt::SubnetIngress(subnet) => *subnet == to.subnet.name,
-                DeniedAt::VnicIngress(address) => to.owns(*address),
+            let (here, port) = match &denied.at {
+                DeniedAt::SubnetIngress(subnet) => (*subnet == to.subnet.name && !answers, target_port),
+                DeniedAt::VnicIngress(address) => (to.owns(*address) && !answers, target_port),
+                DeniedAt::SubnetAnswers(subnet) => (*subnet == from.subnet.name, source_port),
             };
             let tcp = u8::from(IpProtocol::Tcp) == protocol;
-            here && denied.tcp_port.is_none_or(|port| tcp && port == target_port) && !denied.except.contains(&source)
+            here && denied.tcp_port.is_none_or(|denied| tcp && denied == port) && !denied.except.contains(&source)
         };
-        if !answers && self.policy.denied.iter().any(denies) {
+        if self.policy.denied.iter().any(denies) {
             return Decision::Drop(DropReason::SecurityRule(target));
+        }
+        let is_full = self.policy.full_vnic.is_some_and(|vnic| from.owns(vnic) || to.owns(vnic));
+        if is_full && !answers && !self.flows.contains(&key) {
+            return Decision::Drop(DropReason::TooManyConnections(target));
         }
         self.flows.insert(key);
         Decision::Pass

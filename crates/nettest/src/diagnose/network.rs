@@ -113,8 +113,11 @@ fn between_hosts(evidence: &Evidence) -> Vec<Finding> {
 fn security_rules(evidence: &Evidence) -> Vec<Finding> {
     match evidence.trial(Change::SubnetNeighbour).map(Tally::reaches) {
         Some(true) => vec![Finding::new(Cause::SecurityGroup, Strength::Likely)],
-        // The network admits the neighbour's packets, and the host drops them.
-        Some(false) if evidence.arrived(Change::SubnetNeighbour).is_some_and(|arrived| arrived > 0) => {
+        // The network admits the neighbour's packets, and the host drops them. Where answers left the host, it does not.
+        Some(false)
+            if Tap::last(evidence) != Some(Tap::TargetOut)
+                && evidence.arrived(Change::SubnetNeighbour).is_some_and(|arrived| arrived > 0) =>
+        {
             let firewall = Finding::new(Cause::HostFirewall, Strength::Likely).at(Place::TargetHost);
             vec![Finding::new(Cause::SecurityGroup, Strength::Likely), firewall]
         }
