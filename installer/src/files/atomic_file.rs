@@ -4,10 +4,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use ipam::AtomicFile;
@@ -18,8 +18,18 @@ use crate::Error;
 const PREFIX: &str = ".oke-cni-installer.";
 const SUFFIX: &str = ".tmp";
 
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
+
 /// An installer removes the temporary files that it finds, also one of the agent's, which notes kernel settings without the lock.
 const ATTEMPTS: usize = 5;
+
+/// A file's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
 
 /// Whether a name is one of our temporary files.
 pub(crate) fn is_temporary(name: &str) -> bool {
@@ -42,16 +52,16 @@ pub(crate) fn write_if(
         |error: &Error| matches!(error, Error::Place { source, .. } if source.kind() == io::ErrorKind::NotFound);
     let mut attempts = 1;
     loop {
-        match replace(target, &mut &contents[..], mode, check) {
+        match replace(target, &mut &contents[..], (mode, None), check) {
             Err(error) if removed(&error) && attempts < ATTEMPTS => attempts += 1,
             other => return other,
         }
     }
 }
 
-/// Copies a file of any size piece by piece.
-pub(crate) fn copy(target: &Path, mut from: impl Read, mode: u32) -> Result<(), Error> {
-    replace(target, &mut from, mode, &|| Ok(()))
+/// Copies a file of any size piece by piece. Without `owner` the copy belongs to this process.
+pub(crate) fn copy(target: &Path, mut from: impl Read, mode: u32, owner: Option<Owner>) -> Result<(), Error> {
+    replace(target, &mut from, (mode, owner), &|| Ok(()))
 }
 
 /// Replaces a file with a symbolic link to `to`.
@@ -69,7 +79,7 @@ pub(crate) fn write_link(target: &Path, to: &Path) -> Result<(), Error> {
 fn replace(
     target: &Path,
     contents: &mut dyn Read,
-    mode: u32,
+    (mode, owner): (u32, Option<Owner>),
     check: &dyn Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
@@ -77,9 +87,26 @@ fn replace(
     let file = AtomicFile::create_as(target, temporary, mode);
     let mut file = file.map_err(failed("creating a temporary file next to it"))?;
     io::copy(contents, &mut file).map_err(failed("writing"))?;
-    file.close().map_err(failed("flushing it to disk"))?;
+    let written = file.close().map_err(failed("flushing it to disk"))?;
+    if let Some(owner) = owner {
+        give(written, owner, mode).map_err(failed("setting its owner"))?;
+    }
     check()?;
     file.commit().map_err(failed("renaming it"))
+}
+
+fn give(path: &Path, owner: Owner, mode: u32) -> io::Result<()> {
+    let now = fs::metadata(path)?;
+    // The agent's container has no right to change owners, and mostly needs none.
+    if (now.uid(), now.gid()) == (owner.user, owner.group) {
+        return Ok(());
+    }
+    chown(path, Some(owner.user), Some(owner.group))?;
+    // The kernel clears these when the owner changes.
+    if mode & SET_ID != 0 {
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
+    }
+    File::open(path)?.sync_all()
 }
 
 /// A process id would not be unique: two installers may live in different PID namespaces.

@@ -1,15 +1,15 @@
 //! Foreign files that had the names of our files: one copy each, restored when our file is removed.
 //!
-//! A copy has the file's name and permissions, and a link is kept as a link, so that no record is needed to give it back. It
-//! belongs to root, so set-user-id and set-group-id are left out.
+//! A copy's name says whose it was (`1000.1000.vcn-native`), its mode is the file's, and a link is kept as a link, so that
+//! no record is needed to give it back.
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::files::{copy, is_temporary, open_file, remove, write_link};
+use crate::files::{Owner, copy, open_file, remove, write_link};
 
 /// The copies' directory, in the data directory.
 pub(crate) const DIRECTORY: &str = "before";
@@ -17,13 +17,11 @@ pub(crate) const DIRECTORY: &str = "before";
 /// The largest file that is copied, in bytes: several times the largest plugin. A larger one could fill the disk.
 const LARGEST: u64 = 256 << 20;
 
-/// Without set-user-id, set-group-id and the sticky bit.
-const PERMISSIONS: u32 = 0o777;
-
 /// A copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backup {
     path: PathBuf,
+    owner: Owner,
 }
 
 impl Backup {
@@ -42,7 +40,11 @@ impl Backup {
         };
         let created = fs::create_dir_all(&directory);
         created.map_err(|source| Error::Place { target: directory.clone(), action: "creating it", source })?;
-        let copied = directory.join(name);
+        let copied = directory.join(format!("{}.{}.{name}", metadata.uid(), metadata.gid()));
+        // Of another owner.
+        if let Some(earlier) = Self::find(data_dir, name).filter(|earlier| earlier.path != copied) {
+            earlier.remove()?;
+        }
         if metadata.is_symlink() {
             return write_link(&copied, &fs::read_link(path).map_err(read)?);
         }
@@ -55,18 +57,18 @@ impl Backup {
             let reason = format!("it is larger than {} MiB, too large to be kept; move it away", LARGEST >> 20);
             return Err(Error::InTheWay { path: path.to_owned(), reason });
         }
-        copy(&copied, file.take(LARGEST), metadata.permissions().mode() & PERMISSIONS)
+        copy(&copied, file.take(LARGEST), metadata.permissions().mode() & 0o7777, None)
     }
 
-    /// Puts the file or link back, with its contents and permissions.
+    /// Puts the file or link back, with its contents, mode and owner.
     pub(crate) fn restore(&self, target: &Path) -> Result<(), Error> {
         let read = |source| Error::Read { path: self.path.clone(), source };
         if self.path.is_symlink() {
             return write_link(target, &fs::read_link(&self.path).map_err(read)?);
         }
         let file = open_file(&self.path).map_err(read)?;
-        let mode = file.metadata().map_err(read)?.permissions().mode() & PERMISSIONS;
-        copy(target, file, mode)
+        let mode = file.metadata().map_err(read)?.permissions().mode() & 0o7777;
+        copy(target, file, mode, Some(self.owner))
     }
 
     /// Removes the copy.
@@ -80,8 +82,10 @@ pub(crate) fn all(data_dir: &Path) -> Vec<(String, Backup)> {
     let entries = fs::read_dir(data_dir.join(DIRECTORY)).into_iter().flatten().flatten();
     let mut copies: Vec<_> = entries
         .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok().filter(|name| !is_temporary(name))?;
-            Some((name, Backup { path: entry.path() }))
+            let name = entry.file_name().into_string().ok()?;
+            let mut parts = name.splitn(3, '.');
+            let owner = Owner { user: parts.next()?.parse().ok()?, group: parts.next()?.parse().ok()? };
+            Some((parts.next()?.to_owned(), Backup { path: entry.path(), owner }))
         })
         .collect();
     copies.sort_by(|(one, _), (other, _)| one.cmp(other));
