@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::RcvBufForce;
-use nix::sys::socket::{AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket};
+use nix::sys::socket::{AddressFamily, LinkAddr, SockFlag, SockType, recvfrom, setsockopt, socket};
 use vcn::Family;
 
 use crate::error::{Cause, Result};
@@ -21,7 +21,7 @@ const BUFFER: usize = 8 << 20;
 const HEADERS: usize = 192;
 
 /// A packet socket on all links of one network namespace, for the packets between two addresses and the ICMP errors about
-/// them. Its first packets can be others, which arrived before the kernel had the filter.
+/// them.
 #[derive(Debug)]
 pub struct PacketTap {
     socket: OwnedFd,
@@ -46,9 +46,11 @@ impl PacketTap {
     /// Without CAP_NET_RAW.
     pub fn open(source: IpAddr, target: IpAddr) -> Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let opened = socket(AddressFamily::Packet, SockType::Datagram, flags, SockProtocol::EthAll);
+        // Without a protocol the socket gets no packet before it has the filter.
+        let opened = socket(AddressFamily::Packet, SockType::Datagram, flags, None);
         let socket = opened.map_err(|errno| Cause::from(errno).during("open", "a packet socket"))?;
         attach(&socket, &mut filter::between(source, target))?;
+        receive_all(&socket)?;
         // Without CAP_NET_ADMIN the buffer is smaller; what is lost then is counted.
         let _ = setsockopt(&socket, RcvBufForce, &BUFFER);
         Ok(Self { socket, buffer: [0; HEADERS] })
@@ -120,6 +122,25 @@ fn attach(socket: &impl AsFd, program: &mut [libc::sock_filter]) -> Result<()> {
         )
     };
     Errno::result(result).map_err(|errno| Cause::from(errno).during("attach a filter to", "a packet socket"))?;
+    Ok(())
+}
+
+/// Binds a packet socket to every protocol, on every link.
+#[expect(unsafe_code, reason = "nix cannot make this address")]
+fn receive_all(socket: &impl AsFd) -> Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: u16::try_from(libc::AF_PACKET).unwrap_or(0),
+        sll_protocol: u16::try_from(libc::ETH_P_ALL).unwrap_or(0).to_be(),
+        sll_ifindex: 0,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let length = u32::try_from(size_of::<libc::sockaddr_ll>()).unwrap_or(0);
+    // SAFETY: the kernel reads `length` bytes of the address.
+    let result = unsafe { libc::bind(socket.as_fd().as_raw_fd(), (&raw const address).cast(), length) };
+    Errno::result(result).map_err(|errno| Cause::from(errno).during("bind", "a packet socket"))?;
     Ok(())
 }
 

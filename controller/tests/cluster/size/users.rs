@@ -58,7 +58,11 @@ fn leaving() -> AttachmentStatus {
 
 async fn writers(objects: &Api<VnicAttachment>, name: &str) -> Vec<(String, String)> {
     let all = objects.get(name).await.unwrap().metadata.managed_fields.unwrap_or_default().into_iter();
-    all.map(|entry| (entry.manager.unwrap_or_default(), entry.subresource.unwrap_or_default())).collect()
+    // The server sorts them by the second in which they wrote.
+    let mut all: Vec<_> =
+        all.map(|entry| (entry.manager.unwrap_or_default(), entry.subresource.unwrap_or_default())).collect();
+    all.sort();
+    all
 }
 
 fn ready_says(object: &VnicAttachment) -> &str {

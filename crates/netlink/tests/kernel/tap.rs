@@ -31,6 +31,7 @@ fn tap_delivers_packets_of_two_addresses_and_their_errors() {
 fn delivers([source, target, other, router]: [IpAddr; 4]) {
     let open = |address| UdpSocket::bind(SocketAddr::new(address, 0)).unwrap();
     let (one, two, three) = (open(source), open(target), open(other));
+    [&one, &two, &three].map(wait_until_reachable);
     let mut tap = PacketTap::open(source, target).unwrap();
     one.send_to(b"x", three.local_addr().unwrap()).unwrap();
     three.send_to(b"x", one.local_addr().unwrap()).unwrap();
@@ -50,6 +51,18 @@ fn delivers([source, target, other, router]: [IpAddr; 4]) {
     expected.sort();
     seen.sort();
     assert_eq!(seen, expected);
+}
+
+/// The kernel adds the route of an IPv6 address some time after the address, and drops packets until then.
+fn wait_until_reachable(socket: &UdpSocket) {
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    for _ in 0..600 {
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        if socket.recv(&mut [0]).is_ok() {
+            return;
+        }
+    }
+    panic!("{:?} gets no packets for a minute", socket.local_addr());
 }
 
 fn addresses(packet: &[u8]) -> (IpAddr, IpAddr) {
