@@ -20,7 +20,7 @@ use crate::args::PlanArgs;
 use crate::attachment::mark::Mark;
 use crate::cloud::{NoClient, connect};
 use crate::cluster::client;
-use crate::profile::plan::removal::{Grace, UnwantedObjects};
+use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects};
 use crate::profile::plan::step::Step;
 use crate::profile::plan::{Plan, plan};
 use crate::profile::run::GRACE;
@@ -82,7 +82,11 @@ pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
 
 /// This process cannot know for how long something was unwanted: it prints later steps without their time.
 fn now<'a>(observed: &'a Observed, selections: &'a Selections<'a>) -> Plan<'a> {
-    plan(observed, selections, Grace { unwanted: &UnwantedObjects::default(), period: GRACE, now: Instant::now() })
+    plan(
+        observed,
+        selections,
+        DeletionGrace { unwanted: &UnwantedObjects::default(), period: GRACE, now: Instant::now() },
+    )
 }
 
 /// The chosen steps of a plan, and those that come later.

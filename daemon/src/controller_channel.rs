@@ -17,7 +17,7 @@ use resident::logging::chain;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
-use crate::probes::{ProbeHandler, Surroundings};
+use crate::probes::{ProbeEnvironment, ProbeHandler};
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notices;
@@ -51,7 +51,7 @@ pub async fn run(settings: Arc<Settings>, status_server: Arc<StatusServer>, gate
     let announced = Announcement { port: address.port(), key: identity.fingerprint() };
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let keys = ControllerKeys::default();
-    let probes = ProbeHandler::new(Surroundings::of_this_process());
+    let probes = ProbeHandler::new(ProbeEnvironment::of_this_process());
     let answers = Answers { settings: settings.clone(), status_server, gate, probes };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {

@@ -42,7 +42,7 @@ use flow_tap::FlowTap;
 
 /// What probes need to know about the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct ProbeEnvironment {
     /// Where the kernel's counters of the calling thread's namespace are: `/proc`.
     pub proc: PathBuf,
     /// The API server.
@@ -68,7 +68,7 @@ pub enum TaskError {
     Prepare(String),
 }
 
-impl Surroundings {
+impl ProbeEnvironment {
     /// Those of this process.
     #[must_use]
     pub fn of_this_process() -> Self {
@@ -84,7 +84,7 @@ impl Surroundings {
 ///
 /// # Errors
 /// When the task exceeds a bound, or cannot be prepared. Lost probes are no error.
-pub fn perform(request: &ProbeRequest, surroundings: &Surroundings) -> Result<ProbeReport, TaskError> {
+pub fn perform(request: &ProbeRequest, surroundings: &ProbeEnvironment) -> Result<ProbeReport, TaskError> {
     request.check()?;
     match &request.task {
         Task::Send(task) => send::send(task, surroundings),
@@ -100,7 +100,7 @@ pub fn perform(request: &ProbeRequest, surroundings: &Surroundings) -> Result<Pr
 }
 
 /// Counts the packets of a flow.
-fn watch(task: &WatchTask, surroundings: &Surroundings) -> ProbeReport {
+fn watch(task: &WatchTask, surroundings: &ProbeEnvironment) -> ProbeReport {
     let (device, link_subnets) = socket::link_of(task.flow.target).unwrap_or_default();
     let state = || host_state::read(&surroundings.proc, &device, Family::of(task.flow.target));
     let before = state();

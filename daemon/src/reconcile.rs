@@ -45,7 +45,7 @@ use crate::sources::node_facts::NodeFacts;
 use crate::triggers::drift_hints::DriftHints;
 
 use missing_links::Moment;
-pub use pods::Attention;
+pub use pods::PodsDue;
 use slow::SlowStage;
 use stage::{Stage, StageReport};
 
@@ -167,9 +167,9 @@ impl Reconciler {
     }
 
     /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile, and when to ask again.
-    pub fn attention(&mut self, hints: DriftHints) -> Attention {
-        let Attention { is_due, again } = self.pods.attention(hints);
-        Attention { is_due: is_due || self.pod_addresses.has_changed(self.installation.is_ours()), again }
+    pub fn attention(&mut self, hints: DriftHints) -> PodsDue {
+        let PodsDue { is_due, again } = self.pods.attention(hints);
+        PodsDue { is_due: is_due || self.pod_addresses.has_changed(self.installation.is_ours()), again }
     }
 
     /// The time until a condition becomes due, if nothing happens before.

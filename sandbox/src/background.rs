@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use crate::error::{During, Result};
+use crate::error::{ErrorContext, Result};
 
 /// The handle. Dropping it stops the thread and waits for its end.
 #[derive(Debug)]

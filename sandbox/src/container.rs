@@ -26,9 +26,9 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 pub use image::Image;
-use manifest::Which;
+use manifest::ContainerChoice;
 use privileges::Privileges;
 use root::Root;
 use seccomp::Filter;
@@ -97,25 +97,25 @@ impl Container {
 
     /// The container that uninstalls from a node, of the shipped manifest.
     pub fn uninstaller() -> Result<Self> {
-        Self::of(UNINSTALL, &[], Which::Init)
+        Self::of(UNINSTALL, &[], ContainerChoice::Init)
     }
 
     /// The same with the shipped patch for nodes whose network managers have drop-ins.
     pub fn uninstaller_of_drop_ins() -> Result<Self> {
-        Self::of(UNINSTALL, &[UNINSTALL_DROP_INS], Which::Init)
+        Self::of(UNINSTALL, &[UNINSTALL_DROP_INS], ContainerChoice::Init)
     }
 
     /// The container that stays on a node after that.
     pub fn after_uninstaller() -> Result<Self> {
-        Self::of(UNINSTALL, &[], Which::Last)
+        Self::of(UNINSTALL, &[], ContainerChoice::Last)
     }
 
     /// The only container of the only DaemonSet in a manifest, with patches of it.
     pub fn of_daemon_set(manifest: &str, patches: &[&str]) -> Result<Self> {
-        Self::of(manifest, patches, Which::Only)
+        Self::of(manifest, patches, ContainerChoice::Only)
     }
 
-    fn of(manifest: &str, patches: &[&str], which: Which) -> Result<Self> {
+    fn of(manifest: &str, patches: &[&str], which: ContainerChoice) -> Result<Self> {
         let read = manifest::read(manifest, patches, which);
         read.map_err(|why| Error::Invalid(format!("the DaemonSet cannot be emulated: {why}")))
     }

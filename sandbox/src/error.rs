@@ -35,12 +35,12 @@ pub enum Error {
 }
 
 /// Names the operation that failed.
-pub(crate) trait During<T> {
+pub(crate) trait ErrorContext<T> {
     /// Adds the operation to the error.
     fn during<S: Into<String>>(self, operation: impl FnOnce() -> S) -> Result<T>;
 }
 
-impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> During<T> for std::result::Result<T, E> {
+impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> ErrorContext<T> for std::result::Result<T, E> {
     fn during<S: Into<String>>(self, operation: impl FnOnce() -> S) -> Result<T> {
         self.map_err(|source| Error::System { operation: operation().into(), source: source.into() })
     }

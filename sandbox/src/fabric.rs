@@ -32,11 +32,11 @@ use smoltcp::wire::{EthernetFrame, EthernetProtocol};
 use vcn::{MacAddr, Mtu};
 
 pub use drops::{DropReason, Dropped};
-pub use policy::{Denied, DeniedAt, Noise, PathMtu, Policy};
+pub use policy::{DeniedAt, DeniedTraffic, Noise, PathMtu, Policy};
 pub use port::{Port, VnicPort};
 
 use drops::Drops;
-use neighbours::{Due, Neighbours};
+use neighbours::{NeighbourTimer, Neighbours};
 use policy::Rules;
 
 /// The services' IPv4 address: metadata, DNS, time.
@@ -52,6 +52,13 @@ pub type Outgoing = (Port, Vec<u8>);
 /// The outcome of one frame: frames, or a reason to drop it.
 type Verdict = Result<Vec<Outgoing>, DropReason>;
 
+/// Who sent a frame.
+#[derive(Clone, Copy, Debug)]
+struct Sender<'a> {
+    port: Port,
+    vnic: &'a VnicPort,
+}
+
 /// The state of the fabric.
 #[derive(Debug)]
 pub struct Fabric {
@@ -64,9 +71,9 @@ pub struct Fabric {
 
 impl Fabric {
     /// A fabric that carries no VNIC yet; `services` is the port and MAC of what answers on 169.254.169.254.
-    pub fn new(services: (Port, MacAddr)) -> Self {
+    pub fn new(port: Port, mac: MacAddr) -> Self {
         Self {
-            services,
+            services: (port, mac),
             vnics: BTreeMap::new(),
             neighbours: Neighbours::default(),
             rules: Rules::default(),
@@ -110,8 +117,8 @@ impl Fabric {
         let mut out = Vec::new();
         for due in self.neighbours.due(now) {
             match due {
-                Due::Ask((port, address)) => out.extend(self.question(port, address)),
-                Due::GiveUp((port, address), frames) => {
+                NeighbourTimer::Ask((port, address)) => out.extend(self.question(port, address)),
+                NeighbourTimer::GiveUp((port, address), frames) => {
                     for _ in 0..frames {
                         self.count(port, DropReason::NoAnswer(address), None);
                     }
@@ -125,7 +132,7 @@ impl Fabric {
     pub fn advertisement(&self, port: Port) -> Option<Outgoing> {
         let vnic = self.vnics.get(&port).filter(|vnic| vnic.primary)?;
         let router = vnic.subnet.router_v6()?;
-        Some((port, frame::router_advertisement((vnic.subnet.router_mac, router))))
+        Some((port, frame::router_advertisement(vnic.subnet.router_mac, router)))
     }
 
     /// All router advertisements, for the regular announcement.
@@ -152,10 +159,11 @@ impl Fabric {
         if source != vnic.mac {
             return Err(DropReason::ForeignMac(source));
         }
+        let from = Sender { port, vnic: &vnic };
         match frame.ethertype() {
-            EthernetProtocol::Arp => self.arp(now, (port, &vnic), frame.payload()),
-            EthernetProtocol::Ipv4 => self.ipv4(now, (port, &vnic), bytes),
-            EthernetProtocol::Ipv6 => self.ipv6(now, (port, &vnic), bytes),
+            EthernetProtocol::Arp => self.arp(now, from, frame.payload()),
+            EthernetProtocol::Ipv4 => self.ipv4(now, from, bytes),
+            EthernetProtocol::Ipv6 => self.ipv6(now, from, bytes),
             EthernetProtocol::Unknown(other) => Err(DropReason::EtherType(other)),
         }
     }

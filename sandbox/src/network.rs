@@ -28,7 +28,7 @@ use crate::services::Services;
 use addresses::Addresses;
 
 pub(crate) use addresses::width;
-pub(crate) use assign::Wanted;
+pub(crate) use assign::RequestedBlock;
 pub use builder::Builder;
 pub(crate) use inventory::{Instance, Inventory};
 pub use spec::{NodeSpec, Secondary, SubnetSpec, VnicSpec};

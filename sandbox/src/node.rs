@@ -17,9 +17,9 @@ use netlink::Netns;
 use vcn::{Family, MachineKind, Ocid};
 
 use crate::container::{Container, Image};
-use crate::error::{During, Result};
+use crate::error::{ErrorContext, Result};
 use crate::isolate::Isolated;
-use crate::network::{Inventory, Vnic};
+use crate::network::{Instance, Inventory, Vnic};
 use crate::services::MetadataFault;
 use namespaces::Namespaces;
 
@@ -44,17 +44,18 @@ pub struct Node {
 impl Node {
     /// Makes the namespaces: its own files, a fresh kernel's settings, the loopback link.
     pub(crate) fn create(
-        (name, id, kind): (&str, Ocid, MachineKind),
+        instance: &Instance,
         addresses: &[IpAddr],
         spawner: Arc<Spawner>,
         inventory: Inventory,
     ) -> Result<Self> {
+        let Instance { name, id, kind, .. } = instance;
         let namespaces = Namespaces::create(|| {
             filesystem::prepare(name, addresses)?;
             sysctls::reset()
         })?;
         pod::raise_loopback(namespaces.net()).during(|| format!("raise the loopback link of {name}"))?;
-        Ok(Self { name: name.to_owned(), id, kind, namespaces, spawner, inventory })
+        Ok(Self { name: name.clone(), id: id.clone(), kind: *kind, namespaces, spawner, inventory })
     }
 
     /// Its name: also the display name, the host name in DNS, and the label in drops.

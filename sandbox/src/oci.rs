@@ -18,7 +18,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::Vcn;
-use crate::error::{During, Result};
+use crate::error::{ErrorContext, Result};
 use crate::network::identity::TENANCY;
 use emulator::Emulator;
 use http::{Access, Server};

@@ -26,7 +26,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use vcn::{Family, Mtu, TableId};
 
 use crate::background::Background;
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::fabric::{BOOT_DISK_V4, SERVICES_V4, SERVICES_V6};
 use crate::network::Inventory;
 use crate::node::everywhere;
@@ -208,7 +208,7 @@ async fn metadata(
     from: IpAddr,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let answer = imds::answer(&inventory, from, (request.method(), request.uri().path()), request.headers());
+    let answer = imds::answer(&inventory, from, request.method(), request.uri().path(), request.headers());
     let mut response = Response::new(Full::new(Bytes::from(answer.body)));
     *response.status_mut() = answer.status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));

@@ -69,12 +69,12 @@ pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>, reading: Duration)
         let client = client.clone();
         async move { client.send(request).await }
     });
-    Client::new(Retry::new(Patience::new(metrics, reading), asked.map_err(BoxError::from)), namespace)
+    Client::new(Retry::new(RequestRetry::new(metrics, reading), asked.map_err(BoxError::from)), namespace)
 }
 
 /// For how long, and when, one request is retried.
 #[derive(Clone)]
-struct Patience {
+struct RequestRetry {
     /// Recognizes a refusal, and how long the API server asks clients to wait.
     pauses: RetryPolicy,
     refused: Option<Instant>,
@@ -82,7 +82,7 @@ struct Patience {
     metrics: Arc<Metrics>,
 }
 
-impl Patience {
+impl RequestRetry {
     fn new(metrics: Arc<Metrics>, reading: Duration) -> Self {
         let pauses = RetryPolicy::new(FIRST_PAUSE, LONGEST_PAUSE, u32::MAX, true);
         // It rejects a first backoff of zero, and a longest one below the first.
@@ -90,7 +90,7 @@ impl Patience {
     }
 }
 
-impl Policy<Request<Body>, Response<Body>, BoxError> for Patience {
+impl Policy<Request<Body>, Response<Body>, BoxError> for RequestRetry {
     type Future = Sleep;
 
     fn retry(

@@ -100,22 +100,22 @@ impl Store {
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     // An object of a later version may not be readable, and must not hide the others.
     let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
-    let watched = Watched { api, page: PAGE, labels: None, what: "VnicAttachments", watches: &store.watches };
+    let watched = WatchedKind { api, page: PAGE, labels: None, what: "VnicAttachments", watches: &store.watches };
     follow(watched, read, readable, |news| {
         let mut all = store.attachments_mut();
         let instances = match news {
-            News::All(objects) => {
+            StoreUpdate::All(objects) => {
                 let (objects, unreadable): (Vec<_>, Vec<_>) = objects.into_iter().partition(Result::is_ok);
                 let instances = all.replace(objects.into_iter().flatten().collect());
                 unreadable.into_iter().filter_map(Result::err).for_each(|name| all.cannot_read(name));
                 instances
             }
-            News::One(Ok(object)) => all.apply(object),
-            News::One(Err(name)) => {
+            StoreUpdate::One(Ok(object)) => all.apply(object),
+            StoreUpdate::One(Err(name)) => {
                 all.cannot_read(name);
                 BTreeSet::new()
             }
-            News::Gone(name) => all.delete(&name),
+            StoreUpdate::Gone(name) => all.delete(&name),
         };
         drop(all);
         store.changed.notify_one();
@@ -129,14 +129,14 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let api: Api<NodeObject> = Api::all_with(client, &resource);
-    let watched = Watched { api, page: PAGE_OF_NODES, labels: None, what: "Nodes", watches: &store.watches };
+    let watched = WatchedKind { api, page: PAGE_OF_NODES, labels: None, what: "Nodes", watches: &store.watches };
     follow(watched, read, NodeView::of, |news| {
         let mut all = store.nodes_mut();
         let before = all.changes();
         let instances = match news {
-            News::All(objects) => all.replace(objects),
-            News::One(object) => all.apply(object),
-            News::Gone(name) => all.delete(&name),
+            StoreUpdate::All(objects) => all.replace(objects),
+            StoreUpdate::One(object) => all.apply(object),
+            StoreUpdate::Gone(name) => all.delete(&name),
         };
         // A heartbeat changes nothing.
         if all.changes() != before {
@@ -151,7 +151,7 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
 /// Follows the VnicProfiles; never returns.
 pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
     let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
-    let watched = Watched { api, page: PAGE, labels: None, what: "VnicProfiles", watches: &store.watches };
+    let watched = WatchedKind { api, page: PAGE, labels: None, what: "VnicProfiles", watches: &store.watches };
     follow(
         watched,
         read,
@@ -159,9 +159,9 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
         |news| {
             let mut all = store.profiles_mut();
             match news {
-                News::All(objects) => all.replace(objects),
-                News::One(object) => all.apply(object),
-                News::Gone(name) => all.delete(&name),
+                StoreUpdate::All(objects) => all.replace(objects),
+                StoreUpdate::One(object) => all.apply(object),
+                StoreUpdate::Gone(name) => all.delete(&name),
             }
             drop(all);
             store.changed.notify_one();
@@ -171,7 +171,7 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
 }
 
 /// A change that a watch delivers.
-pub(crate) enum News<V> {
+pub(crate) enum StoreUpdate<V> {
     /// The complete list.
     All(Vec<V>),
     /// A new or changed object.
@@ -181,7 +181,7 @@ pub(crate) enum News<V> {
 }
 
 /// A kind of object, and how it is read.
-pub(crate) struct Watched<'a, K> {
+pub(crate) struct WatchedKind<'a, K> {
     pub(crate) api: Api<K>,
     /// Objects per page of a list.
     pub(crate) page: u32,
@@ -195,14 +195,14 @@ pub(crate) struct Watched<'a, K> {
 /// Reads a watch; never returns. A list is delivered whole, so that no reader takes half of one for all; `read` is called after
 /// the first. Each object is reduced at once: ten thousand whole Nodes are too large for the controller.
 pub(crate) async fn follow<K, V>(
-    watched: Watched<'_, K>,
+    watched: WatchedKind<'_, K>,
     read: watch::Sender<bool>,
     keep: impl Fn(K) -> V,
-    mut take: impl FnMut(News<V>),
+    mut take: impl FnMut(StoreUpdate<V>),
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let Watched { api, page, labels, what, watches } = watched;
+    let WatchedKind { api, page, labels, what, watches } = watched;
     let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
     config.label_selector = labels.map(str::to_owned);
     let mut stream = pin!(watcher(api, config).default_backoff());
@@ -224,11 +224,11 @@ pub(crate) async fn follow<K, V>(
             }
             Event::InitApply(object) => listed.get_or_insert_default().push(keep(object)),
             Event::InitDone => {
-                take(News::All(listed.take().unwrap_or_default()));
+                take(StoreUpdate::All(listed.take().unwrap_or_default()));
                 malloc::trim();
             }
-            Event::Apply(object) => take(News::One(keep(object))),
-            Event::Delete(object) => take(News::Gone(object.name_any())),
+            Event::Apply(object) => take(StoreUpdate::One(keep(object))),
+            Event::Delete(object) => take(StoreUpdate::Gone(object.name_any())),
         }
         if listed.is_none() {
             watches.is_current(what);

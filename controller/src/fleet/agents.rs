@@ -14,7 +14,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use tokio::sync::watch;
 
-use crate::cluster::store::{News, PAGE, Watched, Watches, follow};
+use crate::cluster::store::{PAGE, StoreUpdate, WatchedKind, Watches, follow};
 
 /// The label of the agents' Pods, as in manifests/base/daemonset.yaml.
 const LABEL: &str = "app.kubernetes.io/name=oke-node-agent";
@@ -110,16 +110,16 @@ impl AgentPods {
     }
 
     /// A change; returns the nodes that it is about.
-    fn apply(&mut self, news: News<AgentPod>) -> BTreeSet<String> {
+    fn apply(&mut self, news: StoreUpdate<AgentPod>) -> BTreeSet<String> {
         match news {
-            News::All(pods) => {
+            StoreUpdate::All(pods) => {
                 let mut nodes: BTreeSet<String> = self.by_node.iter().map(|(node, _)| node.clone()).collect();
                 *self = Self::default();
                 nodes.extend(pods.into_iter().filter_map(|pod| self.insert(pod)));
                 nodes
             }
-            News::One(pod) => self.insert(pod).into_iter().collect(),
-            News::Gone(name) => self.remove(&name).into_iter().collect(),
+            StoreUpdate::One(pod) => self.insert(pod).into_iter().collect(),
+            StoreUpdate::Gone(name) => self.remove(&name).into_iter().collect(),
         }
     }
 
@@ -150,7 +150,7 @@ pub async fn follow_agents(
     changed: impl Fn(Vec<(Arc<str>, Result<Peer, NoPeer>)>),
 ) {
     let api: Api<PodObject> = Api::namespaced_with(client, namespace, &ApiResource::erase::<Pod>(&()));
-    let watched = Watched { api, page: PAGE, labels: Some(LABEL), what: "Pods", watches };
+    let watched = WatchedKind { api, page: PAGE, labels: Some(LABEL), what: "Pods", watches };
     let mut pods = AgentPods::default();
     follow(watched, read, AgentPod::of, |news| {
         let nodes = pods.apply(news);
@@ -184,14 +184,14 @@ mod tests {
     fn node_has_the_youngest_agent_that_published_a_key() {
         let mut pods = AgentPods::default();
         assert_eq!(pods.peer("a"), Err(NoPeer::NoPod));
-        pods.apply(News::One(pod("old", "2026-01-01T00:00:00Z", Some(&annotation(1)))));
-        pods.apply(News::One(pod("new", "2026-01-02T00:00:00Z", None)));
+        pods.apply(StoreUpdate::One(pod("old", "2026-01-01T00:00:00Z", Some(&annotation(1)))));
+        pods.apply(StoreUpdate::One(pod("new", "2026-01-02T00:00:00Z", None)));
         assert_eq!(pods.peer("a").map(|peer| peer.address), Ok("10.0.0.7:1".parse().unwrap()));
-        pods.apply(News::One(pod("new", "2026-01-02T00:00:00Z", Some(&annotation(2)))));
+        pods.apply(StoreUpdate::One(pod("new", "2026-01-02T00:00:00Z", Some(&annotation(2)))));
         assert_eq!(pods.peer("a").map(|peer| peer.address.port()), Ok(2));
-        pods.apply(News::Gone("new".to_owned()));
+        pods.apply(StoreUpdate::Gone("new".to_owned()));
         assert_eq!(pods.peer("a").map(|peer| peer.address.port()), Ok(1));
-        let nodes = pods.apply(News::All(Vec::new()));
+        let nodes = pods.apply(StoreUpdate::All(Vec::new()));
         assert_eq!((nodes, pods.peer("a")), (BTreeSet::from(["a".to_owned()]), Err(NoPeer::NoPod)));
     }
 

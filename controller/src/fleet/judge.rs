@@ -86,11 +86,11 @@ pub struct Judgement {
 /// Holds Unknown conditions for some time after too many nodes did not answer. While a partition heals, its last silent nodes are
 /// fewer than the bound and would be written, although nothing is wrong with them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Hold {
+pub struct UnknownHold {
     until: Option<Instant>,
 }
 
-impl Hold {
+impl UnknownHold {
     /// Applies it to a judgement of `now`. Each silent node must be asked again within `time`.
     pub fn apply(&mut self, judgement: &mut Judgement, now: Instant, time: Duration) {
         if judgement.held.is_some() {

@@ -13,7 +13,7 @@ use crate::fleet::agents::NoPeer;
 use crate::fleet::answer::Answer;
 use crate::fleet::judge::AgentFacts;
 use crate::fleet::permits::Permits;
-use crate::fleet::schedule::{Due, Lane, Schedule};
+use crate::fleet::schedule::{DueTime, Lane, Schedule};
 
 /// The least time after which an agent that does not answer is silent: that of three attempts.
 const LEAST_BOUND: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ struct AgentRecord {
     peer: Result<Peer, NoPeer>,
     known_since: Instant,
     /// Its next request; none while one is in flight.
-    due: Option<Due>,
+    due: Option<DueTime>,
     is_asked: bool,
     answered: Option<Instant>,
     /// When its last regular request ended, with an answer or without. Retries do not count.
@@ -265,7 +265,7 @@ impl Roster {
         now.saturating_duration_since(since) > self.bound()
     }
 
-    fn set_due(&mut self, node: &Arc<str>, due: Option<Due>) {
+    fn set_due(&mut self, node: &Arc<str>, due: Option<DueTime>) {
         let Some(record) = self.agents.get_mut(node) else { return };
         let before = std::mem::replace(&mut record.due, due);
         self.schedule.replace(node, before, due);

@@ -26,7 +26,7 @@ pub enum Lane {
 }
 
 /// When a request is due.
-pub type Due = (Lane, Instant);
+pub type DueTime = (Lane, Instant);
 
 /// The requests that are due, in order.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Schedule {
     }
 
     /// The first request to an agent that appears.
-    pub fn first(&mut self, now: Instant) -> Due {
+    pub fn first(&mut self, now: Instant) -> DueTime {
         let due = now.max(self.first);
         self.first = due + FIRST;
         (Lane::Regular, due)
@@ -61,7 +61,7 @@ impl Schedule {
 
     /// The request after an answer: at the first moment of the node's own after `now`.
     #[must_use]
-    pub fn regular(&self, node: &str, now: Instant) -> Due {
+    pub fn regular(&self, node: &str, now: Instant) -> DueTime {
         let first = self.began + self.interval.mul_f64(fraction(node));
         let passed = now.saturating_duration_since(first).as_nanos() / self.interval.as_nanos().max(1);
         let rounds = if now < first { 0 } else { u32::try_from(passed).unwrap_or(u32::MAX - 1) + 1 };
@@ -70,13 +70,13 @@ impl Schedule {
 
     /// The request after so many failures. `chance` is in 0.0–1.0, for the jitter.
     #[must_use]
-    pub fn retry(&self, failures: u32, now: Instant, chance: f64) -> Due {
+    pub fn retry(&self, failures: u32, now: Instant, chance: f64) -> DueTime {
         let backoff = Backoff { first: RETRY.min(self.interval), cap: self.interval };
         (Lane::Retry, now + backoff.delay(failures, chance))
     }
 
     /// Replaces when a node is asked.
-    pub fn replace(&mut self, node: &Arc<str>, before: Option<Due>, due: Option<Due>) {
+    pub fn replace(&mut self, node: &Arc<str>, before: Option<DueTime>, due: Option<DueTime>) {
         if let Some((lane, at)) = before {
             self.lane(lane).remove(&(at, node.clone()));
         }

@@ -35,7 +35,7 @@ pub struct Sweeper {
 
 /// Requests of a lane, in flight and allowed.
 #[derive(Debug)]
-struct Places {
+struct LaneCapacity {
     lane: Lane,
     used: usize,
     all: usize,
@@ -46,12 +46,12 @@ impl Sweeper {
     pub async fn run(self) {
         let mut requests = FuturesUnordered::new();
         let mut places = [
-            Places { lane: Lane::Regular, used: 0, all: REGULAR },
-            Places { lane: Lane::Retry, used: 0, all: RETRIES },
+            LaneCapacity { lane: Lane::Regular, used: 0, all: REGULAR },
+            LaneCapacity { lane: Lane::Retry, used: 0, all: RETRIES },
         ];
         loop {
             let mut next: Option<Instant> = None;
-            for Places { lane, used, all } in &mut places {
+            for LaneCapacity { lane, used, all } in &mut places {
                 let mut roster = self.roster.lock();
                 while *used < *all
                     && let Some(poll) = roster.take(*lane, Instant::now())

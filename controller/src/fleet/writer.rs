@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::cluster::store::{NodeObject, NodeView, Store};
 use crate::fleet::condition::patch;
-use crate::fleet::judge::{ConditionWrite, Hold, Judgement, NodeFacts, judge};
+use crate::fleet::judge::{ConditionWrite, Judgement, NodeFacts, UnknownHold, judge};
 use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;
 
@@ -45,7 +45,7 @@ pub struct ConditionWriter {
     metrics: Arc<Metrics>,
     chance: fn() -> f64,
     attempted: HashMap<String, Instant>,
-    hold: Hold,
+    hold: UnknownHold,
     is_holding: bool,
 }
 
@@ -60,7 +60,7 @@ impl ConditionWriter {
             metrics,
             chance: backoff::chance,
             attempted: HashMap::new(),
-            hold: Hold::default(),
+            hold: UnknownHold::default(),
             is_holding: false,
         }
     }

@@ -53,7 +53,7 @@ pub struct ProbePods {
 }
 
 /// A Pod whose result is waited for: until the end, or until its test is deleted.
-struct Waiting<'a> {
+struct PodWait<'a> {
     pods: &'a ProbePods,
     name: String,
 }
@@ -84,7 +84,7 @@ impl ProbePods {
         let name = format!("probe-{:08x}", (chance() * f64::from(u32::MAX)) as u32);
         let pod = template(&name, node, &image, &request).map_err(|error| AskError::Refused(error.to_string()))?;
         self.waiting().insert(name.clone());
-        let waiting = Waiting { pods: self, name };
+        let waiting = PodWait { pods: self, name };
         self.created.notify_one();
         let created = answered(self.pods.create(&PostParams::default(), &pod)).await;
         self.metrics.wrote("probe_pod", created.is_ok());
@@ -162,7 +162,7 @@ impl ProbePods {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PodWait<'_> {
     fn drop(&mut self) {
         self.pods.waiting().remove(&self.name);
     }

@@ -15,7 +15,7 @@ use super::life::live;
 use super::pairs::Nodes;
 use super::pods::TestPod;
 use crate::args::TestTargets;
-use crate::cluster::store::{News, Store, Watched, follow};
+use crate::cluster::store::{Store, StoreUpdate, WatchedKind, follow};
 use crate::report::metrics::Metrics;
 
 /// Tests that run at once.
@@ -92,7 +92,7 @@ impl<A: AgentCalls> NetworkTests<A> {
         let Self { client, store, agents, metrics, allowed, oci_host } = self;
         let api: Api<DeserializeGuard<NetworkTest>> = Api::all(client.clone());
         let watches = store.watches().clone();
-        let watched = Watched { api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
+        let watched = WatchedKind { api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
         let turns = Semaphore::new(AT_ONCE);
         let context = TestContext { client, store, agents, metrics, turns, allowed, oci_host };
         let mut tasks = Tasks { context: Arc::new(context), set: JoinSet::new(), running: BTreeMap::new() };
@@ -111,11 +111,11 @@ fn readable(object: DeserializeGuard<NetworkTest>) -> Result<NetworkTest, String
 }
 
 impl<A: AgentCalls> Tasks<A> {
-    fn take(&mut self, news: News<Result<NetworkTest, String>>) {
+    fn take(&mut self, news: StoreUpdate<Result<NetworkTest, String>>) {
         // Those that ended by a panic.
         while self.set.try_join_next().is_some() {}
         match news {
-            News::All(tests) => {
+            StoreUpdate::All(tests) => {
                 let mut gone: Vec<String> = self.running.keys().cloned().collect();
                 for test in tests.into_iter().flatten() {
                     gone.retain(|name| *name != test.name_any());
@@ -123,8 +123,8 @@ impl<A: AgentCalls> Tasks<A> {
                 }
                 gone.iter().for_each(|name| self.stop(name));
             }
-            News::One(Ok(test)) => self.start(test),
-            News::One(Err(name)) | News::Gone(name) => self.stop(&name),
+            StoreUpdate::One(Ok(test)) => self.start(test),
+            StoreUpdate::One(Err(name)) | StoreUpdate::Gone(name) => self.stop(&name),
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::profile::plan::plan;
-use crate::profile::plan::removal::Grace;
+use crate::profile::plan::removal::DeletionGrace;
 use crate::profile::plan::removal::UnwantedObjects;
 use crate::profile::plan::step::Step;
 use crate::profile::report::problems::Problems;
@@ -89,7 +89,8 @@ impl ProfileContext {
         let began = std::time::Instant::now();
         let observed = Observed::of(&self.store);
         let selections = select(&observed);
-        let mut plan = plan(&observed, &selections, Grace { unwanted: &memory.unwanted, period: self.grace, now });
+        let mut plan =
+            plan(&observed, &selections, DeletionGrace { unwanted: &memory.unwanted, period: self.grace, now });
         let generations = observed.profiles.iter().map(|profile| (profile.name_any(), profile.metadata.generation));
         memory.statuses.note_profiles(generations.clone().collect());
         memory.objects.note_profiles(generations.collect());

@@ -13,14 +13,16 @@ use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use crate::profile::plan::removal::{Grace, RemovalReason, UnwantedObjects, removals};
-use crate::profile::plan::rollout::{Course, Rollout};
-use crate::profile::plan::state::{State, Trouble};
+use crate::profile::plan::removal::{DeletionGrace, RemovalReason, UnwantedObjects, removals};
+use crate::profile::plan::rollout::{Rollout, RolloutState};
+use crate::profile::plan::state::{State, VnicProblem};
 use crate::profile::plan::step::{Profile, Step, Target};
 use crate::profile::select::claims::{Claim, claims, stamps};
 use crate::profile::select::from_template::{Difference, TemplateObject, profile_of};
 use crate::profile::select::observed::{AttachmentIndex, Observed};
-use crate::profile::select::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections, is_leaving};
+use crate::profile::select::selection::{
+    InactiveReason, NAME_CONFLICT, NodeProblem, Selection, Selections, is_leaving,
+};
 
 /// The steps, and the state of the profiles.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ pub struct Report<'a> {
     /// The profile.
     pub profile: &'a VnicProfile,
     /// RemovalReason nothing is done.
-    pub hold: Option<&'a Hold>,
+    pub hold: Option<&'a InactiveReason>,
     /// Its nodes, by name.
     pub nodes: BTreeMap<&'a str, State>,
     /// Objects that are still to be replaced, and what the next replacement waits for.
@@ -56,7 +58,7 @@ pub struct Report<'a> {
 
 /// Plans. `grace` holds what was unwanted before, the grace period and the time.
 #[must_use]
-pub fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: Grace<'_>) -> Plan<'a> {
+pub fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: DeletionGrace<'_>) -> Plan<'a> {
     let there = AttachmentIndex::of(observed);
     let stamps = stamps(selections);
     let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
@@ -124,17 +126,17 @@ fn has_finalizer(profile: &VnicProfile) -> bool {
 struct Part {
     state: State,
     step: Option<Step>,
-    course: Course,
+    course: RolloutState,
 }
 
 fn part(stamp: &TemplateObject, claim: &Claim<'_>) -> Part {
-    let waits = |state, step| Part { state, step, course: Course::Waits };
+    let waits = |state, step| Part { state, step, course: RolloutState::Waits };
     let object = match claim {
         Claim::Held(object) => *object,
         Claim::Waits => return waits(State::ABSENT, None),
         Claim::Free => return waits(State::ABSENT, Some(Step::Make(stamp.clone()))),
         Claim::Taken(by) => {
-            return Part { state: State::in_conflict(by.clone()), step: None, course: Course::Settled };
+            return Part { state: State::in_conflict(by.clone()), step: None, course: RolloutState::Settled };
         }
     };
     let state = State::of(object);
@@ -149,11 +151,11 @@ fn part(stamp: &TemplateObject, claim: &Claim<'_>) -> Part {
             Part {
                 state: State { ready: false, ..state },
                 step: None,
-                course: Course::Old { ready, step: Box::new(step) },
+                course: RolloutState::Old { ready, step: Box::new(step) },
             }
         }
         Difference::Changeable(fields) => waits(State { ready: false, ..state }, change(fields)),
-        Difference::None if state.ready => Part { state, step: None, course: Course::Settled },
+        Difference::None if state.ready => Part { state, step: None, course: RolloutState::Settled },
         Difference::None => waits(state, None),
     }
 }
@@ -180,7 +182,7 @@ impl<'a> Plan<'a> {
             let before = report.nodes.remove(node).unwrap_or(State::READY);
             report.nodes.insert(node, before.and(state.clone()));
         }
-        if let Some(Trouble::Conflict(by)) = &state.trouble {
+        if let Some(VnicProblem::Conflict(by)) = &state.trouble {
             let note = format!("VnicProfile {}: {by}", stamp.profile);
             self.problems.push(NodeProblem { node, reason: NAME_CONFLICT, note });
         }

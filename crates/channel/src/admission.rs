@@ -37,7 +37,7 @@ pub(crate) struct Admission {
 
 /// A place among the open connections, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     _open: Arc<()>,
 }
 
@@ -47,7 +47,7 @@ impl Admission {
     }
 
     /// A place for a connection; none while its source, or all together, have had their share of this second.
-    pub(crate) fn admit(&mut self, source: IpAddr, now: Instant) -> Option<Place> {
+    pub(crate) fn admit(&mut self, source: IpAddr, now: Instant) -> Option<ConnectionSlot> {
         if self.second.is_none_or(|second| now.saturating_duration_since(second) >= SECOND) {
             (self.second, self.in_all) = (Some(now), 0);
             self.sources.clear();
@@ -59,7 +59,7 @@ impl Admission {
         }
         self.sources.insert(source, of_source + 1);
         self.in_all += 1;
-        Some(Place { _open: self.open.clone() })
+        Some(ConnectionSlot { _open: self.open.clone() })
     }
 }
 

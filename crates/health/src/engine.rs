@@ -42,10 +42,10 @@ pub struct Engine {
     judge: Judge,
     overrides: Overrides,
     chance: fn() -> f64,
-    done_in: Sender<Done>,
-    done: Receiver<Done>,
+    done_in: Sender<FinishedRun>,
+    done: Receiver<FinishedRun>,
     /// What `wait` received.
-    received: Option<Done>,
+    received: Option<FinishedRun>,
 }
 
 struct Task {
@@ -70,11 +70,11 @@ struct Run {
     kind: Kind,
     collector: Box<dyn Collector>,
     host: Host,
-    done: Sender<Done>,
+    done: Sender<FinishedRun>,
 }
 
 /// A run that ended.
-struct Done {
+struct FinishedRun {
     task: usize,
     collector: Box<dyn Collector>,
     readings: Readings,
@@ -191,8 +191,8 @@ impl Engine {
         true
     }
 
-    fn end(&mut self, done: Done, now: Now) {
-        let Done { task: number, collector, readings } = done;
+    fn end(&mut self, done: FinishedRun, now: Now) {
+        let FinishedRun { task: number, collector, readings } = done;
         let Some(task) = self.tasks.get_mut(number) else { return };
         task.collector = Some(collector);
         task.overdue = false;
@@ -247,7 +247,7 @@ fn start(run: Run) -> std::io::Result<()> {
         let Run { task, kind, mut collector, host, done } = run;
         let readings = kind.run(collector.as_mut(), &host);
         // The engine may be gone.
-        let _ = done.send(Done { task, collector, readings });
+        let _ = done.send(FinishedRun { task, collector, readings });
     };
     thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
 }

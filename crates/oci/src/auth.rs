@@ -28,10 +28,10 @@ use session::Session;
 
 /// A way of logging in. Clones share its session.
 #[derive(Clone, Debug)]
-pub struct Login(Way);
+pub struct Login(LoginMethod);
 
 #[derive(Clone, Debug)]
-enum Way {
+enum LoginMethod {
     ApiKey(UsedKey),
     Instance(Session<InstancePrincipal>),
     Workload(Session<WorkloadIdentity>),
@@ -41,37 +41,37 @@ impl Login {
     /// By a user's API key.
     #[must_use]
     pub fn api_key(key: ApiKey) -> Self {
-        Self(Way::ApiKey(key.into_used()))
+        Self(LoginMethod::ApiKey(key.into_used()))
     }
 
     /// As the instance that the program runs on.
     #[must_use]
     pub fn instance_principal(instance: InstancePrincipal) -> Self {
-        Self(Way::Instance(Session::new(instance)))
+        Self(LoginMethod::Instance(Session::new(instance)))
     }
 
     /// As the Kubernetes service account that the pod runs under.
     #[must_use]
     pub fn workload_identity(workload: WorkloadIdentity) -> Self {
-        Self(Way::Workload(Session::new(workload)))
+        Self(LoginMethod::Workload(Session::new(workload)))
     }
 
     /// Its name in messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.0 {
-            Way::ApiKey(_) => "API key",
-            Way::Instance(_) => "instance principal",
-            Way::Workload(_) => "workload identity",
+            LoginMethod::ApiKey(_) => "API key",
+            LoginMethod::Instance(_) => "instance principal",
+            LoginMethod::Workload(_) => "workload identity",
         }
     }
 
     /// The credentials to sign with. Waits only where no token is valid yet; an old one is renewed meanwhile.
     pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, Failure> {
         let result = match &self.0 {
-            Way::ApiKey(key) => Ok(key.credentials()),
-            Way::Instance(session) => session.credentials(end).await,
-            Way::Workload(session) => session.credentials(end).await,
+            LoginMethod::ApiKey(key) => Ok(key.credentials()),
+            LoginMethod::Instance(session) => session.credentials(end).await,
+            LoginMethod::Workload(session) => session.credentials(end).await,
         };
         result.map_err(|source| Failure::Login { login: self.name(), source: Box::new(source) })
     }
@@ -79,9 +79,9 @@ impl Login {
     /// The service refused these (401). Returns whether there are others now, or will be before `end`.
     pub(crate) async fn reject(&self, credentials: &Credentials, end: Instant) -> bool {
         match &self.0 {
-            Way::ApiKey(key) => key.reject(credentials, end).await,
-            Way::Instance(session) => session.reject(credentials),
-            Way::Workload(session) => session.reject(credentials),
+            LoginMethod::ApiKey(key) => key.reject(credentials, end).await,
+            LoginMethod::Instance(session) => session.reject(credentials),
+            LoginMethod::Workload(session) => session.reject(credentials),
         }
     }
 }

@@ -63,11 +63,11 @@ pub struct MetricRegistry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Build {
+struct BuildLabels {
     version: &'static str,
 }
 
-impl LabelNames for Build {
+impl LabelNames for BuildLabels {
     const NAMES: &'static [&'static str] = &["version"];
 }
 
@@ -76,8 +76,8 @@ impl MetricRegistry {
     #[must_use]
     pub fn new(prefix: &'static str, version: &'static str) -> Self {
         let mut registry = Self { prefix, registry: Registry::with_prefix(prefix), descriptions: Vec::new() };
-        let build: Family<Build, Gauge> = registry.family("build_info", "The program's version; always 1");
-        build.get_or_create(&Build { version }).set(1);
+        let build: Family<BuildLabels, Gauge> = registry.family("build_info", "The program's version; always 1");
+        build.get_or_create(&BuildLabels { version }).set(1);
         registry
     }
 

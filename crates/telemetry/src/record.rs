@@ -13,7 +13,7 @@ pub const LINE_LIMIT: usize = 4096;
 
 /// Limits for a record that is too long.
 #[derive(Clone, Copy)]
-struct Cut {
+struct LengthLimits {
     /// Bytes of the message.
     message: usize,
     /// Bytes of every other text.
@@ -24,13 +24,13 @@ struct Cut {
 
 /// A record is cut step by step, until it fits. The last step always fits: 12 texts and 4 phases of 16 bytes, six for each
 /// when all must be escaped.
-const CUTS: [Cut; 6] = [
-    Cut { message: 3072, text: 253, list: 32 },
-    Cut { message: 2048, text: 253, list: 32 },
-    Cut { message: 1024, text: 253, list: 32 },
-    Cut { message: 256, text: 128, list: 32 },
-    Cut { message: 64, text: 64, list: 8 },
-    Cut { message: 16, text: 16, list: 4 },
+const CUTS: [LengthLimits; 6] = [
+    LengthLimits { message: 3072, text: 253, list: 32 },
+    LengthLimits { message: 2048, text: 253, list: 32 },
+    LengthLimits { message: 1024, text: 253, list: 32 },
+    LengthLimits { message: 256, text: 128, list: 32 },
+    LengthLimits { message: 64, text: 64, list: 8 },
+    LengthLimits { message: 16, text: 16, list: 4 },
 ];
 
 /// One run of a plugin. Fields that a reader does not know are passed over and those that are missing are empty, so that
@@ -138,7 +138,7 @@ impl VerbRecord {
         line
     }
 
-    fn cut(&self, Cut { message, text, list }: Cut) -> Self {
+    fn cut(&self, LengthLimits { message, text, list }: LengthLimits) -> Self {
         let short = |given: &String| cut_text(given, text);
         Self {
             unix_millis: self.unix_millis,

@@ -29,7 +29,7 @@ pub struct ConfiguredVnics<'a> {
 
 /// When the file is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
+pub struct WriteTime<'a> {
     /// The boot.
     pub boot: &'a BootId,
     /// The time since it.
@@ -42,7 +42,7 @@ pub fn next(
     facts: &NodeFacts,
     hosted: ConfiguredVnics<'_>,
     current: Option<&Pools>,
-    moment: Moment<'_>,
+    moment: WriteTime<'_>,
     troubles: &[Condition],
 ) -> (Pools, Vec<Condition>) {
     let mut conditions = Vec::new();

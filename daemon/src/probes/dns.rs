@@ -7,7 +7,7 @@ use api::probe::{Failure, SendTask, Tally};
 use socket2::Socket;
 
 use super::icmp::receive;
-use super::socket::Way;
+use super::socket::ProbeRoute;
 use super::tcp::one_by_one;
 use super::udp::{connected, failed};
 use super::volley::{Answer, Exchange, Pace, of_error, volley};
@@ -27,7 +27,7 @@ struct Queries<'a> {
     task: &'a SendTask,
 }
 
-pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
+pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     let pace = Pace::from(task);
     if !task.over_tcp {
         return match connected(way) {
@@ -39,7 +39,7 @@ pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
     one_by_one(pace, |results| {
         let began = Instant::now();
         number += 1;
-        match over_tcp(way, task, (number, pace.timeout)) {
+        match over_tcp(way, task, number, pace.timeout) {
             Ok(Some(Answer { failure: None, .. })) => results.answered(began.elapsed()),
             Ok(Some(Answer { failure: Some(failure), .. })) => results.failed(failure),
             Ok(None) => results.failed(Failure::Invalid("the answer is no DNS".to_owned())),
@@ -61,7 +61,7 @@ impl Exchange for Queries<'_> {
 }
 
 /// One query on a connection of its own, where each message follows its length.
-fn over_tcp(way: &Way, task: &SendTask, (number, within): (u16, Duration)) -> io::Result<Option<Answer>> {
+fn over_tcp(way: &ProbeRoute, task: &SendTask, number: u16, within: Duration) -> io::Result<Option<Answer>> {
     let mut socket = way.connect(within)?;
     socket.set_read_timeout(Some(within))?;
     socket.set_write_timeout(Some(within))?;

@@ -21,12 +21,12 @@ const MOST: u64 = 2_000_000;
 /// A running tap.
 pub(super) struct FlowTap {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<(Seen, Option<Failure>)>>,
+    thread: Option<JoinHandle<(TapCounts, Option<Failure>)>>,
 }
 
 /// What it saw.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct TapCounts {
     /// Packets by direction of the flow and of the link.
     forward_out: Count,
     forward_in: Count,
@@ -56,8 +56,8 @@ impl FlowTap {
     }
 
     /// What it saw, and the last ICMP error about the flow.
-    pub(super) fn stop(self) -> (Seen, Option<Failure>) {
-        let unknown = || (Seen { incomplete: true, ..Seen::default() }, None);
+    pub(super) fn stop(self) -> (TapCounts, Option<Failure>) {
+        let unknown = || (TapCounts { incomplete: true, ..TapCounts::default() }, None);
         let Some(thread) = self.thread else { return unknown() };
         std::thread::sleep(LINGER);
         self.stop.store(true, Ordering::Relaxed);
@@ -65,8 +65,8 @@ impl FlowTap {
     }
 }
 
-fn count(mut tap: PacketTap, flow: &Flow, stopped: &AtomicBool) -> (Seen, Option<Failure>) {
-    let (mut seen, mut error, mut packets) = (Seen::default(), None, 0_u64);
+fn count(mut tap: PacketTap, flow: &Flow, stopped: &AtomicBool) -> (TapCounts, Option<Failure>) {
+    let (mut seen, mut error, mut packets) = (TapCounts::default(), None, 0_u64);
     while !stopped.load(Ordering::Relaxed) {
         let packet = match tap.next(WAIT) {
             Ok(Some(packet)) => packet,
@@ -108,7 +108,7 @@ impl Count {
     }
 }
 
-impl Seen {
+impl TapCounts {
     /// As the flow's source reports it.
     pub(super) fn of_source(&self) -> Taps {
         self.taps(&self.forward_out, &self.backward_in)

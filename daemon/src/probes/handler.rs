@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::probe::{ProbeKind, ProbeReport, ProbeRequest, Task};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::{Surroundings, TaskError, perform};
+use super::{ProbeEnvironment, TaskError, perform};
 
 /// Tasks at once. With the bounds of a task: at most 400 packets per second, next to one measurement of throughput.
 const AT_ONCE: usize = 4;
@@ -13,7 +13,7 @@ const AT_ONCE: usize = 4;
 /// The agent's part of network tests.
 #[derive(Clone, Debug)]
 pub struct ProbeHandler {
-    surroundings: Arc<Surroundings>,
+    surroundings: Arc<ProbeEnvironment>,
     free: Arc<Semaphore>,
     /// Throughput is sent by one task at a time, and received by one.
     sender: Arc<Semaphore>,
@@ -26,7 +26,7 @@ pub(super) type ProbeAnswer = (u16, Vec<u8>);
 impl ProbeHandler {
     /// It is idle.
     #[must_use]
-    pub fn new(surroundings: Surroundings) -> Self {
+    pub fn new(surroundings: ProbeEnvironment) -> Self {
         let places = |number| Arc::new(Semaphore::new(number));
         let surroundings = Arc::new(surroundings);
         Self { surroundings, free: places(AT_ONCE), sender: places(1), receiver: places(1) }

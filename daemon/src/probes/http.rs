@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use api::probe::{Failure, ProbeKind, SendTask, Tally};
 use socket2::Socket;
 
-use super::socket::Way;
+use super::socket::ProbeRoute;
 use super::target::{Destination, HTTP, HTTPS};
 use super::tcp::one_by_one;
 use super::tls;
@@ -15,7 +15,7 @@ use super::volley::{Pace, of_error};
 /// More than any status line.
 const LONGEST: usize = 256;
 
-pub(super) fn probe(way: &Way, task: &SendTask, destination: &Destination) -> Tally {
+pub(super) fn probe(way: &ProbeRoute, task: &SendTask, destination: &Destination) -> Tally {
     let pace = Pace::from(task);
     let path = task.path.as_deref().or(destination.path).unwrap_or("/");
     // The version 2 of the metadata service refuses requests without it, so that a misled proxy cannot ask.
@@ -32,7 +32,7 @@ pub(super) fn probe(way: &Way, task: &SendTask, destination: &Destination) -> Ta
     one_by_one(pace, |results| {
         let began = Instant::now();
         let exchanged = way.connect(pace.timeout).and_then(|socket| {
-            let stream = Until { socket, end: began + pace.timeout };
+            let stream = DeadlineStream { socket, end: began + pace.timeout };
             if secure { status(tls::over(stream, &destination.host)?, &request) } else { status(stream, &request) }
         });
         match exchanged {
@@ -49,26 +49,26 @@ pub(super) fn probe(way: &Way, task: &SendTask, destination: &Destination) -> Ta
 }
 
 /// A connection whose reads and writes all end by one moment.
-struct Until {
+struct DeadlineStream {
     socket: Socket,
     end: Instant,
 }
 
-impl Until {
+impl DeadlineStream {
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
 }
 
-impl Read for Until {
+impl Read for DeadlineStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(self.left()?)?;
         self.socket.read(buffer)
     }
 }
 
-impl Write for Until {
+impl Write for DeadlineStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.set_write_timeout(self.left()?)?;
         self.socket.write(bytes)
@@ -143,7 +143,7 @@ mod tests {
             "intervalMs": 10, "timeoutMs": 2000 });
         let task: SendTask = serde_json::from_value(task).unwrap();
         let destination = Destination { address, host: "localhost".to_owned(), path: None, metadata: false };
-        probe(&Way::find(&task, address).unwrap(), &task, &destination)
+        probe(&ProbeRoute::find(&task, address).unwrap(), &task, &destination)
     }
 
     #[test]

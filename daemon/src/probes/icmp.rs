@@ -9,7 +9,7 @@ use api::probe::{ProbeKind, SendTask, Tally};
 use socket2::{Protocol, SockAddr, Socket, Type};
 use vcn::Family;
 
-use super::socket::Way;
+use super::socket::ProbeRoute;
 use super::udp::failed;
 use super::volley::{Answer, Exchange, Pace, volley};
 
@@ -23,7 +23,7 @@ const LEAST: usize = 16;
 static NEXT_IDENTIFIER: AtomicU16 = AtomicU16::new(0x6e74);
 
 struct Echo<'a> {
-    way: &'a Way,
+    way: &'a ProbeRoute,
     socket: Socket,
     identifier: u16,
     payload: usize,
@@ -31,14 +31,14 @@ struct Echo<'a> {
     is_raw: bool,
 }
 
-pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
+pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     match open(way, task) {
         Ok(mut echo) => volley(&mut echo, Pace::from(task)),
         Err(error) => failed(&error),
     }
 }
 
-fn open<'a>(way: &'a Way, task: &SendTask) -> io::Result<Echo<'a>> {
+fn open<'a>(way: &'a ProbeRoute, task: &SendTask) -> io::Result<Echo<'a>> {
     let (protocol, headers) = match way.family() {
         Family::Ipv4 => (Protocol::ICMPV4, HEADERS_V4),
         Family::Ipv6 => (Protocol::ICMPV6, HEADERS_V6),
@@ -101,7 +101,7 @@ impl Exchange for Echo<'_> {
 }
 
 /// A raw socket has no port.
-fn without_port(way: &Way) -> std::net::SocketAddr {
+fn without_port(way: &ProbeRoute) -> std::net::SocketAddr {
     let mut target = way.target;
     target.set_port(0);
     target

@@ -40,7 +40,7 @@ fn syn(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     segment.extend(to.port().to_be_bytes());
     // Sequence and acknowledgement numbers, header length, flags, window, checksum, urgent pointer.
     segment.extend([0x6e, 0x74, 0x65, 0x73, 0, 0, 0, 0, 0x50, SYN, 0xff, 0xff, 0, 0, 0, 0]);
-    let sum = checksum(&[&pseudo_header(from.ip(), to.ip(), (TCP, &segment))[..], &segment].concat());
+    let sum = checksum(&[&pseudo_header(from.ip(), to.ip(), TCP, &segment)[..], &segment].concat());
     segment.splice(16..18, sum.to_be_bytes());
     segment
 }
@@ -52,14 +52,14 @@ fn datagram(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     datagram.extend(to.port().to_be_bytes());
     // Its length and checksum.
     datagram.extend([0, 8, 0, 0]);
-    let sum = checksum(&[&pseudo_header(from.ip(), to.ip(), (UDP, &datagram))[..], &datagram].concat());
+    let sum = checksum(&[&pseudo_header(from.ip(), to.ip(), UDP, &datagram)[..], &datagram].concat());
     // Zero would mean that there is none, which IPv6 does not allow.
     let sum = if sum == 0 { u16::MAX } else { sum };
     datagram.splice(6..8, sum.to_be_bytes());
     datagram
 }
 
-fn pseudo_header(from: IpAddr, to: IpAddr, (protocol, segment): (u8, &[u8])) -> Vec<u8> {
+fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, segment: &[u8]) -> Vec<u8> {
     let length = u16::try_from(segment.len()).unwrap_or(0).to_be_bytes();
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => [&from.octets()[..], &to.octets(), &[0, protocol], &length].concat(),
@@ -82,12 +82,12 @@ mod tests {
             for port in 0..=u16::MAX {
                 let to = SocketAddr::new(to.ip(), port);
                 let message = datagram(from, to);
-                let covered = [&pseudo_header(from.ip(), to.ip(), (UDP, &message))[..], &message].concat();
+                let covered = [&pseudo_header(from.ip(), to.ip(), UDP, &message)[..], &message].concat();
                 assert_eq!(checksum(&covered), 0, "{from} {to}");
                 assert_ne!(message[6..8], [0, 0], "{from} {to}");
             }
             let message = syn(from, to);
-            assert_eq!(checksum(&[&pseudo_header(from.ip(), to.ip(), (TCP, &message))[..], &message].concat()), 0);
+            assert_eq!(checksum(&[&pseudo_header(from.ip(), to.ip(), TCP, &message)[..], &message].concat()), 0);
         }
     }
 }

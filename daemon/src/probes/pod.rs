@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use api::probe::{ProbeRequest, Task};
 
-use super::{Surroundings, perform};
+use super::{ProbeEnvironment, perform};
 
 /// The most bytes of a termination message that a kubelet reads.
 const MESSAGE_MAX: usize = 4096;
@@ -33,7 +33,7 @@ fn report(request: &str) -> anyhow::Result<String> {
     if !matches!(request.task, Task::Send(_)) {
         bail!("a probe Pod sends probes only");
     }
-    let report = serde_json::to_string(&perform(&request, &Surroundings::of_this_process())?)?;
+    let report = serde_json::to_string(&perform(&request, &ProbeEnvironment::of_this_process())?)?;
     if report.len() > MESSAGE_MAX {
         bail!("the report has {} bytes, more than {MESSAGE_MAX}", report.len());
     }

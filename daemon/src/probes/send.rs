@@ -4,12 +4,12 @@ use api::TargetService;
 use api::probe::{Failure, Flow, ProbeKind, ProbeReport, ProbeTarget, SendTask, Tally, Taps, Transport};
 
 use super::flow_tap::FlowTap;
-use super::socket::Way;
+use super::socket::ProbeRoute;
 use super::target::Destination;
-use super::{Surroundings, TaskError, dns, empty, host_state, http, icmp, tcp, throughput, udp};
+use super::{ProbeEnvironment, TaskError, dns, empty, host_state, http, icmp, tcp, throughput, udp};
 
 /// Sends, and waits for the last answer.
-pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<ProbeReport, TaskError> {
+pub(super) fn send(task: &SendTask, surroundings: &ProbeEnvironment) -> Result<ProbeReport, TaskError> {
     let prepare = |error: netlink::Error| TaskError::Prepare(error.to_string());
     let destination = match Destination::of(task, surroundings) {
         Err(TaskError::Resolve { name, cause }) if matches!(task.target, ProbeTarget::Host(_)) => {
@@ -20,7 +20,7 @@ pub(super) fn send(task: &SendTask, surroundings: &Surroundings) -> Result<Probe
         }
         destination => destination?,
     };
-    let way = Way::find(task, destination.address).map_err(prepare)?;
+    let way = ProbeRoute::find(task, destination.address).map_err(prepare)?;
     let report = ProbeReport {
         source: way.source,
         target: Some(way.target.ip()),

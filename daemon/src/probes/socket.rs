@@ -13,7 +13,7 @@ use vcn::Family;
 
 /// A probe's way: both ends and the kernel's route.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct ProbeRoute {
     /// The target, with the link's number where it is link-local.
     pub(super) target: SocketAddr,
     /// The source address.
@@ -31,7 +31,7 @@ pub(super) struct Way {
     pub(super) route: RouteSeen,
 }
 
-impl Way {
+impl ProbeRoute {
     /// Asks the kernel.
     ///
     /// # Errors

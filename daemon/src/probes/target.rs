@@ -11,7 +11,7 @@ use api::probe::{ProbeKind, ProbeTarget, SendTask, bounds};
 use netlink::OutgoingPacket;
 use vcn::Family;
 
-use super::{Surroundings, TaskError};
+use super::{ProbeEnvironment, TaskError};
 
 pub(super) const HTTP: u16 = 80;
 pub(super) const HTTPS: u16 = 443;
@@ -38,7 +38,7 @@ impl Destination {
     ///
     /// # Errors
     /// When it has no address of the source's family, or one that is never probed.
-    pub(super) fn of(task: &SendTask, surroundings: &Surroundings) -> Result<Self, TaskError> {
+    pub(super) fn of(task: &SendTask, surroundings: &ProbeEnvironment) -> Result<Self, TaskError> {
         let port = match (task.port, task.kind) {
             (0, ProbeKind::Http) => HTTP,
             (0, ProbeKind::Https) => HTTPS,
@@ -52,7 +52,7 @@ impl Destination {
             }
             ProbeTarget::Host(host) => {
                 let left = Duration::from_millis(bounds::TASK_MAX_MS.saturating_sub(task.longest_ms()).into());
-                let address = resolve((host, port), task.source, left.min(RESOLUTION))?;
+                let address = resolve(host, port, task.source, left.min(RESOLUTION))?;
                 bounds::allowed(address.ip())?;
                 Ok(Self::at(address, host.clone()))
             }
@@ -65,7 +65,11 @@ impl Destination {
     }
 }
 
-fn of_service(service: TargetService, task: &SendTask, surroundings: &Surroundings) -> Result<Destination, TaskError> {
+fn of_service(
+    service: TargetService,
+    task: &SendTask,
+    surroundings: &ProbeEnvironment,
+) -> Result<Destination, TaskError> {
     let is_v6 = task.source.is_some_and(|source| source.is_ipv6());
     let metadata: IpAddr = if is_v6 { vcn::METADATA_ADDRESS_V6.into() } else { vcn::METADATA_ADDRESS.into() };
     let missing = |name: &str, cause: &str| TaskError::Resolve { name: name.to_owned(), cause: cause.to_owned() };
@@ -98,7 +102,7 @@ fn gateway(source: Option<IpAddr>) -> Option<IpAddr> {
 }
 
 /// The C library has no deadline for it: the thread ends when the resolvers answered, or it gave up on them.
-fn resolve((host, port): (&str, u16), source: Option<IpAddr>, within: Duration) -> Result<SocketAddr, TaskError> {
+fn resolve(host: &str, port: u16, source: Option<IpAddr>, within: Duration) -> Result<SocketAddr, TaskError> {
     let failed = |cause: String| TaskError::Resolve { name: host.to_owned(), cause };
     let (done, result) = mpsc::channel();
     let name = host.to_owned();

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use api::probe::{SendTask, Tally};
 
-use super::socket::Way;
+use super::socket::ProbeRoute;
 use super::volley::{Pace, Results, of_error};
 
-pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
+pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     let pace = Pace::from(task);
     one_by_one(pace, |results| {
         let began = Instant::now();

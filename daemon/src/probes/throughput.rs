@@ -10,7 +10,7 @@ use api::probe::bounds::THROUGHPUT_MS;
 use api::probe::{Failure, ReceiveTask, Received, SendTask, Tally};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::socket::Way;
+use super::socket::ProbeRoute;
 use super::volley::{Pace, Results, of_error};
 
 /// What the receiver says first.
@@ -32,11 +32,11 @@ const FIRST_DATA: Duration = Duration::from_secs(2);
 const BACKLOG: i32 = 4;
 
 /// Connects, and sends for the fixed time. It fails only where no data could be sent: how much arrived is the receiver's to say.
-pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
+pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     let mut results = Results::default();
     results.sent();
     // A port whose connection ended a moment ago connects to the same port again only after a minute.
-    let way = Way { source_port: 0, ..way.clone() };
+    let way = ProbeRoute { source_port: 0, ..way.clone() };
     let (began, timeout) = (Instant::now(), Pace::from(task).timeout);
     let sent = connect(&way, timeout).and_then(|stream| {
         let took = began.elapsed();
@@ -52,7 +52,7 @@ pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
     results.tally()
 }
 
-fn connect(way: &Way, timeout: Duration) -> io::Result<Socket> {
+fn connect(way: &ProbeRoute, timeout: Duration) -> io::Result<Socket> {
     let end = Instant::now() + timeout;
     loop {
         match way.connect(left(end).unwrap_or(AGAIN)) {

@@ -7,7 +7,7 @@ use api::probe::{SendTask, Tally};
 use socket2::{Protocol, SockAddr, Socket, Type};
 
 use super::icmp::receive;
-use super::socket::Way;
+use super::socket::ProbeRoute;
 use super::volley::{Answer, Exchange, Pace, Results, of_error, volley};
 
 struct Datagrams {
@@ -16,14 +16,14 @@ struct Datagrams {
     answered: u16,
 }
 
-pub(super) fn probe(way: &Way, task: &SendTask) -> Tally {
+pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     match connected(way) {
         Ok(socket) => volley(&mut Datagrams { socket, answered: 0 }, Pace::from(task)),
         Err(error) => failed(&error),
     }
 }
 
-pub(super) fn connected(way: &Way) -> io::Result<Socket> {
+pub(super) fn connected(way: &ProbeRoute) -> io::Result<Socket> {
     let socket = way.open(Type::DGRAM, Some(Protocol::UDP))?;
     socket.connect(&SockAddr::from(way.target))?;
     Ok(socket)

@@ -62,6 +62,17 @@ struct LastRun {
     files: Option<Snapshot>,
 }
 
+/// What one reconcile asks of the installer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// Whether the node has our pod network (see [`Installation::owner`]).
+    pub(super) our_network: bool,
+    /// Whether pods can use an address.
+    pub(super) usable: bool,
+    /// Why the reconcile runs.
+    pub(super) cause: Cause,
+}
+
 impl Installation {
     pub(super) fn new() -> Self {
         Self { last: None, runtime: ContainerRuntime::current(), versions: VersionCache::default() }
@@ -95,19 +106,20 @@ impl Installation {
         Owner { ownership, oke: decision.oke || may_be_okes }
     }
 
-    /// Installs binaries if the pod network is `ours` (see [`Self::owner`]), and the configuration if an address is `usable`.
+    /// Installs the binaries if the node has our pod network, and the configuration if pods can use an address.
     pub(super) fn stage(
         &mut self,
         settings: &Settings,
         world: &NodeFacts,
-        (ours, usable, cause): (bool, bool, Cause),
+        request: Request,
         findings: &mut StageReport,
     ) -> PodNetworkState {
+        let Request { our_network, usable, cause } = request;
         let signals = world.signals(&settings.signals);
         if let Some(last) = &self.last
             && last.was_asked(settings, &signals)
             && last.usable == usable
-            && last.decision.install == ours
+            && last.decision.install == our_network
             && (cause == Cause::Kernel || last.still_holds(settings))
         {
             findings.conditions.extend(last.conditions.iter().cloned());
@@ -207,8 +219,13 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
         NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
         NoteKind::PluginUnanswered => (Condition::degraded, Reason::PluginUnanswered),
         NoteKind::LeftBehind { another, uses } => {
-            let used = uses == RuntimeUsage::Always && !are_published(state_dir);
-            (left_behind(another, used)?, Reason::RuntimeConfigurationLeft)
+            let stops_pods = uses == RuntimeUsage::Always && !are_published(state_dir);
+            // While no signal names the owner, one that pods start by is in order.
+            if !stops_pods && !another {
+                return None;
+            }
+            let severity = if stops_pods { Condition::blocking } else { Condition::degraded };
+            (severity, Reason::RuntimeConfigurationLeft)
         }
         NoteKind::NoneThere => (Condition::blocking, Reason::RuntimeConfigurationMissing),
         NoteKind::PluginLeftOut | NoteKind::PluginUnsure | NoteKind::Extended | NoteKind::NotChained => return None,
@@ -221,16 +238,6 @@ fn preceded(gives: ProvidedNetwork, uses: RuntimeUsage) -> Option<Severity> {
         (ProvidedNetwork::CalledNetwork, _) => None,
         (ProvidedNetwork::Nothing, RuntimeUsage::Always | RuntimeUsage::IfCriO) => Some(Condition::blocking),
         (ProvidedNetwork::Network, _) | (ProvidedNetwork::Nothing, RuntimeUsage::Never) => Some(Condition::degraded),
-    }
-}
-
-/// How severe our configuration is on a foreign node. While no signal names the owner, one that pods start by
-/// is in order.
-fn left_behind(another: bool, stops_pods: bool) -> Option<Severity> {
-    match (another, stops_pods) {
-        (_, true) => Some(Condition::blocking),
-        (true, false) => Some(Condition::degraded),
-        (false, false) => None,
     }
 }
 

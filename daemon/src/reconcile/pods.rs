@@ -62,7 +62,7 @@ struct FailedRepair {
 
 /// Whether running pods need a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attention {
+pub struct PodsDue {
     /// A reconcile is due.
     pub is_due: bool,
     /// When to ask again.
@@ -122,11 +122,11 @@ impl RunningPods {
 
     /// Whether a reconcile is due: for drift that was found, or for hints of kernel events about recorded pods. New `hints` must
     /// settle first.
-    pub(super) fn attention(&mut self, hints: DriftHints) -> Attention {
+    pub(super) fn attention(&mut self, hints: DriftHints) -> PodsDue {
         let settled = std::mem::replace(&mut self.hints, hints);
         let is_due = !self.drift.is_empty()
             || (!settled.is_empty() && self.store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)));
-        Attention { is_due, again: self.again() }
+        PodsDue { is_due, again: self.again() }
     }
 
     /// When to ask for attention again although nothing happens.

@@ -51,7 +51,7 @@ impl Stage for PoolsStage {
         let pools = if is_alone {
             offers::alone(offers, current.as_ref(), &self.boot, now)
         } else {
-            let moment = pools::Moment { boot: &self.boot, now };
+            let moment = pools::WriteTime { boot: &self.boot, now };
             let (mut pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), moment, &known);
             report.conditions.extend(conditions);
             pools.vnics.extend(offers);

@@ -6,7 +6,7 @@ use datapath::host::HostVnic;
 use vcn::Ocid;
 
 use super::context::Context;
-use super::installation::Installation;
+use super::installation::{Installation, Request};
 use super::interference::{HostView, Interference};
 use crate::report::condition::Condition;
 use crate::report::reconcile_report::{Changed, PodNetworkState};
@@ -66,7 +66,8 @@ impl Stage for Interference {
 impl Stage for Installation {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
-        let asked = (context.is_ours(), context.so_far.is_usable(), context.cause);
+        let (our_network, usable) = (context.is_ours(), context.so_far.is_usable());
+        let asked = Request { our_network, usable, cause: context.cause };
         report.pod_network = Some(self.stage(context.settings, context.facts, asked, &mut report));
         report
     }

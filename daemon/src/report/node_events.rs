@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::CompletedReconcile;
 use crate::settings::Settings;
-use plan::{ConditionKey, Plan, Reported, Transition};
+use plan::{ConditionKey, Plan, ReportedEvent, Transition};
 use reported::ReportedFile;
 use resident::api_server::client;
 
@@ -153,7 +153,7 @@ fn names(settings: &Settings, in_cluster: bool) -> Result<Names, &'static str> {
     }
 }
 
-fn read(file: &ReportedFile, node: &str) -> BTreeMap<ConditionKey, Reported> {
+fn read(file: &ReportedFile, node: &str) -> BTreeMap<ConditionKey, ReportedEvent> {
     file.read(node).unwrap_or_else(|error| {
         let path = file.path().display();
         tracing::warn!(event = "kubernetes_events.forgotten", %path, %error, "standing conditions are reported again");
@@ -161,7 +161,7 @@ fn read(file: &ReportedFile, node: &str) -> BTreeMap<ConditionKey, Reported> {
     })
 }
 
-async fn save(file: &ReportedFile, names: &Names, reported: &BTreeMap<ConditionKey, Reported>) {
+async fn save(file: &ReportedFile, names: &Names, reported: &BTreeMap<ConditionKey, ReportedEvent>) {
     let (target, node, reported) = (file.clone(), names.node.clone(), reported.clone());
     let written = tokio::task::spawn_blocking(move || target.write(&node, &reported)).await;
     if let Ok(Err(error)) = written {

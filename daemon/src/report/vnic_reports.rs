@@ -28,7 +28,7 @@ use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::CompletedReconcile;
 use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
-use plan::{Pods, Report, Written};
+use plan::{Pods, Report, WrittenReport};
 
 /// The interval at which the pods of a VNIC are counted: plugins tell the agent of it, but not this task.
 const LOOK: Duration = Duration::from_secs(5);
@@ -68,7 +68,9 @@ impl VnicReporter {
             let mut has_failed = false;
             for report in self.due(&written) {
                 match self.write(&report).await {
-                    Ok(()) => drop(written.insert(report.uid, Written { report: report.node, at: Instant::now() })),
+                    Ok(()) => {
+                        drop(written.insert(report.uid, WrittenReport { report: report.node, at: Instant::now() }))
+                    }
                     Err(why) => {
                         if failures == 0 {
                             tracing::warn!(event = "vnic_report.not_written", object = report.object, "{why}; retried");
@@ -93,7 +95,7 @@ impl VnicReporter {
     }
 
     /// What is to be written now.
-    fn due(&mut self, written: &HashMap<String, Written>) -> Vec<Report> {
+    fn due(&mut self, written: &HashMap<String, WrittenReport>) -> Vec<Report> {
         let attachments = self.attachments();
         let report = self.reports.borrow_and_update().as_ref().map(|completed| completed.report.clone());
         let Some(report) = report.filter(|_| !attachments.is_empty()) else { return Vec::new() };

@@ -41,7 +41,7 @@ pub trait InstanceKind: Debug + Send + 'static {
     fn watch(instance: &Ocid) -> ObjectWatch<Self::Object>;
 
     /// Reads a list; `before` is what was known.
-    fn read(instance: &Ocid, objects: Vec<Self::Object>, before: Option<Self::Value>) -> Listed<Self::Value>;
+    fn read(instance: &Ocid, objects: Vec<Self::Object>, before: Option<Self::Value>) -> ListResult<Self::Value>;
 
     /// Whether there is no object.
     fn is_none(value: &Self::Value) -> bool;
@@ -55,7 +55,7 @@ pub trait InstanceKind: Debug + Send + 'static {
 
 /// What a list says.
 #[derive(Debug)]
-pub struct Listed<V> {
+pub struct ListResult<V> {
     /// `None`: it cannot be used, and the last good answer stays.
     pub value: Option<V>,
     /// The objects for the cached copy; `None` removes it.
@@ -143,7 +143,7 @@ impl<W: InstanceKind> InstanceWatch<W> {
 }
 
 impl<V: Clone> WatchState<V> {
-    fn observe(&mut self, listed: Listed<V>, now: Instant) {
+    fn observe(&mut self, listed: ListResult<V>, now: Instant) {
         match (listed.value, &listed.unreadable) {
             (Some(value), _) => {
                 self.known.watched(value);

@@ -117,7 +117,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
         };
         let config = (self.config)().fields(&format!("{}={}", self.field, self.name));
         let mut events = pin!(watcher((self.api)(client), config));
-        let mut known = Known::default();
+        let mut known = KnownObjects::default();
         let first = async {
             while let Some(event) = events.next().await {
                 if let Some(objects) = known.change(event?, ResourceExt::name_any) {
@@ -154,20 +154,20 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
 
 /// The objects, by name.
 #[derive(Debug)]
-struct Known<K> {
+struct KnownObjects<K> {
     /// Those of the last list and the events since.
     objects: BTreeMap<String, K>,
     /// Those of a list that has not ended.
     listed: BTreeMap<String, K>,
 }
 
-impl<K> Default for Known<K> {
+impl<K> Default for KnownObjects<K> {
     fn default() -> Self {
         Self { objects: BTreeMap::new(), listed: BTreeMap::new() }
     }
 }
 
-impl<K: Clone> Known<K> {
+impl<K: Clone> KnownObjects<K> {
     /// The objects after an event, if the event settles that: a list does at its end.
     fn change(&mut self, event: Event<K>, name: impl Fn(&K) -> String) -> Option<Vec<K>> {
         match event {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn list_reports_object_at_its_end_and_event_at_once() {
-        let mut known = Known::default();
+        let mut known = KnownObjects::default();
         // The tens are the name.
         let mut changes = |events: Vec<Event<u8>>| -> Vec<Vec<u8>> {
             events.into_iter().filter_map(|event| known.change(event, |object| (object / 10).to_string())).collect()

@@ -19,7 +19,7 @@ const VCN_MACS: [u8; 3] = [0x02, 0x00, 0x17];
 
 /// What kernel events concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Concern {
+pub enum KernelChange {
     /// Running pods: there are hints to take.
     Hints,
     /// The host's own network.
@@ -74,7 +74,7 @@ impl KernelWatch {
     ///
     /// # Errors
     /// If the socket is broken: open another.
-    pub async fn concerning(&mut self) -> io::Result<Concern> {
+    pub async fn concerning(&mut self) -> io::Result<KernelChange> {
         let Self { readable, reader } = self;
         readable.wait(|| reader.read()).await
     }
@@ -84,7 +84,7 @@ impl KernelWatch {
     /// # Errors
     /// If the socket is broken: open another.
     pub fn take_in(&mut self) -> io::Result<bool> {
-        Ok(self.reader.read()? == Some(Concern::Host { links: true }))
+        Ok(self.reader.read()? == Some(KernelChange::Host { links: true }))
     }
 
     /// Whether there are hints that were not taken. The same hint again is then no news.
@@ -104,7 +104,7 @@ const READS: usize = 16;
 
 impl EventReader {
     /// Reads all events so far; `None` if none of them causes a reconcile.
-    fn read(&mut self) -> io::Result<Option<Concern>> {
+    fn read(&mut self) -> io::Result<Option<KernelChange>> {
         let mut concern = None;
         for _ in 0..READS {
             let events = self.monitor.drain().map_err(io::Error::other)?;
@@ -116,19 +116,19 @@ impl EventReader {
             }
         }
         // There are more: a full reconcile replaces reading them.
-        Ok(Some(Concern::Host { links: true }))
+        Ok(Some(KernelChange::Host { links: true }))
     }
 
-    fn concern(&mut self, event: &Event) -> Option<Concern> {
+    fn concern(&mut self, event: &Event) -> Option<KernelChange> {
         let is_hint = self.hints.note(event, &mut self.pod_links);
         if concerns_host(event) || self.carriers.lost_address(event) {
             let links = match event {
                 Event::Link(_, link) => may_be_vnic(link),
                 event => matches!(event, Event::Overrun),
             };
-            return Some(Concern::Host { links });
+            return Some(KernelChange::Host { links });
         }
-        is_hint.then_some(Concern::Hints)
+        is_hint.then_some(KernelChange::Hints)
     }
 }
 

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::schedule::Schedule;
-use super::wakeups::{Wake, Wakeups};
+use super::wakeups::{WakeReason, Wakeups};
 use crate::cni_records::follow_up::FollowUps;
 use crate::reconcile::pods::SETTLED;
-use crate::reconcile::{Attention, Reconciler};
+use crate::reconcile::{PodsDue, Reconciler};
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::report::transitions;
@@ -113,19 +113,19 @@ impl ReconcileLoop {
     async fn wait(&mut self) -> io::Result<Option<Cause>> {
         loop {
             match self.wakeups.next(&self.schedule).await {
-                Wake::Reconcile(cause) => return Ok(Some(cause)),
-                Wake::Ended => return Ok(None),
-                Wake::Hints => self.schedule.attend(Instant::now() + SETTLED),
-                Wake::Attention => {
+                WakeReason::Reconcile(cause) => return Ok(Some(cause)),
+                WakeReason::Ended => return Ok(None),
+                WakeReason::Hints => self.schedule.attend(Instant::now() + SETTLED),
+                WakeReason::Attention => {
                     let hints = self.wakeups.take_hints();
                     let attention = self.on_thread(move |reconciler| reconciler.attention(hints));
-                    let Attention { is_due, again } = attention.await?;
+                    let PodsDue { is_due, again } = attention.await?;
                     self.schedule.attention = again.map(|wait| Instant::now() + wait);
                     if is_due {
                         return Ok(Some(Cause::Kernel));
                     }
                 }
-                Wake::Preview(request) => {
+                WakeReason::Preview(request) => {
                     let report = self.run_once(Cause::Preview).await?;
                     // The client may have gone.
                     let _ = request.send(report);

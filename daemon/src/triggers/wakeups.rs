@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::drift_hints::DriftHints;
 use super::file_changes::{FileChange, FileWatch};
-use super::kernel_events::{Concern, KernelWatch, NftWatch};
+use super::kernel_events::{KernelChange, KernelWatch, NftWatch};
 use super::schedule::Schedule;
 use crate::report::condition::Condition;
 use crate::report::notices::Notes;
@@ -56,7 +56,7 @@ pub(super) struct Wakeups {
 
 /// Why the loop wakes.
 #[derive(Debug)]
-pub(super) enum Wake {
+pub(super) enum WakeReason {
     Reconcile(Cause),
     /// There are hints that a running pod drifted, or pods may have taken or freed addresses: to be looked at when it settled.
     Hints,
@@ -117,7 +117,7 @@ impl Wakeups {
     }
 
     /// Waits until the loop has something to do.
-    pub(super) async fn next(&mut self, schedule: &Schedule) -> Wake {
+    pub(super) async fn next(&mut self, schedule: &Schedule) -> WakeReason {
         loop {
             if let Some(wake) = self.wait(schedule).await {
                 return wake;
@@ -126,41 +126,41 @@ impl Wakeups {
     }
 
     /// Waits once; `None` if the loop need not know.
-    async fn wait(&mut self, schedule: &Schedule) -> Option<Wake> {
+    async fn wait(&mut self, schedule: &Schedule) -> Option<WakeReason> {
         let Channels { settings, notices, facts, previews, plugin_ran, npn_changed, .. } = &mut self.channels;
         let attention = schedule.attention;
         // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
         // does after its wait is not cancelled.
         Some(tokio::select! {
-            () = sleep_until(schedule.next) => Wake::Reconcile(schedule.cause()),
-            () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => Wake::Attention,
-            () = self.answered.notified() => Wake::Reconcile(Cause::Retry),
-            () = plugin_ran.notified() => Wake::Hints,
-            Ok(()) = notices.changed() => Wake::Reconcile(Cause::Retry),
-            Some(request) = previews.recv() => Wake::Preview(request),
+            () = sleep_until(schedule.next) => WakeReason::Reconcile(schedule.cause()),
+            () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => WakeReason::Attention,
+            () = self.answered.notified() => WakeReason::Reconcile(Cause::Retry),
+            () = plugin_ran.notified() => WakeReason::Hints,
+            Ok(()) = notices.changed() => WakeReason::Reconcile(Cause::Retry),
+            Some(request) = previews.recv() => WakeReason::Preview(request),
             changed = facts.changed() => {
                 if changed.is_err() {
-                    return Some(Wake::Ended);
+                    return Some(WakeReason::Ended);
                 }
                 let before = std::mem::replace(&mut self.facts, facts.borrow_and_update().clone());
-                return (!self.facts.says_the_same(&before)).then_some(Wake::Reconcile(Cause::Sources));
+                return (!self.facts.says_the_same(&before)).then_some(WakeReason::Reconcile(Cause::Sources));
             }
             concern = self.kernel.news(KernelWatch::open, KernelWatch::concerning) => {
                 let are_links = match concern {
-                    Some(Concern::Hints) => return Some(Wake::Hints),
-                    Some(Concern::Host { links }) => self.gather(schedule).await || links,
+                    Some(KernelChange::Hints) => return Some(WakeReason::Hints),
+                    Some(KernelChange::Host { links }) => self.gather(schedule).await || links,
                     None => true,
                 };
                 if are_links {
                     self.channels.links_changed.notify_one();
                 }
-                Wake::Reconcile(Cause::Kernel)
+                WakeReason::Reconcile(Cause::Kernel)
             }
             touched = self.nft.news(NftWatch::open, NftWatch::touched) => {
                 if touched.is_some() && self.gather(schedule).await {
                     self.channels.links_changed.notify_one();
                 }
-                Wake::Reconcile(Cause::Kernel)
+                WakeReason::Reconcile(Cause::Kernel)
             }
             news = self.files.news(|| FileWatch::watch(settings), FileWatch::news) => {
                 if news.is_none_or(|news| news.npn) {
@@ -171,7 +171,7 @@ impl Wakeups {
                     Some(_) => sleep(schedule.debounce(Instant::now())).await,
                     None => {}
                 }
-                Wake::Reconcile(Cause::Files)
+                WakeReason::Reconcile(Cause::Files)
             }
         })
     }

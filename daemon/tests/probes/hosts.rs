@@ -6,7 +6,7 @@ use std::process::Command;
 
 use api::probe::{ProbeKind, ProbeTarget};
 use nettest::{Case, Cause, Label, Place};
-use sandbox::{Denied, DeniedAt, Policy};
+use sandbox::{DeniedAt, DeniedTraffic, Policy};
 
 use crate::lab::{Lab, PORT};
 
@@ -56,7 +56,8 @@ fn strict_reverse_path_filter_is_named() {
 fn security_list_hides_reverse_path_filter_so_cause_is_ambiguous() {
     let lab = Lab::new();
     let case = to_the_second_vnic(&lab, "1");
-    let list = Denied { at: DeniedAt::SubnetIngress("third".into()), tcp_port: Some(PORT), except: BTreeSet::new() };
+    let list =
+        DeniedTraffic { at: DeniedAt::SubnetIngress("third".into()), tcp_port: Some(PORT), except: BTreeSet::new() };
     lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
     let (label, causes) = lab.named(case);
     assert_eq!(label, Label::OneOf);

@@ -9,7 +9,7 @@ use api::TargetService;
 use api::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendTask};
 use netlink::Netns;
 use nettest::{Case, Cause, Investigation, Label, Verdict};
-use oke_node_agent::probes::{Surroundings, TaskError, perform};
+use oke_node_agent::probes::{ProbeEnvironment, TaskError, perform};
 use sandbox::{Container, Image, Node, NodeSpec, SubnetSpec, Vcn, VnicSpec};
 use vcn::Family;
 
@@ -104,7 +104,7 @@ impl Lab {
     pub(crate) fn ask(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, TaskError> {
         let container = Container::node_agent().unwrap();
         let api_server = Some(SocketAddr::new(self.address("back-1"), PORT));
-        let surroundings = Surroundings { proc: PathBuf::from("/proc"), api_server };
+        let surroundings = ProbeEnvironment { proc: PathBuf::from("/proc"), api_server };
         // As kubelets do by its policy of DNS.
         let image = Image::default().file("/etc/resolv.conf", "/etc/resolv.conf");
         self.on(node, || container.run(&image, || perform(request, &surroundings)).unwrap())

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use api::probe::ProbeKind;
 use nettest::{Cause, Label, Tap};
-use sandbox::{Denied, DeniedAt, Noise, PathMtu, Policy};
+use sandbox::{DeniedAt, DeniedTraffic, Noise, PathMtu, Policy};
 use vcn::Family;
 
 use crate::hosts::run;
 use crate::lab::{Lab, PORT};
 
-pub(crate) fn denied(at: DeniedAt) -> Denied {
-    Denied { at, tcp_port: Some(PORT), except: BTreeSet::new() }
+pub(crate) fn denied(at: DeniedAt) -> DeniedTraffic {
+    DeniedTraffic { at, tcp_port: Some(PORT), except: BTreeSet::new() }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use api::probe::{Failure, ProbeKind, ProbeRequest, ReceiveTask, THROUGHPUT_PORT, Task};
 use nettest::{Cause, Label};
-use sandbox::{Denied, DeniedAt, PathMtu, Policy};
+use sandbox::{DeniedAt, DeniedTraffic, PathMtu, Policy};
 use vcn::Family;
 
 use crate::lab::{Lab, PORT};
@@ -51,7 +51,7 @@ fn path_that_loses_full_size_packets_is_named() {
 fn security_list_without_the_port_is_named() {
     let lab = Lab::new();
     let at = DeniedAt::SubnetIngress("back".into());
-    let list = Denied { at, tcp_port: Some(THROUGHPUT_PORT), except: BTreeSet::new() };
+    let list = DeniedTraffic { at, tcp_port: Some(THROUGHPUT_PORT), except: BTreeSet::new() };
     lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
     let found = lab.named(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
     assert_eq!(found, (Label::Likely, vec![Cause::SecurityList]));

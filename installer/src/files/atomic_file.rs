@@ -52,7 +52,7 @@ pub(crate) fn write_if(
         |error: &Error| matches!(error, Error::Place { source, .. } if source.kind() == io::ErrorKind::NotFound);
     let mut attempts = 1;
     loop {
-        match replace(target, &mut &contents[..], (mode, None), check) {
+        match replace(target, &mut &contents[..], mode, None, check) {
             Err(error) if removed(&error) && attempts < ATTEMPTS => attempts += 1,
             other => return other,
         }
@@ -61,7 +61,7 @@ pub(crate) fn write_if(
 
 /// Copies a file of any size piece by piece. Without `owner` the copy belongs to this process.
 pub(crate) fn copy(target: &Path, mut from: impl Read, mode: u32, owner: Option<Owner>) -> Result<(), Error> {
-    replace(target, &mut from, (mode, owner), &|| Ok(()))
+    replace(target, &mut from, mode, owner, &|| Ok(()))
 }
 
 /// Replaces a file with a symbolic link to `to`.
@@ -79,7 +79,8 @@ pub(crate) fn write_link(target: &Path, to: &Path) -> Result<(), Error> {
 fn replace(
     target: &Path,
     contents: &mut dyn Read,
-    (mode, owner): (u32, Option<Owner>),
+    mode: u32,
+    owner: Option<Owner>,
     check: &dyn Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };

@@ -81,27 +81,27 @@ fn attempt(
 
     let network = attachment::network(ends, &allocation, Some(offer.pools), request.conf.mtu);
     let left = Leftover { allocation: &allocation, existing: reservation.existing, settled };
-    let committed = || node.store.commit(&request.key).map_err(|error| Trouble::Failed(failure::of_ipam(&error)));
+    let committed = || node.store.commit(&request.key).map_err(|error| AddFailure::Failed(failure::of_ipam(&error)));
     let built = build(&network, places, &left, report).and_then(|()| committed());
     report.mark("commit");
     match built {
         Ok(()) => Ok(Attempt::Made(success(&network, request).into())),
-        Err(Trouble::Failed(error) | Trouble::Void(error, _)) if settled => Err(error),
-        Err(Trouble::Void(error, problem)) => {
+        Err(AddFailure::Failed(error) | AddFailure::Void(error, _)) if settled => Err(error),
+        Err(AddFailure::Void(error, problem)) => {
             Ok(Attempt::Void(give_up(error, request, node, &allocation, report), problem))
         }
-        Err(Trouble::Failed(error)) => Err(give_up(error, request, node, &allocation, report)),
+        Err(AddFailure::Failed(error)) => Err(give_up(error, request, node, &allocation, report)),
     }
 }
 
 /// Why there is no network.
-enum Trouble {
+enum AddFailure {
     Failed(Error),
     /// Others may do.
     Void(Error, AddressProblem),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for AddFailure {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
@@ -119,7 +119,12 @@ struct Leftover<'a> {
 /// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
 /// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away. What
 /// is another's is left alone, whatever records say: it may be a running pod's.
-fn build(network: &PodNetwork, places: &mut Places, left: &Leftover<'_>, report: &mut Report) -> Result<(), Trouble> {
+fn build(
+    network: &PodNetwork,
+    places: &mut Places,
+    left: &Leftover<'_>,
+    report: &mut Report,
+) -> Result<(), AddFailure> {
     // The kernel would take all of it, and forward nothing.
     if !left.settled
         && let Some(link) = lowered(network, places)
@@ -127,7 +132,7 @@ fn build(network: &PodNetwork, places: &mut Places, left: &Leftover<'_>, report:
         let msg = format!(
             "link {link}, the VNIC's of the pod's address, is down; `ip link set {link} up` on the node, or see who lowers it"
         );
-        return Err(Trouble::Void(Error::new(code::STEP_FAILED, msg), AddressProblem::Down(link)));
+        return Err(AddFailure::Void(Error::new(code::STEP_FAILED, msg), AddressProblem::Down(link)));
     }
     let desired = pod::desired(network);
     let observed = if left.existing { left.observe(places)? } else { Vec::new() };
@@ -167,7 +172,7 @@ fn lowered(network: &PodNetwork, places: &mut Places) -> Option<IfName> {
 }
 
 /// What it means for the pod's addresses that its network could not be made.
-fn trouble(network: &PodNetwork, error: &datapath::Error, places: &mut Places) -> Result<Trouble, Error> {
+fn trouble(network: &PodNetwork, error: &datapath::Error, places: &mut Places) -> Result<AddFailure, Error> {
     let problem = if error.is_not_found() {
         let mut links = network.addresses.iter().map(|pod| &pod.vnic_link);
         links.find(|link| !places.has_link(link)).cloned().map(AddressProblem::Absent)
@@ -178,8 +183,8 @@ fn trouble(network: &PodNetwork, error: &datapath::Error, places: &mut Places) -
     };
     let error = failure::of_datapath(error);
     Ok(match problem {
-        Some(problem) => Trouble::Void(error, problem),
-        None => Trouble::Failed(error),
+        Some(problem) => AddFailure::Void(error, problem),
+        None => AddFailure::Failed(error),
     })
 }
 

@@ -21,9 +21,9 @@ const RANDOM: &str = "7k2xp";
 /// The Node that every pod is on.
 const NODE: &str = "node";
 
-/// Which container of a DaemonSet.
+/// ContainerChoice container of a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum ContainerChoice {
     /// The only one.
     Only,
     /// The only one that runs before the others.
@@ -33,7 +33,7 @@ pub(super) enum Which {
 }
 
 /// Reads the DaemonSet of a manifest with its patches, or returns why it cannot be emulated.
-pub(super) fn read(manifest: &str, patches: &[&str], which: Which) -> Result<Container, String> {
+pub(super) fn read(manifest: &str, patches: &[&str], which: ContainerChoice) -> Result<Container, String> {
     let mut set = daemon_set(manifest)?;
     for patch in patches {
         merge(&mut set, daemon_set(patch)?);
@@ -79,13 +79,16 @@ fn merge(base: &mut Value, patch: Value) {
     }
 }
 
-fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
+fn container(set: DaemonSet, which: ContainerChoice) -> Result<Container, String> {
     let pod = set.spec.and_then(|spec| spec.template.spec).ok_or("it has no pod")?;
-    if which == Which::Only && pod.init_containers.as_ref().is_some_and(|all| !all.is_empty()) {
+    if which == ContainerChoice::Only && pod.init_containers.as_ref().is_some_and(|all| !all.is_empty()) {
         return Err("it has init containers".into());
     }
-    let all =
-        if which == Which::Init { pod.init_containers.clone().unwrap_or_default() } else { pod.containers.clone() };
+    let all = if which == ContainerChoice::Init {
+        pod.init_containers.clone().unwrap_or_default()
+    } else {
+        pod.containers.clone()
+    };
     let [container] = <[ContainerSpec; 1]>::try_from(all).map_err(|all| format!("{} containers", all.len()))?;
     let mounts = container.volume_mounts.unwrap_or_default();
     let security = container.security_context.ok_or("it has no securityContext")?;

@@ -29,10 +29,10 @@ struct Header {
     pid: libc::c_int,
 }
 
-/// Half of the bits, the low half first.
+/// CapabilityHalf of the bits, the low half first.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Half {
+struct CapabilityHalf {
     effective: u32,
     permitted: u32,
     inheritable: u32,
@@ -78,7 +78,7 @@ fn set(keep: u64) -> Result<(), Errno> {
     let half = |bits: u64| {
         let bits = u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);
         // Nothing is inherited, as container runtimes do since CVE-2022-24769.
-        Half { effective: bits, permitted: bits, inheritable: 0 }
+        CapabilityHalf { effective: bits, permitted: bits, inheritable: 0 }
     };
     let halves = [half(keep), half(keep >> 32)];
     // SAFETY: version 3 reads a header and two halves, which outlive the call.

@@ -7,10 +7,10 @@ use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr};
 use vcn::MacAddr;
 
 use super::frame::{self, Pair};
-use super::{DropReason, Fabric, Port, Verdict, VnicPort};
+use super::{DropReason, Fabric, Sender, Verdict, VnicPort};
 
 impl Fabric {
-    pub(super) fn arp(&mut self, now: Duration, (port, vnic): (Port, &VnicPort), payload: &[u8]) -> Verdict {
+    pub(super) fn arp(&mut self, now: Duration, Sender { port, vnic }: Sender<'_>, payload: &[u8]) -> Verdict {
         let malformed = |_| DropReason::Malformed("ARP packet");
         let packet = ArpPacket::new_checked(payload).map_err(malformed)?;
         let ArpRepr::EthernetIpv4 {

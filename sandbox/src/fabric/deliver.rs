@@ -11,38 +11,32 @@ use vcn::MacAddr;
 use super::frame::{self, Pair};
 use super::neighbours::Lookup;
 use super::policy::Decision;
-use super::{BOOT_DISK_V4, DropReason, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, Verdict, VnicPort};
+use super::{BOOT_DISK_V4, DropReason, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, Sender, Verdict, VnicPort};
 
 impl Fabric {
     /// Delivers a checked packet to a VNIC: unchanged within the subnet when it was addressed to the VNIC itself, else as a
     /// router does.
-    pub(super) fn deliver(
-        &mut self,
-        now: Duration,
-        from: (Port, &VnicPort),
-        destination: IpAddr,
-        bytes: &[u8],
-    ) -> Verdict {
+    pub(super) fn deliver(&mut self, now: Duration, from: Sender<'_>, destination: IpAddr, bytes: &[u8]) -> Verdict {
         let (port, holder) = self.holder(destination).ok_or(DropReason::NoHolder(destination))?;
-        if port == from.0 {
+        if port == from.port {
             // A VNIC's own address coming back to it: the real fabric would not turn the packet around either.
             return Err(DropReason::NoHolder(destination));
         }
-        match self.rules.decide(from.1, &holder, bytes) {
+        match self.rules.decide(from.vnic, &holder, bytes) {
             Decision::Pass => {}
             Decision::Drop(reason) => return Err(reason),
-            Decision::TooBig(frame) => return Ok(vec![(from.0, frame)]),
+            Decision::TooBig(frame) => return Ok(vec![(from.port, frame)]),
         }
         let addressed = MacAddr(EthernetFrame::new_unchecked(bytes).dst_addr().0);
         let mut frame = bytes.to_vec();
-        let same_subnet = holder.subnet.id == from.1.subnet.id;
-        if addressed == from.1.subnet.router_mac {
+        let same_subnet = holder.subnet.id == from.vnic.subnet.id;
+        if addressed == from.vnic.subnet.router_mac {
             frame::decrement_hop_limit(&mut frame, destination)?;
             frame::readdress(&mut frame, holder.subnet.router_mac, holder.mac);
         } else if !(same_subnet && addressed == holder.mac) {
             return Err(DropReason::WrongMac(addressed));
         }
-        self.hand_over(now, (port, destination), frame)
+        self.hand_over(now, port, destination, frame)
     }
 
     /// Delivers a packet to the services.
@@ -85,7 +79,7 @@ impl Fabric {
             self.holder(destination).filter(|(_, v)| v.primary).ok_or(DropReason::NoHolder(destination))?;
         let mut out = bytes.to_vec();
         frame::readdress(&mut out, vnic.subnet.router_mac, vnic.mac);
-        self.hand_over(now, (port, destination), out)
+        self.hand_over(now, port, destination, out)
     }
 
     /// The ARP or NDP question for an address of the VNIC at a port, sent to the VNIC's MAC: the fabric knows it, and
@@ -94,8 +88,8 @@ impl Fabric {
         let vnic = self.vnics.get(&port)?;
         let subnet = &vnic.subnet;
         let mut frame = match address {
-            IpAddr::V4(address) => frame::arp_request((subnet.router_mac, subnet.router_v4()?), address),
-            IpAddr::V6(address) => frame::neighbour_solicitation((subnet.router_mac, subnet.router_v6()?), address),
+            IpAddr::V4(address) => frame::arp_request(subnet.router_mac, subnet.router_v4()?, address),
+            IpAddr::V6(address) => frame::neighbour_solicitation(subnet.router_mac, subnet.router_v6()?, address),
         };
         frame::readdress(&mut frame, subnet.router_mac, vnic.mac);
         Some((port, frame))
@@ -106,7 +100,7 @@ impl Fabric {
         self.neighbours.answered(now, (port, address)).into_iter().map(|frame| (port, frame)).collect()
     }
 
-    fn hand_over(&mut self, now: Duration, (port, address): (Port, IpAddr), frame: Vec<u8>) -> Verdict {
+    fn hand_over(&mut self, now: Duration, port: Port, address: IpAddr, frame: Vec<u8>) -> Verdict {
         match self.neighbours.offer(now, (port, address), frame) {
             Lookup::Known(frame) => Ok(vec![(port, frame)]),
             Lookup::Ask => Ok(self.question(port, address).into_iter().collect()),

@@ -73,10 +73,10 @@ pub struct Dropped {
 
 /// The counters.
 #[derive(Debug, Default)]
-pub(super) struct Drops(BTreeMap<(String, DropReason), Counted>);
+pub(super) struct Drops(BTreeMap<(String, DropReason), DropCount>);
 
 #[derive(Debug, Default)]
-struct Counted {
+struct DropCount {
     frames: u64,
     first: Option<String>,
 }
@@ -98,7 +98,7 @@ impl Drops {
     pub(super) fn list(&self) -> Vec<Dropped> {
         self.0
             .iter()
-            .map(|((at, reason), Counted { frames, first })| Dropped {
+            .map(|((at, reason), DropCount { frames, first })| Dropped {
                 at: at.clone(),
                 reason: reason.clone(),
                 frames: *frames,

@@ -28,8 +28,8 @@ pub(super) struct Pair<A> {
 }
 
 /// "Who has `address`? Tell `router`."
-pub(super) fn arp_request(router: (MacAddr, Ipv4Addr), address: Ipv4Addr) -> Vec<u8> {
-    arp(ArpOperation::Request, Pair { from: router, to: (MacAddr([0; 6]), address) }, BROADCAST)
+pub(super) fn arp_request(mac: MacAddr, router: Ipv4Addr, address: Ipv4Addr) -> Vec<u8> {
+    arp(ArpOperation::Request, Pair { from: (mac, router), to: (MacAddr([0; 6]), address) }, BROADCAST)
 }
 
 /// "`pair.from` has it."
@@ -38,11 +38,11 @@ pub(super) fn arp_reply(pair: Pair<Ipv4Addr>) -> Vec<u8> {
 }
 
 /// The IPv6 question, sent to the address's solicited-node group (RFC 4861).
-pub(super) fn neighbour_solicitation(router: (MacAddr, Ipv6Addr), address: Ipv6Addr) -> Vec<u8> {
+pub(super) fn neighbour_solicitation(mac: MacAddr, router: Ipv6Addr, address: Ipv6Addr) -> Vec<u8> {
     let [.., a, b, c] = address.octets();
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
-    let repr = NdiscRepr::NeighborSolicit { target_addr: address, lladdr: Some(ethernet(router.0).into()) };
-    icmpv6(Pair { from: router, to: (multicast(group), group) }, Icmpv6Repr::Ndisc(repr))
+    let repr = NdiscRepr::NeighborSolicit { target_addr: address, lladdr: Some(ethernet(mac).into()) };
+    icmpv6(Pair { from: (mac, router), to: (multicast(group), group) }, Icmpv6Repr::Ndisc(repr))
 }
 
 /// The IPv6 answer: `pair.from` has `target`.
@@ -55,18 +55,18 @@ pub(super) fn neighbour_advertisement(pair: Pair<Ipv6Addr>, target: Ipv6Addr, ro
 
 /// A router advertisement to all nodes: addresses are managed (DHCPv6), the router is a default router. It announces no
 /// prefix: an OCI instance has a /128 and finds its neighbours through the router.
-pub(super) fn router_advertisement(router: (MacAddr, Ipv6Addr)) -> Vec<u8> {
+pub(super) fn router_advertisement(mac: MacAddr, router: Ipv6Addr) -> Vec<u8> {
     let repr = NdiscRepr::RouterAdvert {
         hop_limit: 64,
         flags: NdiscRouterFlags::MANAGED,
         router_lifetime: ROUTER_LIFETIME,
         reachable_time: Duration::from_millis(0),
         retrans_time: Duration::from_millis(0),
-        lladdr: Some(ethernet(router.0).into()),
+        lladdr: Some(ethernet(mac).into()),
         mtu: None,
         prefix_info: None,
     };
-    icmpv6(Pair { from: router, to: (multicast(ALL_NODES), ALL_NODES) }, Icmpv6Repr::Ndisc(repr))
+    icmpv6(Pair { from: (mac, router), to: (multicast(ALL_NODES), ALL_NODES) }, Icmpv6Repr::Ndisc(repr))
 }
 
 /// An ICMPv6 message with a hop limit of 255, which NDP insists on.

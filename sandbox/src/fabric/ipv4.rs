@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use smoltcp::wire::{EthernetFrame, Icmpv4Message, Icmpv4Packet, IpProtocol, Ipv4Packet};
 
-use super::{BOOT_DISK_V4, DropReason, Fabric, Port, SERVICES_V4, Verdict, VnicPort, frame};
+use super::{BOOT_DISK_V4, DropReason, Fabric, SERVICES_V4, Sender, Verdict, VnicPort, frame};
 
 impl Fabric {
-    pub(super) fn ipv4(&mut self, now: Duration, from: (Port, &VnicPort), bytes: &[u8]) -> Verdict {
-        let (port, vnic) = from;
+    pub(super) fn ipv4(&mut self, now: Duration, from: Sender<'_>, bytes: &[u8]) -> Verdict {
+        let Sender { port, vnic } = from;
         let frame = EthernetFrame::new_unchecked(bytes);
         let packet = Ipv4Packet::new_checked(frame.payload()).map_err(|_| DropReason::Malformed("IPv4 packet"))?;
         if packet.version() != 4 || !packet.verify_checksum() {

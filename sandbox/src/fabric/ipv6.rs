@@ -7,11 +7,11 @@ use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{EthernetFrame, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv6Packet, NdiscRepr};
 
 use super::frame::{self, Pair};
-use super::{DropReason, Fabric, Port, SERVICES_V6, Verdict, VnicPort};
+use super::{DropReason, Fabric, SERVICES_V6, Sender, Verdict};
 
 impl Fabric {
-    pub(super) fn ipv6(&mut self, now: Duration, from: (Port, &VnicPort), bytes: &[u8]) -> Verdict {
-        let (port, vnic) = from;
+    pub(super) fn ipv6(&mut self, now: Duration, from: Sender<'_>, bytes: &[u8]) -> Verdict {
+        let Sender { port, vnic } = from;
         let frame = EthernetFrame::new_unchecked(bytes);
         let packet = Ipv6Packet::new_checked(frame.payload()).map_err(|_| DropReason::Malformed("IPv6 packet"))?;
         if packet.version() != 6 {
@@ -49,8 +49,8 @@ impl Fabric {
         self.deliver(now, from, destination.into(), bytes)
     }
 
-    fn ndp(&mut self, now: Duration, from: (Port, &VnicPort), source: Ipv6Addr, message: NdiscRepr<'_>) -> Verdict {
-        let (port, vnic) = from;
+    fn ndp(&mut self, now: Duration, from: Sender<'_>, source: Ipv6Addr, message: NdiscRepr<'_>) -> Verdict {
+        let Sender { port, vnic } = from;
         match message {
             NdiscRepr::RouterSolicit { .. } => Ok(self.advertisement(port).into_iter().collect()),
             NdiscRepr::NeighborSolicit { target_addr, .. } => self.solicited(from, source, target_addr),
@@ -70,7 +70,7 @@ impl Fabric {
         }
     }
 
-    fn solicited(&self, (port, vnic): (Port, &VnicPort), source: Ipv6Addr, target: Ipv6Addr) -> Verdict {
+    fn solicited(&self, Sender { port, vnic }: Sender<'_>, source: Ipv6Addr, target: Ipv6Addr) -> Verdict {
         let router = vnic.subnet.router_v6() == Some(target);
         let mac = if router {
             vnic.subnet.router_mac

@@ -34,7 +34,7 @@ pub(super) enum Lookup {
 
 /// A question that is due.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum NeighbourTimer {
     /// Ask again.
     Ask(Key),
     /// No answer; this many frames are lost.
@@ -77,19 +77,19 @@ impl Neighbours {
     }
 
     /// The questions whose time has come; forgets what is too old.
-    pub(super) fn due(&mut self, now: Duration) -> Vec<Due> {
+    pub(super) fn due(&mut self, now: Duration) -> Vec<NeighbourTimer> {
         let mut due = Vec::new();
         self.0.retain(|key, entry| match entry {
             Entry::Known { until } => *until > now,
             Entry::Asked { next, .. } if *next > now => true,
             Entry::Asked { asks, waiting, .. } if *asks >= MOST_ASKS => {
-                due.push(Due::GiveUp(*key, waiting.len()));
+                due.push(NeighbourTimer::GiveUp(*key, waiting.len()));
                 false
             }
             Entry::Asked { asks, next, .. } => {
                 *asks += 1;
                 *next = now + ASK_AGAIN;
-                due.push(Due::Ask(*key));
+                due.push(NeighbourTimer::Ask(*key));
                 true
             }
         });
@@ -114,9 +114,9 @@ mod tests {
         assert_eq!(table.offer(Duration::ZERO, KEY, vec![1]), Lookup::Ask);
         assert_eq!(table.offer(Duration::ZERO, KEY, vec![2]), Lookup::Waiting);
         for ask in 1..MOST_ASKS {
-            assert_eq!(table.due(ASK_AGAIN * ask), [Due::Ask(KEY)]);
+            assert_eq!(table.due(ASK_AGAIN * ask), [NeighbourTimer::Ask(KEY)]);
         }
-        assert_eq!(table.due(ASK_AGAIN * MOST_ASKS), [Due::GiveUp(KEY, 2)]);
+        assert_eq!(table.due(ASK_AGAIN * MOST_ASKS), [NeighbourTimer::GiveUp(KEY, 2)]);
         assert_eq!(table.offer(ASK_AGAIN * MOST_ASKS, KEY, vec![3]), Lookup::Ask);
     }
 

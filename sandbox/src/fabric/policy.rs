@@ -14,7 +14,7 @@ use super::{DropReason, VnicPort, frame};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Packets that no rule admits.
-    pub denied: Vec<Denied>,
+    pub denied: Vec<DeniedTraffic>,
     /// The address of a VNIC whose table of connections is full: flows that passed under the last policy continue, new ones do not.
     pub full_vnic: Option<IpAddr>,
     /// Networks that a subnet's route table lacks: the subnet's name, and the network.
@@ -36,7 +36,7 @@ pub struct Noise {
 
 /// Packets that the rules of a subnet or of a VNIC do not admit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied {
+pub struct DeniedTraffic {
     /// Where the rules are.
     pub at: DeniedAt,
     /// The port of TCP that they lack; every protocol and port if `None`.
@@ -120,7 +120,7 @@ impl Rules {
         }
         let (_, _, protocol, source_port, target_port) = key;
         let answers = self.flows.contains(&(target, source, protocol, target_port, source_port));
-        let denies = |denied: &Denied| {
+        let denies = |denied: &DeniedTraffic| {
             let (here, port) = match &denied.at {
                 DeniedAt::SubnetIngress(subnet) => (*subnet == to.subnet.name && !answers, target_port),
                 DeniedAt::VnicIngress(address) => (to.owns(*address) && !answers, target_port),

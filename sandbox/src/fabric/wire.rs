@@ -8,7 +8,7 @@
 //!   svc0 ═══ veth ═══ w1  ─┘  (all links of the namespace)
 //! ```
 
-mod held;
+mod delayed_frames;
 mod offload;
 mod socket;
 
@@ -23,9 +23,9 @@ use netlink::{LinkKind, Netns, NewLink, Peer, Socket, Sysctls};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use vcn::{IfName, MacAddr, Mtu};
 
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::fabric::{Dropped, Fabric, Policy, Port, VnicPort};
-use held::Held;
+use delayed_frames::DelayedFrames;
 use socket::{Frames, PacketSocket};
 
 /// How often the fabric's clock ticks.
@@ -82,7 +82,7 @@ impl Switch {
         let mut switch = Self {
             netlink: Mutex::new(netlink),
             packets: Arc::new(packets),
-            fabric: Arc::new(Mutex::new(Fabric::new((services_port, SERVICES_MAC)))),
+            fabric: Arc::new(Mutex::new(Fabric::new(services_port, SERVICES_MAC))),
             next_wire: AtomicU32::new(FIRST_WIRE),
             stop: Some(stop),
             thread: None,
@@ -173,9 +173,9 @@ struct Carrier {
 
 impl Carrier {
     fn run(self) {
-        let (mut frames, mut held) = (Frames::default(), Held::default());
+        let (mut frames, mut delayed) = (Frames::default(), DelayedFrames::default());
         let (mut ticked, mut announced) = (Duration::ZERO, Duration::ZERO);
-        while self.wait(held.next()) {
+        while self.wait(delayed.next()) {
             for _ in 0..BURST {
                 let Some((port, frame)) = self.packets.receive(&mut frames) else { break };
                 let now = self.epoch.elapsed();
@@ -186,12 +186,12 @@ impl Carrier {
                 for (port, frame) in out {
                     match delay {
                         None => self.packets.send(port, &frame),
-                        Some(longest) => held.add(now, longest, (port, frame)),
+                        Some(longest) => delayed.add(now, longest, (port, frame)),
                     }
                 }
             }
             let now = self.epoch.elapsed();
-            let mut out = held.due(now);
+            let mut out = delayed.due(now);
             if now >= ticked + TICK {
                 ticked = now;
                 out.extend(lock(&self.fabric).tick(now));
@@ -206,7 +206,7 @@ impl Carrier {
         }
     }
 
-    /// Waits for a frame, a tick or the next held frame; returns whether to go on.
+    /// Waits for a frame, a tick or the next delayed frame; returns whether to go on.
     fn wait(&self, next: Option<Duration>) -> bool {
         let mut fds = [
             PollFd::new(self.packets.as_fd(), PollFlags::POLLIN),

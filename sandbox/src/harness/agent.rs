@@ -2,7 +2,7 @@
 //! NativePodNetwork document.
 
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use vcn::CONFLIST_FILE;
 
 use crate::container::{Container, Image};
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::harness::NpnShape;
 use crate::harness::probe::http_get;
 use crate::network::Vcn;
@@ -81,7 +81,7 @@ impl Agent {
 
     /// Its metrics, as Prometheus reads them.
     pub fn metrics(node: &Node) -> Result<String> {
-        let ask = || http_get((Ipv4Addr::LOCALHOST, 9808), "/metrics", "");
+        let ask = || http_get(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9808), "/metrics", "");
         node.run(ask)?.during(|| format!("ask the agent of {} for its metrics", node.name()))
     }
 

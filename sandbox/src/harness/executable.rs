@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::error::{During, Result};
+use crate::error::{ErrorContext, Result};
 
 /// Replaces the file whole: a reader sees the old or the new one.
 const SCRIPT: &str = r#"cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0""#;

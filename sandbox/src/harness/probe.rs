@@ -1,7 +1,7 @@
 //! Packets as proof: an echo, a name, the time, the metadata service, requested from inside a pod.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use simple_dns::{CLASS, Name, Packet, Question, TYPE};
@@ -64,7 +64,9 @@ impl Pod {
     /// The instance's own description, by the metadata service.
     pub fn ask_metadata(&self) -> Outcome {
         let started = Instant::now();
-        let answer = self.run(|| http_get((SERVICES, 80), "/opc/v2/instance/id", "Authorization: Bearer Oracle\r\n"));
+        let answer = self.run(|| {
+            http_get(SocketAddrV4::new(SERVICES, 80), "/opc/v2/instance/id", "Authorization: Bearer Oracle\r\n")
+        });
         match answer {
             Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200") => Ok(started.elapsed()),
             Ok(Ok(answer)) => {
@@ -101,7 +103,7 @@ impl Pod {
 }
 
 /// The whole answer to a request.
-pub(super) fn http_get(server: (Ipv4Addr, u16), path: &str, header: &str) -> io::Result<String> {
+pub(super) fn http_get(server: SocketAddrV4, path: &str, header: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&server.into(), DEADLINE)?;
     stream.set_read_timeout(Some(DEADLINE))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: sandbox\r\nConnection: close\r\n{header}\r\n")?;

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// A network to take out of a block of a subnet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestedBlock {
     pub(crate) block: IpNetwork,
     /// Its first address; the lowest free one where this is absent.
     pub(crate) first: Option<IpAddr>,
@@ -19,7 +19,7 @@ pub(crate) struct Wanted {
     pub(crate) prefix: u8,
 }
 
-impl Wanted {
+impl RequestedBlock {
     /// A single address.
     const fn address(block: IpNetwork, first: Option<IpAddr>) -> Self {
         Self { block, first, prefix: width(block) }
@@ -28,7 +28,7 @@ impl Wanted {
 
 impl Vcn {
     /// Gives an attached VNIC one more address or block.
-    pub(crate) fn assign(&self, node: &str, id: &Ocid, wanted: Wanted) -> Result<IpNetwork> {
+    pub(crate) fn assign(&self, node: &str, id: &Ocid, wanted: RequestedBlock) -> Result<IpNetwork> {
         self.change_vnic(node, id, |vnic| self.give(vnic, wanted))
     }
 
@@ -67,7 +67,7 @@ impl Vcn {
             if family == Family::Ipv4 || spec.ipv6 || own.is_some() || subnet.blocks.ipv4.is_none() {
                 let named = spec.ipv6_block.filter(|_| family == Family::Ipv6);
                 let block = own.and_then(|own| subnet.block_of(own)).or(named).unwrap_or(*block);
-                *vnic.address.slot(family) = Some(self.take(&subnet, Wanted::address(block, own))?);
+                *vnic.address.slot(family) = Some(self.take(&subnet, RequestedBlock::address(block, own))?);
             }
         }
         for (_, block) in subnet.blocks.iter() {
@@ -76,13 +76,13 @@ impl Vcn {
                 Secondary::Count(count) => (count, 0),
                 Secondary::Block { bits } => (1, bits),
             };
-            let wanted = Wanted { block: *block, first: None, prefix: width(*block).saturating_sub(bits) };
+            let wanted = RequestedBlock { block: *block, first: None, prefix: width(*block).saturating_sub(bits) };
             (0..count).try_for_each(|_| self.give(vnic, wanted).map(drop))?;
         }
         Ok(())
     }
 
-    fn give(&self, vnic: &mut Vnic, wanted: Wanted) -> Result<IpNetwork> {
+    fn give(&self, vnic: &mut Vnic, wanted: RequestedBlock) -> Result<IpNetwork> {
         let family = Family::of(wanted.block.ip());
         let is_single = wanted.prefix == width(wanted.block);
         if !is_single && vnic.blocks.of(family).is_some() {
@@ -98,7 +98,7 @@ impl Vcn {
         Ok(network)
     }
 
-    fn take(&self, subnet: &Subnet, Wanted { block, first, prefix }: Wanted) -> Result<IpAddr> {
+    fn take(&self, subnet: &Subnet, RequestedBlock { block, first, prefix }: RequestedBlock) -> Result<IpAddr> {
         let size = 1_u128.checked_shl(u32::from(width(block).saturating_sub(prefix))).unwrap_or(u128::MAX);
         let mut registry = self.registry();
         let addresses = registry

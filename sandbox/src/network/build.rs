@@ -9,7 +9,7 @@ use vcn::MachineKind;
 use super::addresses::Addresses;
 use super::{PhysicalPort, Vcn};
 use crate::Subnet;
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::fabric::wire::WireEnd;
 use crate::network::Instance;
 use crate::network::Vnic;
@@ -73,7 +73,7 @@ impl Vcn {
         primary.primary = true;
         let instance = Instance {
             name: name.clone(),
-            id: id.clone(),
+            id,
             compartment: identity::compartment()?,
             kind,
             shape,
@@ -94,7 +94,7 @@ impl Vcn {
         }
         let own: Vec<IpAddr> = primary.address.iter().map(|(_, address)| *address).collect();
         let spawner = Arc::clone(&self.wiring()?.spawner);
-        let node = Arc::new(Node::create((&name, id.clone(), kind), &own, spawner, self.inventory.clone())?);
+        let node = Arc::new(Node::create(&instance, &own, spawner, self.inventory.clone())?);
         let ports = if kind == MachineKind::BareMetal { self.plug_physical_ports(&node, ports)? } else { Vec::new() };
         self.nodes.insert(name.clone(), (node, ports));
         self.inventory.lock().insert(name.clone(), instance);

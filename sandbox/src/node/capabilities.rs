@@ -3,7 +3,7 @@
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket, nft};
 use vcn::{IfName, VlanTag};
 
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::container::{Confinement, spawn_first};
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::node::Namespaces;
 
 type Job = Box<dyn FnOnce() + Send>;

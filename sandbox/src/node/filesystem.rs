@@ -15,7 +15,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 use nix::unistd::sethostname;
 
-use crate::error::{During, Result};
+use crate::error::{ErrorContext, Result};
 use crate::fabric::SERVICES_V4;
 use crate::node::seal;
 use crate::services::DOMAIN;

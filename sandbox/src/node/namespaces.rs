@@ -14,7 +14,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 /// The three.
 #[derive(Clone, Debug)]

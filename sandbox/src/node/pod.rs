@@ -8,7 +8,7 @@ use netlink::{LinkChange, Netns, Socket};
 use nix::sched::{CloneFlags, unshare};
 use vcn::IfName;
 
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::node::Namespaces;
 use crate::node::sysctls;
 use crate::node::{Command, Spawner};

@@ -3,7 +3,7 @@
 
 use netlink::Sysctls;
 
-use crate::error::{During, Result};
+use crate::error::{ErrorContext, Result};
 
 /// What `ipv4_devconf` and `ipv4_devconf_dflt` are compiled with (net/ipv4/devinet.c); all others are 0.
 const SET: [&str; 5] =

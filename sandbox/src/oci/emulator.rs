@@ -1,7 +1,7 @@
 //! The OCI API without its transport: one request to one response, in the order of the real service's checks.
 //!
 //! ```text
-//!   request ─▶ fault? ─▶ check (the door's: signature) ─▶ rate ─▶ retry token seen? ─▶ attachment │ vnic │ address │ instance
+//!   request ─▶ fault? ─▶ check (the transport's: signature) ─▶ rate ─▶ retry token seen? ─▶ attachment │ vnic │ address │ instance
 //!                                                                                          │ holding the lock of the state
 //!                                                                                          ▼
 //!                                                                              State ◀─sync─▶ Vcn (plug, unplug, addresses)
@@ -48,7 +48,7 @@ use state::State;
 /// The availability domain of everything.
 const AVAILABILITY_DOMAIN: &str = "SBOX:US-ASHBURN-AD-1";
 
-/// The emulated service, shared by its doors.
+/// The emulated service, shared by its transports.
 #[derive(Debug)]
 pub(super) struct Emulator {
     vcn: Arc<Vcn>,
@@ -59,7 +59,7 @@ pub(super) struct Emulator {
 
 /// What to do with a request.
 #[derive(Debug)]
-pub(super) struct Handled {
+pub(super) struct HandledRequest {
     /// `None` breaks the connection.
     pub(super) response: Option<Response>,
     pub(super) delay: Duration,
@@ -74,7 +74,6 @@ pub(super) enum Task {
     /// Undoes an attach or detach that has begun.
     GiveUp(String),
     CreateAddresses {
-        node: String,
         vnic: Ocid,
         family: Family,
         items: Vec<Map<String, Value>>,
@@ -82,13 +81,13 @@ pub(super) enum Task {
 }
 
 /// The result of an operation: the response, the OCID of what it created, and the work that follows.
-pub(super) struct Done {
+pub(super) struct OperationResult {
     pub(super) response: Response,
     pub(super) created: Option<String>,
     pub(super) later: Option<(Duration, Task)>,
 }
 
-impl From<Response> for Done {
+impl From<Response> for OperationResult {
     fn from(response: Response) -> Self {
         Self { response, created: None, later: None }
     }
@@ -122,13 +121,13 @@ impl Emulator {
         state
     }
 
-    /// Handles a request to the core services. `check` is the door's own.
-    pub(super) fn handle(&self, request: &Request, check: impl FnOnce() -> Outcome<()>) -> Handled {
+    /// Handles a request to the core services. `check` is the transport's own.
+    pub(super) fn handle(&self, request: &Request, check: impl FnOnce() -> Outcome<()>) -> HandledRequest {
         let Some(route) = route(&request.method, &request.path) else {
             let message = format!("{} {} is not emulated", request.method, request.path);
-            return Handled::of(refuse(404, "NotFound", message).into());
+            return HandledRequest::of(refuse(404, "NotFound", message).into());
         };
-        self.guard((route.operation, route.family), || {
+        self.guard(route.operation, route.family, || {
             check()?;
             self.within_rate()?;
             if self.state().forbidden.contains(&route.operation) {
@@ -138,7 +137,7 @@ impl Emulator {
         })
     }
 
-    fn perform(&self, route: &Route, request: &Request) -> Outcome<Done> {
+    fn perform(&self, route: &Route, request: &Request) -> Outcome<OperationResult> {
         let mut state = self.current();
         let token = request.header("opc-retry-token").filter(|_| route.operation.takes_retry_token());
         if let Some(token) = token {
@@ -157,7 +156,7 @@ impl Emulator {
         Ok(done)
     }
 
-    fn dispatch(&self, state: &mut State, route: &Route, request: &Request) -> Outcome<Done> {
+    fn dispatch(&self, state: &mut State, route: &Route, request: &Request) -> Outcome<OperationResult> {
         let Route { operation, id, family } = route;
         let response = match operation {
             Operation::AttachVnic => return self.attach_vnic(state, request),
@@ -178,7 +177,7 @@ impl Emulator {
             Operation::DeleteAddress => self.delete_address(state, id, request),
             Operation::Federate | Operation::WorkloadToken => Err(not_found()),
         };
-        response.map(Done::from)
+        response.map(OperationResult::from)
     }
 
     /// Carries out accepted work.
@@ -187,7 +186,7 @@ impl Emulator {
             Task::Attach(id) => self.finish_attach(&id),
             Task::Detach(id) => self.finish_detach(&id),
             Task::GiveUp(id) => self.give_up(&id),
-            Task::CreateAddresses { node, vnic, family, items } => self.finish_create((&node, &vnic), family, &items),
+            Task::CreateAddresses { vnic, family, items } => self.finish_create(&vnic, family, &items),
         }
     }
 
@@ -215,7 +214,7 @@ impl Emulator {
     }
 }
 
-impl Handled {
+impl HandledRequest {
     pub(super) const fn of(response: Response) -> Self {
         Self { response: Some(response), delay: Duration::ZERO, later: None }
     }

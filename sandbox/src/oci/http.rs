@@ -1,4 +1,4 @@
-//! The network door: HTTP/1.1 for the core and federation services, TLS for proxymux, on a thread of their own.
+//! The network transport: HTTP/1.1 for the core and federation services, TLS for proxymux, on a thread of their own.
 
 mod access;
 mod authority;
@@ -24,9 +24,9 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use vcn::Family;
 
-use super::emulator::{Done, Handled, Operation, Request, refuse};
+use super::emulator::{HandledRequest, Operation, OperationResult, Request, refuse};
 use crate::background::Background;
-use crate::error::{During, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::fabric::SERVICES_V4;
 use crate::services::accept;
 
@@ -94,21 +94,21 @@ impl Server {
 
 impl Access {
     /// Handles a request to the core and federation services.
-    fn handle(&self, request: &Request) -> Handled {
+    fn handle(&self, request: &Request) -> HandledRequest {
         if request.path == "/v1/x509" {
-            let federate = || self.federate(request).map(Done::from);
-            return self.emulator.guard((Operation::Federate, Family::Ipv4), federate);
+            let federate = || self.federate(request).map(OperationResult::from);
+            return self.emulator.guard(Operation::Federate, Family::Ipv4, federate);
         }
         self.emulator.handle(request, || self.authenticate(request))
     }
 
     /// Handles a request to proxymux.
-    fn handle_workload(&self, request: &Request) -> Handled {
+    fn handle_workload(&self, request: &Request) -> HandledRequest {
         if request.path != "/resourcePrincipalSessionTokens" {
-            return Handled::of(refuse(404, "NotFound", "not found").into());
+            return HandledRequest::of(refuse(404, "NotFound", "not found").into());
         }
-        let token = || self.workload_token(request).map(Done::from);
-        self.emulator.guard((Operation::WorkloadToken, Family::Ipv4), token)
+        let token = || self.workload_token(request).map(OperationResult::from);
+        self.emulator.guard(Operation::WorkloadToken, Family::Ipv4, token)
     }
 }
 
@@ -143,7 +143,7 @@ async fn serve_tls(listener: &TcpListener, tls: &TlsAcceptor, access: &Arc<Acces
     }
 }
 
-type Handle = fn(&Access, &Request) -> Handled;
+type Handle = fn(&Access, &Request) -> HandledRequest;
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, access: Arc<Access>, handle: Handle) {
     let service = service_fn(|request| respond(&access, request, handle));
@@ -160,7 +160,7 @@ async fn respond(
     let (parts, body) = request.into_parts();
     let body = Limited::new(body, LONGEST_BODY).collect().await.map_err(io::Error::other)?.to_bytes().to_vec();
     let request = Request::new(parts, body);
-    let Handled { response, delay, later } = handle(access, &request);
+    let HandledRequest { response, delay, later } = handle(access, &request);
     if let Some((wait, task)) = later {
         let access = Arc::clone(access);
         tokio::spawn(async move {

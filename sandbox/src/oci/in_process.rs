@@ -1,8 +1,8 @@
-//! The in-process door: our client and the emulator in one process, without network, time or privilege, for tests of
+//! The in-process transport: our client and the emulator in one process, without network, time or privilege, for tests of
 //! code that calls the API. Accepted work waits until the test calls [`FakeCloud::settle`].
 
-mod door;
 mod faults;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,18 +22,18 @@ use crate::network::Instance as Machine;
 use crate::network::VnicSpec;
 use crate::network::identity;
 use crate::{Subnet, Vcn};
-use door::Door;
+use transport::InProcessTransport;
 
 /// A cloud in memory, and our client of it. Clones share their state. Operations are named as Oracle names them, but for
 /// addresses: `CreateAddress`, `ListAddresses`, `DeleteAddress`, `BulkCreateAddresses`.
 #[derive(Clone, Debug)]
 pub struct FakeCloud {
     client: Oci,
-    door: Arc<Door>,
+    transport: Arc<InProcessTransport>,
 }
 
 /// One key for all clouds: creating one takes 100 ms.
-#[expect(clippy::expect_used, reason = "only tests use this door")]
+#[expect(clippy::expect_used, reason = "only tests use this transport")]
 static KEY: LazyLock<String> = LazyLock::new(|| new_key().expect("an RSA key"));
 
 impl Default for FakeCloud {
@@ -44,12 +44,12 @@ impl Default for FakeCloud {
 
 impl FakeCloud {
     /// An empty cloud.
-    #[expect(clippy::expect_used, reason = "only tests use this door")]
+    #[expect(clippy::expect_used, reason = "only tests use this transport")]
     pub fn new() -> Self {
         let settings =
             OciSettings { page: 1000, addresses_per_vnic: 256, any_compartment: true, ..OciSettings::default() };
         let emulator = Emulator::new(Arc::new(Vcn::on_paper()), settings);
-        let door = Arc::new(Door::new(emulator));
+        let transport = Arc::new(InProcessTransport::new(emulator));
         // One attempt, no limit: the test sees each answer, when it comes.
         let forever = Duration::from_hours(24 * 365);
         let policy = Policy { attempts: 1, timeout: forever, deadline: forever, ..oci::POLICY };
@@ -62,13 +62,13 @@ impl FakeCloud {
         let endpoint = || "http://emulator".parse().expect("an endpoint");
         let endpoints = Endpoints { core: endpoint(), auth: endpoint() };
         let options = Options { policy, budget, ..Options::default() };
-        let carrier = Arc::clone(&door) as Arc<dyn Carrier>;
-        Self { client: Oci::carried_by(carrier, &endpoints, Login::api_key(key), options), door }
+        let carrier = Arc::clone(&transport) as Arc<dyn Carrier>;
+        Self { client: Oci::carried_by(carrier, &endpoints, Login::api_key(key), options), transport }
     }
 
     /// Adds an instance with its primary VNIC in a subnet; `most` VNICs in all.
     pub fn add_instance(&self, instance: Instance, subnet: &Ocid, most: usize) {
-        let vcn = self.door.emulator.vcn();
+        let vcn = self.transport.emulator.vcn();
         let id = instance.id.clone();
         let machine = Machine {
             name: id.to_string(),
@@ -93,7 +93,7 @@ impl FakeCloud {
     /// Adds a subnet, or changes it.
     pub fn add_subnet(&self, subnet: oci::Subnet) {
         let blocks = subnet.ipv6_blocks();
-        self.door.emulator.vcn().put_subnet(Subnet {
+        self.transport.emulator.vcn().put_subnet(Subnet {
             name: subnet.id.to_string(),
             blocks: PerFamily { ipv4: subnet.cidr_block, ipv6: blocks.first().copied() },
             second_ipv6: blocks.get(1).copied(),
@@ -106,8 +106,8 @@ impl FakeCloud {
 
     /// Changes an instance past the API: its state, for example.
     pub fn change_instance(&self, id: &Ocid, change: impl FnOnce(&mut Instance)) {
-        let mut state = self.door.emulator.state();
-        self.door.change(id, |machine| {
+        let mut state = self.transport.emulator.state();
+        self.transport.change(id, |machine| {
             let Some(mut instance) = typed::<Instance>(instance_document(&state, machine)) else { return };
             change(&mut instance);
             let lifecycle = json_of(&instance.lifecycle_state);
@@ -125,7 +125,7 @@ impl FakeCloud {
 
     /// Changes a VNIC past the API: its state, for example.
     pub fn change_vnic(&self, id: &Ocid, change: impl FnOnce(&mut oci::Vnic)) {
-        let emulator = &self.door.emulator;
+        let emulator = &self.transport.emulator;
         let mut state = emulator.current();
         let Some(record) = state.vnics.get_mut(id) else { return };
         let Some(before) = typed::<oci::Vnic>(emulator.vnic_document(record)) else { return };
@@ -137,13 +137,13 @@ impl FakeCloud {
 
     /// An instance is terminated: it is TERMINATING, and its secondary VNICs are gone already.
     pub fn terminate(&self, id: &Ocid) {
-        let _ = self.door.emulator.set_instance_state(id.as_str(), "TERMINATING");
+        let _ = self.transport.emulator.set_instance_state(id.as_str(), "TERMINATING");
     }
 
     /// Carries out what was accepted: ATTACHING becomes ATTACHED, DETACHING becomes DETACHED; STARTING, STOPPING and
     /// TERMINATING become RUNNING, STOPPED and TERMINATED; paced addresses are created.
     pub fn settle(&self) {
-        for state in self.door.emulator.state().instance_states.values_mut() {
+        for state in self.transport.emulator.state().instance_states.values_mut() {
             let settled = match state.as_str() {
                 "STARTING" => "RUNNING",
                 "STOPPING" => "STOPPED",
@@ -152,17 +152,17 @@ impl FakeCloud {
             };
             settled.clone_into(state);
         }
-        self.door.settle();
+        self.transport.settle();
     }
 
     /// From now on so many addresses of bulk requests come at once, and as many more at each [`FakeCloud::settle`].
     pub fn pace_bulks(&self, addresses: usize) {
-        self.door.script().bulk_pace = Some(addresses);
+        self.transport.script().bulk_pace = Some(addresses);
     }
 
     /// Detaches a VNIC past the API, at once.
     pub fn detach_behind(&self, attachment: &Ocid) {
-        let emulator = &self.door.emulator;
+        let emulator = &self.transport.emulator;
         let found = emulator.state().attachments.get(attachment.as_str()).cloned();
         match found {
             Some(found) if found.state == AttachmentState::Attaching => emulator.give_up(attachment.as_str()),
@@ -173,12 +173,12 @@ impl FakeCloud {
 
     /// The cloud undoes what it has begun: ATTACHING becomes DETACHED, DETACHING becomes ATTACHED.
     pub fn give_up(&self, attachment: &Ocid) {
-        self.door.emulator.give_up(attachment.as_str());
+        self.transport.emulator.give_up(attachment.as_str());
     }
 
     /// Deletes an address past the API, also a VNIC's own IPv6 address.
     pub fn delete_behind(&self, address: IpAddr) {
-        let emulator = &self.door.emulator;
+        let emulator = &self.transport.emulator;
         let state = emulator.current();
         let found = state.addresses.values().find(|record| record.network.ip() == address);
         if let Some(record) = found {
@@ -188,12 +188,12 @@ impl FakeCloud {
 
     /// All calls so far, in order: operation and subject.
     pub fn calls(&self) -> Vec<(&'static str, String)> {
-        self.door.script().calls.clone()
+        self.transport.script().calls.clone()
     }
 
     /// All attachments.
     pub fn attachments(&self) -> Vec<VnicAttachment> {
-        let state = self.door.emulator.current();
+        let state = self.transport.emulator.current();
         let all = state.attachments.iter();
         all.filter_map(|(id, attachment)| typed(attachment_document(id, attachment))).collect()
     }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 /// A certificate and its key, as PEM.
 #[derive(Clone, Debug)]
-pub(crate) struct Certified {
+pub(crate) struct CertificateAndKey {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
@@ -47,7 +47,7 @@ impl Authority {
     }
 
     /// For the API server at `address`, which pods call `kubernetes.default.svc`.
-    pub(crate) fn server(&self, address: IpAddr) -> Result<Certified> {
+    pub(crate) fn server(&self, address: IpAddr) -> Result<CertificateAndKey> {
         let names = ["localhost", "kubernetes.default.svc"].map(str::to_owned);
         let mut params =
             CertificateParams::new(names).with_context(|| format!("make a certificate of {}", "kube-apiserver"))?;
@@ -58,7 +58,7 @@ impl Authority {
     }
 
     /// For a client whom the API server takes for `user`, a member of `group`.
-    pub(crate) fn client(&self, user: &str, group: Option<&str>) -> Result<Certified> {
+    pub(crate) fn client(&self, user: &str, group: Option<&str>) -> Result<CertificateAndKey> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
         if let Some(group) = group {
@@ -68,10 +68,10 @@ impl Authority {
         self.certify(user, &params)
     }
 
-    fn certify(&self, subject: &str, params: &CertificateParams) -> Result<Certified> {
+    fn certify(&self, subject: &str, params: &CertificateParams) -> Result<CertificateAndKey> {
         let key = KeyPair::generate().with_context(|| format!("make a certificate of {}", subject))?;
         let certificate =
             params.signed_by(&key, &self.issuer).with_context(|| format!("make a certificate of {}", subject))?;
-        Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(CertificateAndKey { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use kube::config::Kubeconfig;
 use serde_json::json;
 
-use crate::authority::Certified;
+use crate::authority::CertificateAndKey;
 use anyhow::{Context, Result, anyhow};
 
 /// A user, a node or a service account, with its proof.
@@ -15,7 +15,7 @@ pub struct Identity(Proof);
 
 #[derive(Clone, Debug)]
 enum Proof {
-    Certificate(Certified),
+    Certificate(CertificateAndKey),
     Token(String),
 }
 
@@ -26,7 +26,7 @@ impl Identity {
         Self(Proof::Token(token.into()))
     }
 
-    pub(crate) fn of_certificate(certified: Certified) -> Self {
+    pub(crate) fn of_certificate(certified: CertificateAndKey) -> Self {
         Self(Proof::Certificate(certified))
     }
 
@@ -43,7 +43,7 @@ impl Identity {
     pub(crate) fn document(&self, url: &str, authority: &str) -> serde_json::Value {
         let user = match &self.0 {
             Proof::Token(token) => json!({ "token": token }),
-            Proof::Certificate(Certified { certificate, key }) => json!({
+            Proof::Certificate(CertificateAndKey { certificate, key }) => json!({
                 "client-certificate-data": base64(certificate),
                 "client-key-data": base64(key),
             }),

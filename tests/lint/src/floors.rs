@@ -63,10 +63,10 @@ fn check_package(workspace: &Workspace, package: &Package) -> Vec<Finding> {
         return vec![Finding::new("floors", place(from), message)];
     };
     let ours = package.dependencies.iter().filter(|dependency| dependency.kind.as_deref() != Some("dev"));
-    ours.filter_map(|dependency| check_edge(workspace, (from, floor), dependency)).collect()
+    ours.filter_map(|dependency| check_edge(workspace, from, floor, dependency)).collect()
 }
 
-fn check_edge(workspace: &Workspace, (from, floor): (&Path, u8), dependency: &Dependency) -> Option<Finding> {
+fn check_edge(workspace: &Workspace, from: &Path, floor: u8, dependency: &Dependency) -> Option<Finding> {
     let path = dependency.path.as_deref()?;
     let to = path.strip_prefix(&workspace.root).unwrap_or(path);
     let excepted = EXCEPTIONS.iter().any(|(a, b, _)| from == Path::new(a) && to == Path::new(b));

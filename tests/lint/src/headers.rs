@@ -1,5 +1,7 @@
 //! Every Rust file says on its first line what it is for, and is short enough to be read in one go.
 
+use std::ops::Range;
+
 use crate::finding::Finding;
 use crate::source::{blank, bracketed, line_of};
 use crate::tree::Tree;
@@ -28,7 +30,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 
 /// `tests/…` of a package, and `foo/tests.rs` or `foo/tests/…` next to the code; but not the sources of the packages in
 /// the folder `tests` at the root.
-fn is_test_file(name: &str) -> bool {
+pub(crate) fn is_test_file(name: &str) -> bool {
     let own = name.strip_prefix("tests/").unwrap_or(name);
     own.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
@@ -36,15 +38,26 @@ fn is_test_file(name: &str) -> bool {
 /// All lines but those of `#[cfg(test)] mod … { … }`.
 fn production_lines(text: &str) -> usize {
     let code = blank(text);
-    let mut tests = 0;
-    for (at, _) in code.match_indices("#[cfg(test)]") {
-        let Some(item) = code.get(at..) else { continue };
-        let Some(open) = item.find(['{', ';']).filter(|open| item.as_bytes().get(*open) == Some(&b'{')) else {
-            continue;
-        };
-        tests += line_of(&code, bracketed(&code, at + open).end) - line_of(&code, at) + 1;
-    }
+    let tests: usize = tests(&code).map(|range| line_of(&code, range.end) - line_of(&code, range.start) + 1).sum();
     text.lines().count().saturating_sub(tests)
+}
+
+/// Blanked code, with its modules of tests blanked too. Line ends stay.
+pub(crate) fn production_code(text: &str) -> String {
+    let mut code = blank(text);
+    for range in tests(&code.clone()) {
+        let kept: String = code[range.clone()].chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
+        code.replace_range(range, &kept);
+    }
+    code
+}
+
+/// Where the modules of tests are in blanked code.
+fn tests(code: &str) -> impl Iterator<Item = Range<usize>> {
+    code.match_indices("#[cfg(test)]").filter_map(|(at, _)| {
+        let open = code.get(at..)?.find(['{', ';'])? + at;
+        (code.as_bytes().get(open) == Some(&b'{')).then(|| at..bracketed(code, open).end)
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //!                                 └─▶ modules      every file is declared by another
 //!   the files ───────▶ tree ──────┬─▶ headers      `//!` on top, at most 400 lines
 //!                      source     ├─▶ exceptions   how `unsafe` may be allowed
+//!                                 ├─▶ functions    at most 60 lines, parameters with names
 //!                                 ├─▶ containers   what tests start only in a container
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 └─▶ words        plain words in strings, comments and documents
@@ -18,6 +19,7 @@ pub mod containers;
 pub mod exceptions;
 pub mod finding;
 pub mod floors;
+pub mod functions;
 pub mod headers;
 pub mod linkage;
 pub mod links;
@@ -54,6 +56,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(modules::check(&workspace, &tree));
     findings.extend(headers::check(&tree));
     findings.extend(exceptions::check(&tree));
+    findings.extend(functions::check(&tree));
     findings.extend(containers::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(words::check(&root, &workspace, &tree)?);

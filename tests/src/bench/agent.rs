@@ -24,18 +24,18 @@ pub(crate) struct Footprint {
     pub(crate) pods: usize,
     /// Over which time "idle" was measured.
     pub(crate) over: Duration,
-    pub(crate) idle: Stretch,
+    pub(crate) idle: Interval,
     /// All ADDs at once.
-    pub(crate) adds: Stretch,
+    pub(crate) adds: Interval,
     /// With those pods there, and nothing else going on.
-    pub(crate) laden: Stretch,
+    pub(crate) laden: Interval,
     /// All DELs at once.
-    pub(crate) dels: Stretch,
+    pub(crate) dels: Interval,
 }
 
 /// A stretch of time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct Interval {
     /// How long the ADDs or DELs took; or the whole stretch.
     pub(crate) wall: Duration,
     /// The agent's processor time.
@@ -139,7 +139,7 @@ impl Process {
     }
 
     /// What the agent takes while something is done and for some time after.
-    fn during<T>(&self, after: Duration, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(Stretch, T)> {
+    fn during<T>(&self, after: Duration, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(Interval, T)> {
         // "5" is what makes the kernel take the peak to be what is resident now.
         fs::write(format!("/proc/{}/clear_refs", self.pid), "5").context("reset the peak of the agent's memory")?;
         let (begun, before) = (Instant::now(), self.cpu()?);
@@ -147,7 +147,7 @@ impl Process {
         let wall = begun.elapsed();
         std::thread::sleep(after);
         let cpu = self.cpu()?.saturating_sub(before);
-        Ok((Stretch { wall, cpu, resident: self.memory("VmRSS:")?, peak: self.memory("VmHWM:")? }, done))
+        Ok((Interval { wall, cpu, resident: self.memory("VmRSS:")?, peak: self.memory("VmHWM:")? }, done))
     }
 
     /// Of all threads that it has and had.
@@ -163,7 +163,7 @@ impl Process {
     }
 }
 
-impl Stretch {
+impl Interval {
     /// Processor time as a share of one processor.
     pub(crate) fn share(&self) -> f64 {
         self.cpu.as_secs_f64() / self.wall.as_secs_f64()

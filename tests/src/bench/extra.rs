@@ -27,7 +27,7 @@ const OURS_MAC: &str = "02:00:17:00:00:0a";
 const REPEATS: usize = 5;
 
 /// One that has its turn.
-struct Entrant {
+struct Contestant {
     name: &'static str,
     program: PathBuf,
     document: Vec<u8>,
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, state: &Path) -> anyhow::Result<String> {
     table(&entrants)
 }
 
-fn entrants(args: &Args) -> anyhow::Result<Vec<Entrant>> {
+fn entrants(args: &Args) -> anyhow::Result<Vec<Contestant>> {
     let plugin = args.vnic_attach.canonicalize().with_context(|| format!("find {}", args.vnic_attach.display()))?;
     let empty = args.empty.canonicalize().with_context(|| format!("find {}", args.empty.display()))?;
     let conf = |kind: &str, rest: Value| {
@@ -108,12 +108,12 @@ fn entrants(args: &Args) -> anyhow::Result<Vec<Entrant>> {
         ),
     ] {
         let (add, del) = Default::default();
-        all.push(Entrant { name, program, document, verbs, pod: Pod::new(String::new())?, add, del });
+        all.push(Contestant { name, program, document, verbs, pod: Pod::new(String::new())?, add, del });
     }
     Ok(all)
 }
 
-impl Entrant {
+impl Contestant {
     fn call(&self, verb: &str, args: &Args, state: &Path) -> anyhow::Result<verb::Run> {
         let mut command = Command::new(&self.program);
         command.env_clear().env("CNI_COMMAND", verb).env("CNI_CONTAINERID", &self.pod.id);
@@ -124,7 +124,7 @@ impl Entrant {
     }
 }
 
-fn table(entrants: &[Entrant]) -> anyhow::Result<String> {
+fn table(entrants: &[Contestant]) -> anyhow::Result<String> {
     let mut text = "\n| extra interface, in ms | wall p50 | p90 | CPU p50 | p90 |\n|---|---|---|---|---|\n".to_owned();
     let of = |name: &str| entrants.iter().find(|it| it.name == name).with_context(|| format!("{name} did not run"));
     for name in ["pass-through", "empty", "shared", "macvlan", "exclusive", "host-device"] {

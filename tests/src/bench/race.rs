@@ -1,4 +1,4 @@
-//! Single verbs: every contender has its turn in every round, so that whatever disturbs the machine disturbs all alike.
+//! SingleTimes verbs: every contender has its turn in every round, so that whatever disturbs the machine disturbs all alike.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::sample::Sample;
 
 /// What one contender took, over all rounds.
 #[derive(Debug)]
-pub(crate) struct Single {
+pub(crate) struct SingleTimes {
     pub(crate) kind: Kind,
     pub(crate) name: &'static str,
     pub(crate) add: Times,
@@ -25,8 +25,8 @@ pub(crate) struct Times {
 
 /// Races ADDs and DELs. Each contender has one pod of its own, attached and detached by turns: making and removing
 /// namespaces would keep the kernel busy meanwhile.
-pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<Single>> {
-    let lane = |contender| Ok(Lane { contender, pod: Pod::new(String::new())?, single: Single::of(contender) });
+pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<SingleTimes>> {
+    let lane = |contender| Ok(Lane { contender, pod: Pod::new(String::new())?, single: SingleTimes::of(contender) });
     let mut lanes = contenders.iter().map(lane).collect::<anyhow::Result<Vec<_>>>()?;
     let mut dice = Dice::new();
     for round in 0..args.warm_up + args.rounds {
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<S
             }
         }
     }
-    let mut singles: Vec<Single> = lanes.into_iter().map(|lane| lane.single).collect();
+    let mut singles: Vec<SingleTimes> = lanes.into_iter().map(|lane| lane.single).collect();
     singles.sort_by_key(|single| contenders.iter().position(|contender| contender.name == single.name));
     Ok(singles)
 }
@@ -58,10 +58,10 @@ pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<S
 struct Lane<'a> {
     contender: &'a Contender,
     pod: Pod,
-    single: Single,
+    single: SingleTimes,
 }
 
-impl Single {
+impl SingleTimes {
     fn of(contender: &Contender) -> Self {
         let (add, del) = Default::default();
         Self { kind: contender.kind, name: contender.name, add, del }

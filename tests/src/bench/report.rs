@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::agent::{Footprint, Stretch};
+use super::agent::{Footprint, Interval};
 use super::args::Args;
 use super::burst::Burst;
 use super::contender::Kind;
-use super::race::{Single, Times};
+use super::race::{SingleTimes, Times};
 use super::sample::Sample;
 use super::verb::size_of;
 
@@ -21,7 +21,7 @@ const LADEN_KIB: u64 = 16 << 10;
 pub(crate) struct Report<'a> {
     pub(crate) args: &'a Args,
     pub(crate) header: String,
-    pub(crate) singles: Vec<Single>,
+    pub(crate) singles: Vec<SingleTimes>,
     pub(crate) bursts: Vec<Burst>,
     pub(crate) agent: Option<Footprint>,
 }
@@ -118,7 +118,7 @@ pub(crate) fn agent_table(text: &mut String, footprint: &Footprint) -> anyhow::R
         (format!("{seconds} s idle, {pods} pods"), laden),
         (format!("{pods} DELs at once"), dels),
     ] {
-        let Stretch { wall, cpu, resident, peak } = stretch;
+        let Interval { wall, cpu, resident, peak } = stretch;
         let share = stretch.share() * 100.0;
         writeln!(
             text,

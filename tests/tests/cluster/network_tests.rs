@@ -17,7 +17,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use kube_harness::{ApiServer, Assets, Bound, ServiceAccount};
 use sandbox::{
-    Agent, Denied, DeniedAt, Node, NodeSpec, NpnShape, OciApi, OciSettings, PathMtu, Policy, SubnetSpec, Vcn,
+    Agent, DeniedAt, DeniedTraffic, Node, NodeSpec, NpnShape, OciApi, OciSettings, PathMtu, Policy, SubnetSpec, Vcn,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -233,8 +233,8 @@ impl Drop for Scene {
     }
 }
 
-fn list() -> Denied {
-    Denied { at: DeniedAt::SubnetIngress("back".to_owned()), tcp_port: Some(PORT), except: [].into() }
+fn list() -> DeniedTraffic {
+    DeniedTraffic { at: DeniedAt::SubnetIngress("back".to_owned()), tcp_port: Some(PORT), except: [].into() }
 }
 
 /// Writes the controllers' keys to a folder, as kubelets mount them.

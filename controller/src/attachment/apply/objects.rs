@@ -9,7 +9,7 @@ use serde_json::json;
 use vcn::Ocid;
 
 use crate::attachment::apply::managed_fields::{compact, is_applied};
-use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork, PodNetworks, Unanswered};
+use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork, PodNetworkReadError, PodNetworks};
 use crate::cluster::request::{RequestError, is, params, put, send};
 use crate::profile::select::from_template::profile_of;
 
@@ -45,7 +45,7 @@ impl KubeObjects {
 }
 
 impl PodNetworks for KubeObjects {
-    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, Unanswered> {
+    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
         self.1.pod_network(instance).await
     }
 }

@@ -8,7 +8,7 @@ use thiserror::Error as ThisError;
 use vcn::{Family, Ocid};
 
 use crate::attachment::mark::Uid;
-use crate::attachment::observe::pod_network::{PodNetwork, Unanswered};
+use crate::attachment::observe::pod_network::{PodNetwork, PodNetworkReadError};
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::StatusReason;
 
@@ -98,7 +98,7 @@ pub enum ReadError {
     NotWhole(usize),
     /// A step depends on the pod network, and the API server does not answer.
     #[error(transparent)]
-    PodNetwork(#[from] Unanswered),
+    PodNetwork(#[from] PodNetworkReadError),
 }
 
 impl Observed {

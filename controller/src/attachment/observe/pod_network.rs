@@ -42,7 +42,7 @@ pub enum PodNetwork {
 /// The API server does not answer, or only that it is busy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{error}")]
-pub struct Unanswered {
+pub struct PodNetworkReadError {
     /// For people; unchanged while the cause is.
     pub words: String,
     /// With all details, for the log.
@@ -52,7 +52,7 @@ pub struct Unanswered {
 /// The source of pod networks.
 pub trait PodNetworks: Send + Sync {
     /// That of this instance, as it is now.
-    fn pod_network(&self, instance: &Ocid) -> impl Future<Output = Result<PodNetwork, Unanswered>> + Send;
+    fn pod_network(&self, instance: &Ocid) -> impl Future<Output = Result<PodNetwork, PodNetworkReadError>> + Send;
 }
 
 /// Those of the API server.
@@ -74,9 +74,9 @@ impl KubePodNetworks {
 }
 
 impl PodNetworks for KubePodNetworks {
-    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, Unanswered> {
+    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
         let name = instance.unique_id();
-        let unanswered = |error| Unanswered {
+        let unanswered = |error| PodNetworkReadError {
             words: format!("the API server gives no answer about NativePodNetwork {name}"),
             error,
         };
@@ -90,7 +90,7 @@ impl PodNetworks for KubePodNetworks {
             Ok(Err(kube::Error::Api(status))) => {
                 let words = format!("the API server answers {} for NativePodNetwork {name}", status.code);
                 if status.code == TOO_MANY_REQUESTS || status.code >= SERVER_ERRORS {
-                    return Err(Unanswered { words, error: chain(&kube::Error::Api(status)) });
+                    return Err(PodNetworkReadError { words, error: chain(&kube::Error::Api(status)) });
                 }
                 if self.refused.swap(status.code, Ordering::Relaxed) != status.code {
                     let error = chain(&kube::Error::Api(status));
@@ -128,7 +128,7 @@ mod tests {
     use crate::cluster::client::offline::{client_with, json};
 
     /// The result when this is always answered, and whether it comes before the deadline.
-    async fn known(code: u16) -> (Result<PodNetwork, Unanswered>, bool) {
+    async fn known(code: u16) -> (Result<PodNetwork, PodNetworkReadError>, bool) {
         let refusal =
             format!(r#"{{"kind":"Status","status":"Failure","message":"as it is","reason":"as it is","code":{code}}}"#);
         let client = client_with(move |_, _| Some(json(code, refusal.clone())));

@@ -41,7 +41,7 @@ async fn a_vnic_that_is_being_modified_counts_as_busy() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 1).await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
     let refusal = (409, "Conflict", "The VNIC is currently being modified, try again later");
-    scene.cloud.refuse_next("CreateAddress", refusal, false);
+    scene.cloud.fail_next("CreateAddress", refusal, false);
     assert_eq!(scene.reconcile().await, NextReconcile::Failed);
     assert_eq!(scene.reported("a"), ["True Attached", "False InstanceBusy"]);
     scene.settle().await;

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use vcn::Ocid;
 
 use crate::attachment::apply::objects::Objects;
-use crate::attachment::observe::pod_network::{PodNetwork, PodNetworks, Unanswered};
+use crate::attachment::observe::pod_network::{PodNetwork, PodNetworkReadError, PodNetworks};
 use crate::cluster::request::RequestError;
 use crate::cluster::store::Store;
 
@@ -127,11 +127,11 @@ impl Objects for FakeObjects {
 }
 
 impl PodNetworks for FakeObjects {
-    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, Unanswered> {
+    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
         let mut pod_network = self.pod_network.lock().unwrap();
         pod_network.1 += 1;
         match &pod_network.0 {
-            None => Err(Unanswered { words: "429".to_owned(), error: "429".to_owned() }),
+            None => Err(PodNetworkReadError { words: "429".to_owned(), error: "429".to_owned() }),
             Some(PodNetwork::There(npn)) if npn.instance != *instance => Ok(PodNetwork::Absent),
             Some(known) => Ok(known.clone()),
         }

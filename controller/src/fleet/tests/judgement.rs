@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::fleet::condition::{NodeCondition, StoredCondition, patch};
-use crate::fleet::judge::{AgentFacts, ConditionWrite, Hold, Judgement, NodeFacts, judge};
+use crate::fleet::judge::{AgentFacts, ConditionWrite, Judgement, NodeFacts, UnknownHold, judge};
 
 fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -140,7 +140,7 @@ fn two_silent_nodes_are_written_in_a_small_cluster() {
 #[test]
 fn last_silent_nodes_of_a_healing_partition_are_not_written() {
     let (fine, bound, start) = (Summary::default(), Duration::from_secs(300), Instant::now());
-    let (mut hold, (_, has)) = (Hold::default(), judged(&[], answered(&fine), 1));
+    let (mut hold, (_, has)) = (UnknownHold::default(), judged(&[], answered(&fine), 1));
     let mut held_and_written = |silent: usize, second: u64| {
         let facts = (0..100).map(|number| NodeFacts {
             name: "n",

@@ -93,7 +93,7 @@ impl Scene {
         test["spec"] =
             json!({ "sources": sources, "targets": [{ "service": "imds" }], "probes": [{ "type": "HTTP" }] });
         test["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        self.tasks.take(News::One(Ok(serde_json::from_value(test).unwrap())));
+        self.tasks.take(StoreUpdate::One(Ok(serde_json::from_value(test).unwrap())));
     }
 
     fn probes(&self) -> usize {
@@ -219,7 +219,7 @@ async fn four_tests_run_at_once_and_a_deleted_one_makes_room() {
     let mut running = scene.names("Running");
     running.sort();
     assert_eq!((running, scene.probes()), (["a", "b", "c", "d"].map(str::to_owned).to_vec(), 4));
-    scene.tasks.take(News::Gone("b".to_owned()));
+    scene.tasks.take(StoreUpdate::Gone("b".to_owned()));
     wait_for("the fifth test runs", || scene.probes() == 5).await;
     assert_eq!(*scene.agents.open.lock().unwrap(), (4, 4), "the deleted test's probe is dropped");
     wait_for("all others end", || scene.names("Finished").len() == 4).await;

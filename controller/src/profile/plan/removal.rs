@@ -27,7 +27,7 @@ impl FromIterator<(String, Instant)> for UnwantedObjects {
 
 /// How long an object must be unwanted before it is deleted, because a Node, a label or a template may come back.
 #[derive(Clone, Copy, Debug)]
-pub struct Grace<'a> {
+pub struct DeletionGrace<'a> {
     /// The objects that were unwanted before, and since when.
     pub unwanted: &'a UnwantedObjects,
     /// The time.
@@ -75,7 +75,7 @@ pub fn removals<'a>(
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
     is_wanted: impl Fn(&str) -> bool,
-    grace: Grace<'_>,
+    grace: DeletionGrace<'_>,
 ) -> Removals<'a> {
     let mut removals = Removals::default();
     for (name, object) in &there.objects {

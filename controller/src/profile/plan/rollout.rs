@@ -6,7 +6,7 @@ use crate::profile::select::from_template::TemplateObject;
 
 /// The state of a VNIC relative to its template.
 #[derive(Debug)]
-pub enum Course {
+pub enum RolloutState {
     /// It matches and is ready, or belongs to another requester.
     Settled,
     /// It matches, or soon will, and is not ready.
@@ -30,11 +30,11 @@ pub struct Rollout {
 
 impl Rollout {
     /// Adds a VNIC.
-    pub fn add(&mut self, stamp: &TemplateObject, course: Course) {
+    pub fn add(&mut self, stamp: &TemplateObject, course: RolloutState) {
         match course {
-            Course::Settled => {}
-            Course::Waits => self.waits_for = self.waits_for.take().or_else(|| Some(stamp.name.clone())),
-            Course::Old { ready, step } => self.old.push((!ready, *step)),
+            RolloutState::Settled => {}
+            RolloutState::Waits => self.waits_for = self.waits_for.take().or_else(|| Some(stamp.name.clone())),
+            RolloutState::Old { ready, step } => self.old.push((!ready, *step)),
         }
     }
 

@@ -11,12 +11,12 @@ pub struct State {
     /// Whether the VNIC is as requested in every respect; all of them, for a node.
     pub ready: bool,
     /// What a person must solve, worst first.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<VnicProblem>,
 }
 
 /// What a person must solve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trouble {
+pub enum VnicProblem {
     /// Another requester has the name.
     Conflict(String),
     /// A limit, a permission, a wrong field.
@@ -34,19 +34,19 @@ impl State {
     /// Like ABSENT, with the reason.
     #[must_use]
     pub fn in_conflict(text: String) -> Self {
-        Self { trouble: Some(Trouble::Conflict(text)), ..Self::ABSENT }
+        Self { trouble: Some(VnicProblem::Conflict(text)), ..Self::ABSENT }
     }
 
     /// Like ABSENT, with the reason why the Node gets none.
     #[must_use]
     pub fn excluded(why: String) -> Self {
-        Self { trouble: Some(Trouble::Excluded(why)), ..Self::ABSENT }
+        Self { trouble: Some(VnicProblem::Excluded(why)), ..Self::ABSENT }
     }
 
     /// Whether the Node gets no VNICs.
     #[must_use]
     pub const fn is_excluded(&self) -> bool {
-        matches!(self.trouble, Some(Trouble::Excluded(_)))
+        matches!(self.trouble, Some(VnicProblem::Excluded(_)))
     }
 
     /// From the object's conditions, if they describe its present spec.
@@ -76,12 +76,12 @@ impl State {
 }
 
 /// What does not resolve by itself.
-fn trouble(ready: &Condition) -> Option<Trouble> {
+fn trouble(ready: &Condition) -> Option<VnicProblem> {
     use AttachmentReason as R;
     let text =
         || if ready.message.is_empty() { ready.reason.clone() } else { format!("{}: {}", ready.reason, ready.message) };
     match R::from_word(&ready.reason)? {
-        R::NameTaken => Some(Trouble::Conflict(text())),
+        R::NameTaken => Some(VnicProblem::Conflict(text())),
         R::AttachFailed
         | R::PodNetworkUnknown
         | R::ShapeCapacity
@@ -91,7 +91,7 @@ fn trouble(ready: &Condition) -> Option<Trouble> {
         | R::InvalidSpec
         | R::Forbidden
         | R::NotAuthorizedOrNotFound
-        | R::NotAuthenticated => Some(Trouble::Failing(text())),
+        | R::NotAuthenticated => Some(VnicProblem::Failing(text())),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::cluster::store::{NodeObject, NodeView, Store};
 use crate::profile::plan::plan;
-use crate::profile::plan::removal::{Grace, UnwantedObjects};
+use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects};
 use crate::profile::report::status;
 use crate::profile::select::observed::Observed;
 use crate::profile::select::selection::select;
@@ -79,7 +79,7 @@ fn planned(case: &Path) -> String {
     let before: UnwantedObjects =
         before.into_iter().map(|(name, age)| (name, now - Duration::from_secs(age))).collect();
     let selections = select(&observed);
-    let plan = plan(&observed, &selections, Grace { unwanted: &before, period: GRACE, now });
+    let plan = plan(&observed, &selections, DeletionGrace { unwanted: &before, period: GRACE, now });
     let mut text = String::new();
     for step in &plan.steps {
         writeln!(text, "{step}").unwrap();
@@ -142,7 +142,7 @@ fn the_order_of_the_objects_does_not_matter() {
         let (now, before) = (Instant::now(), UnwantedObjects::default());
         let steps = |observed: &Observed| {
             let selections = select(observed);
-            let plan = plan(observed, &selections, Grace { unwanted: &before, period: GRACE, now });
+            let plan = plan(observed, &selections, DeletionGrace { unwanted: &before, period: GRACE, now });
             (plan.steps, format!("{:?}", plan.problems))
         };
         let one = steps(&observed);

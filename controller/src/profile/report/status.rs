@@ -6,8 +6,8 @@ use api::{Condition, ConditionType, ProfileReason, ProfileSummary, VnicProfileSt
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::profile::plan::Report;
-use crate::profile::plan::state::{State, Trouble};
-use crate::profile::select::selection::{Hold, is_leaving};
+use crate::profile::plan::state::{State, VnicProblem};
+use crate::profile::select::selection::{InactiveReason, is_leaving};
 
 /// The most names in a status.
 const MOST_NAMES: usize = 10;
@@ -45,7 +45,7 @@ pub fn summary(report: &Report<'_>) -> ProfileSummary {
     }
 }
 
-fn failing<'a>(report: &'a Report<'_>) -> impl Iterator<Item = (&'a str, &'a Trouble)> {
+fn failing<'a>(report: &'a Report<'_>) -> impl Iterator<Item = (&'a str, &'a VnicProblem)> {
     report.nodes.iter().filter_map(|(node, state)| Some((*node, state.trouble.as_ref()?)))
 }
 
@@ -55,12 +55,12 @@ fn reason(report: &Report<'_>) -> (ProfileReason, String) {
     let none_served = served.peek().is_none();
     let waiting = served.find(|(_, state)| !state.ready);
     match (report.hold, worst, &report.replacing, waiting) {
-        (Some(Hold::InvalidSelector(why)), ..) => (ProfileReason::InvalidSelector, why.clone()),
-        (Some(Hold::Paused), ..) => {
+        (Some(InactiveReason::InvalidSelector(why)), ..) => (ProfileReason::InvalidSelector, why.clone()),
+        (Some(InactiveReason::Paused), ..) => {
             (ProfileReason::Paused, "spec.paused is true: nothing is created, changed or deleted".to_owned())
         }
-        (None, Some((_, Trouble::Conflict(text))), ..) => (ProfileReason::Conflict, text.clone()),
-        (None, Some((node, Trouble::Failing(text))), ..) => (ProfileReason::Failing, format!("{node}: {text}")),
+        (None, Some((_, VnicProblem::Conflict(text))), ..) => (ProfileReason::Conflict, text.clone()),
+        (None, Some((node, VnicProblem::Failing(text))), ..) => (ProfileReason::Failing, format!("{node}: {text}")),
         (None, _, Some((_, Some(blocker))), _) => {
             (ProfileReason::Replacing, format!("the next VNIC is replaced once {blocker} is ready"))
         }
@@ -70,7 +70,7 @@ fn reason(report: &Report<'_>) -> (ProfileReason, String) {
         }
         (None, excluded, None, None) => {
             let text = match excluded {
-                Some((node, Trouble::Excluded(why))) => format!("{node} gets no VNIC: {why}"),
+                Some((node, VnicProblem::Excluded(why))) => format!("{node} gets no VNIC: {why}"),
                 _ => String::new(),
             };
             (if none_served { ProfileReason::NoNodes } else { ProfileReason::Ready }, text)

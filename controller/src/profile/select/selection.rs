@@ -28,7 +28,7 @@ pub struct Selection<'a> {
     /// The profile.
     pub profile: &'a VnicProfile,
     /// Why nothing is created, changed or removed, if so.
-    pub hold: Option<Hold>,
+    pub hold: Option<InactiveReason>,
     /// The nodes, by their instances.
     pub nodes: BTreeMap<Ocid, &'a NodeView>,
     /// Instances that keep their VNICs: their node's annotation is invalid, or a second node claims them.
@@ -41,7 +41,7 @@ pub struct Selection<'a> {
 
 /// Why a profile is inactive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum InactiveReason {
     /// A user paused it.
     Paused,
     /// Its selector is not valid.
@@ -90,7 +90,7 @@ pub fn select(observed: &Observed) -> Selections<'_> {
         .iter_mut()
         .filter_map(|(name, selection)| {
             Selector::try_from(selection.profile.spec.node_selector.clone())
-                .map_err(|error| selection.hold = Some(Hold::InvalidSelector(error.to_string())))
+                .map_err(|error| selection.hold = Some(InactiveReason::InvalidSelector(error.to_string())))
                 .ok()
                 .map(|selector| (*name, selector))
         })
@@ -208,7 +208,7 @@ impl<'a> Selection<'a> {
     fn new(profile: &'a VnicProfile) -> Self {
         Self {
             profile,
-            hold: profile.spec.paused.then_some(Hold::Paused),
+            hold: profile.spec.paused.then_some(InactiveReason::Paused),
             nodes: BTreeMap::new(),
             undecided: BTreeSet::new(),
             unborn: BTreeSet::new(),

@@ -32,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
 struct RootDisk;
 
 /// What of a disk no file system of the root's uses, in bytes.
-struct Unused {
+struct UnusedBytes {
     disk: f64,
     partitions: f64,
     volumes: f64,
@@ -52,7 +52,7 @@ impl Collector for RootDisk {
         if size(&folder).is_none() {
             return Err(Gap::absent(format!("the root file system is on no disk (device {device})")));
         }
-        let unused = Unused::of(&folder, space.bytes as f64);
+        let unused = UnusedBytes::of(&folder, space.bytes as f64);
         let total = unused.partitions + unused.volumes + unused.file_system;
         let gib = |bytes: f64| bytes / GIB;
         let detail = format!(
@@ -67,7 +67,7 @@ impl Collector for RootDisk {
     }
 }
 
-impl Unused {
+impl UnusedBytes {
     /// `device` is the file system's: a disk, a partition, or a volume of the device mapper on one.
     fn of(device: &Path, file_system: f64) -> Self {
         let whole = size(device).unwrap_or(0.0);

@@ -52,9 +52,9 @@ struct BudgetQueue {
 }
 
 /// A place in the line, given up when it is dropped.
-struct Place<'a>(&'a AtomicU32);
+struct QueuePlace<'a>(&'a AtomicU32);
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -94,7 +94,7 @@ impl Budget {
         let begun = Instant::now();
         let too_long = |turn: Instant| Err(turn.saturating_duration_since(begun));
         let before = self.0.waiting.fetch_add(1, Ordering::Relaxed);
-        let _place = Place(&self.0.waiting);
+        let _place = QueuePlace(&self.0.waiting);
         let turn = self.bucket().turn(begun, before);
         if turn > end {
             return too_long(turn);

@@ -57,11 +57,11 @@ pub(super) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
 /// Reads a refusal. A proxy in between may answer with anything.
 pub(super) fn refusal(answer: &Answer) -> Refusal {
     #[derive(serde::Deserialize)]
-    struct Complaint {
+    struct ErrorBody {
         code: String,
         message: Option<String>,
     }
-    let complaint = serde_json::from_slice::<Complaint>(&answer.body);
+    let complaint = serde_json::from_slice::<ErrorBody>(&answer.body);
     let (code, message) = match complaint {
         Ok(complaint) => (complaint.code, complaint.message.unwrap_or_default()),
         Err(_) => (String::new(), beginning(&answer.body)),

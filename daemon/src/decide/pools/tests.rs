@@ -31,7 +31,7 @@ fn on(vnics: &[HostVnic]) -> ConfiguredVnics<'_> {
 }
 
 fn pools(facts: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
-    next(facts, on(hosted), current, Moment { boot: &boot(), now: NOW }, &[]).0
+    next(facts, on(hosted), current, WriteTime { boot: &boot(), now: NOW }, &[]).0
 }
 
 fn addresses(pools: &Pools) -> Vec<String> {
@@ -118,7 +118,7 @@ fn vnic_out_of_sync_is_left_out_with_a_reason() {
     let trouble = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.pods");
     let other = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.storage");
     let (pools, _) =
-        next(&facts(Ok(Some(npn("SUCCESS")))), on(&[]), None, Moment { boot: &boot(), now: NOW }, &[trouble, other]);
+        next(&facts(Ok(Some(npn("SUCCESS")))), on(&[]), None, WriteTime { boot: &boot(), now: NOW }, &[trouble, other]);
     assert_eq!(pools.vnics, []);
     assert_eq!(pools.reason.as_deref(), Some("LinkMissing (ocid1.vnic.oc1.iad.pods): no link"));
 }
@@ -128,7 +128,7 @@ fn family_without_host_routes_is_left_out_and_reported() {
     let mut hosted = hosted();
     hosted[0].vnic.addressing.ipv4 = None;
     let (pools, conditions) =
-        next(&facts(Ok(Some(npn("SUCCESS")))), on(&hosted), None, Moment { boot: &boot(), now: NOW }, &[]);
+        next(&facts(Ok(Some(npn("SUCCESS")))), on(&hosted), None, WriteTime { boot: &boot(), now: NOW }, &[]);
     assert!(pools.vnics[0].families.is_empty());
     assert_eq!(conditions.iter().map(|c| c.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     assert!(pools.reason.unwrap().starts_with("RouterUnknown"));
@@ -156,13 +156,13 @@ fn ipv6_addresses_are_ignored_on_a_kernel_without_ipv6() {
     npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
     let offered = facts(Ok(Some(npn)));
     let vnics = hosted();
-    let (_, conditions) = next(&offered, on(&vnics), None, Moment { boot: &boot(), now: NOW }, &[]);
+    let (_, conditions) = next(&offered, on(&vnics), None, WriteTime { boot: &boot(), now: NOW }, &[]);
     assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     let (pools, conditions) = next(
         &offered,
         ConfiguredVnics { vnics: &vnics, silent: &[], ipv6: false },
         None,
-        Moment { boot: &boot(), now: NOW },
+        WriteTime { boot: &boot(), now: NOW },
         &[],
     );
     assert_eq!((conditions, pools.reason), (vec![], None));
@@ -172,7 +172,7 @@ fn ipv6_addresses_are_ignored_on_a_kernel_without_ipv6() {
 fn time_since_pools_are_empty_is_kept() {
     let (full, waiting) = (facts(Ok(Some(npn("SUCCESS")))), facts(Ok(Some(npn("BACKOFF")))));
     let at = |facts: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>, now: u64| {
-        next(facts, on(hosted), current, Moment { boot: &boot(), now: BootTime(now) }, &[]).0
+        next(facts, on(hosted), current, WriteTime { boot: &boot(), now: BootTime(now) }, &[]).0
     };
     let first = at(&waiting, &hosted(), None, 500);
     assert_eq!(first.empty_since, Some(BootTime(0)), "none in this boot");
@@ -199,11 +199,11 @@ fn pods_get_the_families_that_oke_created_addresses_of() {
         &both,
         ConfiguredVnics { vnics: &vnics, silent: &[], ipv6: false },
         None,
-        Moment { boot: &boot(), now: NOW },
+        WriteTime { boot: &boot(), now: NOW },
         &[],
     );
     assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
-    let later = next(&facts(Ok(None)), on(&vnics), Some(&pools), Moment { boot: &boot(), now: NOW }, &[]).0;
+    let later = next(&facts(Ok(None)), on(&vnics), Some(&pools), WriteTime { boot: &boot(), now: NOW }, &[]).0;
     assert_eq!(later.families(), pools.families(), "as long as nothing newer is known");
 }
 
@@ -215,7 +215,7 @@ fn silent_vnic_is_not_offered() {
     let silent = [vnics[0].vnic.id.clone()];
     let now = |facts: &NodeFacts| {
         let hosted = ConfiguredVnics { silent: &silent, ..on(&vnics) };
-        next(facts, hosted, Some(&before), Moment { boot: &boot(), now: NOW }, &[]).0.vnics.len()
+        next(facts, hosted, Some(&before), WriteTime { boot: &boot(), now: NOW }, &[]).0.vnics.len()
     };
     let unfinished = super::tests::facts(Ok(Some(npn("BACKOFF"))));
     assert_eq!((before.vnics.len(), now(&facts), now(&unfinished)), (1, 0, 0));

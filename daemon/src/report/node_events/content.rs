@@ -64,7 +64,7 @@ fn reference(node: &str) -> ObjectReference {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::{ConditionKey, Reported};
+    use super::super::plan::{ConditionKey, ReportedEvent};
     use super::*;
     use crate::report::condition::{Condition, Reason};
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn cleared_event_has_duration_and_effect() {
         let key = ConditionKey { reason: Reason::NoUsableAddress, subject: None };
-        let before = Reported { blocking: true, reported_unix_millis: 1_000 };
+        let before = ReportedEvent { blocking: true, reported_unix_millis: 1_000 };
         let event = content("a", &Transition::Cleared { key, before, pods_start: true }, 61_000);
         assert_eq!((event.level, event.reason, event.action), (Level::Normal, "NoUsableAddress", "ConditionCleared"));
         let note = "the condition is cleared, 60 s after it was reported. New pods can start on this node again.";

@@ -25,7 +25,7 @@ pub(super) struct ConditionKey {
 /// The last Event about a condition that is not reported as cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Reported {
+pub(super) struct ReportedEvent {
     pub(super) blocking: bool,
     /// In milliseconds since 1970.
     pub(super) reported_unix_millis: u64,
@@ -37,13 +37,13 @@ pub(super) enum Transition {
     /// The condition is raised, and `others` with its reason are not reported.
     Raised { condition: Condition, others: usize },
     /// The condition is cleared; `pods_start`: it was blocking, and no other one is.
-    Cleared { key: ConditionKey, before: Reported, pods_start: bool },
+    Cleared { key: ConditionKey, before: ReportedEvent, pods_start: bool },
 }
 
 /// What was reported, the conditions now, and the rate limit.
 #[derive(Debug)]
 pub(super) struct Plan {
-    reported: BTreeMap<ConditionKey, Reported>,
+    reported: BTreeMap<ConditionKey, ReportedEvent>,
     current: BTreeMap<ConditionKey, Condition>,
     /// Since when both differ.
     differing: BTreeMap<ConditionKey, Instant>,
@@ -63,7 +63,7 @@ const PER_SECOND: f64 = 20.0 / 3600.0;
 const CHECK_AGAIN: Duration = Duration::from_secs(30);
 
 impl Plan {
-    pub(super) fn new(reported: BTreeMap<ConditionKey, Reported>, now: Instant) -> Self {
+    pub(super) fn new(reported: BTreeMap<ConditionKey, ReportedEvent>, now: Instant) -> Self {
         Self {
             reported,
             current: BTreeMap::new(),
@@ -73,7 +73,7 @@ impl Plan {
         }
     }
 
-    pub(super) const fn reported(&self) -> &BTreeMap<ConditionKey, Reported> {
+    pub(super) const fn reported(&self) -> &BTreeMap<ConditionKey, ReportedEvent> {
         &self.reported
     }
 
@@ -121,7 +121,7 @@ impl Plan {
             Transition::Raised { condition, .. } => {
                 let (key, blocking) = (ConditionKey::of(&condition), condition.blocks());
                 self.raised.insert((key.clone(), blocking), now);
-                self.reported.insert(key.clone(), Reported { blocking, reported_unix_millis: unix_millis });
+                self.reported.insert(key.clone(), ReportedEvent { blocking, reported_unix_millis: unix_millis });
                 key
             }
             Transition::Cleared { key, .. } => {

@@ -9,7 +9,7 @@ use ipam::{read_state, write_atomically};
 use serde::{Deserialize, Serialize};
 use vcn::REPORTED_CONDITIONS_FILE;
 
-use super::plan::{ConditionKey, Reported};
+use super::plan::{ConditionKey, ReportedEvent};
 
 const VERSION: u32 = 1;
 
@@ -32,7 +32,7 @@ struct Entry {
     #[serde(flatten)]
     key: ConditionKey,
     #[serde(flatten)]
-    reported: Reported,
+    reported: ReportedEvent,
 }
 
 impl ReportedFile {
@@ -46,7 +46,7 @@ impl ReportedFile {
     }
 
     /// What was reported about a Node. A reason that only another version has is an error, as a damaged file is.
-    pub(super) fn read(&self, node: &str) -> io::Result<BTreeMap<ConditionKey, Reported>> {
+    pub(super) fn read(&self, node: &str) -> io::Result<BTreeMap<ConditionKey, ReportedEvent>> {
         let document = match read_state(&self.path) {
             Ok(document) => document,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -57,8 +57,8 @@ impl ReportedFile {
         Ok(of_node.map(|Entry { key, reported }| (key, reported)).collect())
     }
 
-    pub(super) fn write(&self, node: &str, reported: &BTreeMap<ConditionKey, Reported>) -> io::Result<()> {
-        let entry = |(key, reported): (&ConditionKey, &Reported)| Entry { key: key.clone(), reported: *reported };
+    pub(super) fn write(&self, node: &str, reported: &BTreeMap<ConditionKey, ReportedEvent>) -> io::Result<()> {
+        let entry = |(key, reported): (&ConditionKey, &ReportedEvent)| Entry { key: key.clone(), reported: *reported };
         let conditions = reported.iter().map(entry).collect();
         let document = Document { version: VERSION, node: node.to_owned(), conditions };
         write_atomically(&self.path, &serde_json::to_vec(&document)?)
@@ -80,8 +80,8 @@ mod tests {
         let of_a_vnic = ConditionKey { reason: Reason::LinkMissing, subject: Some("ocid1.vnic.oc1.iad.a".into()) };
         let of_the_node = ConditionKey { reason: Reason::NoUsableAddress, subject: None };
         let reported = BTreeMap::from([
-            (of_a_vnic, Reported { blocking: false, reported_unix_millis: 1_000 }),
-            (of_the_node, Reported { blocking: true, reported_unix_millis: 7 }),
+            (of_a_vnic, ReportedEvent { blocking: false, reported_unix_millis: 1_000 }),
+            (of_the_node, ReportedEvent { blocking: true, reported_unix_millis: 7 }),
         ]);
         file.write("a", &reported).unwrap();
         assert_eq!(file.read("a").unwrap(), reported);

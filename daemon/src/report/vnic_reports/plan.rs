@@ -21,7 +21,7 @@ pub(super) struct Pods<F>(pub(super) F);
 
 /// What was written last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WrittenReport {
     pub(super) report: NodeReport,
     pub(super) at: Instant,
 }
@@ -40,7 +40,7 @@ pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
     attachment: &VnicAttachment,
     reconciled: &ReconcileReport,
     pods: &Pods<F>,
-    written: Option<&Written>,
+    written: Option<&WrittenReport>,
     now: Instant,
 ) -> Option<Report> {
     let status = attachment.status.as_ref()?;
@@ -125,7 +125,7 @@ mod tests {
         let object = attachment(&json!({ "purpose": "Attach" }), &json!({ "node": said }));
         let begun = Instant::now();
         let now = begun + Duration::from_secs(1000);
-        let before = before.map(|(report, seconds)| Written {
+        let before = before.map(|(report, seconds)| WrittenReport {
             report: serde_json::from_value(report).unwrap(),
             at: now - Duration::from_secs(seconds),
         });

@@ -13,7 +13,7 @@ use vcn::Ocid;
 use super::read_copy;
 use crate::sources::backoff::{chance, jittered};
 use crate::sources::cached_copy::CachedCopy;
-use crate::sources::instance_watch::{InstanceKind, Listed};
+use crate::sources::instance_watch::{InstanceKind, ListResult};
 use crate::sources::object_watch::{LogEvents, ObjectWatch};
 
 /// How long one watch lasts before the next continues it with one request; a dead connection is noticed then.
@@ -42,7 +42,7 @@ impl InstanceKind for OwnAttachments {
     }
 
     /// An object that a later version wrote may not be readable: it stays as it was known.
-    fn read(_: &Ocid, objects: Vec<Self::Object>, before: Option<Self::Value>) -> Listed<Self::Value> {
+    fn read(_: &Ocid, objects: Vec<Self::Object>, before: Option<Self::Value>) -> ListResult<Self::Value> {
         let (mut attachments, mut unreadable) = (Vec::with_capacity(objects.len()), Vec::new());
         for object in objects {
             let name = object.name_any();
@@ -61,7 +61,7 @@ impl InstanceKind for OwnAttachments {
         // No value of it fails to be written as JSON.
         let document = (!attachments.is_empty()).then(|| to_raw_value(&attachments).ok()).flatten();
         let unreadable = (!unreadable.is_empty()).then(|| unreadable.join("; "));
-        Listed { value: Some(attachments), document, unreadable }
+        ListResult { value: Some(attachments), document, unreadable }
     }
 
     fn is_none(value: &Self::Value) -> bool {

@@ -19,8 +19,8 @@ fn current(state: &State, now: Instant) -> Said {
     (npn.value.clone(), npn.age(now), npn.error)
 }
 
-fn listed(value: Option<NativePodNetwork>) -> Listed<Option<NativePodNetwork>> {
-    Listed { value: Some(value), document: None, unreadable: None }
+fn listed(value: Option<NativePodNetwork>) -> ListResult<Option<NativePodNetwork>> {
+    ListResult { value: Some(value), document: None, unreadable: None }
 }
 
 fn said(value: Option<NativePodNetwork>, age: Duration, error: Option<&str>) -> Said {
@@ -50,7 +50,7 @@ fn answer_of_lost_watch_is_kept_and_error_once_stale() {
 fn unreadable_object_is_an_error_immediately_and_after_watch_loss() {
     let (mut state, begun) = (State::default(), Instant::now());
     state.observe(listed(None), begun);
-    state.observe(Listed { value: None, document: None, unreadable: Some("spec.id is missing".into()) }, begun);
+    state.observe(ListResult { value: None, document: None, unreadable: Some("spec.id is missing".into()) }, begun);
     state.lose("refused".into(), begun);
     assert_eq!(current(&state, begun), said(None, Duration::ZERO, Some("spec.id is missing")));
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The time of a list, and how long what it lacks is kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grace {
+pub(super) struct AbsenceGrace {
     pub(super) now: Instant,
     pub(super) period: Duration,
 }
@@ -29,7 +29,7 @@ impl<K> Default for Absences<K> {
 
 impl<K: Ord> Absences<K> {
     /// Notes that a list lacks `key`. Returns whether it is kept: within its grace period, or beyond it if it `is_held`.
-    pub(super) fn keep(&mut self, before: &Self, key: K, grace: Grace, is_held: impl FnOnce() -> bool) -> bool {
+    pub(super) fn keep(&mut self, before: &Self, key: K, grace: AbsenceGrace, is_held: impl FnOnce() -> bool) -> bool {
         let since = before.0.get(&key).map_or(grace.now, |absence| absence.since);
         let is_overdue = grace.now.saturating_duration_since(since) >= grace.period;
         let is_kept = !is_overdue || is_held();

@@ -9,7 +9,7 @@ use imds::VnicList;
 use vcn::{Family, Ocid, SubnetAddressing, Vnic};
 
 use super::NodeFacts;
-use super::absences::{Absences, Grace};
+use super::absences::{AbsenceGrace, Absences};
 use crate::decide::refused;
 
 /// What a list of VNICs lacks of what was known.
@@ -36,12 +36,12 @@ impl NodeFacts {
         now: Instant,
         is_held: impl Fn(ExpectedItem<'_>) -> bool,
     ) {
-        let grace = Grace { now, period: grace };
+        let grace = AbsenceGrace { now, period: grace };
         let answer = answer.map(|list| self.merge(list, grace, is_held));
         self.vnics.absorb(answer, now);
     }
 
-    fn merge(&mut self, list: VnicList, grace: Grace, is_held: impl Fn(ExpectedItem<'_>) -> bool) -> Vec<Vnic> {
+    fn merge(&mut self, list: VnicList, grace: AbsenceGrace, is_held: impl Fn(ExpectedItem<'_>) -> bool) -> Vec<Vnic> {
         let VnicList { vnics: mut listed, unusable } = list;
         self.unusable = unusable;
         let primary = self.primary.clone().or_else(|| listed.first().map(|vnic| vnic.id.clone()));
@@ -77,7 +77,7 @@ impl NodeFacts {
         &mut self,
         mut missing: Vec<Vnic>,
         primary: Option<&Ocid>,
-        grace: Grace,
+        grace: AbsenceGrace,
         is_held: &impl Fn(ExpectedItem<'_>) -> bool,
     ) -> Vec<Vnic> {
         let before = std::mem::take(&mut self.missing);
@@ -95,7 +95,7 @@ impl NodeFacts {
         &mut self,
         listed: &mut [Vnic],
         before: &[Vnic],
-        grace: Grace,
+        grace: AbsenceGrace,
         is_held: &impl Fn(ExpectedItem<'_>) -> bool,
     ) {
         let mut absences = Absences::default();
@@ -119,7 +119,7 @@ impl NodeFacts {
 
     /// Adds to listed VNICs the IPv6 addresses that they had before in the same subnet: if the host's own were believed to be
     /// gone, another would replace it for good.
-    fn keep_addresses(&mut self, listed: &mut [Vnic], before: &[Vnic], grace: Grace) {
+    fn keep_addresses(&mut self, listed: &mut [Vnic], before: &[Vnic], grace: AbsenceGrace) {
         let mut absences = Absences::default();
         for vnic in listed {
             let Some(at) = &mut vnic.addressing.ipv6 else { continue };

@@ -13,7 +13,7 @@ use vcn::Ocid;
 
 use super::{parse, read_copy};
 use crate::sources::cached_copy::CachedCopy;
-use crate::sources::instance_watch::{InstanceKind, Listed};
+use crate::sources::instance_watch::{InstanceKind, ListResult};
 use crate::sources::object_watch::{LogEvents, ObjectWatch};
 
 /// The NativePodNetwork, which has the instance's unique id as its name.
@@ -39,7 +39,7 @@ impl InstanceKind for OwnNpn {
     }
 
     /// An object that cannot be used leaves the last good answer, which gets older.
-    fn read(instance: &Ocid, objects: Vec<DynamicObject>, _: Option<Self::Value>) -> Listed<Self::Value> {
+    fn read(instance: &Ocid, objects: Vec<DynamicObject>, _: Option<Self::Value>) -> ListResult<Self::Value> {
         let read = |mut object: DynamicObject| {
             // Half of it, and of no use here.
             object.metadata.managed_fields = None;
@@ -50,9 +50,9 @@ impl InstanceKind for OwnNpn {
         match objects.into_iter().next().map(read).transpose() {
             Ok(object) => {
                 let (npn, document) = object.unzip();
-                Listed { value: Some(npn), document, unreadable: None }
+                ListResult { value: Some(npn), document, unreadable: None }
             }
-            Err(error) => Listed { value: None, document: None, unreadable: Some(chain(error.as_ref())) },
+            Err(error) => ListResult { value: None, document: None, unreadable: Some(chain(error.as_ref())) },
         }
     }
 

@@ -21,16 +21,16 @@ fn manifest_features_without_emulation_are_refused() {
     ] {
         let changed = NODE_AGENT.replacen(from, to, 1);
         assert_ne!(changed, NODE_AGENT, "{from}");
-        let error = read(&changed, &[], Which::Only).unwrap_err();
+        let error = read(&changed, &[], ContainerChoice::Only).unwrap_err();
         assert!(error.contains(why), "{to}: {error}");
     }
 }
 
 #[test]
 fn an_init_container_is_read_only_on_request() {
-    assert_eq!(read(UNINSTALL, &[], Which::Only).unwrap_err(), "it has init containers");
-    assert_eq!(read(NODE_AGENT, &[], Which::Init).unwrap_err(), "0 containers");
-    for (which, word) in [(Which::Init, "uninstall"), (Which::Last, "idle")] {
+    assert_eq!(read(UNINSTALL, &[], ContainerChoice::Only).unwrap_err(), "it has init containers");
+    assert_eq!(read(NODE_AGENT, &[], ContainerChoice::Init).unwrap_err(), "0 containers");
+    for (which, word) in [(ContainerChoice::Init, "uninstall"), (ContainerChoice::Last, "idle")] {
         let container = read(UNINSTALL, &[], which).unwrap();
         assert_eq!(container.command, ["/usr/local/bin/oke-cni-installer", word]);
     }
@@ -51,6 +51,6 @@ fn another_user_than_root_is_emulated_only_without_privileges() {
             "          volumeMounts: [{ name: state, mountPath: /run }]\n          resources:",
         ),
     ] {
-        assert_eq!(read(&more, &[], Which::Last).unwrap_err(), "it has another user than root");
+        assert_eq!(read(&more, &[], ContainerChoice::Last).unwrap_err(), "it has another user than root");
     }
 }

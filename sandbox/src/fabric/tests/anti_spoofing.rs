@@ -39,7 +39,7 @@ fn first_dropped_frame_of_each_reason_is_described() {
 
 #[test]
 fn arp_for_another_vnics_address_is_dropped() {
-    let frame = frame::arp_request((A.1, B_IP), ROUTER.1);
+    let frame = frame::arp_request(A.1, B_IP, ROUTER.1);
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(B_IP.into()));
     let frame = frame::arp_reply(Pair { from: (A.1, B_IP), to: ROUTER });
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(B_IP.into()));
@@ -47,7 +47,7 @@ fn arp_for_another_vnics_address_is_dropped() {
 
 #[test]
 fn arp_with_foreign_sender_mac_is_dropped() {
-    let mut frame = frame::arp_request((B.1, A_IP), ROUTER.1);
+    let mut frame = frame::arp_request(B.1, A_IP, ROUTER.1);
     frame::readdress(&mut frame, A.1, MacAddr([0xff; 6]));
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignMac(B.1));
 }
@@ -60,7 +60,7 @@ fn a_neighbour_advertisement_for_another_vnics_address_is_dropped() {
 
 #[test]
 fn router_advertisement_of_a_vnic_is_dropped() {
-    let frame = frame::router_advertisement((A.1, A_IP6));
+    let frame = frame::router_advertisement(A.1, A_IP6);
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(A_IP6.into()));
 }
 

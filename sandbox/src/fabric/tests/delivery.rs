@@ -28,7 +28,7 @@ fn a_packet_waits_until_the_destination_answered_arp() {
 fn a_packet_waits_until_the_destination_answered_ndp() {
     let mut fabric = fabric();
     let packet = ping6(Pair { from: (A.1, A_IP6), to: (B.1, B_IP6) });
-    let mut question = frame::neighbour_solicitation((ROUTER.0, ROUTER6), B_IP6);
+    let mut question = frame::neighbour_solicitation(ROUTER.0, ROUTER6, B_IP6);
     frame::readdress(&mut question, ROUTER.0, B.1);
     assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, question)]);
     let answer = frame::neighbour_advertisement(Pair { from: (B.1, B_IP6), to: (ROUTER.0, ROUTER6) }, B_IP6, false);

@@ -10,49 +10,49 @@ use crate::fabric::frame::{self, Pair};
 
 #[test]
 fn arp_finds_the_router() {
-    let out = fabric().handle(NOW, A.0, &frame::arp_request((A.1, A_IP), ROUTER.1));
+    let out = fabric().handle(NOW, A.0, &frame::arp_request(A.1, A_IP, ROUTER.1));
     assert_eq!(out, [(A.0, frame::arp_reply(Pair { from: ROUTER, to: (A.1, A_IP) }))]);
 }
 
 #[test]
 fn arp_resolves_vnic_of_same_subnet_to_its_own_mac() {
-    let out = fabric().handle(NOW, A.0, &frame::arp_request((A.1, A_IP), B_IP));
+    let out = fabric().handle(NOW, A.0, &frame::arp_request(A.1, A_IP, B_IP));
     assert_eq!(out, [(A.0, frame::arp_reply(Pair { from: (B.1, B_IP), to: (A.1, A_IP) }))]);
 }
 
 #[test]
 fn arp_does_not_resolve_address_of_another_subnet() {
-    let frame = frame::arp_request((A.1, A_IP), POD_IP);
+    let frame = frame::arp_request(A.1, A_IP, POD_IP);
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NoHolder(POD_IP.into()));
 }
 
 #[test]
 fn arp_finds_link_local_addresses_on_primary_vnics_only() {
     let metadata = vcn::METADATA_ADDRESS;
-    let out = fabric().handle(NOW, A.0, &frame::arp_request((A.1, A_IP), metadata));
+    let out = fabric().handle(NOW, A.0, &frame::arp_request(A.1, A_IP, metadata));
     assert_eq!(out, [(A.0, frame::arp_reply(Pair { from: (ROUTER.0, metadata), to: (A.1, A_IP) }))]);
-    let frame = frame::arp_request((A2.1, POD_IP), metadata);
+    let frame = frame::arp_request(A2.1, POD_IP, metadata);
     assert_eq!(dropped(&mut fabric(), A2.0, &frame), ("a2".into(), DropReason::MetadataFromSecondary));
 }
 
 #[test]
 fn an_arp_probe_for_the_own_address_gets_no_answer() {
     let mut fabric = fabric();
-    let probe = frame::arp_request((A.1, Ipv4Addr::UNSPECIFIED), A_IP);
+    let probe = frame::arp_request(A.1, Ipv4Addr::UNSPECIFIED, A_IP);
     assert_eq!(fabric.handle(NOW, A.0, &probe), []);
     assert_eq!(fabric.drops(), []);
 }
 
 #[test]
 fn an_arp_probe_for_another_vnics_address_is_answered() {
-    let probe = frame::arp_request((A.1, Ipv4Addr::UNSPECIFIED), B_IP);
+    let probe = frame::arp_request(A.1, Ipv4Addr::UNSPECIFIED, B_IP);
     assert_eq!(fabric().handle(NOW, A.0, &probe).len(), 1);
 }
 
 #[test]
 fn ndp_finds_the_router_and_vnics_of_the_same_subnet() {
     for (target, mac, router) in [(ROUTER6, ROUTER.0, true), (B_IP6, B.1, false)] {
-        let out = fabric().handle(NOW, A.0, &frame::neighbour_solicitation((A.1, A_IP6), target));
+        let out = fabric().handle(NOW, A.0, &frame::neighbour_solicitation(A.1, A_IP6, target));
         let answer = frame::neighbour_advertisement(Pair { from: (mac, target), to: (A.1, A_IP6) }, target, router);
         assert_eq!(out, [(A.0, answer)]);
     }
@@ -63,7 +63,7 @@ fn duplicate_address_detection_of_an_own_address_gets_no_answer() {
     let own_link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0x17ff, 0xfe00, 1);
     for target in [A_IP6, own_link_local] {
         let mut fabric = fabric();
-        let frame = frame::neighbour_solicitation((A.1, Ipv6Addr::UNSPECIFIED), target);
+        let frame = frame::neighbour_solicitation(A.1, Ipv6Addr::UNSPECIFIED, target);
         assert_eq!(fabric.handle(NOW, A.0, &frame), []);
         assert_eq!(fabric.drops(), []);
     }
@@ -72,7 +72,7 @@ fn duplicate_address_detection_of_an_own_address_gets_no_answer() {
 #[test]
 fn duplicate_address_detection_of_a_foreign_address_is_reported() {
     for target in [B_IP6, ROUTER6] {
-        let frame = frame::neighbour_solicitation((A.1, Ipv6Addr::UNSPECIFIED), target);
+        let frame = frame::neighbour_solicitation(A.1, Ipv6Addr::UNSPECIFIED, target);
         assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(target.into()));
     }
 }
@@ -85,7 +85,7 @@ fn router_solicitation_is_answered_only_on_primary_ipv6_vnic() {
         frame::icmpv6(pair, Icmpv6Repr::Ndisc(NdiscRepr::RouterSolicit { lladdr: None }))
     };
     let out = fabric().handle(NOW, A.0, &solicit(A.1));
-    assert_eq!(out, [(A.0, frame::router_advertisement((ROUTER.0, ROUTER6)))]);
+    assert_eq!(out, [(A.0, frame::router_advertisement(ROUTER.0, ROUTER6))]);
     assert_eq!(fabric().handle(NOW, A2.0, &solicit(A2.1)), []);
 }
 

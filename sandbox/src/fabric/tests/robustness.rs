@@ -12,8 +12,8 @@ fn seeds() -> Vec<Vec<u8>> {
         ping(Pair { from: (A.1, A_IP), to: ROUTER }),
         ping6(Pair { from: (A.1, A_IP6), to: (ROUTER.0, ROUTER6) }),
         fin(Pair { from: (A.1, POD_IP), to: (B.1, B_IP) }, 8080),
-        frame::arp_request((A.1, A_IP), B_IP),
-        frame::neighbour_solicitation((A.1, A_IP6), ROUTER6),
+        frame::arp_request(A.1, A_IP, B_IP),
+        frame::neighbour_solicitation(A.1, A_IP6, ROUTER6),
         frame::neighbour_advertisement(Pair { from: (A.1, A_IP6), to: (ROUTER.0, ROUTER6) }, A_IP6, false),
     ]
 }

@@ -44,7 +44,7 @@ fn other_link_local_addresses_have_no_service() {
 
 #[test]
 fn the_services_reach_all_vnics_through_one_router() {
-    let request = frame::arp_request((SERVICES.1, SERVICES_V4), A_IP);
+    let request = frame::arp_request(SERVICES.1, SERVICES_V4, A_IP);
     assert_eq!(fabric().handle(NOW, SERVICES.0, &request).len(), 1);
 }
 

@@ -54,7 +54,7 @@ pub(super) fn fabric() -> Fabric {
         addresses: addresses.iter().copied().collect(),
         blocks: Vec::new(),
     };
-    let mut fabric = Fabric::new(SERVICES);
+    let mut fabric = Fabric::new(SERVICES.0, SERVICES.1);
     fabric.attach(A.0, vnic("a", A.1, &nodes, &[A_IP.into(), A_IP6.into()]));
     fabric.attach(B.0, vnic("b", B.1, &nodes, &[B_IP.into(), B_IP6.into()]));
     let mut secondary = vnic("a2", A2.1, &pods, &[Ipv4Addr::new(10, 0, 1, 2).into(), POD_IP.into()]);
@@ -116,7 +116,7 @@ pub(super) fn arp_answer(who: MacAddr, address: Ipv4Addr, router: (MacAddr, Ipv4
 
 /// The fabric's ARP question: as anybody's, but for that it is sent to the VNIC's MAC.
 pub(super) fn arp_question(router: (MacAddr, Ipv4Addr), (mac, address): (MacAddr, Ipv4Addr)) -> Vec<u8> {
-    let mut question = frame::arp_request(router, address);
+    let mut question = frame::arp_request(router.0, router.1, address);
     frame::readdress(&mut question, router.0, mac);
     question
 }

@@ -8,7 +8,7 @@ use netlink::Netns;
 use nix::errno::Errno;
 use vcn::IfName;
 
-use crate::error::{During, Result};
+use crate::error::{ErrorContext, Result};
 
 /// `ETHTOOL_STXCSUM` (linux/ethtool.h).
 const SET_TX_CHECKSUM: u32 = 0x17;

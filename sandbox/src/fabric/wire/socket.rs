@@ -13,7 +13,7 @@ use nix::sys::socket::{
 };
 use vcn::VlanTag;
 
-use crate::error::{During, Result};
+use crate::error::{ErrorContext, Result};
 use crate::fabric::Port;
 
 /// Larger than any frame: the longest that a link with MTU 9000 sends is 9018 bytes.

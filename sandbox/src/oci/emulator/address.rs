@@ -10,9 +10,9 @@ use vcn::{Family, Ocid};
 use super::attachment::refusal_of;
 use super::message::{check_version, invalid, missing, not_found, refuse};
 use super::state::{AddressRecord, State};
-use super::{AVAILABILITY_DOMAIN, Done, Emulator, Outcome, Request, Response, Task, pick_fields, timestamp};
+use super::{AVAILABILITY_DOMAIN, Emulator, OperationResult, Outcome, Request, Response, Task, pick_fields, timestamp};
 use crate::Subnet;
-use crate::network::{Wanted, width};
+use crate::network::{RequestedBlock, width};
 
 /// The fields of a request that the object keeps.
 const KEPT: [&str; 5] = ["displayName", "hostnameLabel", "freeformTags", "definedTags", "lifetime"];
@@ -20,27 +20,28 @@ const KEPT: [&str; 5] = ["displayName", "hostnameLabel", "freeformTags", "define
 const MOST_ITEMS: usize = 64;
 
 impl Emulator {
-    pub(super) fn create_address(&self, state: &mut State, family: Family, request: &Request) -> Outcome<Done> {
+    pub(super) fn create_address(
+        &self,
+        state: &mut State,
+        family: Family,
+        request: &Request,
+    ) -> Outcome<OperationResult> {
         let body = request.json()?;
-        let (node, vnic) = self.holder(state, family, &body, 1)?;
-        let id = self.assign(state, (&node, &vnic), family, &body)?;
-        Ok(Done { response: Self::get_address(state, &id)?, created: Some(id), later: None })
+        let vnic = self.holder(state, family, &body, 1)?;
+        let id = self.assign(state, &vnic, family, &body)?;
+        Ok(OperationResult { response: Self::get_address(state, &id)?, created: Some(id), later: None })
     }
 
     /// Takes the addresses, and records the object.
-    fn assign(
-        &self,
-        state: &mut State,
-        (node, vnic): (&str, &Ocid),
-        family: Family,
-        item: &Map<String, Value>,
-    ) -> Outcome<String> {
-        let wanted = wanted(family, &state.vnic(vnic.as_str())?.vnic.subnet, item)?;
-        let network = self.vcn().assign(node, vnic, wanted).map_err(refusal_of)?;
+    fn assign(&self, state: &mut State, vnic: &Ocid, family: Family, item: &Map<String, Value>) -> Outcome<String> {
+        let holder = state.vnic(vnic.as_str())?;
+        let node = holder.node.clone();
+        let wanted = wanted(family, &holder.vnic.subnet, item)?;
+        let network = self.vcn().assign(&node, vnic, wanted).map_err(refusal_of)?;
         let id = state.new_address_id(family);
         let record = AddressRecord {
             vnic: vnic.clone(),
-            node: node.to_owned(),
+            node,
             network,
             primary: false,
             fields: pick_fields(item, &KEPT),
@@ -79,30 +80,35 @@ impl Emulator {
         Ok(Response::empty())
     }
 
-    pub(super) fn create_addresses(&self, state: &mut State, family: Family, request: &Request) -> Outcome<Done> {
+    pub(super) fn create_addresses(
+        &self,
+        state: &mut State,
+        family: Family,
+        request: &Request,
+    ) -> Outcome<OperationResult> {
         let body = request.json()?;
         let name = if family == Family::Ipv4 { "bulkCreatePrivateIpItem" } else { "bulkCreateIpv6sItem" };
         let items: Vec<Map<String, Value>> =
             items(&body, name)?.iter().filter_map(|item| item.as_object().cloned()).collect();
-        let (node, vnic) = self.holder(state, family, &body, items.len())?;
+        let vnic = self.holder(state, family, &body, items.len())?;
         let subnet = &state.vnic(vnic.as_str())?.vnic.subnet;
         for item in &items {
             wanted(family, subnet, item)?;
         }
-        let later = Some((self.settings().bulk, Task::CreateAddresses { node, vnic, family, items }));
-        Ok(Done { response: accepted(state), created: None, later })
+        let later = Some((self.settings().bulk, Task::CreateAddresses { vnic, family, items }));
+        Ok(OperationResult { response: accepted(state), created: None, later })
     }
 
-    pub(super) fn finish_create(&self, holder: (&str, &Ocid), family: Family, items: &[Map<String, Value>]) {
+    pub(super) fn finish_create(&self, vnic: &Ocid, family: Family, items: &[Map<String, Value>]) {
         let mut state = self.current();
         for item in items {
             // As in a work request: an item that fails is missing afterwards.
-            let _ = self.assign(&mut state, holder, family, item);
+            let _ = self.assign(&mut state, vnic, family, item);
         }
     }
 
-    /// The VNIC that a request names, and its node; it has room for `more` addresses.
-    fn holder(&self, state: &State, family: Family, body: &Map<String, Value>, more: usize) -> Outcome<(String, Ocid)> {
+    /// The VNIC that a request names; it has room for `more` addresses.
+    fn holder(&self, state: &State, family: Family, body: &Map<String, Value>, more: usize) -> Outcome<Ocid> {
         let vnic = body.get("vnicId").and_then(Value::as_str).ok_or_else(|| missing("vnicId"))?;
         let record = state.vnic(vnic)?;
         let own = state.addresses.values().filter(|address| address.vnic == record.vnic.id && !address.primary);
@@ -112,7 +118,7 @@ impl Emulator {
             let message = format!("a VNIC has at most {most} secondary {family} addresses");
             return Err(refuse(400, "LimitExceeded", message));
         }
-        Ok((record.node.clone(), record.vnic.id.clone()))
+        Ok(record.vnic.id.clone())
     }
 }
 
@@ -125,7 +131,7 @@ fn deletable(state: &State, id: &str) -> Outcome<(String, Ocid, IpNetwork)> {
     Ok((address.node.clone(), address.vnic.clone(), address.network))
 }
 
-fn wanted(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome<Wanted> {
+fn wanted(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome<RequestedBlock> {
     let first = item.get("ipAddress").and_then(Value::as_str).map(|text| {
         let address = text.parse::<IpAddr>().ok().filter(|address| Family::of(*address) == family);
         address.ok_or_else(|| invalid(format!("{text:?} is no {family} address")))
@@ -141,7 +147,7 @@ fn wanted(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome
     let block = block(family, subnet, item)?;
     match first {
         Some(first) if !block.contains(first) => Err(invalid(format!("{first} is not in {block}"))),
-        first => Ok(Wanted { block, first, prefix: prefix.unwrap_or(width(block)) }),
+        first => Ok(RequestedBlock { block, first, prefix: prefix.unwrap_or(width(block)) }),
     }
 }
 

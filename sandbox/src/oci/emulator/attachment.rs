@@ -9,7 +9,9 @@ use vcn::MachineKind;
 
 use super::message::{check_version, invalid, missing, not_found, refuse, related_not_found};
 use super::state::{Attachment, AttachmentState, State};
-use super::{AVAILABILITY_DOMAIN, Done, Emulator, Outcome, Refusal, Request, Response, Task, pick_fields, timestamp};
+use super::{
+    AVAILABILITY_DOMAIN, Emulator, OperationResult, Outcome, Refusal, Request, Response, Task, pick_fields, timestamp,
+};
 use crate::error::Error;
 use crate::network::VnicSpec;
 
@@ -25,7 +27,7 @@ const KEPT: [&str; 7] = [
 ];
 
 impl Emulator {
-    pub(super) fn attach_vnic(&self, state: &mut State, request: &Request) -> Outcome<Done> {
+    pub(super) fn attach_vnic(&self, state: &mut State, request: &Request) -> Outcome<OperationResult> {
         let body = request.json()?;
         let instance = body.get("instanceId").and_then(Value::as_str).ok_or_else(|| missing("instanceId"))?;
         let details =
@@ -55,7 +57,7 @@ impl Emulator {
         state.attachments.insert(id.clone(), attachment);
         state.unlisted.insert(id.clone(), state.list_lag);
         let later = Some((self.settings().attaching, Task::Attach(id.clone())));
-        Ok(Done { response, created: Some(id), later })
+        Ok(OperationResult { response, created: Some(id), later })
     }
 
     fn spec_of(&self, kind: MachineKind, details: &Map<String, Value>, body: &Map<String, Value>) -> Outcome<VnicSpec> {
@@ -166,7 +168,7 @@ impl Emulator {
         Ok(Response::object(document(id, attachment), attachment.version))
     }
 
-    pub(super) fn detach_vnic(&self, state: &mut State, id: &str, request: &Request) -> Outcome<Done> {
+    pub(super) fn detach_vnic(&self, state: &mut State, id: &str, request: &Request) -> Outcome<OperationResult> {
         let attachment = state.attachments.get(id).filter(|found| found.state != AttachmentState::Detached);
         let attachment = attachment.ok_or_else(not_found)?;
         check_version(request, attachment.version)?;
@@ -181,7 +183,7 @@ impl Emulator {
             attachment.version += 1;
         }
         let later = Some((self.settings().detaching, Task::Detach(id.to_owned())));
-        Ok(Done { response: Response::empty(), created: None, later })
+        Ok(OperationResult { response: Response::empty(), created: None, later })
     }
 
     pub(super) fn finish_detach(&self, id: &str) {

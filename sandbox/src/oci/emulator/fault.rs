@@ -70,7 +70,7 @@ impl ApiFault {
 }
 
 /// The first fault that matches a request; one that is used up is removed.
-pub(super) fn pick(faults: &mut Vec<ApiFault>, (operation, family): (Operation, Family)) -> Option<ApiFaultKind> {
+pub(super) fn pick(faults: &mut Vec<ApiFault>, operation: Operation, family: Family) -> Option<ApiFaultKind> {
     let place = faults.iter_mut().position(|fault| {
         let is_meant =
             fault.operation.is_none_or(|only| only == operation) && fault.family.is_none_or(|only| only == family);
@@ -97,17 +97,17 @@ mod tests {
     #[test]
     fn a_fault_matches_its_operation_and_ends() {
         let mut faults = vec![ApiFault::refuse(429, "TooManyRequests").of(Operation::AttachVnic).times(2)];
-        assert_eq!(pick(&mut faults, (Operation::GetVnic, Family::Ipv4)), None);
+        assert_eq!(pick(&mut faults, Operation::GetVnic, Family::Ipv4), None);
         for _ in 0..2 {
-            assert!(pick(&mut faults, (Operation::AttachVnic, Family::Ipv4)).is_some());
+            assert!(pick(&mut faults, Operation::AttachVnic, Family::Ipv4).is_some());
         }
-        assert_eq!(pick(&mut faults, (Operation::AttachVnic, Family::Ipv4)), None);
+        assert_eq!(pick(&mut faults, Operation::AttachVnic, Family::Ipv4), None);
     }
 
     #[test]
     fn a_share_of_a_tenth_hits_a_tenth() {
         let mut faults = vec![ApiFault::new(ApiFaultKind::LoseAnswer).share(0.1)];
-        let hits = (0..10_000).filter(|_| pick(&mut faults, (Operation::GetVnic, Family::Ipv4)).is_some()).count();
+        let hits = (0..10_000).filter(|_| pick(&mut faults, Operation::GetVnic, Family::Ipv4).is_some()).count();
         assert!((999..=1000).contains(&hits), "{hits}");
     }
 }

@@ -5,22 +5,23 @@ use std::time::{Duration, Instant};
 use vcn::Family;
 
 use super::fault::{ApiFaultKind, pick};
-use super::{Done, Emulator, Handled, Operation, Outcome, Refusal, Task, refuse};
+use super::{Emulator, HandledRequest, Operation, OperationResult, Outcome, Refusal, Task, refuse};
 
 impl Emulator {
     /// Applies the injected faults to an operation, and counts its response.
     pub(in crate::oci) fn guard(
         &self,
-        (operation, family): (Operation, Family),
-        work: impl FnOnce() -> Outcome<Done>,
-    ) -> Handled {
-        let fault = { pick(&mut self.state().faults, (operation, family)) };
+        operation: Operation,
+        family: Family,
+        work: impl FnOnce() -> Outcome<OperationResult>,
+    ) -> HandledRequest {
+        let fault = { pick(&mut self.state().faults, operation, family) };
         let mut handled = match &fault {
-            Some(ApiFaultKind::Refuse(refusal)) => Handled::of(refusal.clone().into()),
-            Some(ApiFaultKind::LoseRequest) => Handled { response: None, delay: Duration::ZERO, later: None },
+            Some(ApiFaultKind::Refuse(refusal)) => HandledRequest::of(refusal.clone().into()),
+            Some(ApiFaultKind::LoseRequest) => HandledRequest { response: None, delay: Duration::ZERO, later: None },
             _ => match work() {
-                Ok(Done { response, later, .. }) => Handled { later, ..Handled::of(response) },
-                Err(refusal) => Handled::of(refusal.into()),
+                Ok(OperationResult { response, later, .. }) => HandledRequest { later, ..HandledRequest::of(response) },
+                Err(refusal) => HandledRequest::of(refusal.into()),
             },
         };
         match fault {

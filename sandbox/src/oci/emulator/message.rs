@@ -37,6 +37,20 @@ pub struct Refusal {
     pub(in crate::oci) retry_after: Option<u32>,
 }
 
+/// A status and a code, with a message of no meaning.
+impl From<(u16, &str)> for Refusal {
+    fn from((status, code): (u16, &str)) -> Self {
+        refuse(status, code, "as the test wants")
+    }
+}
+
+/// A status, a code and a message.
+impl From<(u16, &str, &str)> for Refusal {
+    fn from((status, code, message): (u16, &str, &str)) -> Self {
+        refuse(status, code, message)
+    }
+}
+
 pub(in crate::oci) type Outcome<T = Response> = Result<T, Refusal>;
 
 impl Request {

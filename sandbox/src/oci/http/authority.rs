@@ -58,7 +58,7 @@ impl Authority {
 
     /// The instance and the tenancy of a certificate (base64 of DER), if this authority signed it and it is valid now, with its
     /// public key.
-    pub(crate) fn examine(&self, certificate: &str) -> Option<Examined> {
+    pub(crate) fn examine(&self, certificate: &str) -> Option<InstanceCertificate> {
         let der = STANDARD.decode(certificate).ok()?;
         let parsed = x509_cert::Certificate::from_der(&der).ok()?;
         let own = x509_cert::Certificate::from_pem(self.certificate_pem.as_bytes()).ok()?;
@@ -80,11 +80,11 @@ impl Authority {
             })
         };
         let public_key = parsed.tbs_certificate().subject_public_key_info().to_der().ok()?;
-        Some(Examined { instance: text("opc-instance:")?, tenancy: text("opc-tenant:")?, public_key, der })
+        Some(InstanceCertificate { instance: text("opc-instance:")?, tenancy: text("opc-tenant:")?, public_key, der })
     }
 
     /// A session token for a public key (SPKI), until a time.
-    pub(crate) fn token(&self, (kind, subject): (&str, &str), public_key: &[u8], until: SystemTime) -> Result<String> {
+    pub(crate) fn token(&self, kind: &str, subject: &str, public_key: &[u8], until: SystemTime) -> Result<String> {
         let parsed =
             PublicKey::from_der(public_key).map_err(|error| Error::Invalid(format!("the public key: {error}")))?;
         let number = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
@@ -132,7 +132,7 @@ impl Authority {
 }
 
 /// A certificate that was examined.
-pub(crate) struct Examined {
+pub(crate) struct InstanceCertificate {
     pub(crate) instance: String,
     pub(crate) tenancy: String,
     /// SPKI.

@@ -37,13 +37,13 @@ impl Access {
         if !self.is_running(&examined.instance) {
             return Err(not_authenticated("the instance does not run"));
         }
-        let token = self.session(("instance", &examined.instance), public_key)?;
+        let token = self.session("instance", &examined.instance, public_key)?;
         Ok(Response::plain(json!({ "token": token })))
     }
 
     /// Issues a session token.
-    pub(super) fn session(&self, (kind, subject): (&str, &str), public_key: Vec<u8>) -> Outcome<String> {
-        let token = self.authority.token((kind, subject), &public_key, SystemTime::now() + TOKEN_LIFE);
+    pub(super) fn session(&self, kind: &str, subject: &str, public_key: Vec<u8>) -> Outcome<String> {
+        let token = self.authority.token(kind, subject, &public_key, SystemTime::now() + TOKEN_LIFE);
         let token = token.map_err(|error| invalid(error.to_string()))?;
         self.credentials().tokens.insert(token.clone(), public_key);
         Ok(token)

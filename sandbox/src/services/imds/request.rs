@@ -21,7 +21,8 @@ pub(crate) struct Answer {
 pub(crate) fn answer(
     inventory: &Inventory,
     source: IpAddr,
-    (method, path): (&Method, &str),
+    method: &Method,
+    path: &str,
     headers: &HeaderMap,
 ) -> Answer {
     let Some(name) = inventory.holder_of_primary(source) else {
@@ -118,7 +119,8 @@ mod tests {
         let answer = answer(
             &Inventory::default(),
             IpAddr::from([10, 0, 0, 9]),
-            (&Method::GET, "/opc/v2/instance/"),
+            &Method::GET,
+            "/opc/v2/instance/",
             &HeaderMap::new(),
         );
         assert_eq!(answer.status, StatusCode::NOT_FOUND);

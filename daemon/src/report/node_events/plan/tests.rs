@@ -13,7 +13,7 @@ struct Day {
 }
 
 impl Day {
-    fn after(reported: BTreeMap<ConditionKey, Reported>) -> Self {
+    fn after(reported: BTreeMap<ConditionKey, ReportedEvent>) -> Self {
         let start = Instant::now();
         Self { plan: Plan::new(reported, start), start, events: Vec::new(), dropped: 0 }
     }

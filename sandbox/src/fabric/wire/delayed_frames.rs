@@ -7,13 +7,13 @@ use crate::fabric::Outgoing;
 
 /// Frames by the time at which they are due.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct DelayedFrames {
     frames: BTreeMap<(Duration, u64), Outgoing>,
     /// Of all frames so far: two that are due at once keep their order.
     number: u64,
 }
 
-impl Held {
+impl DelayedFrames {
     /// Holds a frame for at most `longest`.
     pub(super) fn add(&mut self, now: Duration, longest: Duration, frame: Outgoing) {
         self.number += 1;

@@ -9,10 +9,10 @@ use hyper::body::Bytes;
 use oci::{Carrier, Failure};
 
 use crate::network::Instance;
-use crate::oci::emulator::{Emulator, Handled, Operation, Refusal, Request, Task, not_found, route};
+use crate::oci::emulator::{Emulator, HandledRequest, Operation, Refusal, Request, Task, not_found, route};
 
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct InProcessTransport {
     pub(super) emulator: Emulator,
     script: Mutex<Script>,
 }
@@ -33,13 +33,13 @@ pub(super) struct Script {
 }
 
 /// The future of a response.
-type Carried<'a> = Pin<Box<dyn Future<Output = Result<hyper::Response<Bytes>, Failure>> + Send + 'a>>;
+type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<hyper::Response<Bytes>, Failure>> + Send + 'a>>;
 
-impl Carrier for Door {
-    fn carry(&self, request: hyper::Request<Bytes>) -> Carried<'_> {
+impl Carrier for InProcessTransport {
+    fn carry(&self, request: hyper::Request<Bytes>) -> ResponseFuture<'_> {
         let (parts, body) = request.into_parts();
         let request = Request::new(parts, body.to_vec());
-        let Some(Handled { response, delay, later }) = self.handle(&request) else { return Box::pin(pending()) };
+        let Some(HandledRequest { response, delay, later }) = self.handle(&request) else { return Box::pin(pending()) };
         if let Some((_, task)) = later {
             self.accept(task);
         }
@@ -55,7 +55,7 @@ impl Carrier for Door {
     }
 }
 
-impl Door {
+impl InProcessTransport {
     pub(super) fn new(emulator: Emulator) -> Self {
         Self { emulator, script: Mutex::default() }
     }
@@ -66,7 +66,7 @@ impl Door {
     }
 
     /// `None` when the response never comes.
-    fn handle(&self, request: &Request) -> Option<Handled> {
+    fn handle(&self, request: &Request) -> Option<HandledRequest> {
         let mut script = self.script();
         let mut refusal = None;
         if let Some(route) = route(&request.method, &request.path) {
@@ -93,7 +93,7 @@ impl Door {
             return None;
         }
         let handled = match refusal {
-            Some(refusal) => Handled::of(refusal.into()),
+            Some(refusal) => HandledRequest::of(refusal.into()),
             None => self.emulator.handle(request, || Ok(())),
         };
         if halted.is_none() {
@@ -122,10 +122,10 @@ impl Door {
         let mut left = script.bulk_pace.unwrap_or(usize::MAX);
         let mut due = Vec::new();
         for task in &mut script.waiting {
-            let Task::CreateAddresses { node, vnic, family, items } = task else { continue };
+            let Task::CreateAddresses { vnic, family, items } = task else { continue };
             let now: Vec<_> = items.drain(..items.len().min(left)).collect();
             left -= now.len();
-            due.push(Task::CreateAddresses { node: node.clone(), vnic: vnic.clone(), family: *family, items: now });
+            due.push(Task::CreateAddresses { vnic: vnic.clone(), family: *family, items: now });
         }
         script.waiting.retain(|task| !matches!(task, Task::CreateAddresses { items, .. } if items.is_empty()));
         drop(script);
