@@ -32,6 +32,15 @@ const VERB_SECONDS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 
 /// The most label sets of verbs: a plugin of another version may have other phases, but not without limit.
 const VERB_SERIES: usize = 512;
 
+/// What records of plugin runs say, and what became of the records.
+struct PluginRunMetrics {
+    verbs: Histograms<VerbPhase>,
+    verb_series: Mutex<HashSet<VerbPhase>>,
+    records_refused: Counter,
+    records_late: Counter,
+    lines_dropped: Counter,
+}
+
 /// The metrics.
 pub struct Metrics {
     registry: MetricRegistry,
@@ -39,11 +48,7 @@ pub struct Metrics {
     reconcile_seconds: Histogram,
     changes: Family<ChangeKind, Counter>,
     metadata_requests: Family<MetadataRequest, Counter>,
-    verbs: Histograms<VerbPhase>,
-    verb_series: Mutex<HashSet<VerbPhase>>,
-    records_refused: Counter,
-    records_late: Counter,
-    lines_dropped: Counter,
+    plugin_runs: PluginRunMetrics,
     follow_ups: Family<FollowUp, Counter>,
     connections_forgotten: Counter,
     attachments: Family<AttachmentState, FloatGauge>,
@@ -74,21 +79,7 @@ impl Default for Metrics {
                 "Changes of the node, by kind and cause; with cause kernel, files or timer they are repairs",
             ),
             metadata_requests: all.family("metadata_requests", "Requests to the metadata service, by document and result"),
-            verbs: all.histograms(
-                "cni_verb_seconds",
-                "Duration of a plugin run in seconds, in total and by phase, by exit code",
-                || Histogram::new(VERB_SECONDS),
-            ),
-            verb_series: Mutex::default(),
-            records_refused: all.metric(
-                "cni_records_refused",
-                "Records of plugin runs that could not be read, or had too many different labels",
-            ),
-            records_late: all.metric(
-                "cni_records_late",
-                "Records of plugin runs read from the log file, because the agent was down or its socket full",
-            ),
-            lines_dropped: all.metric("cni_lines_dropped", "Plugin runs counted but not logged, because of the rate limit"),
+            plugin_runs: PluginRunMetrics::new(&mut all),
             follow_ups: all.family(
                 "follow_up_addresses",
                 "Addresses announced after ADD, or whose connections were removed after DEL, by result",
@@ -122,6 +113,29 @@ impl Default for Metrics {
             signals: all.family("signal", "Health signals by result; 1 for the current result"),
             signal_values: all.family("signal_value", "Values of health signals, in the unit of signals.md"),
             registry: all,
+        }
+    }
+}
+
+impl PluginRunMetrics {
+    fn new(all: &mut MetricRegistry) -> Self {
+        Self {
+            verbs: all.histograms(
+                "cni_verb_seconds",
+                "Duration of a plugin run in seconds, in total and by phase, by exit code",
+                || Histogram::new(VERB_SECONDS),
+            ),
+            verb_series: Mutex::default(),
+            records_refused: all.metric(
+                "cni_records_refused",
+                "Records of plugin runs that could not be read, or had too many different labels",
+            ),
+            records_late: all.metric(
+                "cni_records_late",
+                "Records of plugin runs read from the log file, because the agent was down or its socket full",
+            ),
+            lines_dropped: all
+                .metric("cni_lines_dropped", "Plugin runs counted but not logged, because of the rate limit"),
         }
     }
 }
@@ -193,11 +207,11 @@ impl Metrics {
                 code: record.code,
             };
             let is_known = {
-                let mut series = self.verb_series.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut series = self.plugin_runs.verb_series.lock().unwrap_or_else(PoisonError::into_inner);
                 series.contains(&labels) || (series.len() < VERB_SERIES && series.insert(labels.clone()))
             };
             if is_known {
-                self.verbs.get_or_create(&labels).observe(seconds(*micros));
+                self.plugin_runs.verbs.get_or_create(&labels).observe(seconds(*micros));
             } else {
                 self.record_refused();
             }
@@ -206,17 +220,17 @@ impl Metrics {
 
     /// Counts a record that could not be read.
     pub fn record_refused(&self) {
-        self.records_refused.inc();
+        self.plugin_runs.records_refused.inc();
     }
 
     /// Counts a record from the log file.
     pub fn record_late(&self) {
-        self.records_late.inc();
+        self.plugin_runs.records_late.inc();
     }
 
     /// Counts a plugin run that was not logged.
     pub fn line_dropped(&self) {
-        self.lines_dropped.inc();
+        self.plugin_runs.lines_dropped.inc();
     }
 
     /// Counts addresses of which the work after a verb is done or failed.

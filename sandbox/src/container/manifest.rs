@@ -84,11 +84,8 @@ fn container(set: DaemonSet, which: ContainerChoice) -> Result<Container, String
     if which == ContainerChoice::Only && pod.init_containers.as_ref().is_some_and(|all| !all.is_empty()) {
         return Err("it has init containers".into());
     }
-    let all = if which == ContainerChoice::Init {
-        pod.init_containers.clone().unwrap_or_default()
-    } else {
-        pod.containers.clone()
-    };
+    let is_init = which == ContainerChoice::Init;
+    let all = if is_init { pod.init_containers.clone().unwrap_or_default() } else { pod.containers.clone() };
     let [container] = <[ContainerSpec; 1]>::try_from(all).map_err(|all| format!("{} containers", all.len()))?;
     let mounts = container.volume_mounts.unwrap_or_default();
     let security = container.security_context.ok_or("it has no securityContext")?;

@@ -80,36 +80,33 @@ impl Contender {
             program.canonicalize().with_context(|| format!("find {} (`make bench` builds it)", program.display()))
         };
         let plugin = found(&args.plugin)?;
+        let ipam = json!({
+            "type": "host-local", "dataDir": state.join("host-local"),
+            "ranges": [[{"subnet": "10.244.0.0/22"}]], "routes": [{"dst": "0.0.0.0/0"}],
+        });
         let ptp = json!({
-            "cniVersion": "1.0.0", "name": "reference", "type": "ptp", "ipMasq": false, "mtu": 9000,
-            "ipam": {
-                "type": "host-local",
-                "dataDir": state.join("host-local"),
-                "ranges": [[{"subnet": "10.244.0.0/22"}]],
-                "routes": [{"dst": "0.0.0.0/0"}],
-            },
+            "cniVersion": "1.0.0", "name": "reference", "type": "ptp", "ipMasq": false, "mtu": 9000, "ipam": ipam,
         });
         let ipv4 = ours("ipv4", &[Family::Ipv4])?;
         let dual = ours("dual", &Family::ALL)?;
         let alone = ours(ALONE, &[Family::Ipv4])?;
-        let none = Value::Null;
         let mut all = vec![
             of(Kind::Reference, "ptp + host-local", "ptp", args.reference.join("ptp"), ptp),
             of(Kind::Ours, "vcn-native", "ours", plugin.clone(), ipv4),
-            of(Kind::Floor, "bare netlink calls", "floor", found(&args.floor)?, none.clone()),
+            of(Kind::Floor, "bare netlink calls", "floor", found(&args.floor)?, Value::Null),
             of(
                 Kind::LeanFloor,
                 "bare netlink calls, plugin's C library",
                 "lean",
                 found(&args.lean_floor)?,
-                none.clone(),
+                Value::Null,
             ),
             Self {
                 families: Family::ALL.to_vec(),
                 ..of(Kind::Ours, "vcn-native, dual stack", "dual", plugin.clone(), dual)
             },
             of(Kind::Ours, "vcn-native, no agent listens", "alone", plugin, alone),
-            of(Kind::Empty, "empty static main", "empty", found(&args.empty)?, none),
+            of(Kind::Empty, "empty static main", "empty", found(&args.empty)?, Value::Null),
         ];
         if let Some(rival) = &args.rival {
             let document = ours("rival", &[Family::Ipv4])?;

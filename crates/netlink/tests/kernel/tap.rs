@@ -31,7 +31,9 @@ fn tap_delivers_packets_of_two_addresses_and_their_errors() {
 fn delivers([source, target, other, router]: [IpAddr; 4]) {
     let open = |address| UdpSocket::bind(SocketAddr::new(address, 0)).unwrap();
     let (one, two, three) = (open(source), open(target), open(other));
-    [&one, &two, &three].map(wait_until_reachable);
+    for socket in [&one, &two, &three] {
+        wait_until_reachable(socket);
+    }
     let mut tap = PacketTap::open(source, target).unwrap();
     one.send_to(b"x", three.local_addr().unwrap()).unwrap();
     three.send_to(b"x", one.local_addr().unwrap()).unwrap();
