@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use api::condition::find;
-use api::{AttachmentReason, ConditionType, Reason as _, VnicAttachment, VnicAttachmentStatus};
+use api::{AttachmentReason, ConditionType, NodeReport, Reason as _, VnicAttachment, VnicAttachmentStatus};
 use datapath::host::HostRoute;
 use vcn::{AttachMode, Family, Mtu, Ocid, Purpose, Vnic};
 
 use crate::decide::desired::npn_vnic;
+use crate::report::condition::Reason;
 use crate::sources::node_facts::NodeFacts;
 
 /// The requests, by VNIC.
@@ -51,6 +52,27 @@ pub fn requests(facts: &NodeFacts) -> Requests {
         (!is_named).then(|| (vnic.id.clone(), VnicRequest::of(attachment, status, vnic)))
     };
     attachments.filter_map(of).collect()
+}
+
+/// Whether VnicAttachments matter to this node: one may describe a VNIC that is listed, or reports a VNIC that is no longer.
+#[must_use]
+pub fn needs_attachments(facts: &NodeFacts) -> bool {
+    let mut secondary = facts.vnics().iter().skip(1);
+    secondary.any(|vnic| npn_vnic(facts.npn(), &vnic.id).is_none())
+        || facts.attachments.value.iter().flatten().any(|attachment| {
+            let Some(VnicAttachmentStatus { vnic_id: Some(id), node: Some(report), .. }) = &attachment.status else {
+                return false;
+            };
+            must_report_end(attachment, report) && facts.vnics().iter().all(|vnic| vnic.id != *id)
+        })
+}
+
+/// Whether the report must change if the VNIC is no longer listed. A deleted object goes with its VNIC; only the end of pods
+/// matters then.
+#[must_use]
+pub fn must_report_end(attachment: &VnicAttachment, report: &NodeReport) -> bool {
+    let is_deleted = attachment.metadata.deletion_timestamp.is_some();
+    report.in_use > 0 || !is_deleted && (report.configured || report.reason != Reason::VnicNotListed.word())
 }
 
 impl VnicRequest {

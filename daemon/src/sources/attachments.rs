@@ -1,5 +1,5 @@
 //! The VnicAttachments of this instance: what its VNICs are for. They are watched only while a secondary VNIC is listed that no
-//! NativePodNetwork names: most nodes have none.
+//! NativePodNetwork names, and until the end of such a VNIC is reported: most nodes have none.
 //!
 //! ```text
 //!   API server ──watch by spec.instanceId──▶ InstanceWatch ──▶ cached copy on disk
@@ -41,12 +41,12 @@ pub enum AttachmentSource {
 /// Whether VnicAttachments matter to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It has a VNIC that one may describe. The first answer is waited for as long as this.
+    /// It has a VNIC that one may describe, or the end of one is not reported yet. The first answer is waited for as long as this.
     Some {
         /// How long.
         within: Duration,
     },
-    /// It has none.
+    /// Neither.
     None,
 }
 

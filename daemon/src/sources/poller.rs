@@ -17,6 +17,7 @@ use tokio::time::{sleep, sleep_until};
 use vcn::Ocid;
 
 use crate::decide::desired::npn_vnic;
+use crate::decide::requests::needs_attachments;
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::attachments::{AttachmentSource, Need};
@@ -249,15 +250,11 @@ pub async fn ask<M: Metadata>(
     ask_attachments(facts, &cluster.attachments).await;
 }
 
-/// Asks for the VnicAttachments, which are found by the instance, if there is a VNIC that one may describe.
+/// Asks for the VnicAttachments, which are found by the instance, if they matter.
 async fn ask_attachments(facts: &mut NodeFacts, attachments: &AttachmentSource) {
-    let is_named = |id: &Ocid| npn_vnic(facts.npn(), id).is_some();
     // A server that is silent to one question is silent to the next one, and the facts are awaited.
     let within = if facts.npn.error.is_none() { FIRST_ANSWER } else { Duration::ZERO };
-    let need = match facts.vnics().iter().skip(1).all(|vnic| is_named(&vnic.id)) {
-        true => Need::None,
-        false => Need::Some { within },
-    };
+    let need = if needs_attachments(facts) { Need::Some { within } } else { Need::None };
     if let Some(instance) = &facts.instance.value {
         attachments.refresh(&instance.id, need, &mut facts.attachments).await;
     }

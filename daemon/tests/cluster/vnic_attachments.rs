@@ -13,6 +13,9 @@ use crate::metadata::vnic;
 use crate::node::{Agent, wait_for};
 use crate::served::LIST_VNICS;
 
+/// The record of a pod's interface.
+const POD: &str = "vnic-attach/c1/net1";
+
 /// A node with a VNIC `more` that several pods are to share, once it is requested.
 fn scene() -> Scene {
     let scene = Scene::new();
@@ -57,7 +60,13 @@ impl Scene {
     }
 
     fn wait_report(&self, agent: &Agent, in_use: u32, generation: i64) {
-        let wanted = NodeReport { configured: true, reason: String::new(), in_use, generation: Some(generation) };
+        self.wait_report_of(agent, "", in_use, generation);
+    }
+
+    /// With the reason why it is not configured, if it is not.
+    fn wait_report_of(&self, agent: &Agent, reason: &str, in_use: u32, generation: i64) {
+        let (configured, reason) = (reason.is_empty(), reason.to_owned());
+        let wanted = NodeReport { configured, reason, in_use, generation: Some(generation) };
         wait_for(
             "the report",
             || self.report() == Some(wanted.clone()),
@@ -85,11 +94,24 @@ impl Scene {
         pools.vnics.retain(|pool| pool.attach.is_some());
         pools.vnics[0].purpose = vcn::Purpose::Pods;
         pools.pod_families = None;
-        let (key, host_link) = ("vnic-attach/c1/net1".parse().unwrap(), "net1".parse().unwrap());
+        let (key, host_link) = (POD.parse().unwrap(), "net1".parse().unwrap());
         let request = Request { key, pod: None, host_link, netns: None, mtu: None };
         let store = Store::new(&run, boot);
         let reserved = store.update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
         store.commit(&reserved.allocation.key).unwrap();
+    }
+
+    /// It ends.
+    fn release(&self) {
+        let store = Store::new(&self.cluster.node.path("run"), BootId::current().unwrap());
+        let end = |held: &mut ipam::Allocations| Ok(held.release(&POD.parse().unwrap(), BootTime::now()?));
+        store.update::<_, ipam::Error>(end).unwrap().unwrap();
+    }
+
+    /// Another program detaches it, and the machine loses the device.
+    fn detach(&self) {
+        self.cluster.node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+        self.cluster.node.on(|socket| socket.delete_link_named(&"ens6".parse().unwrap()).unwrap());
     }
 
     fn watches(&self) -> u64 {
@@ -136,9 +158,29 @@ fn agent_applies_requests_reports_use_and_remembers_them_without_api() {
     scene.wait_offer(&agent, "the end of new use", |offer| offer["attach"]["isLeaving"] == true);
     scene.wait_report(&agent, 1, 4);
 
-    // Nothing is left that a VnicAttachment may describe.
-    scene.cluster.node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    scene.cluster.node.on(|socket| socket.delete_link_named(&"ens6".parse().unwrap()).unwrap());
+    // It is forced, and then nothing is left that a VnicAttachment may describe.
+    scene.detach();
+    scene.wait_report_of(&agent, "VnicNotListed", 1, 4);
+    scene.release();
+    scene.wait_report_of(&agent, "VnicNotListed", 0, 4);
     wait_for("the end of the watch", || scene.watches() == 0, || agent.log());
     scene.wait_offer(&agent, "the end of the offer", Value::is_null);
+}
+
+#[test]
+fn agent_reports_vnic_that_is_detached_under_a_pod() {
+    let scene = scene();
+    scene.request(json!({ "ipv4Count": 2 }));
+    scene.attached();
+    let agent = scene.cluster.node.agent(&["--dead-after-seconds", "3600"]);
+    scene.wait_report(&agent, 0, 1);
+    scene.hold();
+    scene.wait_report(&agent, 1, 1);
+
+    scene.detach();
+    scene.wait_report_of(&agent, "VnicNotListed", 1, 1);
+    assert_eq!(scene.offer(), Value::Null, "no other pod gets it");
+    scene.release();
+    scene.wait_report_of(&agent, "VnicNotListed", 0, 1);
+    wait_for("the end of the watch", || scene.watches() == 0, || agent.log());
 }

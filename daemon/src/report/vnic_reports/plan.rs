@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 use vcn::Ocid;
 
+use crate::decide::requests::must_report_end;
 use crate::report::condition::Reason;
 use crate::report::reconcile_report::{ReconcileReport, VnicState};
 
@@ -57,11 +58,11 @@ pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
             };
             report(state, in_use)?
         }
-        // It comes some seconds after it was attached, and goes before the object does.
-        None if attachment.metadata.deletion_timestamp.is_some() => return None,
+        // It is listed some seconds after it was attached.
         None => {
-            let reason = Reason::VnicNotListed.word().to_owned();
-            NodeReport { configured: false, reason, ..known.cloned()? }
+            let known = known.filter(|known| must_report_end(attachment, known))?;
+            let (reason, in_use) = (Reason::VnicNotListed.word().to_owned(), (pods.0)(vnic_id)?);
+            NodeReport { configured: false, reason, in_use, generation: known.generation }
         }
     };
     let is_due = match known {
@@ -161,6 +162,16 @@ mod tests {
             (
                 "not listed any more",
                 written(vec![], Some(0), node(true, "", 0), None),
+                report(node(false, "VnicNotListed", 0)),
+            ),
+            (
+                "detached under a pod",
+                written(vec![], Some(1), node(true, "", 1), None),
+                report(node(false, "VnicNotListed", 1)),
+            ),
+            (
+                "its last pod",
+                written(vec![], Some(0), node(false, "VnicNotListed", 1), None),
                 report(node(false, "VnicNotListed", 0)),
             ),
         ] {
