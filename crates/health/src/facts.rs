@@ -58,7 +58,7 @@ pub struct NetworkFacts {
     pub conditions: Vec<ActiveCondition>,
     /// How many of our objects were repaired since the agent started.
     pub repairs: u64,
-    /// The pools of pod addresses; none where pods get none from this node's VNICs.
+    /// The pools that serve all pods, if pods get addresses from this node's VNICs, and those of shared VNICs.
     pub pools: Vec<PoolFacts>,
 }
 
@@ -87,6 +87,8 @@ pub enum Topic {
 pub struct PoolFacts {
     /// The VNIC's link.
     pub link: String,
+    /// The `spec.name` of the VnicAttachment by which pods share it; none for a pool that serves all pods.
+    pub shared: Option<String>,
     /// `IPv4` or `IPv6`.
     pub family: String,
     /// All addresses.

@@ -55,8 +55,8 @@ fn condition(node: &mut Node, topic: Topic, message: &str) {
     network.conditions = vec![ActiveCondition { topic, message: message.to_owned() }];
 }
 
-fn pool(node: &mut Node, [in_use, cooling, free]: [u64; 3]) {
-    let pool = &mut node.facts.network.as_mut().unwrap().pools[0];
+fn pool(node: &mut Node, at: usize, [in_use, cooling, free]: [u64; 3]) {
+    let pool = &mut node.facts.network.as_mut().unwrap().pools[at];
     (pool.in_use, pool.cooling, pool.free) = (in_use, cooling, free);
 }
 
@@ -65,8 +65,9 @@ fn network_faults() -> Vec<Fault> {
     vec![
         fault(VM, &["vnic_problems"], "ens5 has no link", |node| condition(node, Topic::Vnic, "ens5 has no link")),
         fault(VM, &["vnic_repairs"], "repairs since", |node| node.facts.network.as_mut().unwrap().repairs += 50),
-        fault(VM, &["pool_free"], "31 of 31", |node| pool(node, [31, 0, 0])),
-        fault(BM, &["pool_cooldown"], "20 cooling", |node| pool(node, [1, 20, 10])),
+        fault(VM, &["pool_free"], "31 of 31", |node| pool(node, 0, [31, 0, 0])),
+        fault(BM, &["shared_vnic_free"], "storage (enp1s0vlan1), IPv4: 3 of 3", |node| pool(node, 1, [3, 0, 0])),
+        fault(BM, &["pool_cooldown"], "20 cooling", |node| pool(node, 0, [1, 20, 10])),
         fault(VM, &["forwarding_rejected"], "FORWARD", |node| condition(node, Topic::Forwarding, "chain FORWARD")),
         fault(VM, &["manager_interference"], "ocid", |node| condition(node, Topic::NetworkManager, "ocid")),
         fault(BM, &["link_down"], "enp1s0vlan1", |node| node.write("sys/class/net/enp1s0vlan1/carrier", "0\n")),

@@ -54,11 +54,21 @@ impl Node {
         let link = |name: &&str| VnicLink { name: (*name).to_owned(), primary: *name == links[0] };
         let pool = |family: &str| PoolFacts {
             link: links[1].to_owned(),
+            shared: None,
             family: family.to_owned(),
             total: 31,
             in_use: 12,
             cooling: 2,
             free: 17,
+        };
+        let shared = PoolFacts {
+            link: links[1].to_owned(),
+            shared: Some("storage".to_owned()),
+            total: 3,
+            in_use: 2,
+            cooling: 0,
+            free: 1,
+            ..pool("IPv4")
         };
         let facts = Facts {
             shape: Some(shape.to_owned()),
@@ -70,7 +80,7 @@ impl Node {
             metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
             version: "0.1.0".to_owned(),
             plugins: Vec::new(),
-            network: Some(NetworkFacts { conditions: Vec::new(), repairs: 3, pools: vec![pool("IPv4")] }),
+            network: Some(NetworkFacts { conditions: Vec::new(), repairs: 3, pools: vec![pool("IPv4"), shared] }),
         };
         let begun = Instant::now();
         let root = folder.path();
