@@ -10,6 +10,7 @@ mod agent;
 mod args;
 mod burst;
 mod contender;
+mod controller;
 mod extra;
 mod listener;
 mod machine;

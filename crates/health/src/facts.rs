@@ -27,6 +27,8 @@ pub struct Facts {
     pub version: String,
     /// The plugins that the agent installs on this node.
     pub plugins: Vec<InstalledPlugin>,
+    /// The Node's allocatable memory with huge pages, in bytes, as the controller reported it last.
+    pub allocatable_memory: Option<u64>,
     /// The last reconcile, once there is one.
     pub network: Option<NetworkFacts>,
 }
@@ -58,7 +60,7 @@ pub struct NetworkFacts {
     pub conditions: Vec<ActiveCondition>,
     /// How many of our objects were repaired since the agent started.
     pub repairs: u64,
-    /// The pools of pod addresses; none where pods get none from this node's VNICs.
+    /// The pools that serve all pods, if pods get addresses from this node's VNICs, and those of shared VNICs.
     pub pools: Vec<PoolFacts>,
 }
 
@@ -87,6 +89,8 @@ pub enum Topic {
 pub struct PoolFacts {
     /// The VNIC's link.
     pub link: String,
+    /// The `spec.name` of the VnicAttachment by which pods share it; none for a pool that serves all pods.
+    pub shared: Option<String>,
     /// `IPv4` or `IPv6`.
     pub family: String,
     /// All addresses.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use ipam::{Allocation, Allocations, BootTime, COOLDOWN, FamilyPool, Pools};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
-use vcn::{Family, IfName, Ocid, Purpose, TableId};
+use vcn::{AttachMode, Family, IfName, Ocid, Purpose, TableId};
 
 /// The pools of a node and what is held of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct PoolUsage {
     pub table: TableId,
     /// What it is for.
     pub purpose: Purpose,
+    /// The `spec.name` of the VnicAttachment by which pods share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<String>,
     /// The family.
     pub family: Family,
     /// Addresses for pods.
@@ -70,6 +73,7 @@ impl Usage {
             .collect();
         let rows = pools.vnics.iter().flat_map(|vnic| {
             let (held, cooling) = (&held, &cooling);
+            let shared = vnic.attach.as_ref().filter(|offer| offer.mode == AttachMode::Shared && !offer.is_leaving);
             vnic.families.iter().map(move |(family, pool)| {
                 let within =
                     |set: &HashSet<IpAddr>| count(set.iter().filter(|address| pool.contains(**address)).count());
@@ -79,6 +83,7 @@ impl Usage {
                     link: vnic.link.clone(),
                     table: vnic.table,
                     purpose: vnic.purpose,
+                    shared: shared.map(|offer| offer.name.clone()),
                     family,
                     total,
                     in_use,

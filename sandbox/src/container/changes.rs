@@ -1,5 +1,6 @@
 //! A container with one change: for tests that show what a setting of the manifest is for.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::{Container, Volume};
@@ -51,6 +52,12 @@ impl Container {
         }
         let variables = [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)];
         self.environment.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        self
+    }
+
+    /// The same with the node's address in the environment. Without this it is empty, which the agent takes as none.
+    pub fn with_node_ip(mut self, address: IpAddr) -> Self {
+        self.environment.push(("NODE_IP".to_owned(), address.to_string()));
         self
     }
 

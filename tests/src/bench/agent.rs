@@ -11,6 +11,8 @@ use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use sandbox::{Agent, Attachment, Container, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec};
 
+use super::controller::{AGENT_POD, Controller, agent_pod, with_channel};
+
 /// VNICs for pods; what one of them has for pods, so that all fit.
 const VNICS: usize = 2;
 
@@ -52,14 +54,19 @@ pub(crate) fn measure(agent: &Path, pods: usize, over: Duration) -> anyhow::Resu
     let bin_dir = agent.parent().context("the agent is in no directory")?;
     let vcn = vcn(pods)?;
     let node = vcn.node("node")?;
-    let (container, _server) = cluster(&vcn, &node)?;
+    let (container, server) = cluster(&vcn, &node)?;
+    let (container, identity) = with_channel(container, &node)?;
     let mut agent = Agent::start_in(&container, &node, bin_dir)?;
     agent.wait_ready(&node)?;
+    let controller = Controller::of(identity, &node, &server)?;
     let process = Process::of(&agent)?;
     // What a start needs is not what idling needs.
     std::thread::sleep(AFTERCARE);
-    let wait = |time| {
-        std::thread::sleep(time);
+    // Once in each, although the controller asks only once in four minutes.
+    let wait = |time: Duration| {
+        std::thread::sleep(time / 2);
+        controller.poll(&node)?;
+        std::thread::sleep(time / 2);
         Ok(())
     };
     let (idle, ()) = process.during(Duration::ZERO, || wait(over))?;
@@ -96,13 +103,14 @@ fn cluster(vcn: &Vcn, node: &Node) -> anyhow::Result<(Container, ApiServer)> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             server.apply(&ApiServer::native_pod_networks()).await?;
-            for file in ["namespace.yaml", "daemonset.yaml"] {
+            for file in ["namespace.yaml", "daemonset.yaml", "admission.yaml"] {
                 let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base");
                 server.apply(&manifests.join(file)).await?;
             }
             server.apply_object(object).await?;
+            server.apply_object(agent_pod()).await?;
             let account = ServiceAccount::new("oke-node-manager", "oke-node-agent");
-            let agent = server.token(&account, &Bound::Nothing).await?;
+            let agent = server.token(&account, &Bound::Pod(AGENT_POD.to_owned())).await?;
             server.write_in_cluster(&agent, &account.namespace, Path::new(SECRETS))
         })?;
         anyhow::Ok(server)

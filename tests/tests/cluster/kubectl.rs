@@ -199,6 +199,30 @@ fn view_url_is_asked_without_a_cluster_and_retried_once() {
 }
 
 #[test]
+fn color_is_for_terminals_without_no_color_only() {
+    let red = "\x1b[31mCritical";
+    let fleet = json!({ "leader": "one", "controller": "0.1.0", "leaderSeconds": 9,
+        "nodes": [{ "name": "a", "state": "Critical", "ageSeconds": 7 }] });
+    let url = view(vec![("200 OK", fleet.to_string()); 5]);
+    let shown = |shell: &[&str], format: &str, no_color: Option<&str>| {
+        let program = bin_dir().join("kubectl-oke_node");
+        let command = format!("exec {} status --view-url {url} -o {format}", program.display());
+        let mut shell_command = Command::new(shell[0]);
+        shell_command.args(&shell[1..]).arg(command).stdin(Stdio::null());
+        let output =
+            shell_command.env_remove("NO_COLOR").envs(no_color.map(|value| ("NO_COLOR", value))).output().unwrap();
+        assert!(text(&output.stdout).contains("Critical"), "{output:?}");
+        text(&output.stdout)
+    };
+    let terminal = ["script", "--quiet", "--return", "/dev/null", "--command"];
+    assert!(shown(&terminal, "table", None).contains(red));
+    assert!(shown(&terminal, "table", Some("")).contains(red), "https://no-color.org: an empty value is none");
+    let plain =
+        [shown(&terminal, "table", Some("1")), shown(&terminal, "json", None), shown(&["sh", "-c"], "table", None)];
+    assert!(plain.iter().all(|shown| !shown.contains('\x1b')), "{plain:?}");
+}
+
+#[test]
 fn exit_status_tells_misuse_from_problems() {
     for (arguments, code) in [
         (&["explain", "102"][..], 0),

@@ -26,6 +26,13 @@ pub(super) const KIND: Kind = Kind {
             why: "Pods that come and go faster than addresses cool down reuse addresses that other hosts still remember.",
             remedy: "Slow down the job that restarts its pods, or give the node pool more addresses per node.",
         },
+        Signal {
+            name: "shared_vnic_free",
+            unit: Unit::Count,
+            source: "the agent's pools: addresses that are not held by a pod, of the shared VNIC and family with the fewest",
+            why: "Without a free address, a new pod that requests this VNIC cannot start on this node.",
+            remedy: "Delete pods that use the VNIC, or raise ipv4Count or ipv6Count of its VnicAttachment or profile.",
+        },
     ],
 };
 
@@ -34,6 +41,8 @@ struct Pools;
 impl Collector for Pools {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         let pools = &host.facts.network()?.pools;
+        sample.result("shared_vnic_free", shared(pools));
+        let pools: Vec<&PoolFacts> = pools.iter().filter(|pool| pool.shared.is_none()).collect();
         let mut families: Vec<&str> = pools.iter().map(|pool| pool.family.as_str()).collect();
         families.sort_unstable();
         families.dedup();
@@ -53,4 +62,15 @@ impl Collector for Pools {
         sample.value("pool_cooldown", 100.0 * cooling / total.max(1.0), detail);
         Ok(())
     }
+}
+
+/// The free addresses of the shared VNIC that has the fewest. A family without addresses is not offered.
+fn shared(pools: &[PoolFacts]) -> Result<(f64, String), Gap> {
+    let usable = |pool: &PoolFacts| pool.free + pool.cooling;
+    let offered = pools.iter().filter(|pool| pool.total > 0);
+    let named = offered.filter_map(|pool| Some((usable(pool), pool.shared.as_ref()?, pool)));
+    let fewest = named.min_by_key(|(usable, ..)| *usable);
+    let (usable, name, pool) = fewest.ok_or_else(|| Gap::absent("this node has no shared VNIC"))?;
+    let PoolFacts { link, family, in_use, total, .. } = pool;
+    Ok((usable as f64, format!("{name} ({link}), {family}: {in_use} of {total} in use")))
 }

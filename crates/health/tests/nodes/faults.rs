@@ -15,11 +15,8 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn healthy_nodes_report_no_problem_and_nothing_unknown() {
     for (mut node, absent) in [
-        (
-            Node::virtual_machine(),
-            &["memory_pressure", "cloud_agent_version", "hpc_plugins_pending", "eviction_memory"][..],
-        ),
-        (Node::bare_metal(), &["hpc_plugins_pending", "cloud_agent_version", "eviction_memory"]),
+        (Node::virtual_machine(), &["memory_pressure", "cloud_agent_version", "hpc_plugins_pending"][..]),
+        (Node::bare_metal(), &["hpc_plugins_pending", "cloud_agent_version"]),
     ] {
         let first = node.sample();
         let rates = |report: &Report| {
@@ -55,8 +52,8 @@ fn condition(node: &mut Node, topic: Topic, message: &str) {
     network.conditions = vec![ActiveCondition { topic, message: message.to_owned() }];
 }
 
-fn pool(node: &mut Node, [in_use, cooling, free]: [u64; 3]) {
-    let pool = &mut node.facts.network.as_mut().unwrap().pools[0];
+fn pool(node: &mut Node, at: usize, [in_use, cooling, free]: [u64; 3]) {
+    let pool = &mut node.facts.network.as_mut().unwrap().pools[at];
     (pool.in_use, pool.cooling, pool.free) = (in_use, cooling, free);
 }
 
@@ -65,8 +62,9 @@ fn network_faults() -> Vec<Fault> {
     vec![
         fault(VM, &["vnic_problems"], "ens5 has no link", |node| condition(node, Topic::Vnic, "ens5 has no link")),
         fault(VM, &["vnic_repairs"], "repairs since", |node| node.facts.network.as_mut().unwrap().repairs += 50),
-        fault(VM, &["pool_free"], "31 of 31", |node| pool(node, [31, 0, 0])),
-        fault(BM, &["pool_cooldown"], "20 cooling", |node| pool(node, [1, 20, 10])),
+        fault(VM, &["pool_free"], "31 of 31", |node| pool(node, 0, [31, 0, 0])),
+        fault(BM, &["shared_vnic_free"], "storage (enp1s0vlan1), IPv4: 3 of 3", |node| pool(node, 1, [3, 0, 0])),
+        fault(BM, &["pool_cooldown"], "20 cooling", |node| pool(node, 0, [1, 20, 10])),
         fault(VM, &["forwarding_rejected"], "FORWARD", |node| condition(node, Topic::Forwarding, "chain FORWARD")),
         fault(VM, &["manager_interference"], "ocid", |node| condition(node, Topic::NetworkManager, "ocid")),
         fault(BM, &["link_down"], "enp1s0vlan1", |node| node.write("sys/class/net/enp1s0vlan1/carrier", "0\n")),
@@ -162,6 +160,9 @@ fn host_faults() -> Vec<Fault> {
         }),
         fault(VM, &["reserved_memory"], "0 MiB of 64000 MiB", |node| {
             node.write("host/sys/fs/cgroup/kubepods.slice/memory.max", "max\n");
+        }),
+        fault(BM, &["eviction_memory"], "2268560 MiB are allocatable", |node| {
+            node.facts.allocatable_memory = Some((2_268_560 << 20) + 4096);
         }),
         fault(VM, &["eviction_memory"], "memory.available is 10Mi", |node| {
             node.write("host/var/lib/kubelet/config.yaml", "evictionHard:\n  memory.available: \"10Mi\"\n");
@@ -274,6 +275,7 @@ fn signals_whose_folder_is_not_mounted_do_not_apply() {
     let _ = fs::remove_dir_all(node.path("host/usr/share/doc"));
     let _ = fs::remove_dir_all(node.path("host/usr/share/licenses"));
     node.write("host/etc/systemd/system/snap.oracle-cloud-agent.oracle-cloud-agent.service", "");
+    node.facts.allocatable_memory = None;
     let report = node.sample();
     for signal in ["eviction_memory", "hpc_plugins_pending", "cloud_agent_version"] {
         let state = report.signals.iter().find(|state| state.signal == signal).unwrap();

@@ -7,24 +7,15 @@ use health::facts::{ActiveCondition, InstalledPlugin, NetworkFacts, PoolFacts, T
 use vcn::Purpose;
 
 use super::Sources;
-use crate::decide::usage::Usage;
+use crate::decide::usage::{PoolUsage, Usage};
 use crate::report::condition::Reason;
 use crate::report::reconcile_report::ReconcileReport;
 
 /// What is known now.
 pub(super) fn gather(sources: &Sources) -> Facts {
-    let Sources { settings, boot, metrics, facts, reports } = sources;
+    let Sources { settings, boot, metrics, facts, allocatable_memory, reports } = sources;
     let known = facts.borrow();
     let report = reports.borrow().as_ref().map(|completed| completed.report.clone());
-    let pools = Usage::counted(&settings.state_dir, boot).map(|usage| usage.pools).unwrap_or_default();
-    let pools = pools.into_iter().filter(|pool| pool.purpose == Purpose::Pods).map(|pool| PoolFacts {
-        link: pool.link.to_string(),
-        family: pool.family.to_string(),
-        total: pool.total,
-        in_use: pool.in_use,
-        cooling: pool.cooling,
-        free: pool.free,
-    });
     let install = report.as_ref().and_then(|report| Some(report.pod_network.as_ref()?.install));
     let plugin = install.filter(|install| *install).map(|_| "vcn-native");
     let attach_plugin =
@@ -51,12 +42,28 @@ pub(super) fn gather(sources: &Sources) -> Facts {
         metadata: metadata(&settings.metadata_url),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         plugins: plugins.collect(),
+        allocatable_memory: *allocatable_memory.borrow(),
         network: report.map(|report| NetworkFacts {
             conditions: conditions(&report),
             repairs: metrics.repairs(),
-            pools: pools.collect(),
+            pools: Usage::counted(&settings.state_dir, boot).map(pools).unwrap_or_default(),
         }),
     }
+}
+
+/// The pools that serve all pods, and those of shared VNICs.
+fn pools(usage: Usage) -> Vec<PoolFacts> {
+    let is_for_several = |pool: &PoolUsage| pool.purpose == Purpose::Pods || pool.shared.is_some();
+    let pools = usage.pools.into_iter().filter(is_for_several).map(|pool| PoolFacts {
+        link: pool.link.to_string(),
+        shared: pool.shared,
+        family: pool.family.to_string(),
+        total: pool.total,
+        in_use: pool.in_use,
+        cooling: pool.cooling,
+        free: pool.free,
+    });
+    pools.collect()
 }
 
 fn links(report: &ReconcileReport) -> Vec<VnicLink> {
@@ -108,7 +115,32 @@ fn metadata(url: &str) -> Option<(SocketAddr, String)> {
 
 #[cfg(test)]
 mod tests {
+    use ipam::{Allocations, BootTime, Pools};
+    use serde_json::{Value, json};
+
     use super::*;
+
+    #[test]
+    fn pools_of_all_pods_and_of_shared_vnics_are_facts() {
+        let vnic = |name: &str, attach: Value| {
+            json!({
+                "vnicId": format!("ocid1.vnic.oc1.iad.{name}"), "link": name, "mac": "02:00:17:00:00:01", "mtu": 9000,
+                "table": 101, "purpose": if attach.is_null() { "pods" } else { "attach" }, "attach": attach,
+                "ipv4": { "router": "10.0.33.1", "reserved": ["10.0.33.4"], "addresses": ["10.0.33.4/30"] },
+            })
+        };
+        let pools: Pools = serde_json::from_value(json!({ "version": 1, "bootId": "a", "vnics": [
+            vnic("ens5", Value::Null),
+            vnic("ens6", json!({ "name": "storage", "mode": "Shared" })),
+            vnic("ens7", json!({ "name": "leaving", "mode": "Shared", "isLeaving": true })),
+            vnic("ens8", json!({ "name": "whole", "mode": "Exclusive" })),
+        ]}))
+        .unwrap();
+        let usage = Usage::of(&pools, &Allocations::none(pools.boot_id.clone()), BootTime(0));
+        let found: Vec<(String, Option<String>, u64)> =
+            super::pools(usage).into_iter().map(|pool| (pool.link, pool.shared, pool.free)).collect();
+        assert_eq!(found, [("ens5".to_owned(), None, 3), ("ens6".to_owned(), Some("storage".to_owned()), 3)]);
+    }
 
     #[test]
     fn metadata_url_becomes_address_and_path() {
