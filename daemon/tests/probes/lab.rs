@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::TargetService;
 use api::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendTask};
 use netlink::Netns;
-use nettest::{Case, Cause, Investigation, Label, Verdict};
+use nettest::{Case, Cause, Compared, Investigation, Label, Verdict};
 use oke_node_agent::probes::{Surroundings, TaskError, perform};
 use sandbox::{Container, Image, Node, NodeSpec, SubnetSpec, Vcn, VnicSpec};
 use vcn::Family;
@@ -60,6 +60,15 @@ impl Lab {
         Party { node: Some(node.to_owned()), address: Some(self.address(node)) }
     }
 
+    /// Nodes for comparison.
+    pub(crate) fn compared<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) -> Vec<Compared> {
+        let addresses = |name: &str| {
+            let node = self.vcn.node(name).unwrap();
+            [Family::Ipv4, Family::Ipv6].into_iter().filter_map(|family| node.address(family)).collect()
+        };
+        nodes.into_iter().map(|node| Compared { node: node.to_owned(), addresses: addresses(node) }).collect()
+    }
+
     /// A case from `front-1` to an address of `back-1`.
     pub(crate) fn case(&self, kind: ProbeKind, port: u16) -> Case {
         let target = self.party("back-1");
@@ -84,11 +93,11 @@ impl Lab {
                 mbits: (kind == ProbeKind::Throughput).then_some(100),
             },
             target,
-            others: ["front-2", "back-2", "third-1"].map(|node| self.party(node)).into(),
+            others: self.compared(["front-2", "back-2", "third-1"]),
         }
     }
 
-    /// The same by IPv6. The controller knows the other nodes by IPv4.
+    /// The same by IPv6.
     pub(crate) fn case_v6(&self, kind: ProbeKind, port: u16) -> Case {
         self.case(kind, port).to(self.vcn.node("back-1").unwrap().address(Family::Ipv6).unwrap())
     }

@@ -120,7 +120,7 @@ fn list_and_group_are_both_left_without_a_neighbour() {
     let list = denied(DeniedAt::SubnetIngress("back".into()));
     lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
     let mut case = lab.case(ProbeKind::Tcp, PORT);
-    case.others.retain(|other| other.node.as_deref() != Some("front-2"));
+    case.others.retain(|other| other.node != "front-2");
     assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
 }
 

@@ -72,7 +72,7 @@ fn fill_neighbours(family: &str, prefix: &str) {
 fn to_neighbour(lab: &Lab, kind: ProbeKind, family: Family) -> Case {
     let mut case = lab.case(kind, if kind == ProbeKind::Tcp { PORT } else { 0 });
     case.target = lab.party("front-2");
-    case.others = ["back-1", "third-1"].map(|node| lab.party(node)).into();
+    case.others = lab.compared(["back-1", "third-1"]);
     case.to(lab.vcn.node("front-2").unwrap().address(family).unwrap())
 }
 
@@ -129,6 +129,7 @@ fn full_connection_table_of_source_or_target_is_named() {
         let streams = fill_connections(&lab, from, lab.address(to));
         let mut case = lab.case(ProbeKind::Tcp, PORT);
         case.target = lab.party(target);
+        case.others = lab.compared(["front-2", "third-1"]);
         case.send.target = ProbeTarget::Address(lab.address(target));
         let verdict = lab.investigate(case);
         let found = (verdict.label, &verdict.causes, verdict.place);
