@@ -51,9 +51,9 @@ fn lab() -> Lab {
 }
 
 /// Fills the neighbour table of a family with entries that the kernel keeps, because they are confirmed. Its gateway stays known.
-fn fill_neighbours(family: &str, prefix: &str) {
+fn fill_neighbours(family: &str, prefix: &str, gateway: IpAddr) {
     set(&format!("net/{family}/neigh/{PRIMARY}/base_reachable_time_ms"), "600000");
-    run("ping -c 1 10.0.10.1");
+    run(&format!("ping -c 1 -I {PRIMARY} {gateway}"));
     for threshold in ["gc_thresh1", "gc_thresh2", "gc_thresh3"] {
         set(&format!("net/{family}/neigh/default/{threshold}"), &NEIGHBOURS.to_string());
     }
@@ -81,18 +81,19 @@ fn to_neighbour(lab: &Lab, kind: ProbeKind, family: Family) -> Case {
 fn full_neighbour_table_is_named_and_known_neighbours_work() {
     let _first = first();
     let lab = lab();
-    // The table is the kernel's, so that of the other nodes, too: this one answers by an entry that is not counted.
-    lab.on("back-1", || {
-        run("ping -c 1 10.0.20.1");
-        run(&format!("ip neigh change 10.0.20.1 dev {PRIMARY} nud permanent"));
-    });
     for (family, name, prefix) in [(Family::Ipv4, "ipv4", "10.0.10."), (Family::Ipv6, "ipv6", "2603:c020:0:1::")] {
+        let gateway = |subnet: &str| lab.vcn.subnet(subnet).unwrap().router(family).unwrap();
+        // The table is the kernel's, so that of the other nodes, too: this one answers by an entry that is not counted.
+        lab.on("back-1", || {
+            run(&format!("ping -c 1 -I {PRIMARY} {}", gateway("back")));
+            run(&format!("ip neigh change {} dev {PRIMARY} nud permanent", gateway("back")));
+        });
         let healthy = lab.named(to_neighbour(&lab, ProbeKind::Icmp, family));
         assert_eq!(healthy, (Label::Reachable, vec![]), "{family:?}");
         for kind in [ProbeKind::Icmp, ProbeKind::Tcp] {
             // The kernel would give up other nodes' old entries for a new one.
             lab.vcn.nodes().for_each(|node| lab.on(node.name(), || run(&format!("ip neigh flush dev {PRIMARY}"))));
-            lab.on("front-1", || fill_neighbours(name, prefix));
+            lab.on("front-1", || fill_neighbours(name, prefix, gateway("front")));
             let verdict = lab.investigate(to_neighbour(&lab, kind, family));
             let found = (verdict.label, &verdict.causes, verdict.place);
             assert_eq!(found, (Label::Proven, &vec![Cause::NeighbourTable], Place::SourceHost), "{kind:?} {family:?}");
