@@ -11,18 +11,17 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use resident::logging::chain;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::agents::AgentCalls;
 use super::pairs::{PairError, TestPair, pairs};
 use super::pods::pods;
 use super::run::TestRun;
 use super::tasks::TestContext;
+use crate::cluster::request::send;
 
 /// While a test runs, its status is written at most this often.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// For one write.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// The wait after a failed write.
 const RETRY: Duration = Duration::from_secs(30);
 /// Seconds to wait for a pair without a deadline, and the waits in between.
@@ -140,13 +139,9 @@ async fn write<A>(context: &TestContext<A>, test: &NetworkTest, status: &Network
     let metadata = json!({ "name": name, "uid": test.metadata.uid });
     let patch = json!({ "apiVersion": version, "kind": "NetworkTest", "metadata": metadata, "status": status });
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let result = match timeout(DEADLINE, api.patch_status(&name, &params, &Patch::Apply(patch))).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(chain(&error)),
-        Err(_) => Err(format!("no answer from the API server within {DEADLINE:?}")),
-    };
+    let result = send(api.patch_status(&name, &params, &Patch::Apply(patch))).await;
     context.metrics.wrote("network_test_status", result.is_ok());
-    result
+    result.map(drop).map_err(|error| chain(&error))
 }
 
 /// Deletes the test. The watch then ends this task.
@@ -154,9 +149,9 @@ async fn delete<A>(context: &TestContext<A>, test: &NetworkTest) {
     let api: Api<NetworkTest> = Api::all(context.client.clone());
     let preconditions = Preconditions { uid: test.metadata.uid.clone(), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-    let result = timeout(DEADLINE, api.delete(&test.name_any(), &params)).await;
-    context.metrics.wrote("network_test_delete", matches!(result, Ok(Ok(_))));
-    if let Ok(Err(error)) = result {
+    let result = send(api.delete(&test.name_any(), &params)).await;
+    context.metrics.wrote("network_test_delete", result.is_ok());
+    if let Err(error) = result {
         tracing::warn!(event = "network_test.delete", name = test.name_any(), error = chain(&error), "retried");
     }
     sleep(RETRY).await;

@@ -7,7 +7,7 @@ use api::probe::{Party, ProbeKind, ProbeTarget, SendTask, bounds};
 use api::{NetworkTestSpec, PodSelection, TargetService, TestProbe, TestSource, TestTarget};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
-use nettest::Case;
+use nettest::{Case, Compared};
 use thiserror::Error;
 
 use super::http_url::HttpUrl;
@@ -19,8 +19,9 @@ use crate::args::TestTargets;
 pub(crate) const MOST_PAIRS: usize = 2_000;
 /// Other nodes that `peers` stands for.
 const PEERS: usize = 3;
-/// Other nodes for comparison: half of them near the source, half far from it.
-const COMPARED: usize = 4;
+/// Other nodes for comparison, near the source and far from it.
+const NEAR: usize = 3;
+const FAR: usize = 2;
 
 /// A pair to test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -316,14 +317,15 @@ impl Nodes {
     }
 
     /// A few other nodes: some whose address is most like the source's, some whose is least.
-    fn others(&self, (source, address): (&str, Option<IpAddr>), target: &Party) -> Vec<Party> {
+    fn others(&self, (source, address): (&str, Option<IpAddr>), target: &Party) -> Vec<Compared> {
         let usable = self.addresses.iter().filter(|(name, _)| *name != source && Some(*name) != target.node.as_ref());
         // A node without the target's family would fail for another reason.
         let mut sorted: Vec<_> = usable.filter(|(name, _)| self.of_family(name, target.address).is_some()).collect();
-        sorted.sort_by_key(|(_, other)| std::cmp::Reverse(address.map_or(0, |address| common_bits(address, **other))));
-        let far = sorted.len().saturating_sub(COMPARED / 2).max(COMPARED / 2);
-        let chosen = sorted.iter().enumerate().filter(|(at, _)| *at < COMPARED / 2 || *at >= far);
-        chosen.map(|(_, (name, address))| Party { node: Some((*name).clone()), address: Some(**address) }).collect()
+        let common = |name: &str| Some(common_bits(address?, self.of_family(name, address)?));
+        sorted.sort_by_key(|(name, _)| std::cmp::Reverse(common(name)));
+        let far = sorted.len().saturating_sub(FAR).max(NEAR);
+        let chosen = sorted.iter().enumerate().filter(|(at, _)| *at < NEAR || *at >= far);
+        chosen.map(|(_, (name, _))| Compared { node: (*name).clone(), addresses: self.known(name) }).collect()
     }
 }
 

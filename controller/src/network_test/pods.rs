@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use api::probe::bounds;
 use api::{NetworkTestSpec, PodSelection};
@@ -11,16 +10,14 @@ use kube::api::ListParams;
 use kube::core::Selector;
 use kube::{Api, Client, ResourceExt as _};
 use resident::logging::chain;
-use tokio::time::timeout;
 
 use super::pairs::PairError;
+use crate::cluster::request::send;
 
 /// The most pods of one selection.
 const MOST_PODS: usize = 20;
 /// The most Pods that are read for one selection, in the API server's order, which is that of their names.
 const MOST_READ: u32 = 500;
-/// The deadline of a list.
-const DEADLINE: Duration = Duration::from_secs(30);
 const FORBIDDEN: u16 = 403;
 
 /// A running pod with an address of its own.
@@ -58,14 +55,13 @@ async fn list(client: &Client, selection: &PodSelection) -> Result<Vec<TestPod>,
         .map_err(|error| PairError::Selector(error.to_string()))?;
     let params = ListParams::default().labels_from(&selector).limit(MOST_READ);
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    match timeout(DEADLINE, api.list(&params)).await {
-        Ok(Ok(pods)) => Ok(running(pods.items)),
-        Ok(Err(kube::Error::Api(status))) if status.code == FORBIDDEN => Err(PairError::Pods(format!(
+    match send(api.list(&params)).await {
+        Ok(pods) => Ok(running(pods.items)),
+        Err(error) if error.code() == Some(FORBIDDEN) => Err(PairError::Pods(format!(
             "Pods of {namespace} may not be tested: kubectl -n {namespace} create rolebinding oke-network-test-pods \
              --clusterrole=oke-network-test-pods --serviceaccount=oke-node-manager:oke-node-controller"
         ))),
-        Ok(Err(error)) => Err(PairError::Pods(format!("list Pods of {namespace}: {}", chain(&error)))),
-        Err(_) => Err(PairError::Pods(format!("list Pods of {namespace}: no answer within {DEADLINE:?}"))),
+        Err(error) => Err(PairError::Pods(format!("list Pods of {namespace}: {}", chain(&error)))),
     }
 }
 

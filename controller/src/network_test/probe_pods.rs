@@ -17,6 +17,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use super::agents::{AskError, read_report};
+use crate::cluster::request::send;
 use crate::report::metrics::Metrics;
 
 /// The namespace of probe Pods, as in manifests/base/namespace.yaml.
@@ -35,8 +36,6 @@ const LONGEST: Duration = Duration::from_secs(100);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Between two searches for probe Pods whose test is gone.
 const SWEEP: Duration = Duration::from_mins(1);
-/// For one request.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Creates, reads and deletes probe Pods.
 #[expect(missing_debug_implementations, reason = "the client has none")]
@@ -170,11 +169,7 @@ impl Drop for PodWait<'_> {
 
 /// The answer to a request, or why there is none.
 async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match timeout(DEADLINE, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(chain(&error)),
-        Err(_) => Err(format!("no answer from the API server within {DEADLINE:?}")),
-    }
+    send(request).await.map_err(|error| chain(&error))
 }
 
 /// The result of a probe Pod that ended, or why it does not run yet.

@@ -23,6 +23,8 @@ pub(crate) struct Finding {
     pub(crate) strength: Strength,
     /// Where, if not where the cause usually is.
     pub(crate) place: Place,
+    /// The trials that avoid what a host shows: it is the cause only if one of them passes.
+    pub(crate) avoided_by: &'static [Change],
 }
 
 /// What a row's traces amount to.
@@ -38,7 +40,12 @@ pub(crate) enum Strength {
 
 impl Finding {
     pub(crate) const fn new(cause: Cause, strength: Strength) -> Self {
-        Self { cause, strength, place: cause.place() }
+        Self { cause, strength, place: cause.place(), avoided_by: &[] }
+    }
+
+    /// Proven by a host's own traces and one of these trials.
+    pub(crate) const fn traced(cause: Cause, avoided_by: &'static [Change]) -> Self {
+        Self { avoided_by, ..Self::new(cause, Strength::Proven) }
     }
 
     pub(crate) const fn at(mut self, place: Place) -> Self {
@@ -80,14 +87,21 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
     if !has_failed(evidence) {
         return state(evidence, Label::Reachable, &[]);
     }
-    let found: Vec<Finding> = ROWS.iter().filter_map(|row| row(evidence)).collect();
+    let mut found: Vec<Finding> = ROWS.iter().filter_map(|row| row(evidence)).collect();
+    for found in &mut found {
+        let passes = |change: &Change| evidence.reaches(*change) == Some(true);
+        if !found.avoided_by.is_empty() && !found.avoided_by.iter().any(passes) {
+            found.strength = Strength::Likely;
+        }
+    }
     let of = |strength| found.iter().copied().filter(|found| found.strength == strength).collect::<Vec<_>>();
     let proven = of(Strength::Proven);
     if !proven.is_empty() {
         return state(evidence, Label::Proven, &proven);
     }
+    let is_traced = found.iter().any(|found| !found.avoided_by.is_empty());
     let intermittent = evidence.trial(Change::Again).is_some_and(|again| !again.fails());
-    if intermittent {
+    if intermittent && !is_traced {
         return state(evidence, Label::Likely, &[Finding::new(Cause::Intermittent, Strength::Likely)]);
     }
     let mut left = of(Strength::Likely);
@@ -107,6 +121,13 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         _ => Label::OneOf,
     };
     state(evidence, label, &left)
+}
+
+/// The trials that avoid what a host shows. `None` if no row is sure before any trial: then all trials are needed.
+pub(crate) fn avoiding(evidence: &Evidence) -> Option<BTreeSet<Change>> {
+    let found = ROWS.iter().filter_map(|row| row(evidence)).filter(|found| found.strength == Strength::Proven);
+    let changes = found.map(|found| found.avoided_by.iter().copied());
+    changes.fold(None, |all, changes| Some(all.into_iter().flatten().chain(changes).collect()))
 }
 
 /// Whether there is something to explain.

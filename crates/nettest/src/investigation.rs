@@ -10,9 +10,9 @@ use api::probe::{
     SendTask, Tally, Task, Trial, WatchTask,
 };
 
-use crate::diagnose::{diagnose, has_failed};
+use crate::diagnose::{diagnose, goes_astray, has_failed, shares_subnet};
 use crate::trials;
-use crate::verdict::{Label, Verdict};
+use crate::verdict::Verdict;
 
 /// How much later the probe is sent than the target's agent begins to watch.
 const WATCH_FIRST_MS: u16 = 400;
@@ -35,8 +35,17 @@ pub struct Case {
     pub service: Option<TargetService>,
     /// What the source's agent is to send.
     pub send: SendTask,
-    /// A few other nodes with agents, for comparison.
-    pub others: Vec<Party>,
+    /// A few other nodes with agents, for comparison: neither the source nor the target.
+    pub others: Vec<Compared>,
+}
+
+/// A node for comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// The Node.
+    pub node: String,
+    /// Its addresses, that of its agent first.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// A request to an agent.
@@ -61,8 +70,10 @@ pub enum Role {
     Arrival,
     /// The probe with one thing changed.
     Trial(Change),
-    /// The packets of a trial that is sent at the same time, on the target's host.
-    TrialArrival(Change),
+    /// The probe from a neighbour of the source, of several.
+    Neighbour(u8),
+    /// The neighbour's packets, which are sent at the same time, on the target's host.
+    NeighbourArrival(u8),
     /// A packet of the target, on the source's host.
     FromTarget,
     /// Preparation of the next ask.
@@ -119,7 +130,7 @@ impl Investigation {
                 self.evidence = Some(Evidence { received: self.received.take(), ..evidence });
             }
             (Role::Attempt, Some(evidence)) => {
-                let again = Trial { change: Change::Again, tally: report.tally.clone(), arrived: None };
+                let again = Trial::new(Change::Again, result(&report));
                 let is_measured = self.case.send.kind == ProbeKind::Throughput;
                 // Taps and counters of both hosts must be of the same packets. Of two measurements the better one counts.
                 if report.tally.fails() || is_measured {
@@ -130,19 +141,21 @@ impl Investigation {
                 evidence.trials.push(again);
             }
             (Role::Arrival, Some(evidence)) => evidence.arrival = Some(report),
-            (Role::Trial(change), Some(evidence)) => {
-                evidence.trials.push(Trial { change, tally: report.tally, arrived: None });
+            (Role::Trial(change), Some(evidence)) => evidence.trials.push(Trial::new(change, result(&report))),
+            (Role::Neighbour(number), Some(evidence)) => {
+                let trial = Trial::new(Change::SubnetNeighbour, report.tally);
+                evidence.trials.push(Trial { neighbour: Some(number), ..trial });
             }
-            (Role::TrialArrival(change), Some(evidence)) if !report.taps.incomplete => {
-                let of_change = evidence.trials.iter_mut().filter(|trial| trial.change == change);
-                of_change.for_each(|trial| trial.arrived = Some(report.taps.inward.packets));
+            (Role::NeighbourArrival(number), Some(evidence)) if !report.taps.incomplete => {
+                let of_neighbour = evidence.trials.iter_mut().filter(|trial| trial.neighbour == Some(number));
+                of_neighbour.for_each(|trial| trial.arrived = Some(report.taps.inward.packets));
             }
             (Role::FromTarget, Some(evidence)) if !report.taps.incomplete => {
                 let received = u16::from(report.taps.inward.packets > 0);
                 let tally = Tally { sent: 1, received, ..Tally::default() };
-                evidence.trials.push(Trial { change: Change::FromTarget, tally, arrived: None });
+                evidence.trials.push(Trial::new(Change::FromTarget, tally));
             }
-            (Role::Arrival | Role::Trial(_) | Role::TrialArrival(_) | Role::FromTarget | Role::Preparation, _) => {}
+            _ => {}
         }
     }
 
@@ -178,15 +191,23 @@ impl Investigation {
                 Stage::Again
             }
             (Stage::Again, Some(evidence)) => {
-                // A host that shows the cause itself needs no comparison, nor does a probe that passes now.
+                // A probe that passes now needs no comparison.
                 let passes = evidence.trial(Change::Again).is_some_and(|again| !again.fails());
-                if diagnose(evidence).label != Label::Proven && !passes && has_failed(evidence) {
+                if !passes && has_failed(evidence) {
                     self.rounds.extend(trials::rounds(&self.case, evidence));
                 }
                 Stage::Trials
             }
             _ => Stage::Trials,
         };
+    }
+}
+
+/// The result of a trial. A lookup has no packets: it is one that passes, or goes astray.
+fn result(report: &ProbeReport) -> Tally {
+    match (&report.route, report.tally.sent) {
+        (Some(route), 0) => Tally { sent: 1, received: u16::from(!goes_astray(route)), ..Tally::default() },
+        _ => report.tally.clone(),
     }
 }
 
@@ -218,7 +239,8 @@ impl Case {
     fn attempt(&self, after_ms: u16) -> Ask {
         let is_measured = self.send.kind == ProbeKind::Throughput;
         let source = if is_measured { self.sender() } else { self.send.source };
-        self.ask(&self.source, Task::Send(SendTask { source, ..self.send.clone() }), Role::Attempt).after(after_ms)
+        let send = SendTask { source, ..self.send.clone() };
+        self.ask(self.source.node.as_deref(), Task::Send(send), Role::Attempt).after(after_ms)
     }
 
     /// Compares what arrived with what was to be sent.
@@ -259,7 +281,7 @@ impl Case {
         let is_measured = self.send.kind == ProbeKind::Throughput;
         let (address, from) = (self.target.address?, self.sender()?);
         let receive = ReceiveTask { address, port: self.send.port, from, for_ms: watch_ms(self.send.longest_ms()) };
-        is_measured.then(|| self.ask(&self.target, Task::Receive(receive), Role::Reception))
+        is_measured.then(|| self.ask(self.target.node.as_deref(), Task::Receive(receive), Role::Reception))
     }
 
     /// The same probe again while the target's agent watches, if it has one.
@@ -275,7 +297,7 @@ impl Case {
 
     /// A watch of a flow whose packets take so long, and are sent [`WATCH_FIRST_MS`] later.
     pub(crate) fn watch(&self, party: &Party, (flow, longest_ms): (Flow, u32), role: Role) -> Ask {
-        self.ask(party, Task::Watch(WatchTask { flow, for_ms: watch_ms(longest_ms) }), role)
+        self.ask(party.node.as_deref(), Task::Watch(WatchTask { flow, for_ms: watch_ms(longest_ms) }), role)
     }
 
     /// The flow of the probe's packets, once both addresses are known.
@@ -290,8 +312,9 @@ impl Case {
         })
     }
 
-    pub(crate) fn ask(&self, party: &Party, task: Task, role: Role) -> Ask {
-        Ask { node: party.node.clone().unwrap_or_default(), request: ProbeRequest::new(task), after_ms: 0, role }
+    /// A task for the agent of a node.
+    pub(crate) fn ask(&self, node: Option<&str>, task: Task, role: Role) -> Ask {
+        Ask { node: node.unwrap_or_default().to_owned(), request: ProbeRequest::new(task), after_ms: 0, role }
     }
 
     /// The same task for another source, whose kernel chooses the address and the port.
@@ -323,7 +346,28 @@ fn watch_ms(longest_ms: u32) -> u16 {
     u16::try_from(for_ms.min(api::probe::bounds::TASK_MAX_MS)).unwrap_or(u16::MAX)
 }
 
+impl Compared {
+    /// The first address of the family of another one; any if that is not known.
+    pub(crate) fn of_family(&self, like: Option<IpAddr>) -> Option<IpAddr> {
+        self.addresses.iter().copied().find(|address| like.is_none_or(|like| like.is_ipv4() == address.is_ipv4()))
+    }
+
+    /// Whether it is in a subnet that a host reports of the pair's link. `None` if the host reports none of its families.
+    pub(crate) fn shares_subnet(&self, report: &ProbeReport) -> Option<bool> {
+        self.addresses.iter().find_map(|address| shares_subnet(report, *address))
+    }
+}
+
 impl Ask {
+    /// The change of a trial, where it is one.
+    pub(crate) const fn change(&self) -> Option<Change> {
+        match self.role {
+            Role::Trial(change) => Some(change),
+            Role::Neighbour(_) => Some(Change::SubnetNeighbour),
+            _ => None,
+        }
+    }
+
     /// Sent while another host watches.
     pub(crate) const fn watched(self) -> Self {
         self.after(WATCH_FIRST_MS)

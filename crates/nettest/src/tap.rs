@@ -2,7 +2,7 @@
 
 use api::probe::{Evidence, ProbeReport};
 
-/// A place where packets are seen, in the order of a packet and its answer.
+/// A place where packets are seen, in the order of a packet and its answer. A status has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tap {
     /// The source's route lookup.
@@ -57,18 +57,6 @@ impl Tap {
         } else {
             Self::SourceIn
         })
-    }
-
-    /// Its word.
-    #[must_use]
-    pub const fn as_word(self) -> &'static str {
-        match self {
-            Self::SourceRoute => "SourceRoute",
-            Self::SourceOut => "SourceOut",
-            Self::TargetIn => "TargetIn",
-            Self::TargetOut => "TargetOut",
-            Self::SourceIn => "SourceIn",
-        }
     }
 
     /// In words.

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use api::TargetService;
-use api::probe::{Change, Evidence, Flow, Party, ProbeKind, ProbeTarget, SendTask, Task};
+use api::probe::{Change, Evidence, Flow, ProbeKind, ProbeTarget, SendTask, Task};
 
-use crate::diagnose::shares_subnet;
-use crate::investigation::{Ask, Case, Role};
+use crate::diagnose::{avoiding, goes_astray};
+use crate::investigation::{Ask, Case, Compared, Role};
 
 /// A port on which nothing usually listens, so that a host that is reached refuses the connection.
 const CLOSED_PORT: u16 = 9;
@@ -17,23 +17,30 @@ const SMALL: u16 = 576;
 /// Requests of a slow probe, and milliseconds between two.
 const SLOW_COUNT: u8 = 3;
 const SLOW_INTERVAL_MS: u16 = 1_000;
+/// Nodes of the source's subnet that must agree.
+const NEIGHBOURS: u8 = 3;
 
 /// The rounds, each to be sent at once.
 pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
-    let mut rounds: Vec<Vec<Ask>> = Vec::new();
-    rounds.push(of_the_source(case, evidence));
-    if case.send.kind == ProbeKind::Throughput {
-        return rounds;
+    let avoiding = avoiding(evidence);
+    let mut rounds = vec![of_the_source(case, evidence, avoiding.is_some())];
+    if case.send.kind != ProbeKind::Throughput {
+        rounds.push(of_other_nodes(case, evidence));
+        rounds.extend(of_the_target(case, evidence));
     }
-    rounds.push(of_other_nodes(case, evidence));
-    rounds.extend(of_the_target(case, evidence));
+    if let Some(mut changes) = avoiding {
+        // One trial each.
+        let mut is_wanted = |ask: &Ask| ask.change().is_some_and(|change| changes.remove(&change));
+        rounds.iter_mut().for_each(|round| round.retain(&mut is_wanted));
+    }
     rounds.retain(|round| !round.is_empty());
     rounds
 }
 
-/// The same source with another port, protocol, size, rate or address.
-fn of_the_source(case: &Case, evidence: &Evidence) -> Vec<Ask> {
-    let trial = |change, send: SendTask| case.ask(&case.source, Task::Send(send), Role::Trial(change));
+/// The same source with another port, protocol, size, rate, address or target.
+fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<Ask> {
+    let source = case.source.node.as_deref();
+    let trial = |change, send: SendTask| case.ask(source, Task::Send(send), Role::Trial(change));
     let base = || case.sent_elsewhere();
     let mut asks = Vec::new();
     match case.send.kind {
@@ -67,55 +74,59 @@ fn of_the_source(case: &Case, evidence: &Evidence) -> Vec<Ask> {
         }
         _ => {}
     }
-    if case.send.source.is_some() && case.send.kind != ProbeKind::PathMtu {
-        asks.push(trial(Change::OwnAddress, base()));
+    // A wrong lookup is compared with a lookup: what else is wrong on the path does not matter.
+    let is_astray = evidence.attempt.route.as_ref().is_some_and(goes_astray);
+    let compared = |send: SendTask| if is_astray { SendTask { kind: ProbeKind::Route, ..send } } else { send };
+    let fits = is_traced || case.send.kind != ProbeKind::PathMtu;
+    if case.send.source.is_some() && fits {
+        asks.push(trial(Change::OwnAddress, compared(base())));
     }
     // Another network, if the target's is known: that of the target may have no route.
-    let is_elsewhere =
-        |other: &&Party| other.node != case.target.node && in_targets_subnet(evidence, other) != Some(true);
-    let elsewhere = case.others.iter().find(is_elsewhere).and_then(|other| other.address);
-    // The address by which another node is compared can be of the other family.
-    let is_family = |to: &IpAddr| evidence.attempt.source.is_none_or(|source| source.is_ipv4() == to.is_ipv4());
-    let elsewhere =
-        elsewhere.filter(is_family).filter(|_| case.service.is_none() && case.send.kind != ProbeKind::PathMtu);
-    asks.extend(elsewhere.map(|to| trial(Change::OtherTarget, SendTask { source: case.send.source, ..case.echo(to) })));
+    let elsewhere = case.others.iter().filter(|other| in_targets_subnet(evidence, other) != Some(true));
+    let elsewhere = elsewhere.filter(|_| case.service.is_none() && fits);
+    let other = elsewhere.filter_map(|other| other.of_family(evidence.attempt.source)).next();
+    // Routes carry echo requests whatever the rules are; what a host drops is the probe itself.
+    let to = |to| match is_traced {
+        true => compared(SendTask { target: ProbeTarget::Address(to), ..base() }),
+        false => case.echo(to),
+    };
+    asks.extend(other.map(|other| trial(Change::OtherTarget, SendTask { source: case.send.source, ..to(other) })));
     asks
 }
 
-/// The same probe from other nodes: one of the source's subnet, which the target's agent watches, one of the target's, one of a third.
+/// The same probe from other nodes: some of the source's subnet, which the target's agent watches, one of the target's, one of a third.
 fn of_other_nodes(case: &Case, evidence: &Evidence) -> Vec<Ask> {
     if case.send.kind == ProbeKind::PathMtu || case.service == Some(TargetService::Gateway) {
         return Vec::new();
     }
-    let usable = |other: &&Party| other.node != case.target.node && other.node != case.source.node;
-    let others = || case.others.iter().filter(usable);
-    let ask = |other: &Party, change| case.ask(other, Task::Send(case.sent_elsewhere()), Role::Trial(change));
+    let others = || case.others.iter();
+    let ask = |other: &Compared, role| case.ask(Some(&other.node), Task::Send(case.sent_elsewhere()), role);
+    let trial = |other: &Compared, change| ask(other, Role::Trial(change));
     if case.service.is_some() {
-        return others().next().map(|other| ask(other, Change::OtherNode)).into_iter().collect();
+        return others().next().map(|other| trial(other, Change::OtherNode)).into_iter().collect();
     }
-    let in_sources = |other: &Party| other.address.and_then(|address| shares_subnet(&evidence.attempt, address));
-    let in_targets = |other: &Party| in_targets_subnet(evidence, other);
+    let in_sources = |other: &Compared| other.shares_subnet(&evidence.attempt);
+    let in_targets = |other: &Compared| in_targets_subnet(evidence, other);
+    let flow = case.flow(evidence).filter(|_| case.target_has_agent);
     let mut asks = Vec::new();
-    if let Some(neighbour) = others().find(|other| in_sources(other) == Some(true)) {
-        asks.push(ask(neighbour, Change::SubnetNeighbour).watched());
-        let of_family = |flow: &Flow| neighbour.address.filter(|address| address.is_ipv4() == flow.target.is_ipv4());
-        let flow = case.flow(evidence).filter(|_| case.target_has_agent);
-        if let Some((flow, source)) = flow.and_then(|flow| Some((flow, of_family(&flow)?))) {
-            let flow = Flow { source, source_port: 0, ..flow };
-            let role = Role::TrialArrival(Change::SubnetNeighbour);
-            asks.push(case.watch(&case.target, (flow, case.send.longest_ms()), role));
-        }
+    for (neighbour, number) in others().filter(|other| in_sources(other) == Some(true)).zip(0..NEIGHBOURS) {
+        asks.push(ask(neighbour, Role::Neighbour(number)).watched());
+        let watch = flow.and_then(|flow| {
+            let flow = Flow { source: neighbour.of_family(Some(flow.target))?, source_port: 0, ..flow };
+            Some(case.watch(&case.target, (flow, case.send.longest_ms()), Role::NeighbourArrival(number)))
+        });
+        asks.extend(watch);
     }
     let near_target = others().find(|other| in_targets(other) == Some(true) && in_sources(other) != Some(true));
-    asks.extend(near_target.map(|other| ask(other, Change::TargetNeighbour)));
+    asks.extend(near_target.map(|other| trial(other, Change::TargetNeighbour)));
     let stranger = others().find(|other| in_sources(other) == Some(false) && in_targets(other) != Some(true));
-    asks.extend(stranger.map(|other| ask(other, Change::OtherSubnet)));
+    asks.extend(stranger.map(|other| trial(other, Change::OtherSubnet)));
     asks
 }
 
 /// Whether a node is in the target's subnet. `None` if the target's agent did not report it.
-fn in_targets_subnet(evidence: &Evidence, other: &Party) -> Option<bool> {
-    shares_subnet(evidence.arrival.as_ref()?, other.address?)
+fn in_targets_subnet(evidence: &Evidence, other: &Compared) -> Option<bool> {
+    other.shares_subnet(evidence.arrival.as_ref()?)
 }
 
 /// The target sends: a packet of the flow in the other direction first, or by the link of the request.
@@ -124,23 +135,28 @@ fn of_the_target(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
     if !case.target_has_agent {
         return rounds;
     }
+    let agent = case.target.node.as_deref();
     let source: Option<IpAddr> = evidence.attempt.source;
     let arrival = evidence.arrival.as_ref();
     let differ = arrival
         .is_some_and(|report| report.taps.out.packets > 0 && report.taps.out.device != report.taps.inward.device);
     if let (true, Some(source)) = (differ, source) {
         let forced = SendTask { force_link: true, source: evidence.target.address, ..case.echo(source) };
-        rounds.push(vec![case.ask(&case.target, Task::Send(forced), Role::Trial(Change::ForcedLink))]);
+        rounds.push(vec![case.ask(agent, Task::Send(forced), Role::Trial(Change::ForcedLink))]);
     }
     let never_arrived = arrival.is_some_and(|report| report.taps.inward.packets == 0);
     let has_ports = matches!(case.send.kind, ProbeKind::Tcp | ProbeKind::Udp | ProbeKind::Http | ProbeKind::Https);
     if let (true, true, Some(flow)) = (never_arrived, has_ports && case.send.source_port != 0, case.flow(evidence)) {
         let (source, target, source_port, port) = (flow.target, flow.source, flow.port, flow.source_port);
         let back = Flow { source, target, source_port, port, ..flow };
-        let open = case.ask(&case.target, Task::Open(flow), Role::Preparation).watched();
+        let open = case.ask(agent, Task::Open(flow), Role::Preparation).watched();
         rounds.push(vec![case.watch(&case.source, (back, 0), Role::FromTarget), open]);
         let send = SendTask { target: ProbeTarget::Address(flow.target), count: 2, ..case.send.clone() };
-        rounds.push(vec![case.ask(&case.source, Task::Send(send), Role::Trial(Change::OpenedByTarget))]);
+        let source = case.source.node.as_deref();
+        rounds.push(vec![case.ask(source, Task::Send(send), Role::Trial(Change::OpenedByTarget))]);
     }
     rounds
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,7 +120,7 @@ impl Verdict {
             label: self.label.as_str().to_owned(),
             cause: self.cause(),
             failure: self.failure.clone(),
-            last_seen: self.last_tap.map_or("Unknown", Tap::as_word).to_owned(),
+            last_seen: self.last_tap.map_or("Unknown".to_owned(), |tap| format!("{tap:?}")),
             before: self.before.clone(),
             after: self.after.clone(),
             fix: self.fix.clone(),

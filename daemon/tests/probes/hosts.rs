@@ -99,6 +99,21 @@ fn rejecting_firewall_is_proven_and_dropping_firewall_is_likely() {
     }
 }
 
+/// No probe avoids the rule that refused one, so that nothing shows that it is the cause.
+#[test]
+fn firewall_is_likely_if_other_hosts_reject_all_probes_too() {
+    let lab = Lab::new();
+    for node in ["back-1", "front-2"] {
+        lab.on(node, || {
+            run("nft add table inet filter");
+            run("nft add chain inet filter input { type filter hook input priority 0 ; }");
+            run("nft add rule inet filter input ip saddr 10.0.10.2 reject with icmp type host-prohibited");
+        });
+    }
+    let verdict = lab.investigate(lab.case(ProbeKind::Tcp, PORT));
+    assert_eq!((verdict.label, verdict.causes), (Label::Likely, vec![Cause::HostFirewall]));
+}
+
 #[test]
 fn port_without_a_listener_is_named() {
     let lab = Lab::new();

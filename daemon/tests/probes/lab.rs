@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::TargetService;
 use api::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendTask};
 use netlink::Netns;
-use nettest::{Case, Cause, Investigation, Label, Verdict};
+use nettest::{Case, Cause, Compared, Investigation, Label, Verdict};
 use oke_node_agent::probes::{ProbeEnvironment, TaskError, perform};
 use sandbox::{Container, Image, Node, NodeSpec, SubnetSpec, Vcn, VnicSpec};
 use vcn::Family;
@@ -25,10 +25,15 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// With more nodes of the subnet `front`.
+    pub(crate) fn with(more: &[&str]) -> Self {
         let node = |name: &str, subnet: &str| NodeSpec::virtual_machine(name, subnet);
         let subnet =
             |name: &str, v4: &str, v6: &str| SubnetSpec::new(name, v4.parse().unwrap()).with(v6.parse().unwrap());
-        let vcn = Vcn::builder()
+        let builder = Vcn::builder()
             .subnet(subnet("front", "10.0.10.0/24", "2603:c020:0:1::/64"))
             .subnet(subnet("back", "10.0.20.0/24", "2603:c020:0:2::/64"))
             .subnet(subnet("third", "10.0.30.0/24", "2603:c020:0:3::/64"))
@@ -36,9 +41,8 @@ impl Lab {
             .node(node("front-2", "front"))
             .node(node("back-1", "back").vnic(VnicSpec::new("third")))
             .node(node("back-2", "back"))
-            .node(node("third-1", "third"))
-            .start()
-            .unwrap();
+            .node(node("third-1", "third"));
+        let vcn = more.iter().fold(builder, |vcn, name| vcn.node(node(name, "front"))).start().unwrap();
         vcn.nodes().for_each(|node| serve(node));
         Self { vcn, machine: None }
     }
@@ -58,6 +62,15 @@ impl Lab {
 
     pub(crate) fn party(&self, node: &str) -> Party {
         Party { node: Some(node.to_owned()), address: Some(self.address(node)) }
+    }
+
+    /// Nodes for comparison.
+    pub(crate) fn compared<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) -> Vec<Compared> {
+        let addresses = |name: &str| {
+            let node = self.vcn.node(name).unwrap();
+            [Family::Ipv4, Family::Ipv6].into_iter().filter_map(|family| node.address(family)).collect()
+        };
+        nodes.into_iter().map(|node| Compared { node: node.to_owned(), addresses: addresses(node) }).collect()
     }
 
     /// A case from `front-1` to an address of `back-1`.
@@ -84,11 +97,11 @@ impl Lab {
                 mbits: (kind == ProbeKind::Throughput).then_some(100),
             },
             target,
-            others: ["front-2", "back-2", "third-1"].map(|node| self.party(node)).into(),
+            others: self.compared(["front-2", "back-2", "third-1"]),
         }
     }
 
-    /// The same by IPv6. The controller knows the other nodes by IPv4.
+    /// The same by IPv6.
     pub(crate) fn case_v6(&self, kind: ProbeKind, port: u16) -> Case {
         self.case(kind, port).to(self.vcn.node("back-1").unwrap().address(Family::Ipv6).unwrap())
     }

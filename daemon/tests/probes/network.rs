@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use api::probe::ProbeKind;
-use nettest::{Cause, Label, Tap};
+use nettest::{Case, Cause, Label, Tap};
 use sandbox::{DeniedAt, DeniedTraffic, Noise, PathMtu, Policy};
 use vcn::Family;
 
@@ -71,6 +71,26 @@ fn security_group_that_admits_a_neighbour_is_named() {
     assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityGroup]));
 }
 
+#[test]
+fn neighbours_that_disagree_leave_list_and_group() {
+    let neighbours = ["front-2", "front-3", "front-4"];
+    let lab = Lab::with(&neighbours[1..]);
+    let (list, group) = (Cause::SecurityList, Cause::SecurityGroup);
+    for (admitted, label, causes) in [
+        (0, Label::Likely, vec![list]),
+        (1, Label::OneOf, vec![list, group]),
+        (2, Label::OneOf, vec![list, group]),
+        (3, Label::Likely, vec![group]),
+    ] {
+        let except = neighbours[..admitted].iter().map(|node| lab.address(node)).collect();
+        let denied = DeniedTraffic { except, ..denied(DeniedAt::VnicIngress(lab.address("back-1"))) };
+        lab.vcn.set_policy(Policy { denied: vec![denied], ..Policy::default() }).unwrap();
+        let others = lab.compared(neighbours.into_iter().chain(["third-1"]));
+        let case = Case { others, ..lab.case(ProbeKind::Tcp, PORT) };
+        assert_eq!(lab.named(case), (label, causes), "{admitted} of 3 are admitted");
+    }
+}
+
 /// Stateless rules: the target answers, and its answers are lost.
 #[test]
 fn stateless_security_list_that_drops_answers_is_named() {
@@ -120,16 +140,17 @@ fn list_and_group_are_both_left_without_a_neighbour() {
     let list = denied(DeniedAt::SubnetIngress("back".into()));
     lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
     let mut case = lab.case(ProbeKind::Tcp, PORT);
-    case.others.retain(|other| other.node.as_deref() != Some("front-2"));
+    case.others.retain(|other| other.node != "front-2");
     assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
 }
 
 #[test]
 fn missing_route_of_the_sources_subnet_is_named() {
     let lab = Lab::new();
-    let unrouted = vec![("front".to_owned(), "10.0.20.0/24".parse().unwrap())];
+    let unrouted = ["10.0.20.0/24", "2603:c020:0:2::/64"].map(|to| ("front".to_owned(), to.parse().unwrap())).into();
     lab.vcn.set_policy(Policy { unrouted, ..Policy::default() }).unwrap();
     assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::RouteTable]));
+    assert_eq!(lab.named(lab.case_v6(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::RouteTable]), "by IPv6");
 }
 
 #[test]

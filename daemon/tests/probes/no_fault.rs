@@ -57,7 +57,7 @@ fn case(lab: &Lab, run: usize) -> Case {
         }
     };
     case.source = lab.party(from);
-    case.others = NODES.iter().filter(|node| **node != from && **node != to).map(|node| lab.party(node)).collect();
+    case.others = lab.compared(NODES.into_iter().filter(|node| *node != from && *node != to));
     case.send.source_port = 20_000 + u16::try_from(run).unwrap();
     // A busy machine delays, too.
     (case.send.interval_ms, case.send.timeout_ms) = (10, 2_000);

@@ -51,9 +51,9 @@ fn lab() -> Lab {
 }
 
 /// Fills the neighbour table of a family with entries that the kernel keeps, because they are confirmed. Its gateway stays known.
-fn fill_neighbours(family: &str, prefix: &str) {
+fn fill_neighbours(family: &str, prefix: &str, gateway: IpAddr) {
     set(&format!("net/{family}/neigh/{PRIMARY}/base_reachable_time_ms"), "600000");
-    run("ping -c 1 10.0.10.1");
+    run(&format!("ping -c 1 -I {PRIMARY} {gateway}"));
     for threshold in ["gc_thresh1", "gc_thresh2", "gc_thresh3"] {
         set(&format!("net/{family}/neigh/default/{threshold}"), &NEIGHBOURS.to_string());
     }
@@ -72,7 +72,7 @@ fn fill_neighbours(family: &str, prefix: &str) {
 fn to_neighbour(lab: &Lab, kind: ProbeKind, family: Family) -> Case {
     let mut case = lab.case(kind, if kind == ProbeKind::Tcp { PORT } else { 0 });
     case.target = lab.party("front-2");
-    case.others = ["back-1", "third-1"].map(|node| lab.party(node)).into();
+    case.others = lab.compared(["back-1", "third-1"]);
     case.to(lab.vcn.node("front-2").unwrap().address(family).unwrap())
 }
 
@@ -81,18 +81,19 @@ fn to_neighbour(lab: &Lab, kind: ProbeKind, family: Family) -> Case {
 fn full_neighbour_table_is_named_and_known_neighbours_work() {
     let _first = first();
     let lab = lab();
-    // The table is the kernel's, so that of the other nodes, too: this one answers by an entry that is not counted.
-    lab.on("back-1", || {
-        run("ping -c 1 10.0.20.1");
-        run(&format!("ip neigh change 10.0.20.1 dev {PRIMARY} nud permanent"));
-    });
     for (family, name, prefix) in [(Family::Ipv4, "ipv4", "10.0.10."), (Family::Ipv6, "ipv6", "2603:c020:0:1::")] {
+        let gateway = |subnet: &str| lab.vcn.subnet(subnet).unwrap().router(family).unwrap();
+        // The table is the kernel's, so that of the other nodes, too: this one answers by an entry that is not counted.
+        lab.on("back-1", || {
+            run(&format!("ping -c 1 -I {PRIMARY} {}", gateway("back")));
+            run(&format!("ip neigh change {} dev {PRIMARY} nud permanent", gateway("back")));
+        });
         let healthy = lab.named(to_neighbour(&lab, ProbeKind::Icmp, family));
         assert_eq!(healthy, (Label::Reachable, vec![]), "{family:?}");
         for kind in [ProbeKind::Icmp, ProbeKind::Tcp] {
             // The kernel would give up other nodes' old entries for a new one.
             lab.vcn.nodes().for_each(|node| lab.on(node.name(), || run(&format!("ip neigh flush dev {PRIMARY}"))));
-            lab.on("front-1", || fill_neighbours(name, prefix));
+            lab.on("front-1", || fill_neighbours(name, prefix, gateway("front")));
             let verdict = lab.investigate(to_neighbour(&lab, kind, family));
             let found = (verdict.label, &verdict.causes, verdict.place);
             assert_eq!(found, (Label::Proven, &vec![Cause::NeighbourTable], Place::SourceHost), "{kind:?} {family:?}");
@@ -129,6 +130,7 @@ fn full_connection_table_of_source_or_target_is_named() {
         let streams = fill_connections(&lab, from, lab.address(to));
         let mut case = lab.case(ProbeKind::Tcp, PORT);
         case.target = lab.party(target);
+        case.others = lab.compared(["front-2", "third-1"]);
         case.send.target = ProbeTarget::Address(lab.address(target));
         let verdict = lab.investigate(case);
         let found = (verdict.label, &verdict.causes, verdict.place);

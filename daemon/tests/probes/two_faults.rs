@@ -65,7 +65,7 @@ fn security_list_behind_missing_rule_is_found_by_next_run() {
         let mut case = lab.case(ProbeKind::Tcp, PORT);
         (case.source, case.target) = (lab.party("back-1"), lab.party("front-1"));
         (case.send.source, case.send.target) = (Some(source), ProbeTarget::Address(lab.address("front-1")));
-        case.others = ["front-2", "third-1", "back-2"].map(|node| lab.party(node)).into();
+        case.others = lab.compared(["front-2", "third-1", "back-2"]);
         case
     };
     let verdict = lab.investigate(case());

@@ -145,9 +145,36 @@ fn every_request_is_within_the_agents_bounds() {
 fn compared_nodes_are_near_and_far_but_outside_the_pair() {
     let spec = spec(json!([{ "node": "a" }]), json!([{ "node": "c" }]), &json!({}));
     let case = &pairs(&spec, &nodes()).unwrap()[0].case;
-    let others: Vec<&str> = case.others.iter().map(|other| other.node.as_deref().unwrap()).collect();
+    let others: Vec<&str> = case.others.iter().map(|other| other.node.as_str()).collect();
     assert_eq!(others, ["b", "d"]);
     assert!(case.target_has_agent && case.send.source_port >= super::super::send::FIRST_PORT);
+}
+
+#[test]
+fn three_near_and_two_far_nodes_are_compared_by_the_pairs_family() {
+    let named = |subnet: u8, host: u8| (format!("{subnet}-{host}"), IpAddr::from([10, 0, subnet, host]));
+    let all: Vec<_> = [30, 10, 20].into_iter().flat_map(|subnet| (2..7).map(move |host| named(subnet, host))).collect();
+    // By IPv6, another subnet is the farthest.
+    let v6 = |name: &str| {
+        let (subnet, host) = name.split_once('-').unwrap();
+        let subnet = if subnet == "20" { "ff20" } else { subnet };
+        format!("2001:db8:{subnet}::{host}").parse::<IpAddr>().unwrap()
+    };
+    for (by_v6, expected) in
+        [(false, ["10-3", "10-4", "10-5", "30-5", "30-6"]), (true, ["10-3", "10-4", "10-5", "20-5", "20-6"])]
+    {
+        let held = all.iter().map(|(name, _)| (name.clone(), vec![v6(name)]));
+        let nodes = Nodes { addresses: all.iter().cloned().collect(), held: held.collect(), ..nodes() };
+        let mut target = json!({ "node": "20-2" });
+        if by_v6 {
+            target["address"] = json!(v6("20-2"));
+        }
+        let case =
+            pairs(&spec(json!([{ "node": "10-2" }]), json!([target]), &json!({})), &nodes).unwrap().remove(0).case;
+        let others: Vec<&str> = case.others.iter().map(|other| other.node.as_str()).collect();
+        assert_eq!(others, expected);
+        assert_eq!(case.others[0].addresses, ["10.0.10.3".parse().unwrap(), v6("10-3")]);
+    }
 }
 
 #[test]

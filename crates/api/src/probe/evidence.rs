@@ -59,6 +59,9 @@ pub struct Party {
 pub struct Trial {
     /// What was changed.
     pub change: Change,
+    /// Which of several neighbours sent it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour: Option<u8>,
     /// The result.
     pub tally: Tally,
     /// Packets of it that came in at the target's VNIC, if its agent watched.
@@ -104,17 +107,30 @@ pub enum Change {
     OverTcp,
 }
 
+impl Trial {
+    /// A trial that nothing else is known about.
+    #[must_use]
+    pub const fn new(change: Change, tally: Tally) -> Self {
+        Self { change, neighbour: None, tally, arrived: None }
+    }
+}
+
 impl Evidence {
+    /// The trials with this change.
+    pub fn trials(&self, change: Change) -> impl Iterator<Item = &Trial> {
+        self.trials.iter().filter(move |trial| trial.change == change)
+    }
+
     /// The result of a trial, if it was made.
     #[must_use]
     pub fn trial(&self, change: Change) -> Option<&Tally> {
-        self.trials.iter().find(|trial| trial.change == change).map(|trial| &trial.tally)
+        self.trials(change).next().map(|trial| &trial.tally)
     }
 
-    /// Packets of a trial that came in at the target's VNIC, if its agent watched.
+    /// Whether a trial reaches the target, if it was made: of several, one.
     #[must_use]
-    pub fn arrived(&self, change: Change) -> Option<u32> {
-        self.trials.iter().find(|trial| trial.change == change)?.arrived
+    pub fn reaches(&self, change: Change) -> Option<bool> {
+        self.trials(change).map(|trial| trial.tally.reaches()).reduce(|one, other| one || other)
     }
 
     /// The protocol of the packets.

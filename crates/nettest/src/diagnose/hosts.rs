@@ -15,7 +15,9 @@ pub(super) fn route(evidence: &Evidence) -> Option<Finding> {
     // behind links with a VNIC's address only, and no security rule or route table applies to them.
     let is_on_link = matches!(evidence.service, Some(TargetService::Imds | TargetService::Dns));
     let is_wrong = goes_astray(route) && (route.device.is_empty() || evidence.source_requested || is_on_link);
-    is_wrong.then(|| Finding::new(Cause::HostRoute, Strength::Proven))
+    // From another address or host, or to another target, the lookup does not go astray.
+    let avoided_by = &[Change::OwnAddress, Change::OtherTarget, Change::SubnetNeighbour, Change::OtherNode];
+    is_wrong.then(|| Finding::traced(Cause::HostRoute, avoided_by))
 }
 
 /// The source's neighbour table refused an entry, and is full.
@@ -24,46 +26,54 @@ pub(super) fn neighbour_table(evidence: &Evidence) -> Option<Finding> {
     let rose = after.neighbour_overflows.unwrap_or(0) > before.neighbour_overflows.unwrap_or(0);
     let never_left = Tap::last(evidence) == Some(Tap::SourceRoute);
     let is_full = full(after.neighbours, after.neighbour_limit);
-    (rose && is_full && never_left).then(|| Finding::new(Cause::NeighbourTable, Strength::Proven))
+    // A known neighbour, such as a gateway, needs no entry; other hosts have their own table.
+    let avoided_by = &[Change::OtherTarget, Change::SubnetNeighbour, Change::OtherNode];
+    (rose && is_full && never_left).then(|| Finding::traced(Cause::NeighbourTable, avoided_by))
 }
 
 /// The source's table of connections dropped the packets.
 pub(super) fn conntrack_of_source(evidence: &Evidence) -> Option<Finding> {
     let lost_here = matches!(Tap::last(evidence), Some(Tap::SourceRoute | Tap::SourceIn));
-    conntrack(evidence, &evidence.attempt).filter(|_| lost_here).map(|found| found.at(Place::SourceHost))
+    let other_hosts = &[Change::SubnetNeighbour, Change::OtherSubnet, Change::OtherNode];
+    let found = conntrack(evidence, &evidence.attempt, other_hosts);
+    found.filter(|_| lost_here).map(|found| found.at(Place::SourceHost))
 }
 
 /// The target's table of connections dropped the packets.
 pub(super) fn conntrack_of_target(evidence: &Evidence) -> Option<Finding> {
     let lost_there = Tap::last(evidence) == Some(Tap::TargetIn);
-    let found = evidence.arrival.as_ref().and_then(|report| conntrack(evidence, report));
+    let found = evidence.arrival.as_ref().and_then(|report| conntrack(evidence, report, &[Change::OtherTarget]));
     found.filter(|_| lost_there).map(|found| found.at(Place::TargetHost))
 }
 
-fn conntrack(evidence: &Evidence, report: &ProbeReport) -> Option<Finding> {
+fn conntrack(evidence: &Evidence, report: &ProbeReport, avoided_by: &'static [Change]) -> Option<Finding> {
     let (before, after) = states(report);
     let dropped = rose_by_the_lost(evidence, before.connection_drops, after.connection_drops);
     let is_full = full(after.connections, after.connection_limit);
-    (dropped && is_full).then(|| Finding::new(Cause::HostConntrack, Strength::Proven))
+    (dropped && is_full).then(|| Finding::traced(Cause::HostConntrack, avoided_by))
 }
 
 /// The source's reverse-path filter dropped the answers.
 pub(super) fn reverse_path_of_source(evidence: &Evidence) -> Option<Finding> {
     let answered = Tap::last(evidence) == Some(Tap::SourceIn);
-    reverse_path(evidence, &evidence.attempt).filter(|_| answered).map(|found| found.at(Place::SourceHost))
+    let avoided_by = &[Change::OwnAddress, Change::OtherTarget, Change::SubnetNeighbour, Change::OtherNode];
+    let found = reverse_path(evidence, &evidence.attempt, avoided_by);
+    found.filter(|_| answered).map(|found| found.at(Place::SourceHost))
 }
 
 /// The target's reverse-path filter dropped the packets.
 pub(super) fn reverse_path_of_target(evidence: &Evidence) -> Option<Finding> {
     let arrived = Tap::last(evidence) == Some(Tap::TargetIn);
-    let found = evidence.arrival.as_ref().and_then(|report| reverse_path(evidence, report));
+    // The way back to a node of the link's own subnet is this link.
+    let avoided_by = &[Change::TargetNeighbour, Change::OtherTarget];
+    let found = evidence.arrival.as_ref().and_then(|report| reverse_path(evidence, report, avoided_by));
     found.filter(|_| arrived).map(|found| found.at(Place::TargetHost))
 }
 
-fn reverse_path(evidence: &Evidence, report: &ProbeReport) -> Option<Finding> {
+fn reverse_path(evidence: &Evidence, report: &ProbeReport, avoided_by: &'static [Change]) -> Option<Finding> {
     let (before, after) = states(report);
     let dropped = rose_by_the_lost(evidence, before.rp_filter_drops, after.rp_filter_drops);
-    (dropped && after.rp_filter == Some(1)).then(|| Finding::new(Cause::ReversePathFilter, Strength::Proven))
+    (dropped && after.rp_filter == Some(1)).then(|| Finding::traced(Cause::ReversePathFilter, avoided_by))
 }
 
 /// The answers leave by another link than the packets came by, and do not arrive.
@@ -72,7 +82,7 @@ pub(super) fn asymmetric(evidence: &Evidence) -> Option<Finding> {
     let (inward, out) = (&target.taps.inward, &target.taps.out);
     let differ = inward.packets > 0 && out.packets > 0 && inward.device != out.device;
     let lost = Tap::last(evidence) == Some(Tap::TargetOut);
-    let forced = evidence.trial(Change::ForcedLink).is_some_and(api::probe::Tally::reaches);
+    let forced = evidence.reaches(Change::ForcedLink) == Some(true);
     let strength = if forced { Strength::Proven } else { Strength::Likely };
     (differ && lost).then(|| Finding::new(Cause::AsymmetricRoute, strength))
 }
@@ -81,11 +91,12 @@ pub(super) fn asymmetric(evidence: &Evidence) -> Option<Finding> {
 pub(super) fn firewall_error(evidence: &Evidence) -> Option<Finding> {
     let Some(Failure::Prohibited(from)) = evidence.attempt.tally.failure else { return None };
     let target = evidence.target.address.or(evidence.attempt.target);
-    let proven = Finding::new(Cause::HostFirewall, Strength::Proven);
+    let avoided_by = &[Change::OtherPort, Change::OtherProtocol, Change::OtherTarget, Change::OtherNode];
+    let found = Finding::traced(Cause::HostFirewall, avoided_by);
     if Some(from) == target {
-        Some(proven.at(Place::TargetHost))
+        Some(found.at(Place::TargetHost))
     } else if Some(from) == evidence.attempt.source {
-        Some(proven.at(Place::SourceHost))
+        Some(found.at(Place::SourceHost))
     } else {
         None
     }

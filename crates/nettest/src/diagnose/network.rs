@@ -1,6 +1,8 @@
 //! Rows of the network between the hosts: no counter shows them, so they differ by what passes and what does not.
 
-use api::probe::{Change, Evidence, Failure, ProbeKind, Tally};
+use std::collections::BTreeSet;
+
+use api::probe::{Change, Evidence, Failure, ProbeKind, Tally, Trial};
 
 use super::{Finding, Strength, has_ports, is_same_subnet};
 use crate::cause::Cause;
@@ -12,7 +14,7 @@ const VNIC_CONNECTIONS: u64 = 10_000;
 
 /// Full-size packets are lost, small ones pass.
 pub(super) fn path_mtu(evidence: &Evidence) -> Option<Finding> {
-    let small = evidence.trial(Change::SmallPacket).is_some_and(Tally::reaches);
+    let small = evidence.reaches(Change::SmallPacket) == Some(true);
     let is_host = matches!(evidence.attempt.tally.failure, Some(Failure::TooBig { from: None, .. }));
     let found = Finding::new(Cause::PathMtu, Strength::Proven);
     let found = if is_host { found.at(Place::SourceHost) } else { found };
@@ -21,7 +23,7 @@ pub(super) fn path_mtu(evidence: &Evidence) -> Option<Finding> {
 
 /// Data passes, slowly, and full-size packets are not what is lost.
 pub(super) fn bandwidth(evidence: &Evidence) -> Option<Finding> {
-    let small_passes = evidence.trial(Change::SmallPacket).is_some_and(Tally::reaches);
+    let small_passes = evidence.reaches(Change::SmallPacket) == Some(true);
     (is_slow(evidence) && !(full_size_vanishes(evidence) && small_passes))
         .then(|| Finding::new(Cause::Bandwidth, Strength::Likely))
 }
@@ -42,7 +44,7 @@ fn is_slow(evidence: &Evidence) -> bool {
 
 /// The host's own address passes, another address of the same host does not get further than its VNIC.
 pub(super) fn source_dest_check(evidence: &Evidence) -> Option<Finding> {
-    let own = evidence.trial(Change::OwnAddress).is_some_and(Tally::reaches);
+    let own = evidence.reaches(Change::OwnAddress) == Some(true);
     let lost = Tap::last(evidence) == Some(Tap::SourceOut);
     // Without the target's tap, a rule that drops this source further on has the same traces.
     let strength = if evidence.arrival.is_some() { Strength::Proven } else { Strength::Possible };
@@ -78,7 +80,7 @@ pub(super) fn rules_and_routes(evidence: &Evidence) -> Vec<Finding> {
 }
 
 fn between_hosts(evidence: &Evidence) -> Vec<Finding> {
-    let reaches = |change| evidence.trial(change).map(Tally::reaches);
+    let reaches = |change| evidence.reaches(change);
     let others = [reaches(Change::OtherPort), reaches(Change::OtherProtocol)];
     let opened = reaches(Change::OpenedByTarget) == Some(true);
     let selective = others.contains(&Some(true)) || opened;
@@ -108,24 +110,42 @@ fn between_hosts(evidence: &Evidence) -> Vec<Finding> {
     all
 }
 
-/// One port or protocol passes and another does not: a security rule. A source of the same subnet tells list from group, unless
-/// all VNICs of the subnet have the same groups.
-fn security_rules(evidence: &Evidence) -> Vec<Finding> {
-    match evidence.trial(Change::SubnetNeighbour).map(Tally::reaches) {
-        Some(true) => vec![Finding::new(Cause::SecurityGroup, Strength::Likely)],
-        // The network admits the neighbour's packets, and the host drops them. Where answers left the host, it does not.
-        Some(false)
-            if Tap::last(evidence) != Some(Tap::TargetOut)
-                && evidence.arrived(Change::SubnetNeighbour).is_some_and(|arrived| arrived > 0) =>
-        {
-            let firewall = Finding::new(Cause::HostFirewall, Strength::Likely).at(Place::TargetHost);
-            vec![Finding::new(Cause::SecurityGroup, Strength::Likely), firewall]
+/// What happens to the probe from a neighbour of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Neighbour {
+    Passes,
+    /// The network admits its packets, and the target's host drops them.
+    Arrives,
+    Lost,
+}
+
+impl Neighbour {
+    fn of(evidence: &Evidence, trial: &Trial) -> Self {
+        // Where answers left the host, it does not drop the packets.
+        let is_dropped_there = Tap::last(evidence) != Some(Tap::TargetOut) && trial.arrived.unwrap_or(0) > 0;
+        match trial.tally.reaches() {
+            true => Self::Passes,
+            false if is_dropped_there => Self::Arrives,
+            false => Self::Lost,
         }
-        Some(false) if evidence.arrival.is_some() => vec![Finding::new(Cause::SecurityList, Strength::Likely)],
+    }
+}
+
+/// One port or protocol passes and another does not: a security rule. Sources of the same subnet tell list from group if all of them
+/// agree, unless all VNICs of the subnet have the same groups.
+fn security_rules(evidence: &Evidence) -> Vec<Finding> {
+    let trials = evidence.trials(Change::SubnetNeighbour);
+    let neighbours: BTreeSet<Neighbour> = trials.map(|trial| Neighbour::of(evidence, trial)).collect();
+    let likely = |cause| Finding::new(cause, Strength::Likely);
+    let firewall = |strength| Finding::new(Cause::HostFirewall, strength).at(Place::TargetHost);
+    match Vec::from_iter(&neighbours).as_slice() {
+        [Neighbour::Passes] => vec![likely(Cause::SecurityGroup)],
+        [Neighbour::Arrives] => vec![likely(Cause::SecurityGroup), firewall(Strength::Likely)],
+        [Neighbour::Lost] if evidence.arrival.is_some() => vec![likely(Cause::SecurityList)],
         _ => {
             let mut left = possible(&[Cause::SecurityList, Cause::SecurityGroup]);
-            if evidence.arrival.is_none() {
-                left.push(Finding::new(Cause::HostFirewall, Strength::Possible).at(Place::TargetHost));
+            if evidence.arrival.is_none() || neighbours.contains(&Neighbour::Arrives) {
+                left.push(firewall(Strength::Possible));
             }
             left
         }
@@ -134,7 +154,7 @@ fn security_rules(evidence: &Evidence) -> Vec<Finding> {
 
 /// Nothing passes between the two.
 fn routes(evidence: &Evidence) -> Vec<Finding> {
-    let reaches = |change| evidence.trial(change).map(Tally::reaches);
+    let reaches = |change| evidence.reaches(change);
     let others_pass = reaches(Change::OtherTarget) == Some(true);
     let neighbour = reaches(Change::SubnetNeighbour);
     // A source that needs no route.
@@ -161,7 +181,7 @@ fn routes(evidence: &Evidence) -> Vec<Finding> {
 /// A packet of the flow came from the target: stateful rules then admit the flow, so that what still does not pass is not dropped by
 /// them.
 fn is_admitted_by_rules(evidence: &Evidence) -> bool {
-    let came = evidence.trial(Change::FromTarget).is_some_and(Tally::reaches);
+    let came = evidence.reaches(Change::FromTarget) == Some(true);
     came && evidence.trial(Change::OpenedByTarget).is_some_and(Tally::fails)
 }
 

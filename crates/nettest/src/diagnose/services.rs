@@ -34,8 +34,8 @@ pub(super) fn service_error(evidence: &Evidence) -> Option<Finding> {
 /// One query per second passes, many do not; TCP passes, too, if it was tried.
 pub(super) fn dns_rate(evidence: &Evidence) -> Option<Finding> {
     let is_dns = evidence.kind == ProbeKind::Dns;
-    let slow = evidence.trial(Change::SlowRate).is_some_and(Tally::reaches);
-    let over_tcp = evidence.trial(Change::OverTcp).is_none_or(Tally::reaches);
+    let slow = evidence.reaches(Change::SlowRate) == Some(true);
+    let over_tcp = evidence.reaches(Change::OverTcp) != Some(false);
     // The same queries at the same rate still fail, or were not sent again.
     let again = evidence.trial(Change::Again).is_none_or(Tally::fails);
     (is_dns && slow && over_tcp && again && conntrack_race(evidence).is_none())

@@ -51,8 +51,8 @@ fn path_has_the_links_and_the_next_hop_that_are_known() {
 #[test]
 fn every_cause_is_named_by_a_recorded_case() {
     let named: Vec<Cause> = cases().iter().flat_map(|(_, evidence, _)| diagnose(evidence).causes).collect();
-    let missing: Vec<Cause> = Cause::ALL.into_iter().filter(|cause| !named.contains(cause)).collect();
-    assert_eq!(missing, []);
+    let missing: Vec<_> = Cause::ALL.iter().filter(|cause| !named.contains(cause)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// A verdict is only "proven" by the traces that prove it: without the taps and trials, none is left.
@@ -64,6 +64,19 @@ fn no_network_cause_is_proven_without_taps_and_trials() {
         let verdict = diagnose(&evidence);
         let is_network = verdict.place == Place::Network;
         assert!(verdict.label != Label::Proven || !is_network, "{name}: {verdict}");
+    }
+}
+
+/// What a host shows proves its cause only together with a trial that passes without it.
+#[test]
+fn cause_that_a_host_shows_is_likely_if_all_trials_fail_or_none_was_made() {
+    for (name, evidence, _) in cases() {
+        let proven = |trials| {
+            let evidence = Evidence { trials, ..evidence.clone() };
+            diagnose(&evidence).label == Label::Proven && super::avoiding(&evidence).is_some_and(|all| !all.is_empty())
+        };
+        let failing = |trial: &Trial| Trial::new(trial.change, Tally { sent: 5, ..Tally::default() });
+        assert!(!proven(evidence.trials.iter().map(failing).collect()) && !proven(Vec::new()), "{name}");
     }
 }
 
@@ -126,10 +139,9 @@ fn healthy(numbers: &mut Numbers) -> Evidence {
     let mut arrival = ProbeReport { taps: tap(u32::from(sent - lost)), ..ProbeReport::default() };
     busy(numbers, &mut arrival);
     let changes = [Change::Again, Change::OtherPort, Change::SubnetNeighbour, Change::SlowRate, Change::SmallPacket];
-    let trial = |(change, answered): (Change, u64)| Trial {
-        change,
-        tally: Tally { sent: 3, received: u16::try_from(answered).unwrap(), failure: None, micros: Vec::new() },
-        arrived: None,
+    let trial = |(change, answered): (Change, u64)| {
+        let received = u16::try_from(answered).unwrap();
+        Trial::new(change, Tally { sent: 3, received, failure: None, micros: Vec::new() })
     };
     Evidence {
         kind,
