@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::PairVerdict;
 use api::probe::{Evidence, ProbeReport, Task};
 use futures::future::join_all;
-use nettest::{Ask, Investigation, Role, Verdict};
+use nettest::{AgentRequest, Investigation, Role, Verdict};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
@@ -25,7 +25,7 @@ static MEASUREMENT: Semaphore = Semaphore::const_new(1);
 
 /// What was found out about a pair.
 #[derive(Clone, Debug)]
-pub(crate) enum Found {
+pub(crate) enum PairResult {
     /// The pair, the evidence and its verdict.
     Verdict(Box<(TestPair, Evidence, Verdict)>),
     /// The source's agent did not answer.
@@ -42,7 +42,7 @@ struct Times {
 type Answer = (Result<ProbeReport, AskError>, Times);
 
 /// Investigates a pair.
-pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) -> Found {
+pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) -> PairResult {
     let mut investigation = Investigation::new(pair.case.clone());
     let mut failure = None;
     loop {
@@ -50,7 +50,7 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
         if round.is_empty() {
             break;
         }
-        let answers = all(&*agents, (&pair, &round)).await;
+        let answers = all(&*agents, &pair, &round).await;
         let watched = watched_all(&round, &answers);
         let received = received(&round, &answers);
         for (ask, (answer, _)) in round.iter().zip(answers) {
@@ -66,19 +66,19 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
         }
     }
     match (investigation.evidence(), investigation.verdict()) {
-        (Some(evidence), Some(verdict)) => Found::Verdict(Box::new((pair, evidence.clone(), verdict))),
-        _ => Found::Unknown(Box::new(unknown(&pair, failure))),
+        (Some(evidence), Some(verdict)) => PairResult::Verdict(Box::new((pair, evidence.clone(), verdict))),
+        _ => PairResult::Unknown(Box::new(unknown(&pair, failure))),
     }
 }
 
 /// Sends the asks of a round. All of it is sent again if an agent does not know this controller's key yet, or if one of two that
 /// measure throughput is busy: asks of one round belong to the same time.
-async fn all(agents: &impl AgentCalls, (pair, round): (&TestPair, &[Ask])) -> Vec<Answer> {
+async fn all(agents: &impl AgentCalls, pair: &TestPair, round: &[AgentRequest]) -> Vec<Answer> {
     let is_measured = round.iter().any(|ask| ask.role == Role::Reception);
     let _alone = if is_measured { MEASUREMENT.acquire().await.ok() } else { None };
     let mut attempt = 1;
     loop {
-        let answers = join_all(round.iter().map(|ask| one(agents, (pair, ask), round.len() == 1))).await;
+        let answers = join_all(round.iter().map(|ask| one(agents, pair, ask, round.len() == 1))).await;
         let waits = answers.iter().filter_map(|(answer, _)| match answer {
             Err(AskError::Busy) if is_measured => Some(BUSY),
             Err(AskError::Untrusted(_)) => Some(UNTRUSTED),
@@ -91,7 +91,7 @@ async fn all(agents: &impl AgentCalls, (pair, round): (&TestPair, &[Ask])) -> Ve
 }
 
 /// Sends one ask. A busy agent is asked again, unless the other asks of the round belong to the same time.
-async fn one(agents: &impl AgentCalls, (pair, ask): (&TestPair, &Ask), alone: bool) -> Answer {
+async fn one(agents: &impl AgentCalls, pair: &TestPair, ask: &AgentRequest, alone: bool) -> Answer {
     // No target of such a pair is asked on the source's own node.
     let from_pod = pair.from_pod && pair.case.source.node.as_ref() == Some(&ask.node);
     sleep(Duration::from_millis(ask.after_ms.into())).await;
@@ -113,7 +113,7 @@ async fn one(agents: &impl AgentCalls, (pair, ask): (&TestPair, &Ask), alone: bo
 
 /// Whether the target's agent watched while all of the probe's packets were sent and answered: a watch that began late, or ended
 /// early, shows nothing, and would look like packets that did not arrive.
-fn watched_all(round: &[Ask], answers: &[Answer]) -> bool {
+fn watched_all(round: &[AgentRequest], answers: &[Answer]) -> bool {
     let of = |role| round.iter().zip(answers).find(|(ask, _)| ask.role == role);
     let (Some((watch, (Ok(_), watched))), Some((_, (Ok(_), sent)))) = (of(Role::Arrival), of(Role::Attempt)) else {
         return false;
@@ -134,7 +134,7 @@ fn longest(task: &Task) -> Duration {
 }
 
 /// Whether the target's agent, if it was to receive, listened before the probe ended.
-fn received(round: &[Ask], answers: &[Answer]) -> bool {
+fn received(round: &[AgentRequest], answers: &[Answer]) -> bool {
     let of = |role| round.iter().zip(answers).find(|(ask, _)| ask.role == role).map(|(_, answer)| answer);
     match (of(Role::Reception), of(Role::Attempt)) {
         (Some((Ok(report), times)), Some((_, sent))) => {
@@ -187,11 +187,11 @@ mod tests {
 
     use super::*;
 
-    fn ask(role: Role) -> Ask {
+    fn ask(role: Role) -> AgentRequest {
         let address = "10.0.0.2".parse().unwrap();
         let flow = Flow { protocol: Transport::Tcp, source: address, target: address, source_port: 1, port: 1 };
         let request = ProbeRequest::new(Task::Watch(WatchTask { flow, for_ms: 5_000 }));
-        Ask { node: "a".to_owned(), request, after_ms: 0, role }
+        AgentRequest { node: "a".to_owned(), request, after_ms: 0, role }
     }
 
     #[test]

@@ -107,7 +107,7 @@ struct SelectedSource {
 
 /// A target after selection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Selected {
+enum SelectedTarget {
     /// At the address of the source's family without one.
     Node(String, Option<IpAddr>),
     Pod(TestPod, IpAddr),
@@ -127,9 +127,11 @@ pub fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPair>, Pai
     }
     let mut found = Vec::new();
     let targets = spec.targets.iter().map(|target| nodes.targets(spec, target)).collect::<Result<Vec<_>, _>>()?;
-    let targets: BTreeSet<Selected> = targets.into_iter().flatten().collect();
+    let targets: BTreeSet<SelectedTarget> = targets.into_iter().flatten().collect();
     let measures = spec.probes.iter().any(|probe| probe.kind == ProbeKind::Throughput);
-    let has_agent = |target: &&Selected| matches!(target, Selected::Node(..) | Selected::Service(TargetService::Peers));
+    let has_agent = |target: &&SelectedTarget| {
+        matches!(target, SelectedTarget::Node(..) | SelectedTarget::Service(TargetService::Peers))
+    };
     if let Some(other) = targets.iter().find(|target| measures && !has_agent(target)) {
         return Err(PairError::Throughput(other.to_string()));
     }
@@ -140,7 +142,7 @@ pub fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPair>, Pai
             }
             for target in targets.iter().flat_map(|target| nodes.of_peers(&from.node, target)) {
                 for probe in &spec.probes {
-                    let pair = nodes.pair(&from, &target, (probe, found.len()));
+                    let pair = nodes.pair(&from, &target, probe, found.len());
                     found.extend(pair);
                 }
                 if found.len() > MOST_PAIRS {
@@ -203,7 +205,7 @@ impl Nodes {
         self.known(node).into_iter().find(|address| is_family(like, *address))
     }
 
-    fn targets(&self, spec: &NetworkTestSpec, target: &TestTarget) -> Result<Vec<Selected>, PairError> {
+    fn targets(&self, spec: &NetworkTestSpec, target: &TestTarget) -> Result<Vec<SelectedTarget>, PairError> {
         let external = |what: &dyn std::fmt::Display| {
             if spec.external_targets && self.allowed == TestTargets::Any {
                 Ok(())
@@ -219,20 +221,24 @@ impl Nodes {
                 // A VNIC that another program attached.
                 external(&address).map_err(|_| PairError::Foreign(node.clone(), address))?;
             }
-            return Ok(vec![Selected::Node(node.clone(), target.address)]);
+            return Ok(vec![SelectedTarget::Node(node.clone(), target.address)]);
         }
         if let Some(selector) = &target.node_selector {
-            return Ok(self.selected(selector)?.into_iter().map(|node| Selected::Node(node, None)).collect());
+            return Ok(self.selected(selector)?.into_iter().map(|node| SelectedTarget::Node(node, None)).collect());
         }
         if let Some(pods) = &target.pods {
             let of = |pod: TestPod| pod.addresses.clone().into_iter().map(move |address| (pod.clone(), address));
-            return Ok(self.pods_of(pods).flat_map(of).map(|(pod, address)| Selected::Pod(pod, address)).collect());
+            return Ok(self
+                .pods_of(pods)
+                .flat_map(of)
+                .map(|(pod, address)| SelectedTarget::Pod(pod, address))
+                .collect());
         }
         if let Some(address) = target.address {
             let mut names = self.held.keys().chain(self.addresses.keys());
             return match names.find(|node| self.known(node).contains(&address)) {
-                Some(node) => Ok(vec![Selected::Node(node.clone(), Some(address))]),
-                None => external(&address).map(|()| vec![Selected::Address(address)]),
+                Some(node) => Ok(vec![SelectedTarget::Node(node.clone(), Some(address))]),
+                None => external(&address).map(|()| vec![SelectedTarget::Address(address)]),
             };
         }
         if let Some(url) = &target.url {
@@ -241,13 +247,13 @@ impl Nodes {
                 ProbeTarget::Address(address) if bounds::allowed(address).is_err() => {
                     Err(PairError::Forbidden(address))
                 }
-                _ => external(url).map(|()| vec![Selected::Url(url.clone())]),
+                _ => external(url).map(|()| vec![SelectedTarget::Url(url.clone())]),
             };
         }
         if let Some(host) = &target.host {
-            return external(host).map(|()| vec![Selected::Host(host.clone())]);
+            return external(host).map(|()| vec![SelectedTarget::Host(host.clone())]);
         }
-        Ok(target.service.map(Selected::Service).into_iter().collect())
+        Ok(target.service.map(SelectedTarget::Service).into_iter().collect())
     }
 
     fn pods_of(&self, selection: &PodSelection) -> impl Iterator<Item = TestPod> {
@@ -255,41 +261,47 @@ impl Nodes {
     }
 
     /// Peers are the next nodes by name, so that all nodes are a target of some.
-    fn of_peers(&self, source: &str, target: &Selected) -> Vec<Selected> {
-        if *target != Selected::Service(TargetService::Peers) {
+    fn of_peers(&self, source: &str, target: &SelectedTarget) -> Vec<SelectedTarget> {
+        if *target != SelectedTarget::Service(TargetService::Peers) {
             return vec![target.clone()];
         }
         let after = self.addresses.keys().filter(|name| name.as_str() > source);
         let before = self.addresses.keys().filter(|name| name.as_str() < source);
-        after.chain(before).take(PEERS).map(|node| Selected::Node(node.clone(), None)).collect()
+        after.chain(before).take(PEERS).map(|node| SelectedTarget::Node(node.clone(), None)).collect()
     }
 
     /// A pair with one probe; none if the probe does not fit the target, or the target is the source.
-    fn pair(&self, from: &SelectedSource, target: &Selected, (probe, number): (&TestProbe, usize)) -> Option<TestPair> {
+    fn pair(
+        &self,
+        from: &SelectedSource,
+        target: &SelectedTarget,
+        probe: &TestProbe,
+        number: usize,
+    ) -> Option<TestPair> {
         let SelectedSource { node, address: requested, is_one_of_all, pod } = from;
         let (party, to, service) = match target {
-            Selected::Node(name, _) if name == node => return None,
-            Selected::Pod(target, _) if pod.as_ref() == Some(target) => return None,
-            Selected::Node(name, address) => {
+            SelectedTarget::Node(name, _) if name == node => return None,
+            SelectedTarget::Pod(target, _) if pod.as_ref() == Some(target) => return None,
+            SelectedTarget::Node(name, address) => {
                 let of_agent = *self.addresses.get(name)?;
                 let address = address.or_else(|| self.of_family(name, *requested)).unwrap_or(of_agent);
                 let party = Party { node: Some(name.clone()), address: Some(address) };
                 (party, ProbeTarget::Address(address), None)
             }
-            Selected::Pod(_, address) => {
+            SelectedTarget::Pod(_, address) => {
                 let senders = pod.as_ref().map_or_else(|| self.known(node), |pod| pod.addresses.clone());
                 if !senders.iter().any(|sender| is_family(Some(*address), *sender)) {
                     return None;
                 }
                 (Party { node: None, address: Some(*address) }, ProbeTarget::Address(*address), None)
             }
-            Selected::Address(to) => (Party { node: None, address: Some(*to) }, ProbeTarget::Address(*to), None),
-            Selected::Host(host) => (Party::default(), ProbeTarget::Host(host.clone()), None),
-            Selected::Url(url) => (Party::default(), HttpUrl::read(url)?.host, None),
-            Selected::Service(TargetService::OciServices) => {
+            SelectedTarget::Address(to) => (Party { node: None, address: Some(*to) }, ProbeTarget::Address(*to), None),
+            SelectedTarget::Host(host) => (Party::default(), ProbeTarget::Host(host.clone()), None),
+            SelectedTarget::Url(url) => (Party::default(), HttpUrl::read(url)?.host, None),
+            SelectedTarget::Service(TargetService::OciServices) => {
                 (Party::default(), ProbeTarget::Host(self.oci_host.clone()?), Some(TargetService::OciServices))
             }
-            Selected::Service(service) => (Party::default(), ProbeTarget::Service(*service), Some(*service)),
+            SelectedTarget::Service(service) => (Party::default(), ProbeTarget::Service(*service), Some(*service)),
         };
         // Of all addresses, those of the agent's family test names and services.
         let family = party.address.or_else(|| self.addresses.get(node).copied().filter(|_| *is_one_of_all));
@@ -299,7 +311,7 @@ impl Nodes {
         // A probe Pod's address is not known before it runs.
         let address = requested.or_else(|| self.of_family(node, family)).filter(|_| pod.is_none());
         let mut send = send(probe, to, *requested, number);
-        if let Selected::Url(url) = target {
+        if let SelectedTarget::Url(url) = target {
             let HttpUrl { kind, port, path, .. } = HttpUrl::read(url)?;
             send = SendTask { kind, port, path: Some(path), ..send };
         }
@@ -309,7 +321,7 @@ impl Nodes {
             target_has_agent: party.node.is_some() && pod.is_none(),
             service,
             send,
-            others: self.others((node, address), &party),
+            others: self.others(node, address, &party),
             target: party,
         };
         let source = pod.as_ref().map_or_else(|| at(node, *requested), ToString::to_string);
@@ -317,7 +329,7 @@ impl Nodes {
     }
 
     /// A few other nodes: some whose address is most like the source's, some whose is least.
-    fn others(&self, (source, address): (&str, Option<IpAddr>), target: &Party) -> Vec<Compared> {
+    fn others(&self, source: &str, address: Option<IpAddr>, target: &Party) -> Vec<Compared> {
         let usable = self.addresses.iter().filter(|(name, _)| *name != source && Some(*name) != target.node.as_ref());
         // A node without the target's family would fail for another reason.
         let mut sorted: Vec<_> = usable.filter(|(name, _)| self.of_family(name, target.address).is_some()).collect();
@@ -329,7 +341,7 @@ impl Nodes {
     }
 }
 
-impl std::fmt::Display for Selected {
+impl std::fmt::Display for SelectedTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Node(name, address) => f.write_str(&at(name, *address)),

@@ -8,7 +8,7 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::agents::AgentCalls;
-use super::pair::{Found, investigate};
+use super::pair::{PairResult, investigate};
 use super::pairs::TestPair;
 use super::summary::Summary;
 
@@ -18,7 +18,7 @@ const CONCURRENCY: u8 = 8;
 /// A run.
 #[expect(missing_debug_implementations, reason = "a stream has none")]
 pub struct TestRun {
-    found: BoxStream<'static, Found>,
+    found: BoxStream<'static, PairResult>,
     summary: Summary,
     end: Instant,
 }

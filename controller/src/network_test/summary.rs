@@ -7,7 +7,7 @@ use api::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, TestCounts, TestLate
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nettest::{Label, path};
 
-use super::pair::Found;
+use super::pair::PairResult;
 
 /// The most round-trip times that are kept for percentiles; later ones are left out.
 const MOST_TIMES: usize = 20_000;
@@ -36,15 +36,15 @@ impl Summary {
     }
 
     /// Adds a pair.
-    pub(crate) fn add(&mut self, found: Found) {
+    pub(crate) fn add(&mut self, found: PairResult) {
         self.counts.tested += 1;
         let (pair, evidence, verdict) = match found {
-            Found::Unknown(pair) => {
+            PairResult::Unknown(pair) => {
                 self.counts.unknown += 1;
-                self.keep((None, 0, *pair));
+                self.keep(None, 0, *pair);
                 return;
             }
-            Found::Verdict(found) => *found,
+            PairResult::Verdict(found) => *found,
         };
         if self.counts.pairs == 1 {
             self.path = path(&evidence);
@@ -69,11 +69,11 @@ impl Summary {
             self.headline = Some((verdict.label, verdict.headline()));
         }
         let shown = PairVerdict { source: pair.source, target: pair.target, ..verdict.for_status(&evidence) };
-        self.keep((Some(verdict.label), tally.lost(), shown.bounded()));
+        self.keep(Some(verdict.label), tally.lost(), shown.bounded());
     }
 
-    fn keep(&mut self, pair: (Option<Label>, u16, PairVerdict)) {
-        self.worst.push(pair);
+    fn keep(&mut self, label: Option<Label>, lost: u16, pair: PairVerdict) {
+        self.worst.push((label, lost, pair));
         // The surest verdicts first, then those that lost most; unknown ones last.
         self.worst.sort_by_key(|(label, lost, _)| Reverse((*label, *lost)));
         self.worst.truncate(MOST_WORST_PAIRS);
@@ -135,7 +135,7 @@ mod tests {
     use crate::network_test::pairs::{Nodes, pairs};
 
     /// A pair whose probes took so long; none were answered without times.
-    fn tested(micros: Vec<u32>) -> Found {
+    fn tested(micros: Vec<u32>) -> PairResult {
         let spec =
             json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }], "probes": [{ "type": "ICMP" }] });
         let pair = pairs(&serde_json::from_value(spec).unwrap(), &Nodes::default()).unwrap().remove(0);
@@ -155,10 +155,10 @@ mod tests {
             trials: Vec::new(),
         };
         let verdict = nettest::diagnose(&evidence);
-        Found::Verdict(Box::new((pair, evidence, verdict)))
+        PairResult::Verdict(Box::new((pair, evidence, verdict)))
     }
 
-    fn status(found: Vec<Found>) -> NetworkTestStatus {
+    fn status(found: Vec<PairResult>) -> NetworkTestStatus {
         let mut summary = Summary::new(found.len());
         found.into_iter().for_each(|found| summary.add(found));
         summary.status(TestState::Finished, Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH), None)
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn unknown_is_worse_than_reachable_and_better_than_failed() {
-        let unknown = || Found::Unknown(Box::default());
+        let unknown = || PairResult::Unknown(Box::default());
         let (passed, failed) = (|| tested(vec![300; 5]), || tested(Vec::new()));
         let worst = |found| status(found).worst_verdict;
         assert_eq!(worst(vec![passed()]), "Reachable");

@@ -14,7 +14,7 @@ use api::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, RouteSeen, T
 
 use crate::cause::Cause;
 use crate::tap::Tap;
-use crate::verdict::{self, Label, Place, Shown, Verdict};
+use crate::verdict::{self, HostTexts, Label, Place, Verdict};
 
 /// A row that found its traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ fn state(evidence: &Evidence, label: Label, found: &[Finding]) -> Verdict {
     let arrival = evidence.arrival.as_ref();
     let sides = [("source", Some(&evidence.attempt)), ("target", arrival)]
         .map(|(side, report)| (side, report.map(verdict::host).unwrap_or_default()));
-    let text = |of: fn(&Shown) -> &Vec<String>| {
+    let text = |of: fn(&HostTexts) -> &Vec<String>| {
         let shown = sides.iter().filter(|(_, shown)| !of(shown).is_empty());
         let shown: Vec<String> = shown.map(|(side, shown)| format!("{side}: {}", of(shown).join(", "))).collect();
         shown.join("; ")

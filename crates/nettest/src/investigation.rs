@@ -50,7 +50,7 @@ pub struct Compared {
 
 /// A request to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct AgentRequest {
     /// The agent's Node.
     pub node: String,
     /// The request.
@@ -87,7 +87,7 @@ pub enum Role {
 pub struct Investigation {
     case: Case,
     stage: Stage,
-    rounds: VecDeque<Vec<Ask>>,
+    rounds: VecDeque<Vec<AgentRequest>>,
     evidence: Option<Evidence>,
     /// What the target's agent received in this round.
     received: Option<Received>,
@@ -110,7 +110,7 @@ impl Investigation {
     }
 
     /// The asks of the next round; none at the end.
-    pub fn next_round(&mut self) -> Vec<Ask> {
+    pub fn next_round(&mut self) -> Vec<AgentRequest> {
         while self.rounds.is_empty() && self.stage != Stage::Trials {
             self.plan();
         }
@@ -236,7 +236,7 @@ impl Case {
         }
     }
 
-    fn attempt(&self, after_ms: u16) -> Ask {
+    fn attempt(&self, after_ms: u16) -> AgentRequest {
         let is_measured = self.send.kind == ProbeKind::Throughput;
         let source = if is_measured { self.sender() } else { self.send.source };
         let send = SendTask { source, ..self.send.clone() };
@@ -269,7 +269,7 @@ impl Case {
     }
 
     /// The probe, and what receives its data.
-    fn first(&self) -> Vec<Ask> {
+    fn first(&self) -> Vec<AgentRequest> {
         match self.reception() {
             Some(reception) => vec![reception, self.attempt(WATCH_FIRST_MS)],
             None => vec![self.attempt(0)],
@@ -277,7 +277,7 @@ impl Case {
     }
 
     /// A receiver on the target's host, of a probe of throughput.
-    fn reception(&self) -> Option<Ask> {
+    fn reception(&self) -> Option<AgentRequest> {
         let is_measured = self.send.kind == ProbeKind::Throughput;
         let (address, from) = (self.target.address?, self.sender()?);
         let receive = ReceiveTask { address, port: self.send.port, from, for_ms: watch_ms(self.send.longest_ms()) };
@@ -285,18 +285,18 @@ impl Case {
     }
 
     /// The same probe again while the target's agent watches, if it has one.
-    fn again(&self, evidence: &Evidence) -> Vec<Ask> {
+    fn again(&self, evidence: &Evidence) -> Vec<AgentRequest> {
         if self.send.kind == ProbeKind::Throughput {
             return vec![self.attempt(WATCH_FIRST_MS)];
         }
         let flow = self.flow(evidence).filter(|_| self.target_has_agent);
-        let watch = flow.map(|flow| self.watch(&self.target, (flow, self.send.longest_ms()), Role::Arrival));
+        let watch = flow.map(|flow| self.watch(&self.target, flow, self.send.longest_ms(), Role::Arrival));
         let after_ms = if watch.is_some() { WATCH_FIRST_MS } else { 0 };
         watch.into_iter().chain([self.attempt(after_ms)]).collect()
     }
 
     /// A watch of a flow whose packets take so long, and are sent [`WATCH_FIRST_MS`] later.
-    pub(crate) fn watch(&self, party: &Party, (flow, longest_ms): (Flow, u32), role: Role) -> Ask {
+    pub(crate) fn watch(&self, party: &Party, flow: Flow, longest_ms: u32, role: Role) -> AgentRequest {
         self.ask(party.node.as_deref(), Task::Watch(WatchTask { flow, for_ms: watch_ms(longest_ms) }), role)
     }
 
@@ -313,8 +313,8 @@ impl Case {
     }
 
     /// A task for the agent of a node.
-    pub(crate) fn ask(&self, node: Option<&str>, task: Task, role: Role) -> Ask {
-        Ask { node: node.unwrap_or_default().to_owned(), request: ProbeRequest::new(task), after_ms: 0, role }
+    pub(crate) fn ask(&self, node: Option<&str>, task: Task, role: Role) -> AgentRequest {
+        AgentRequest { node: node.unwrap_or_default().to_owned(), request: ProbeRequest::new(task), after_ms: 0, role }
     }
 
     /// The same task for another source, whose kernel chooses the address and the port.
@@ -358,7 +358,7 @@ impl Compared {
     }
 }
 
-impl Ask {
+impl AgentRequest {
     /// The change of a trial, where it is one.
     pub(crate) const fn change(&self) -> Option<Change> {
         match self.role {

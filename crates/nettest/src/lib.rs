@@ -23,6 +23,6 @@ mod verdict;
 
 pub use cause::Cause;
 pub use diagnose::diagnose;
-pub use investigation::{Ask, Case, Compared, Investigation, Role};
+pub use investigation::{AgentRequest, Case, Compared, Investigation, Role};
 pub use tap::Tap;
 pub use verdict::{Label, Place, Verdict, path};

@@ -6,7 +6,7 @@ use api::TargetService;
 use api::probe::{Change, Evidence, Flow, ProbeKind, ProbeTarget, SendTask, Task};
 
 use crate::diagnose::{avoiding, goes_astray};
-use crate::investigation::{Ask, Case, Compared, Role};
+use crate::investigation::{AgentRequest, Case, Compared, Role};
 
 /// A port on which nothing usually listens, so that a host that is reached refuses the connection.
 const CLOSED_PORT: u16 = 9;
@@ -21,7 +21,7 @@ const SLOW_INTERVAL_MS: u16 = 1_000;
 const NEIGHBOURS: u8 = 3;
 
 /// The rounds, each to be sent at once.
-pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
+pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<AgentRequest>> {
     let avoiding = avoiding(evidence);
     let mut rounds = vec![of_the_source(case, evidence, avoiding.is_some())];
     if case.send.kind != ProbeKind::Throughput {
@@ -30,7 +30,7 @@ pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
     }
     if let Some(mut changes) = avoiding {
         // One trial each.
-        let mut is_wanted = |ask: &Ask| ask.change().is_some_and(|change| changes.remove(&change));
+        let mut is_wanted = |ask: &AgentRequest| ask.change().is_some_and(|change| changes.remove(&change));
         rounds.iter_mut().for_each(|round| round.retain(&mut is_wanted));
     }
     rounds.retain(|round| !round.is_empty());
@@ -38,7 +38,7 @@ pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
 }
 
 /// The same source with another port, protocol, size, rate, address or target.
-fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<Ask> {
+fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<AgentRequest> {
     let source = case.source.node.as_deref();
     let trial = |change, send: SendTask| case.ask(source, Task::Send(send), Role::Trial(change));
     let base = || case.sent_elsewhere();
@@ -95,7 +95,7 @@ fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<Ask> 
 }
 
 /// The same probe from other nodes: some of the source's subnet, which the target's agent watches, one of the target's, one of a third.
-fn of_other_nodes(case: &Case, evidence: &Evidence) -> Vec<Ask> {
+fn of_other_nodes(case: &Case, evidence: &Evidence) -> Vec<AgentRequest> {
     if case.send.kind == ProbeKind::PathMtu || case.service == Some(TargetService::Gateway) {
         return Vec::new();
     }
@@ -113,7 +113,7 @@ fn of_other_nodes(case: &Case, evidence: &Evidence) -> Vec<Ask> {
         asks.push(ask(neighbour, Role::Neighbour(number)).watched());
         let watch = flow.and_then(|flow| {
             let flow = Flow { source: neighbour.of_family(Some(flow.target))?, source_port: 0, ..flow };
-            Some(case.watch(&case.target, (flow, case.send.longest_ms()), Role::NeighbourArrival(number)))
+            Some(case.watch(&case.target, flow, case.send.longest_ms(), Role::NeighbourArrival(number)))
         });
         asks.extend(watch);
     }
@@ -130,7 +130,7 @@ fn in_targets_subnet(evidence: &Evidence, other: &Compared) -> Option<bool> {
 }
 
 /// The target sends: a packet of the flow in the other direction first, or by the link of the request.
-fn of_the_target(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
+fn of_the_target(case: &Case, evidence: &Evidence) -> Vec<Vec<AgentRequest>> {
     let mut rounds = Vec::new();
     if !case.target_has_agent {
         return rounds;
@@ -150,7 +150,7 @@ fn of_the_target(case: &Case, evidence: &Evidence) -> Vec<Vec<Ask>> {
         let (source, target, source_port, port) = (flow.target, flow.source, flow.port, flow.source_port);
         let back = Flow { source, target, source_port, port, ..flow };
         let open = case.ask(agent, Task::Open(flow), Role::Preparation).watched();
-        rounds.push(vec![case.watch(&case.source, (back, 0), Role::FromTarget), open]);
+        rounds.push(vec![case.watch(&case.source, back, 0, Role::FromTarget), open]);
         let send = SendTask { target: ProbeTarget::Address(flow.target), count: 2, ..case.send.clone() };
         let source = case.source.node.as_deref();
         rounds.push(vec![case.ask(source, Task::Send(send), Role::Trial(Change::OpenedByTarget))]);

@@ -184,7 +184,7 @@ pub(crate) fn failure(evidence: &Evidence) -> String {
 }
 
 /// What a host shows before and after, in a few words: counters that changed, and tables that are full.
-pub(crate) fn host(report: &ProbeReport) -> Shown {
+pub(crate) fn host(report: &ProbeReport) -> HostTexts {
     let (before, after) = (&report.before, &report.after);
     let counters = [
         ("rp_filter drops", before.rp_filter_drops, after.rp_filter_drops),
@@ -196,7 +196,7 @@ pub(crate) fn host(report: &ProbeReport) -> Shown {
         ("neighbours", before.neighbours, after.neighbours, after.neighbour_limit),
         ("connections", before.connections, after.connections, after.connection_limit),
     ];
-    let mut shown = Shown::default();
+    let mut shown = HostTexts::default();
     for (name, before, after) in counters {
         if let (Some(before), Some(after)) = (before, after)
             && before != after
@@ -216,12 +216,12 @@ pub(crate) fn host(report: &ProbeReport) -> Shown {
 
 /// Texts of a host before and after.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct HostTexts {
     pub(crate) before: Vec<String>,
     pub(crate) after: Vec<String>,
 }
 
-impl Shown {
+impl HostTexts {
     fn add(&mut self, before: String, after: String) {
         self.before.push(before);
         self.after.push(after);

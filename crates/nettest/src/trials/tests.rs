@@ -43,7 +43,7 @@ fn case(evidence: &Evidence) -> Case {
     }
 }
 
-fn asks(evidence: &Evidence) -> Vec<Ask> {
+fn asks(evidence: &Evidence) -> Vec<AgentRequest> {
     rounds(&case(evidence), evidence).into_iter().flatten().collect()
 }
 
