@@ -15,6 +15,7 @@ use std::sync::Arc;
 use channel::{Announcement, Identity, Limits};
 use resident::logging::chain;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::probes::{ProbeHandler, Surroundings};
@@ -28,7 +29,13 @@ use answers::Answers;
 use trusted_keys::ControllerKeys;
 
 /// Serves the channel and publishes its key, with retries. While that fails, `notices` say why.
-pub async fn run(settings: Arc<Settings>, status_server: Arc<StatusServer>, gate: RepairGate, notices: Notices) {
+pub async fn run(
+    settings: Arc<Settings>,
+    status_server: Arc<StatusServer>,
+    gate: RepairGate,
+    allocatable_memory: watch::Sender<Option<u64>>,
+    notices: Notices,
+) {
     let Some(address) = settings.channel else {
         tracing::info!(event = "channel.off", "CHANNEL_PORT is 0, or NODE_IP is not set");
         return std::future::pending().await;
@@ -52,7 +59,7 @@ pub async fn run(settings: Arc<Settings>, status_server: Arc<StatusServer>, gate
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let keys = ControllerKeys::default();
     let probes = ProbeHandler::new(Surroundings::of_this_process());
-    let answers = Answers { settings: settings.clone(), status_server, gate, probes };
+    let answers = Answers { settings: settings.clone(), status_server, gate, allocatable_memory, probes };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {
         Err(error) = channel::serve(listener, &identity, keys.trusted(), Arc::new(answers), Limits::default()) => error,

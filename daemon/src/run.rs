@@ -165,7 +165,8 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
     let (oke_cni_in, oke_cni) = watch::channel(None);
     let shared = Shared::new(settings.clone(), facts, reports)?;
-    let (signals, gate) = (shared.signals()?, RepairGate::default());
+    let (allocatable_in, allocatable) = watch::channel(None);
+    let (signals, gate) = (shared.signals(allocatable)?, RepairGate::default());
     let status_server = shared.status_server(signals.clone(), previews_in);
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
@@ -201,7 +202,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         ended = cni_records::run(records, shared.intake()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(shared.follow_ups.clone(), shared.worker()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, status_server.clone(), chance, notices_of("port")) => bail!("the port's server ended"),
-        () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), notices_of("channel")) => bail!("the channel's server ended"),
+        () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), allocatable_in, notices_of("channel")) => bail!("the channel's server ended"),
         () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
         () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => bail!("the metrics' server ended"),
         () = server::serve_socket(socket, status_server) => bail!("the socket's server ended"),

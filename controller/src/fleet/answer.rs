@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use channel::{Client, Peer, Reply, Request, SendError};
 use health::Summary;
-use health::repair::REPAIRS_QUERY;
+use health::poll::PollQuery;
 use health::summary::SUMMARY_MAX;
 use serde_json::Value;
 use thiserror::Error;
@@ -65,8 +65,8 @@ impl AskError {
 /// If there is none that can be used.
 pub async fn ask(client: &Client, poll: &Poll) -> Result<Answer, AskError> {
     let has_version = poll.etag.is_some();
-    let path = if poll.may_repair { format!("/v1/summary?{REPAIRS_QUERY}") } else { "/v1/summary".to_owned() };
-    let request = Request { if_none_match: poll.etag.clone(), ..Request::get(path) };
+    let query = PollQuery { may_repair: poll.may_repair, allocatable_memory: poll.allocatable_memory };
+    let request = Request { if_none_match: poll.etag.clone(), ..Request::get(query.path()) };
     let Reply { status, etag, body } = client.send(poll.peer, request, LIMIT).await?;
     match status {
         304 if has_version => Ok(Answer::Unchanged),

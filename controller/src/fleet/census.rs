@@ -60,7 +60,7 @@ mod tests {
     fn names_that_an_agent_invents_are_counted_as_one() {
         let (node, now) = (Arc::from("a"), Instant::now());
         let mut roster = Roster::new(Duration::from_mins(4), now);
-        roster.track(std::iter::once("a"), now);
+        roster.track(std::iter::once(("a", None)), now);
         let check = |name: &str| Check {
             name: name.to_owned(),
             subject: None,

@@ -31,6 +31,8 @@ pub struct Poll {
     pub etag: Option<String>,
     /// Whether the node may repair.
     pub may_repair: bool,
+    /// The Node's allocatable memory.
+    pub allocatable_memory: Option<u64>,
 }
 
 /// All agents, by node.
@@ -49,6 +51,7 @@ pub struct Roster {
 #[derive(Debug)]
 struct AgentRecord {
     peer: Result<Peer, NoPeer>,
+    allocatable_memory: Option<u64>,
     known_since: Instant,
     /// Its next request; none while one is in flight.
     due: Option<Due>,
@@ -130,13 +133,17 @@ impl Roster {
         }
     }
 
-    /// The names of all Nodes: those without an agent are known too, and a deleted Node is forgotten.
-    pub fn track<'a>(&mut self, nodes: impl Iterator<Item = &'a str>, now: Instant) {
-        let nodes: HashSet<&str> = nodes.collect();
-        self.agents.retain(|node, record| record.peer.is_ok() || record.is_asked || nodes.contains(&**node));
-        for node in nodes {
-            if !self.agents.contains_key(node) {
-                self.agents.insert(Arc::from(node), AgentRecord::new(now));
+    /// All Nodes, and their allocatable memory: those without an agent are known too, and a deleted Node is forgotten.
+    pub fn track<'a>(&mut self, nodes: impl Iterator<Item = (&'a str, Option<u64>)>, now: Instant) {
+        let nodes: HashMap<&str, Option<u64>> = nodes.collect();
+        self.agents.retain(|node, record| record.peer.is_ok() || record.is_asked || nodes.contains_key(&**node));
+        for (node, allocatable) in nodes {
+            match self.agents.get_mut(node) {
+                Some(known) => known.allocatable_memory = allocatable,
+                None => {
+                    let new = AgentRecord { allocatable_memory: allocatable, ..AgentRecord::new(now) };
+                    self.agents.insert(Arc::from(node), new);
+                }
             }
         }
     }
@@ -154,7 +161,7 @@ impl Roster {
         let summary = record.summary.as_ref();
         let may_repair = summary.is_some_and(|summary| self.permits.grant(&node, summary, nodes, now));
         let etag = record.etag.clone().filter(|_| summary.is_some());
-        Some(Poll { peer: record.peer.ok()?, etag, may_repair, node })
+        Some(Poll { peer: record.peer.ok()?, etag, may_repair, allocatable_memory: record.allocatable_memory, node })
     }
 
     /// When the next request of a lane is due.
@@ -276,6 +283,7 @@ impl AgentRecord {
     const fn new(now: Instant) -> Self {
         Self {
             peer: Err(NoPeer::NoPod),
+            allocatable_memory: None,
             known_since: now,
             due: None,
             is_asked: false,

@@ -107,7 +107,7 @@ impl ConditionWriter {
     fn judge(&mut self) -> Judgement {
         let (nodes, now) = (self.store.nodes(), Instant::now());
         let mut roster = self.roster.lock();
-        roster.track(nodes.iter().map(|node| node.name.as_str()), now);
+        roster.track(nodes.iter().map(|node| (node.name.as_str(), node.allocatable_memory)), now);
         let facts = nodes.iter().map(|node| NodeFacts {
             name: &node.name,
             version: node.version.as_deref(),

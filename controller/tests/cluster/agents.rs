@@ -8,6 +8,7 @@ use std::time::Duration;
 use api::probe::{Failure, ProbeReport, Tally};
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, TrustedKeys, serve};
+use health::poll::PollQuery;
 use health::report::Verdict;
 use health::rules::{Action, Severity};
 use health::summary::Check;
@@ -44,6 +45,8 @@ struct AgentState {
     answers: AtomicU64,
     /// Answers to requests that permit a repair.
     permits: AtomicU64,
+    /// The Node's allocatable memory by the last request; 0 if it had none.
+    allocatable_memory: AtomicU64,
     /// Whether what it probes refuses connections.
     refuses: AtomicBool,
 }
@@ -59,7 +62,9 @@ impl Handler for AgentState {
         match path {
             "/v1/summary" => {
                 self.answers.fetch_add(1, Ordering::Relaxed);
-                self.permits.fetch_add(u64::from(query == "repairs=allow"), Ordering::Relaxed);
+                let PollQuery { may_repair, allocatable_memory } = PollQuery::read(query);
+                self.permits.fetch_add(u64::from(may_repair), Ordering::Relaxed);
+                self.allocatable_memory.store(allocatable_memory.unwrap_or_default(), Ordering::Relaxed);
                 Reply { etag: Some(summary.etag()), ..Reply::ok(serde_json::to_vec(&summary).unwrap()) }
             }
             "/v1/node" => Reply::ok(json!({ "node": summary.node, "checks": summary.checks }).to_string()),
@@ -182,6 +187,11 @@ impl FakeAgent {
     /// How often it was permitted to repair.
     pub(crate) fn permits(&self) -> u64 {
         self.state.permits.load(Ordering::Relaxed)
+    }
+
+    /// The Node's allocatable memory by the last request; 0 if it had none.
+    pub(crate) fn allocatable_memory(&self) -> u64 {
+        self.state.allocatable_memory.load(Ordering::Relaxed)
     }
 
     /// Everything that it probes refuses connections.

@@ -10,7 +10,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube_harness::ServiceAccount;
 use oke_node_controller::fleet::condition::{NewCondition, NodeCondition, patch};
 use sandbox::OciSettings;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::agents::{self, FakeAgent, HOST, NAMESPACE, NETWORK, TrustedControllers, condition, verdict};
 use crate::process::Controller;
@@ -164,6 +164,20 @@ async fn one_of_three_nodes_is_permitted_to_repair() {
     wait_for_polls(&agents.iter().collect::<Vec<_>>()).await;
     let permitted = permits(&agents);
     assert_eq!((permitted.iter().filter(|permits| **permits > 0).count(), permitted[2]), (1, 0), "{permitted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_carry_the_nodes_allocatable_memory() {
+    let (scene, trusted) = scene(1).await;
+    let agent = agent(&scene, "node-0", &trusted).await;
+    let _one = scene.controller("one");
+    for kibibytes in [65_536_000, 65_433_600] {
+        let allocatable = json!({ "cpu": "4", "memory": format!("{kibibytes}Ki"), "hugepages-2Mi": "0" });
+        let patch = Patch::Merge(json!({ "status": { "allocatable": allocatable } }));
+        let nodes: Api<Node> = Api::all(scene.client.clone());
+        nodes.patch_status("node-0", &PatchParams::default(), &patch).await.unwrap();
+        wait_for("the amount", async || agent.allocatable_memory() == kibibytes * 1024).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,6 +27,8 @@ pub struct Facts {
     pub version: String,
     /// The plugins that the agent installs on this node.
     pub plugins: Vec<InstalledPlugin>,
+    /// The Node's allocatable memory with huge pages, in bytes, as the controller reported it last.
+    pub allocatable_memory: Option<u64>,
     /// The last reconcile, once there is one.
     pub network: Option<NetworkFacts>,
 }

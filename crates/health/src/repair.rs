@@ -13,9 +13,6 @@ pub const TRIAL: Duration = Duration::from_mins(15);
 /// The least time between two attempts.
 const REST: Duration = Duration::from_hours(1);
 
-/// The query of a request for a summary with which the controller permits repairs on this node for a few minutes.
-pub const REPAIRS_QUERY: &str = "repairs=allow";
-
 /// A limit that can be raised without harm: it costs only memory that is in use.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Limit {

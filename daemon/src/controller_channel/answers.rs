@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use api::probe::PROBE_PATH;
 use channel::{BODY_MAX, Handler, Reply, Request};
-use health::repair::REPAIRS_QUERY;
+use health::poll::{PollQuery, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
 use health::{Area, Report, Summary, Verdict, rules};
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::watch;
 
 use crate::probes::ProbeHandler;
 use crate::reconcile::kernel_limits::RepairGate;
@@ -23,6 +24,7 @@ pub(super) struct Answers {
     pub(super) settings: Arc<Settings>,
     pub(super) status_server: Arc<StatusServer>,
     pub(super) gate: RepairGate,
+    pub(super) allocatable_memory: watch::Sender<Option<u64>>,
     pub(super) probes: ProbeHandler,
 }
 
@@ -30,8 +32,12 @@ impl Handler for Answers {
     async fn handle(&self, request: Request) -> Reply {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         match path {
-            "/v1/summary" => {
-                self.gate.note(query == REPAIRS_QUERY, Instant::now());
+            SUMMARY_PATH => {
+                let PollQuery { may_repair, allocatable_memory } = PollQuery::read(query);
+                self.gate.note(may_repair, Instant::now());
+                if allocatable_memory.is_some() {
+                    self.allocatable_memory.send_replace(allocatable_memory);
+                }
                 let summary = self.summary();
                 Reply { etag: Some(summary.etag()), ..body(&summary.bounded()) }
             }

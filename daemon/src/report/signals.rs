@@ -33,6 +33,8 @@ pub struct Sources {
     pub metrics: Arc<Metrics>,
     /// The instance and its VNICs.
     pub facts: watch::Receiver<NodeFacts>,
+    /// The Node's allocatable memory, as the controller reports it.
+    pub allocatable_memory: watch::Receiver<Option<u64>>,
     /// The last reconcile.
     pub reports: watch::Receiver<Option<CompletedReconcile>>,
 }
@@ -119,6 +121,7 @@ mod tests {
                 boot: BootId::current().unwrap(),
                 metrics: Arc::default(),
                 facts: watch::channel(NodeFacts::default()).1,
+                allocatable_memory: watch::channel(None).1,
                 reports: watch::channel(None).1,
             };
             let results = start(sources).unwrap();

@@ -50,12 +50,16 @@ impl Shared {
     }
 
     /// Starts the thread of health signals.
-    pub(super) fn signals(&self) -> anyhow::Result<watch::Receiver<health::Report>> {
+    pub(super) fn signals(
+        &self,
+        allocatable_memory: watch::Receiver<Option<u64>>,
+    ) -> anyhow::Result<watch::Receiver<health::Report>> {
         let sources = signals::Sources {
             settings: self.settings.clone(),
             boot: self.boot.clone(),
             metrics: self.metrics.clone(),
             facts: self.facts.clone(),
+            allocatable_memory,
             reports: self.reports.clone(),
         };
         signals::start(sources).context("starting the thread of health signals")

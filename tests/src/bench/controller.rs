@@ -59,7 +59,11 @@ impl Controller {
             if let Some(found) = on(node, async || announcement(server).await)? {
                 break found;
             }
-            ensure!(begun.elapsed() < ANNOUNCED_WITHIN, "the agent has not announced its key: {:?}", sandbox::Agent::log(node));
+            ensure!(
+                begun.elapsed() < ANNOUNCED_WITHIN,
+                "the agent has not announced its key: {:?}",
+                sandbox::Agent::log(node)
+            );
             std::thread::sleep(Duration::from_millis(200));
         };
         let address = node.address(Family::Ipv4).context("the node has no IPv4 address")?;

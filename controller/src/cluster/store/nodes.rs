@@ -31,6 +31,8 @@ pub struct NodeSpec {
 pub struct NodeStatus {
     /// The addresses, with their types.
     pub addresses: Vec<NodeAddress>,
+    /// What is left for pods.
+    pub allocatable: BTreeMap<String, String>,
     /// The conditions of all programs.
     pub conditions: Vec<StoredCondition>,
 }
@@ -56,6 +58,8 @@ pub struct NodeView {
     pub leaving: bool,
     /// Its addresses of type InternalIP, of both families.
     pub addresses: Box<[IpAddr]>,
+    /// The memory that is left for pods, with huge pages, in bytes: the kubelet subtracts those from `memory`.
+    pub allocatable_memory: Option<u64>,
     /// Our conditions that it has.
     pub conditions: Vec<NodeCondition>,
     /// The version that the API server gave it.
@@ -93,10 +97,19 @@ impl NodeView {
             created: metadata.creation_timestamp.map(|time| time.0),
             leaving: metadata.deletion_timestamp.is_some(),
             addresses: status.addresses.iter().filter_map(internal).collect(),
+            allocatable_memory: memory(&status.allocatable),
             conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
             version: metadata.resource_version,
         }
     }
+}
+
+/// Of `allocatable`, the memory for pods and their huge pages.
+fn memory(allocatable: &BTreeMap<String, String>) -> Option<u64> {
+    let is_memory = |name: &str| name == "memory" || name.starts_with("hugepages-");
+    let amounts = allocatable.iter().filter(|(name, _)| is_memory(name)).map(|(_, amount)| health::mebibytes(amount));
+    let mebibytes = amounts.sum::<Option<f64>>().filter(|_| allocatable.contains_key("memory"))?;
+    Some((mebibytes * f64::from(1 << 20)) as u64)
 }
 
 impl NodeView {
@@ -241,7 +254,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Node",
             "metadata": { "name": name, "uid": "u", "annotations": { VNICS_ANNOTATION: "storage", "other": "x" } },
             "spec": { "providerID": format!("oci://{instance}"), "podCIDR": "10.1.0.0/24" },
-            "status": { "capacity": { "cpu": "4" }, "addresses": [
+            "status": { "allocatable": { "cpu": "4", "memory": "1024Ki", "hugepages-2Mi": "2Mi" }, "addresses": [
                 { "type": "InternalIP", "address": "10.0.0.2" }, { "type": "InternalIP", "address": "2001:db8::2" },
                 { "type": "ExternalIP", "address": "203.0.113.2" }, { "type": "Hostname", "address": "a" } ] },
         });
@@ -263,6 +276,7 @@ mod tests {
             uid: Some("u".to_owned()),
             instance: Some(instance.clone()),
             vnics: Some("storage".to_owned()),
+            allocatable_memory: Some(3 << 20),
             addresses: ["10.0.0.2", "2001:db8::2"].map(|address| address.parse().unwrap()).into(),
             ..NodeView::default()
         };

@@ -134,7 +134,9 @@ fn replaced_agent_is_asked_soon() {
 fn deleted_node_is_forgotten() {
     let (mut roster, began, names) = roster(2);
     roster.set_peer(&names[0], Err(NoPeer::NoPod), began);
-    roster.track(["n1", "virtual"].into_iter(), began);
+    roster.track([("n1", Some(4096)), ("virtual", None)].into_iter(), began);
+    let poll = roster.take(Lane::Regular, began + SECOND * 30).unwrap();
+    assert_eq!((&*poll.node, poll.allocatable_memory), ("n1", Some(4096)));
     assert_eq!(roster.count(), 2);
     assert_eq!(roster.node("virtual", began).error.as_deref(), Some("no agent runs on the node"));
     roster.track(std::iter::empty(), began);

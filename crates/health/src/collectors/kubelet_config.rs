@@ -1,20 +1,22 @@
-//! The kubelet's eviction threshold, where its configuration can be read.
+//! The kubelet's eviction threshold: from its configuration where that can be read, otherwise from the Node.
 
-use super::FIVE_MINUTES;
-use super::reserved::total_memory;
+use super::cgroup::Cgroups;
+use super::reserved::{MIB, total_memory};
+use super::{CGROUPS, FIVE_MINUTES};
 use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
+use crate::quantity::mebibytes;
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "kubelet_config",
     every: FIVE_MINUTES,
-    privilege: "a mount that is not shipped: these folders also hold pods' secrets and the node's keys, so it is not applicable",
+    privilege: CGROUPS,
     make: || Box::new(KubeletConfig),
     signals: &[Signal {
         name: "eviction_memory",
         unit: Unit::Mebibytes,
-        source: "`/var/lib/kubelet/config.{yaml,json}`, `/etc/kubernetes/kubelet-config.json`: evictionHard",
+        source: "the memory bound of the pods' cgroup minus the Node's allocatable memory, which the controller reports; where mounted, `/var/lib/kubelet/config.{yaml,json}`, `/etc/kubernetes/kubelet-config.json`: evictionHard",
         why: "Below about 100 MiB the kernel kills processes before the kubelet evicts a pod.",
         remedy: "Set `evictionHard` with `memory.available` of 100Mi or more in the kubelet's configuration.",
     }],
@@ -22,6 +24,24 @@ pub(super) const KIND: Kind = Kind {
 
 const FILES: &[&str] =
     &["var/lib/kubelet/config.yaml", "var/lib/kubelet/config.json", "etc/kubernetes/kubelet-config.json"];
+
+/// What the pods' cgroup may use and the Node does not offer: the kubelet subtracts the threshold from Allocatable only.
+fn by_node(host: &Host) -> Result<(f64, String), Gap> {
+    let allocatable = host.facts.allocatable_memory.ok_or_else(|| {
+        Gap::absent(
+            "not granted: the kubelet's configuration; and no controller has reported the Node (docs/signals.md)",
+        )
+    })?;
+    let bound = Cgroups::of(host)?.pods_memory()?;
+    // Version 1 has a bound beyond all memory where none is set.
+    let total = total_memory(host)?;
+    let bound = bound
+        .filter(|bound| *bound <= total * MIB)
+        .ok_or_else(|| Gap::absent("the kubelet does not bound the memory of all pods"))?;
+    let (bound, allocatable) = (bound / MIB, allocatable as f64 / MIB);
+    let detail = format!("pods may use {bound:.0} MiB, of which {allocatable:.0} MiB are allocatable");
+    Ok(((bound - allocatable).max(0.0), detail))
+}
 
 /// What the kubelet uses unless it is set.
 const DEFAULT: f64 = 100.0;
@@ -31,7 +51,9 @@ struct KubeletConfig;
 impl Collector for KubeletConfig {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         let Some(file) = FILES.iter().find(|file| host.has(file)) else {
-            return Err(Gap::absent("not granted: its folder also holds pods' secrets (docs/signals.md)"));
+            let (threshold, detail) = by_node(host)?;
+            sample.value("eviction_memory", threshold, detail);
+            return Ok(());
         };
         let text = host.file(file)?;
         let Some(amount) = hard_memory(&text) else {
@@ -66,20 +88,6 @@ fn hard_memory(text: &str) -> Option<String> {
         (plain(key) == "memory.available").then(|| plain(amount))
     };
     entries.into_iter().find_map(amount)
-}
-
-fn mebibytes(amount: &str) -> Option<f64> {
-    let digits = amount.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match amount.strip_prefix(digits)? {
-        "" => 1.0 / f64::from(1 << 20),
-        "Ki" => 1.0 / 1024.0,
-        "Mi" => 1.0,
-        "Gi" => 1024.0,
-        "M" => 1e6 / f64::from(1 << 20),
-        "G" => 1e9 / f64::from(1 << 20),
-        _ => return None,
-    };
-    Some(digits.parse::<f64>().ok()? * factor)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{CGROUPS, FIVE_MINUTES};
 use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
-const MIB: f64 = (1 << 20) as f64;
+pub(super) const MIB: f64 = (1 << 20) as f64;
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Host,

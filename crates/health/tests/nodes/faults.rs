@@ -15,11 +15,8 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn healthy_nodes_report_no_problem_and_nothing_unknown() {
     for (mut node, absent) in [
-        (
-            Node::virtual_machine(),
-            &["memory_pressure", "cloud_agent_version", "hpc_plugins_pending", "eviction_memory"][..],
-        ),
-        (Node::bare_metal(), &["hpc_plugins_pending", "cloud_agent_version", "eviction_memory"]),
+        (Node::virtual_machine(), &["memory_pressure", "cloud_agent_version", "hpc_plugins_pending"][..]),
+        (Node::bare_metal(), &["hpc_plugins_pending", "cloud_agent_version"]),
     ] {
         let first = node.sample();
         let rates = |report: &Report| {
@@ -164,6 +161,9 @@ fn host_faults() -> Vec<Fault> {
         fault(VM, &["reserved_memory"], "0 MiB of 64000 MiB", |node| {
             node.write("host/sys/fs/cgroup/kubepods.slice/memory.max", "max\n");
         }),
+        fault(BM, &["eviction_memory"], "2268560 MiB are allocatable", |node| {
+            node.facts.allocatable_memory = Some((2_268_560 << 20) + 4096);
+        }),
         fault(VM, &["eviction_memory"], "memory.available is 10Mi", |node| {
             node.write("host/var/lib/kubelet/config.yaml", "evictionHard:\n  memory.available: \"10Mi\"\n");
         }),
@@ -275,6 +275,7 @@ fn signals_whose_folder_is_not_mounted_do_not_apply() {
     let _ = fs::remove_dir_all(node.path("host/usr/share/doc"));
     let _ = fs::remove_dir_all(node.path("host/usr/share/licenses"));
     node.write("host/etc/systemd/system/snap.oracle-cloud-agent.oracle-cloud-agent.service", "");
+    node.facts.allocatable_memory = None;
     let report = node.sample();
     for signal in ["eviction_memory", "hpc_plugins_pending", "cloud_agent_version"] {
         let state = report.signals.iter().find(|state| state.signal == signal).unwrap();

@@ -37,14 +37,15 @@ pub(crate) struct Recorded {
 
 impl Node {
     pub(crate) fn virtual_machine() -> Self {
-        Self::of("oke-e5-flex-vm", "VM.Standard.E5.Flex", &["ens3", "ens5"])
+        Self::of("oke-e5-flex-vm", "VM.Standard.E5.Flex", &["ens3", "ens5"], 64_277_708_800)
     }
 
     pub(crate) fn bare_metal() -> Self {
-        Self::of("oke-e5-192-bm", "BM.Standard.E5.192", &["ens300f0np0", "enp1s0vlan1"])
+        Self::of("oke-e5-192-bm", "BM.Standard.E5.192", &["ens300f0np0", "enp1s0vlan1"], 2_378_757_570_560)
     }
 
-    fn of(recorded: &str, shape: &str, links: &[&str]) -> Self {
+    /// `pods` is the memory that pods may use, of which the kubelet keeps 100 MiB free.
+    fn of(recorded: &str, shape: &str, links: &[&str], pods: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recorded").join(recorded);
         copy(&from, folder.path());
@@ -79,6 +80,7 @@ impl Node {
             paths: ["/host/usr", "/run/vcn-native"].map(PathBuf::from).to_vec(),
             metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
             version: "0.1.0".to_owned(),
+            allocatable_memory: Some(pods - (100 << 20)),
             plugins: Vec::new(),
             network: Some(NetworkFacts { conditions: Vec::new(), repairs: 3, pools: vec![pool("IPv4"), shared] }),
         };

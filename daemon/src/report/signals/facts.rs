@@ -13,7 +13,7 @@ use crate::report::reconcile_report::ReconcileReport;
 
 /// What is known now.
 pub(super) fn gather(sources: &Sources) -> Facts {
-    let Sources { settings, boot, metrics, facts, reports } = sources;
+    let Sources { settings, boot, metrics, facts, allocatable_memory, reports } = sources;
     let known = facts.borrow();
     let report = reports.borrow().as_ref().map(|completed| completed.report.clone());
     let install = report.as_ref().and_then(|report| Some(report.pod_network.as_ref()?.install));
@@ -42,6 +42,7 @@ pub(super) fn gather(sources: &Sources) -> Facts {
         metadata: metadata(&settings.metadata_url),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         plugins: plugins.collect(),
+        allocatable_memory: *allocatable_memory.borrow(),
         network: report.map(|report| NetworkFacts {
             conditions: conditions(&report),
             repairs: metrics.repairs(),

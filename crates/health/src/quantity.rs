@@ -1,0 +1,31 @@
+//! Kubernetes' quantities of memory.
+
+/// A quantity such as `65536000Ki` or `100Mi`, in MiB.
+#[must_use]
+pub fn mebibytes(amount: &str) -> Option<f64> {
+    let digits = amount.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match amount.strip_prefix(digits)? {
+        "" => 1.0 / f64::from(1 << 20),
+        "Ki" => 1.0 / 1024.0,
+        "Mi" => 1.0,
+        "Gi" => 1024.0,
+        "k" => 1e3 / f64::from(1 << 20),
+        "M" => 1e6 / f64::from(1 << 20),
+        "G" => 1e9 / f64::from(1 << 20),
+        _ => return None,
+    };
+    Some(digits.parse::<f64>().ok()? * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_with_every_unit() {
+        let read = ["1048576", "1024Ki", "1Mi", "1Gi", "1048576k", "100M", "1Gb", ""].map(mebibytes);
+        let expected =
+            [Some(1.0), Some(1.0), Some(1.0), Some(1024.0), Some(1000.0), Some(100e6 / 1048576.0), None, None];
+        assert_eq!(read, expected);
+    }
+}
