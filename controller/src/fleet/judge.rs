@@ -226,9 +226,13 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
     (ConditionStatus::False, reason(&worst.name), message)
 }
 
-/// A check's name; an agent may send any.
+/// A check's name as Kubernetes writes reasons: `conntrack_use` is `ConntrackUse`. An agent may send any name.
 fn reason(name: &str) -> String {
-    let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let reason: String = name.chars().filter(fits).take(REASON_MAX).collect();
+    let capitalized = |word: &str| {
+        let mut letters = word.chars().filter(char::is_ascii_alphanumeric);
+        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect::<String>()
+    };
+    let reason: String = name.split(['_', '-']).map(capitalized).collect();
+    let reason: String = reason.chars().take(REASON_MAX).collect();
     if reason.is_empty() { "Unnamed".to_owned() } else { reason }
 }

@@ -105,7 +105,7 @@ async fn conditions_are_written_on_transition_only() {
     assert_eq!(shown.nodes[0].instance, Some(scene.instance(0)));
 
     agents[0].has(&[("conntrack_use", Area::Network)]);
-    wait_for_verdict(&scene, "node-0", NETWORK, "False", "conntrack_use").await;
+    wait_for_verdict(&scene, "node-0", NETWORK, "False", "ConntrackUse").await;
     let failed = condition(&scene.client, "node-0", NETWORK).await.unwrap();
     assert_eq!(failed.message.as_deref(), Some("conntrack_use is bad."));
     wait_for("it is counted", async || one.metric(WRITES) == Some(3.0)).await;

@@ -113,9 +113,21 @@ mod tests {
         Settings::new(Args::try_parse_from(["oke-node-agent"].iter().chain(arguments)).unwrap().options).unwrap()
     }
 
+    fn sources(arguments: &[&str]) -> Sources {
+        Sources {
+            settings: Arc::new(settings(arguments)),
+            boot: BootId::current().unwrap(),
+            metrics: Arc::default(),
+            facts: watch::channel(NodeFacts::default()).1,
+            allocatable_memory: watch::channel(None).1,
+            reports: watch::channel(None).1,
+        }
+    }
+
     #[test]
     fn health_off_measures_nothing() {
         let is_off = |arguments: &[&str]| {
+<<<<<<< HEAD
             let sources = Sources {
                 settings: Arc::new(settings(arguments)),
                 boot: BootId::current().unwrap(),
@@ -125,10 +137,22 @@ mod tests {
                 reports: watch::channel(None).1,
             };
             let results = start(sources).unwrap();
+=======
+            let results = start(sources(arguments)).unwrap();
+>>>>>>> w17
             (results.borrow().is_off, results.has_changed().is_ok())
         };
         assert_eq!(is_off(&[]), (false, true), "a thread measures");
         assert_eq!(is_off(&["--health", "off"]), (true, false), "none will ever send a result");
+    }
+
+    #[test]
+    fn collectors_get_the_allocatable_memory_of_the_last_request() {
+        let (allocatable_in, allocatable_memory) = watch::channel(None);
+        let sources = Sources { allocatable_memory, ..sources(&[]) };
+        assert_eq!(facts::gather(&sources).allocatable_memory, None);
+        allocatable_in.send_replace(Some(4096));
+        assert_eq!(facts::gather(&sources).allocatable_memory, Some(4096));
     }
 
     #[test]

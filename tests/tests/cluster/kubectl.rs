@@ -61,7 +61,7 @@ async fn prepare(server: &ApiServer) {
     let since = "2026-01-02T03:04:05Z";
     let conditions = json!([
         { "type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": since },
-        { "type": "oke.oraclecloud.com/NetworkReady", "status": "False", "reason": "conntrack_use",
+        { "type": "oke.oraclecloud.com/NetworkReady", "status": "False", "reason": "ConntrackUse",
           "message": "The connection table is nearly full.", "lastTransitionTime": since },
     ]);
     let client = server.client(server.admin()).unwrap();

@@ -65,14 +65,14 @@ fn node_conditions_follow_critical_problems_and_change_on_transition_only() {
         check("mtu", Area::Network, Severity::Warning, 1),
     ]);
     let (judgement, has) = judged(&has, answered(&bad), 300);
-    assert_eq!(states(&has), [("False", "vnic_drift", 300), (good.0, good.1, 100)]);
+    assert_eq!(states(&has), [("False", "VnicDrift", 300), (good.0, good.1, 100)]);
     assert_eq!(judgement.writes[0].conditions[0].message, "vnic_drift is bad. links is bad.");
     assert_eq!(judged(&has, answered(&bad), 400).0, Judgement::default());
 
     // Another reason is written, and is no transition.
     let other = summary(vec![check("links", Area::Network, Severity::Critical, 9)]);
     let (_, has) = judged(&has, answered(&other), 500);
-    assert_eq!(states(&has), [("False", "links", 300), (good.0, good.1, 100)]);
+    assert_eq!(states(&has), [("False", "Links", 300), (good.0, good.1, 100)]);
 
     let (_, has) = judged(&has, AgentFacts::Silent { has_agent: true }, 600);
     assert_eq!(states(&has), [("Unknown", "AgentSilent", 600), ("Unknown", "AgentSilent", 600)]);
