@@ -58,11 +58,7 @@ pub async fn run(
     let announced = Announcement { port: address.port(), key: identity.fingerprint() };
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let keys = ControllerKeys::default();
-<<<<<<< HEAD
     let probes = ProbeHandler::new(ProbeEnvironment::of_this_process());
-=======
-    let probes = ProbeHandler::new(Surroundings::of_this_process());
->>>>>>> w17
     let answers = Answers { settings: settings.clone(), status_server, gate, allocatable_memory, probes };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {

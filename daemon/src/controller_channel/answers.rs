@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::args::Args;
-    use crate::probes::Surroundings;
+    use crate::probes::ProbeEnvironment;
     use crate::sources::node_facts::NodeFacts;
 
     #[tokio::test]
@@ -136,7 +136,7 @@ mod tests {
             status_server: Arc::new(status_server),
             gate: RepairGate::default(),
             allocatable_memory,
-            probes: ProbeHandler::new(Surroundings::of_this_process()),
+            probes: ProbeHandler::new(ProbeEnvironment::of_this_process()),
         };
         for (path, expected) in [
             ("/v1/summary", None),

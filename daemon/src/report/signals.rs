@@ -127,19 +127,7 @@ mod tests {
     #[test]
     fn health_off_measures_nothing() {
         let is_off = |arguments: &[&str]| {
-<<<<<<< HEAD
-            let sources = Sources {
-                settings: Arc::new(settings(arguments)),
-                boot: BootId::current().unwrap(),
-                metrics: Arc::default(),
-                facts: watch::channel(NodeFacts::default()).1,
-                allocatable_memory: watch::channel(None).1,
-                reports: watch::channel(None).1,
-            };
-            let results = start(sources).unwrap();
-=======
             let results = start(sources(arguments)).unwrap();
->>>>>>> w17
             (results.borrow().is_off, results.has_changed().is_ok())
         };
         assert_eq!(is_off(&[]), (false, true), "a thread measures");
