@@ -130,7 +130,6 @@ async fn conditions_are_written_on_transition_only() {
     wait_for_verdict(&scene, "node-0", NETWORK, "True", "NoCriticalProblem").await;
 }
 
-/// What an agent does with a permit is shown in `daemon/tests/cluster/channel.rs`.
 /// A watch may deliver a Node later than the controller judges it: then the same transition would be written twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn api_server_refuses_conditions_of_an_outdated_node() {

@@ -9,7 +9,7 @@ use vcn::Family;
 use super::scene::{Scene, pods};
 use crate::work::NextReconcile;
 
-async fn beside(scene: &Scene, family: Family) -> Vec<IpAddr> {
+async fn extra_addresses(scene: &Scene, family: Family) -> Vec<IpAddr> {
     let vnic = scene.vnic().await.id;
     let all = scene.cloud.addresses(&vnic, family).await.unwrap();
     // OCI marks a VNIC's own IPv4 address only; the controller tags the others.
@@ -31,7 +31,7 @@ async fn requested_counts_are_assigned_in_both_families() {
         object.spec.vnic.ipv6_count = 2;
     })
     .await;
-    assert_eq!((beside(&scene, Family::Ipv4).await.len(), beside(&scene, Family::Ipv6).await.len()), (31, 2));
+    assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), extra_addresses(&scene, Family::Ipv6).await.len()), (31, 2));
     assert_eq!(scene.reported("a")[1], "True Ready");
     assert_eq!(scene.count("BulkCreateAddresses"), 2, "several need one request");
 }
@@ -46,7 +46,7 @@ async fn a_vnic_that_is_being_modified_counts_as_busy() {
     assert_eq!(scene.reported("a"), ["True Attached", "False InstanceBusy"]);
     scene.settle().await;
     assert_eq!(
-        (beside(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()),
+        (extra_addresses(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()),
         (vec![address("10.0.40.7")], "True Ready")
     );
 }
@@ -82,7 +82,7 @@ async fn an_unfinished_reconcile_continues_soon() {
     assert_eq!((scene.count("CreateAddress"), scene.count("DeleteAddress")), (4, 1));
     assert_eq!(scene.message("a"), "the VNIC still has more than its 1 IPv4 addresses");
     scene.settle().await;
-    let beside = beside(&scene, Family::Ipv4).await;
+    let beside = extra_addresses(&scene, Family::Ipv4).await;
     assert_eq!((beside, scene.reported("a")[1].as_str()), (vec![address("10.0.40.7")], "True Ready"));
 }
 
@@ -93,12 +93,12 @@ async fn slowly_assigned_addresses_are_requested_once() {
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 31);
     scene.settle().await;
-    assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()), (31, "True Ready"));
+    assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()), (31, "True Ready"));
     assert_eq!((scene.count("BulkCreateAddresses"), scene.count("DeleteAddress")), (1, 0));
     // More of them are another request.
     scene.change("a", |object| object.spec.vnic.ipv4_count = 41);
     scene.settle().await;
-    assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (41, 2));
+    assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (41, 2));
 }
 
 /// Another owner has this address. Returns a function that frees it.
@@ -128,28 +128,28 @@ async fn address_in_use_does_not_block_other_addresses() {
         object.spec.requested_addresses = vec![address("10.0.40.7"), address("10.0.40.8")];
     });
     reconcile_often(&scene).await;
-    let four = beside(&scene, Family::Ipv4).await;
+    let four = extra_addresses(&scene, Family::Ipv4).await;
     assert!(four.len() == 4 && four.contains(&address("10.0.40.8")), "{four:?}");
-    assert_eq!(beside(&scene, Family::Ipv6).await.len(), 2);
+    assert_eq!(extra_addresses(&scene, Family::Ipv6).await.len(), 2);
     assert_eq!(scene.reported("a"), ["True Attached", "False AddressTaken"]);
     oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &foreign).await.unwrap();
     scene.settle().await;
-    let five = beside(&scene, Family::Ipv4).await;
+    let five = extra_addresses(&scene, Family::Ipv4).await;
     assert!(five.len() == 5 && four.iter().all(|own| five.contains(own)), "{five:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_address_is_released_only_after_its_replacement_is_assigned() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 1).await;
-    let before = beside(&scene, Family::Ipv4).await;
+    let before = extra_addresses(&scene, Family::Ipv4).await;
     let foreign = take(&scene, address("10.0.40.7")).await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
     reconcile_often(&scene).await;
-    assert_eq!((beside(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()), (before, "False AddressTaken"));
+    assert_eq!((extra_addresses(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()), (before, "False AddressTaken"));
     assert!(scene.message("a").starts_with("CreatePrivateIp of 10.0.40.7: 409 "), "{}", scene.message("a"));
     oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &foreign).await.unwrap();
     scene.settle().await;
-    assert_eq!(beside(&scene, Family::Ipv4).await, [address("10.0.40.7")]);
+    assert_eq!(extra_addresses(&scene, Family::Ipv4).await, [address("10.0.40.7")]);
     assert_eq!(scene.reported("a")[1], "True Ready");
 }
 
@@ -162,7 +162,7 @@ async fn a_refused_change_does_not_block_addresses() {
     });
     (0..200).for_each(|_| scene.cloud.fail_next("UpdateVnic", (404, "NotAuthorizedOrNotFound"), false));
     reconcile_often(&scene).await;
-    assert_eq!(beside(&scene, Family::Ipv4).await.len(), 3);
+    assert_eq!(extra_addresses(&scene, Family::Ipv4).await.len(), 3);
     assert_eq!(scene.reported("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
 }
 
@@ -195,12 +195,12 @@ async fn refused_bulk_requests_fall_back_to_single_ones() {
         scene.change("a", |object| object.spec.vnic.ipv4_count = 70);
         scene.cloud.fail_next("BulkCreateAddresses", refusal, false);
         scene.reconcile().await;
-        assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()), (70, "True Ready"));
+        assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()), (70, "True Ready"));
         assert_eq!(scene.count("BulkCreateAddresses"), 1);
         // The next time, in bulk again.
         scene.change("a", |object| object.spec.vnic.ipv4_count = 80);
         scene.settle().await;
-        assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (80, 2));
+        assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (80, 2));
     }
 }
 
@@ -224,7 +224,7 @@ async fn a_single_ipv6_address_is_not_the_vnics_own() {
         if had_own {
             scene.cloud.delete_behind(vnic.ipv6_addresses[0]);
         }
-        assert_eq!(beside(&scene, Family::Ipv6).await.len(), 1);
+        assert_eq!(extra_addresses(&scene, Family::Ipv6).await.len(), 1);
         scene.change("a", |object| object.spec.vnic.ipv6_count = 0);
         scene.settle().await;
         assert_eq!((scene.vnic().await.ipv6_addresses, scene.reported("a")[1].as_str()), (Vec::new(), "True Ready"));
