@@ -82,7 +82,8 @@ pub fn near(entries: &[Entry], word: &str) -> Vec<String> {
 /// What to do about a signal, or about a condition of the agent.
 #[must_use]
 pub fn next_step(name: &str) -> Option<&'static str> {
-    let remedy = collectors::signal(name).map(|signal| signal.remedy);
+    // A Node's condition has the signal's name as Kubernetes writes reasons.
+    let remedy = collectors::signals().find(|signal| plain(signal.name) == plain(name)).map(|signal| signal.remedy);
     remedy.or_else(|| AgentReason::from_word(name).map(AgentReason::next_step))
 }
 

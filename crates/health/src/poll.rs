@@ -13,11 +13,13 @@ pub struct PollQuery {
 }
 
 impl PollQuery {
-    /// The path of the request, with this query.
+    /// The path of the request, with this query. Agents of 0.2.0 read a permit only if it stands alone; newer ones keep the last amount
+    /// of memory.
     #[must_use]
     pub fn path(self) -> String {
         let repairs = self.may_repair.then(|| "repairs=allow".to_owned());
-        let allocatable = self.allocatable_memory.map(|bytes| format!("allocatable={bytes}"));
+        let allocatable =
+            self.allocatable_memory.filter(|_| !self.may_repair).map(|bytes| format!("allocatable={bytes}"));
         let parts: Vec<String> = repairs.into_iter().chain(allocatable).collect();
         format!("{SUMMARY_PATH}?{}", parts.join("&")).trim_end_matches('?').to_owned()
     }
@@ -41,9 +43,9 @@ mod tests {
     fn query_is_read_as_written_and_unknown_parts_are_ignored() {
         for may_repair in [false, true] {
             for allocatable_memory in [None, Some(0), Some(64_172_851_200)] {
-                let query = PollQuery { may_repair, allocatable_memory };
-                let path = query.path();
+                let path = PollQuery { may_repair, allocatable_memory }.path();
                 let (path, text) = path.split_once('?').unwrap_or((&path, ""));
+                let query = PollQuery { may_repair, allocatable_memory: allocatable_memory.filter(|_| !may_repair) };
                 assert_eq!((path, PollQuery::read(text)), (SUMMARY_PATH, query));
                 assert_eq!(PollQuery::read(&format!("new=1&{text}&newer")), query, "{text}");
             }

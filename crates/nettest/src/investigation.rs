@@ -143,7 +143,7 @@ impl Investigation {
             (Role::Arrival, Some(evidence)) => evidence.arrival = Some(report),
             (Role::Trial(change), Some(evidence)) => evidence.trials.push(Trial::new(change, result(&report))),
             (Role::Neighbour(number), Some(evidence)) => {
-                let trial = Trial::new(Change::SubnetNeighbour, report.tally);
+                let trial = Trial::new(Change::SubnetNeighbour, result(&report));
                 evidence.trials.push(Trial { neighbour: Some(number), ..trial });
             }
             (Role::NeighbourArrival(number), Some(evidence)) if !report.taps.incomplete => {

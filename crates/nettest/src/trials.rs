@@ -28,7 +28,8 @@ pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<AgentRequest>>
         rounds.push(of_other_nodes(case, evidence));
         rounds.extend(of_the_target(case, evidence));
     }
-    if let Some(mut changes) = avoiding {
+    // Throughput has no trial that avoids a host's fault.
+    if let Some(mut changes) = avoiding.filter(|_| case.send.kind != ProbeKind::Throughput) {
         // One trial each.
         let mut is_wanted = |ask: &AgentRequest| ask.change().is_some_and(|change| changes.remove(&change));
         rounds.iter_mut().for_each(|round| round.retain(&mut is_wanted));

@@ -21,11 +21,10 @@ fn of_file(name: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (at, _) in words(&code).filter(|(_, word)| *word == "fn") {
         // After the name, and what is generic. A type such as `fn(u32)` has no name.
-        let Some(open) = code.get(at + 2..).and_then(|rest| rest.find('(')).map(|found| at + 2 + found) else {
-            continue;
-        };
-        let parameters = code.get(bracketed(&code, open)).unwrap_or_default();
-        let function = code.get(at + 2..open).unwrap_or_default().trim();
+        let Some(open) = parameters_of(&code, at + 2) else { continue };
+        let inside = bracketed(&code, open);
+        let parameters = code.get(inside.clone()).unwrap_or_default();
+        let function = code.get(at + 2..open).unwrap_or_default().split('<').next().unwrap_or_default().trim();
         if function.is_empty() {
             continue;
         }
@@ -38,7 +37,7 @@ fn of_file(name: &str, text: &str) -> Vec<Finding> {
         if top_level(parameters).filter(|parameter| type_of(parameter) == Some("bool")).count() > 1 {
             find("takes two booleans: use an enum, or a struct whose fields have names".to_owned());
         }
-        let body = code.get(open..).and_then(|rest| rest.find(['{', ';'])).map(|found| open + found);
+        let body = code.get(inside.end..).and_then(|rest| rest.find(['{', ';'])).map(|found| inside.end + found);
         let end = body.filter(|body| code.as_bytes().get(*body) == Some(&b'{')).map(|body| bracketed(&code, body).end);
         let lines = end.map_or(1, |end| line_of(&code, end) - line + 1);
         if lines > MAX_LINES {
@@ -46,6 +45,22 @@ fn of_file(name: &str, text: &str) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The bracket that opens the parameters, after the name and what is generic.
+fn parameters_of(code: &str, from: usize) -> Option<usize> {
+    let mut depth = 0i32;
+    let mut before = ' ';
+    let found = code.get(from..)?.find(|c| {
+        match c {
+            '<' => depth += 1,
+            '>' if before != '-' => depth -= 1,
+            _ => {}
+        }
+        before = c;
+        c == '(' && depth == 0
+    });
+    found.map(|found| from + found)
 }
 
 /// The parameters, without splitting what is in brackets.
@@ -96,7 +111,7 @@ mod tests {
     #[test]
     fn tuples_booleans_and_long_functions_are_found() {
         let found = lines(
-            "//! A.\nfn one((a, b): (u8, u8)) {}\nfn two<T>(x: T, pair: &(u8, T)) {}\nfn three(x: u8) -> (u8, u8) {}\n\
+            "//! A.\nfn one((a, b): (u8, u8)) {}\nfn two<T: Fn((u8, u8)) -> u8>(x: T, pair: &(u8, T)) {}\nfn three(x: u8) -> (u8, u8) {}\n\
              fn four(f: impl Fn((u8, u8)) -> u8, e: &(dyn A + B), u: ()) {}\ntype F = fn((u8, u8));\n\
              fn five(x: Vec<(u8, u8)>, y: [u8; 2]) {}\n#[cfg(test)]\nmod tests { fn six(a: (u8, u8)) {} }\n",
         );

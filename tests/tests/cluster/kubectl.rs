@@ -117,7 +117,7 @@ async fn without_leader_status_says_why_and_shows_the_api() {
     let nodes = answer["nodes"].as_array().unwrap();
     let node = nodes.iter().find(|node| node["name"] == NODE).unwrap();
     assert_eq!((node["state"].as_str(), node["instance"].as_str()), (Some("Critical"), Some(INSTANCE)));
-    assert_eq!(node["summary"]["checks"][0]["name"], "conntrack_use");
+    assert_eq!(node["summary"]["checks"][0]["name"], "ConntrackUse");
     assert!(answer["vnics"]["items"].to_string().contains("kubectl-storage"), "{answer}");
     // A controller that released its Lease; then one whose pod is gone; then one on a node without a kubelet.
     let lease = |holder: &str| {
@@ -146,8 +146,7 @@ async fn node_and_vnics_show_objects_of_the_api() {
     let server = server().await;
     let output = run(server, VIEWER, &["node", NODE]);
     let shown = text(&output.stdout);
-    for part in ["The controller is not reachable", INSTANCE, "conntrack_use (critical)", "Next: Raise", "LinkMissing"]
-    {
+    for part in ["The controller is not reachable", INSTANCE, "ConntrackUse (critical)", "Next: Raise", "LinkMissing"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert_eq!(output.status.code(), Some(1));

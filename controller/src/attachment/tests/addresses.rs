@@ -31,7 +31,10 @@ async fn requested_counts_are_assigned_in_both_families() {
         object.spec.vnic.ipv6_count = 2;
     })
     .await;
-    assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), extra_addresses(&scene, Family::Ipv6).await.len()), (31, 2));
+    assert_eq!(
+        (extra_addresses(&scene, Family::Ipv4).await.len(), extra_addresses(&scene, Family::Ipv6).await.len()),
+        (31, 2)
+    );
     assert_eq!(scene.reported("a")[1], "True Ready");
     assert_eq!(scene.count("BulkCreateAddresses"), 2, "several need one request");
 }
@@ -93,7 +96,10 @@ async fn slowly_assigned_addresses_are_requested_once() {
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 31);
     scene.settle().await;
-    assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()), (31, "True Ready"));
+    assert_eq!(
+        (extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()),
+        (31, "True Ready")
+    );
     assert_eq!((scene.count("BulkCreateAddresses"), scene.count("DeleteAddress")), (1, 0));
     // More of them are another request.
     scene.change("a", |object| object.spec.vnic.ipv4_count = 41);
@@ -145,7 +151,10 @@ async fn an_address_is_released_only_after_its_replacement_is_assigned() {
     let foreign = take(&scene, address("10.0.40.7")).await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
     reconcile_often(&scene).await;
-    assert_eq!((extra_addresses(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()), (before, "False AddressTaken"));
+    assert_eq!(
+        (extra_addresses(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()),
+        (before, "False AddressTaken")
+    );
     assert!(scene.message("a").starts_with("CreatePrivateIp of 10.0.40.7: 409 "), "{}", scene.message("a"));
     oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &foreign).await.unwrap();
     scene.settle().await;
@@ -195,7 +204,10 @@ async fn refused_bulk_requests_fall_back_to_single_ones() {
         scene.change("a", |object| object.spec.vnic.ipv4_count = 70);
         scene.cloud.fail_next("BulkCreateAddresses", refusal, false);
         scene.reconcile().await;
-        assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()), (70, "True Ready"));
+        assert_eq!(
+            (extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()),
+            (70, "True Ready")
+        );
         assert_eq!(scene.count("BulkCreateAddresses"), 1);
         // The next time, in bulk again.
         scene.change("a", |object| object.spec.vnic.ipv4_count = 80);

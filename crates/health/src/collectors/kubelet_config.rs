@@ -40,6 +40,10 @@ fn by_node(host: &Host) -> Result<(f64, String), Gap> {
         .ok_or_else(|| Gap::absent("the kubelet does not bound the memory of all pods"))?;
     let (bound, allocatable) = (bound / MIB, allocatable as f64 / MIB);
     let detail = format!("pods may use {bound:.0} MiB, of which {allocatable:.0} MiB are allocatable");
+    // The kubelet restarted with another bound, and the Node's amount is older; or a webhook raised it.
+    if allocatable > bound + 1.0 {
+        return Err(Gap::unknown(detail));
+    }
     Ok(((bound - allocatable).max(0.0), detail))
 }
 

@@ -120,13 +120,15 @@ enum Neighbour {
 }
 
 impl Neighbour {
-    fn of(evidence: &Evidence, trial: &Trial) -> Self {
+    /// `None` if the packets are lost, and no agent watched whether they arrive.
+    fn of(evidence: &Evidence, trial: &Trial) -> Option<Self> {
         // Where answers left the host, it does not drop the packets.
-        let is_dropped_there = Tap::last(evidence) != Some(Tap::TargetOut) && trial.arrived.unwrap_or(0) > 0;
-        match trial.tally.reaches() {
-            true => Self::Passes,
-            false if is_dropped_there => Self::Arrives,
-            false => Self::Lost,
+        let host_answers = Tap::last(evidence) == Some(Tap::TargetOut);
+        match trial.arrived {
+            _ if trial.tally.reaches() => Some(Self::Passes),
+            None if !host_answers => None,
+            Some(1..) if !host_answers => Some(Self::Arrives),
+            _ => Some(Self::Lost),
         }
     }
 }
@@ -135,7 +137,7 @@ impl Neighbour {
 /// agree, unless all VNICs of the subnet have the same groups.
 fn security_rules(evidence: &Evidence) -> Vec<Finding> {
     let trials = evidence.trials(Change::SubnetNeighbour);
-    let neighbours: BTreeSet<Neighbour> = trials.map(|trial| Neighbour::of(evidence, trial)).collect();
+    let neighbours: BTreeSet<Neighbour> = trials.filter_map(|trial| Neighbour::of(evidence, trial)).collect();
     let likely = |cause| Finding::new(cause, Strength::Likely);
     let firewall = |strength| Finding::new(Cause::HostFirewall, strength).at(Place::TargetHost);
     match Vec::from_iter(&neighbours).as_slice() {

@@ -61,7 +61,9 @@ pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
         // It is listed some seconds after it was attached.
         None => {
             let known = known.filter(|known| must_report_end(attachment, known))?;
-            let (reason, in_use) = (Reason::VnicNotListed.word().to_owned(), (pods.0)(vnic_id)?);
+            // A damaged record must not hide that the VNIC is gone.
+            let in_use = (pods.0)(vnic_id).unwrap_or(known.in_use);
+            let reason = Reason::VnicNotListed.word().to_owned();
             NodeReport { configured: false, reason, in_use, generation: known.generation }
         }
     };
