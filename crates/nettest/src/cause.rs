@@ -57,7 +57,7 @@ causes! {
     "Set skipSourceDestCheck on the VNIC that forwards, or give it the address.";
     /// The host sends packets of the address by another link, or has no route.
     HostRoute, SourceHost,
-    "Run `oke-node-agent why-not-ready` on the node: the rule or table of the VNIC is missing or another rule precedes it.";
+    "Run `oke-node-agent why-not-ready` in the agent's pod of the node: the rule or table of the VNIC is missing or another rule precedes it.";
     /// The host's reverse-path filter.
     ReversePathFilter, SourceHost,
     "Set net.ipv4.conf.LINK.rp_filter to 2 (loose) on the node, in /etc/sysctl.d.";
@@ -75,7 +75,7 @@ causes! {
     "Check the VNIC's metric VnicConntrackIsFull; spread connections over more VNICs or OCPUs.";
     /// The answer leaves by another link than the request came by.
     AsymmetricRoute, TargetHost,
-    "Let answers leave by the VNIC of their address: run `oke-node-agent why-not-ready` on the target's node.";
+    "Let answers leave by the VNIC of their address: run `oke-node-agent why-not-ready` in the agent's pod of the target's node.";
     /// The source's host cannot resolve the target's name.
     NameResolution, Service,
     "Correct the name, or test the node's resolvers (/etc/resolv.conf): `kubectl oke-node nettest NODE dns`.";

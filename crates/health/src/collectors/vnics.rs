@@ -18,7 +18,7 @@ pub(super) const KIND: Kind = Kind {
             unit: Unit::Count,
             source: "the agent's conditions about VNICs, links, routes and rules",
             why: "A VNIC without its link, routes or rules carries no pod traffic.",
-            remedy: "Run `oke-node-agent why-not-ready` on the node: it names each VNIC, the cause and the command.",
+            remedy: "Run `oke-node-agent why-not-ready` in the agent's pod: it names each VNIC, the cause and the command.",
         },
         Signal {
             name: "vnic_repairs",
