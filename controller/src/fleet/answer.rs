@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use channel::{Client, Peer, Reply, Request, SendError};
 use health::Summary;
-use health::poll::PollQuery;
 use health::summary::SUMMARY_MAX;
+use health::summary::poll::PollQuery;
 use serde_json::Value;
 use thiserror::Error;
 

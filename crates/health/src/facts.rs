@@ -1,9 +1,13 @@
 //! What collectors take from the agent instead of reading it again: its view of VNICs, pools and interference.
 
+mod quantity;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::collector::Gap;
+
+pub use quantity::mebibytes;
 
 /// The agent's knowledge of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

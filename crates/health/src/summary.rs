@@ -1,5 +1,7 @@
 //! The summary of a node, as its agent sends it to the controller: what is not healthy, and counts. At most 4 KiB.
 
+pub mod poll;
+
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use api::probe::PROBE_PATH;
 use channel::{BODY_MAX, Handler, Reply, Request};
-use health::poll::{PollQuery, SUMMARY_PATH};
+use health::summary::poll::{PollQuery, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
 use health::{Area, Report, Summary, Verdict, rules};
 use serde::Serialize;

@@ -6,21 +6,17 @@
 //!                                 ├─▶ linkage      what a plugin may link
 //!                                 ├─▶ manifests    inherited lints and versions
 //!                                 └─▶ modules      every file is declared by another
-//!   the files ───────▶ tree ──────┬─▶ headers      `//!` on top, at most 400 lines
-//!                      source     ├─▶ exceptions   how `unsafe` may be allowed
-//!                                 ├─▶ functions    at most 60 lines, parameters with names
-//!                                 ├─▶ containers   what tests start only in a container
+//!   the files ───────▶ tree ──────┬─▶ code         headers, lengths, parameters, how `unsafe` may be allowed
+//!                      source     ├─▶ containers   what tests start only in a container
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 └─▶ words        plain words in strings, comments and documents
 //!   logs of cargo test ──────────────▶ tiers       the tests that must run did
 //! ```
 
+pub mod code;
 pub mod containers;
-pub mod exceptions;
 pub mod finding;
 pub mod floors;
-pub mod functions;
-pub mod headers;
 pub mod linkage;
 pub mod links;
 pub mod manifests;
@@ -54,9 +50,9 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     }
     findings.extend(manifests::check(&workspace, &tree));
     findings.extend(modules::check(&workspace, &tree));
-    findings.extend(headers::check(&tree));
-    findings.extend(exceptions::check(&tree));
-    findings.extend(functions::check(&tree));
+    findings.extend(code::headers::check(&tree));
+    findings.extend(code::exceptions::check(&tree));
+    findings.extend(code::functions::check(&tree));
     findings.extend(containers::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(words::check(&root, &workspace, &tree)?);

@@ -4,8 +4,8 @@ use super::cgroup::Cgroups;
 use super::reserved::{MIB, total_memory};
 use super::{CGROUPS, FIVE_MINUTES};
 use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::facts::mebibytes;
 use crate::host::Host;
-use crate::quantity::mebibytes;
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Host,

@@ -1,8 +1,8 @@
 //! Functions of the product are short enough to be read at once, and their parameters say what they are: no tuple, and not two
 //! booleans, because a call would not show which is which.
 
+use super::headers::{is_test_file, production_code};
 use crate::finding::Finding;
-use crate::headers::{is_test_file, production_code};
 use crate::source::{bracketed, line_of, words};
 use crate::tree::Tree;
 
