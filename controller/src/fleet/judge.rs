@@ -228,11 +228,11 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
 
 /// A check's name as Kubernetes writes reasons: `conntrack_use` is `ConntrackUse`. An agent may send any name.
 fn reason(name: &str) -> String {
-    let capitalized = |word: &str| {
-        let mut letters = word.chars().filter(char::is_ascii_alphanumeric);
-        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect::<String>()
-    };
-    let reason: String = name.split(['_', '-']).map(capitalized).collect();
-    let reason: String = reason.chars().take(REASON_MAX).collect();
+    let reason: String = name.split(['_', '-']).flat_map(capitalized).take(REASON_MAX).collect();
     if reason.is_empty() { "Unnamed".to_owned() } else { reason }
+}
+
+fn capitalized(word: &str) -> impl Iterator<Item = char> {
+    let mut letters = word.chars().filter(char::is_ascii_alphanumeric);
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters)
 }

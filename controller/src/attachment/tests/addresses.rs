@@ -66,8 +66,8 @@ async fn the_spent_token_of_an_address_is_replaced() {
         scene.reconcile().await;
         let vnic = scene.vnic().await.id;
         let all = scene.cloud.addresses(&vnic, Family::Ipv4).await.unwrap();
-        let beside = all.into_iter().find(|own| !own.is_primary).unwrap();
-        oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &beside.id).await.unwrap();
+        let extra = all.into_iter().find(|own| !own.is_primary).unwrap();
+        oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &extra.id).await.unwrap();
         scene.reconcile().await;
         assert_eq!((scene.reported("a")[1].as_str(), scene.addresses_beside().await), ("True Ready", 1));
     }
@@ -85,8 +85,8 @@ async fn an_unfinished_reconcile_continues_soon() {
     assert_eq!((scene.count("CreateAddress"), scene.count("DeleteAddress")), (4, 1));
     assert_eq!(scene.message("a"), "the VNIC still has more than its 1 IPv4 addresses");
     scene.settle().await;
-    let beside = extra_addresses(&scene, Family::Ipv4).await;
-    assert_eq!((beside, scene.reported("a")[1].as_str()), (vec![address("10.0.40.7")], "True Ready"));
+    let extra = extra_addresses(&scene, Family::Ipv4).await;
+    assert_eq!((extra, scene.reported("a")[1].as_str()), (vec![address("10.0.40.7")], "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,14 +104,13 @@ impl NodeView {
     }
 }
 
-/// Of `allocatable`, the memory for pods and their huge pages.
+/// Of `allocatable`, the memory for pods and their huge pages. The kubelet writes a memory of 0 where huge pages take more than there
+/// is.
 fn memory(allocatable: &BTreeMap<String, String>) -> Option<u64> {
+    allocatable.get("memory").filter(|amount| *amount != "0")?;
     let is_memory = |name: &str| name == "memory" || name.starts_with("hugepages-");
     let amounts = allocatable.iter().filter(|(name, _)| is_memory(name)).map(|(_, amount)| health::mebibytes(amount));
-    let mebibytes = amounts.sum::<Option<f64>>().filter(|_| allocatable.contains_key("memory"))?;
-    // The kubelet writes 0 where huge pages take more than there is.
-    Some((mebibytes * f64::from(1 << 20)) as u64)
-        .filter(|_| allocatable.get("memory").is_some_and(|amount| amount != "0"))
+    amounts.sum::<Option<f64>>().map(|mebibytes| (mebibytes * f64::from(1 << 20)) as u64)
 }
 
 impl NodeView {
