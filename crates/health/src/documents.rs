@@ -21,7 +21,9 @@ pub fn signals() -> String {
                 (bad, of) => format!(", {bad} of {of} samples"),
             };
             let shapes = if rule.shapes.is_empty() { String::new() } else { format!(" on {}", rule.shapes.join(", ")) };
-            format!("{}{shapes} (`{}`, {}{samples})", rule.bound_text(*unit), rule.name, rule.severity)
+            let memory = rule.memory.to_string();
+            let sizes = if memory.is_empty() { memory } else { format!(" with {memory}") };
+            format!("{}{shapes}{sizes} (`{}`, {}{samples})", rule.bound_text(*unit), rule.name, rule.severity)
         });
         let bounds = bounds.collect::<Vec<_>>().join("; ");
         let bounds = if bounds.is_empty() { "information" } else { &bounds };

@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::host::Host;
 use crate::judge::{Judge, Reading};
 use crate::report::Report;
-use crate::rules::{INVALID_RULES, Rules};
+use crate::rules::{Hardware, INVALID_RULES, Rules};
 
 /// How long a run may take: the slowest waits 3 s for a local service.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -205,10 +205,11 @@ impl Engine {
 
     fn record(&mut self, kind: &Kind, readings: Readings, now: Now) {
         let (facts, every_seconds) = (self.host.facts.clone(), kind.every.as_secs());
+        let memory = self.host.total_memory().ok().map(|mebibytes| mebibytes / 1024.0);
         for (name, read) in readings {
             if let Some(signal) = kind.signals.iter().find(|signal| signal.name == name) {
-                let (shape, unix_millis) = (facts.shape.as_deref(), now.unix_millis);
-                self.judge.record(Reading { signal, every_seconds, read, shape, unix_millis });
+                let (hardware, unix_millis) = (Hardware { shape: facts.shape.as_deref(), memory }, now.unix_millis);
+                self.judge.record(Reading { signal, every_seconds, read, hardware, unix_millis });
             }
         }
     }
@@ -235,7 +236,13 @@ impl Engine {
             self.overrides.text = Some(text);
         }
         let (signal, every_seconds) = (&INVALID_RULES, RULES_EVERY.as_secs());
-        let reading = Reading { signal, every_seconds, read: Ok(value), shape: None, unix_millis: now.unix_millis };
+        let reading = Reading {
+            signal,
+            every_seconds,
+            read: Ok(value),
+            hardware: Hardware::default(),
+            unix_millis: now.unix_millis,
+        };
         self.judge.record(reading);
         true
     }

@@ -54,6 +54,17 @@ impl Host {
         text(&self.sys.join(path))
     }
 
+    /// MemTotal in MiB, which is the kubelet's capacity.
+    ///
+    /// # Errors
+    /// [`Gap::Unknown`] with the cause.
+    pub fn total_memory(&self) -> Result<f64, Gap> {
+        let text = self.proc("meminfo")?;
+        let number = |line: &str| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok();
+        let kib = text.lines().find_map(number);
+        kib.map(|kib| kib / 1024.0).ok_or_else(|| Gap::unknown("no MemTotal in /proc/meminfo"))
+    }
+
     /// A file of the host.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::collector::{Gap, Signal, Value};
 use crate::report::{SignalState, Verdict};
-use crate::rules::{Action, Rule, Rules};
+use crate::rules::{Action, Hardware, Rule, Rules};
 
 /// The results so far.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) signal: &'static Signal,
     pub(crate) every_seconds: u64,
     pub(crate) read: Result<Value, Gap>,
-    pub(crate) shape: Option<&'a str>,
+    pub(crate) hardware: Hardware<'a>,
     pub(crate) unix_millis: u64,
 }
 
@@ -54,7 +54,7 @@ impl Judge {
 
     /// Judges a reading.
     pub(crate) fn record(&mut self, reading: Reading<'_>) {
-        let Reading { signal, every_seconds, read, shape, unix_millis } = reading;
+        let Reading { signal, every_seconds, read, hardware, unix_millis } = reading;
         let track = self.tracks.entry(signal.name).or_default();
         let blank = SignalState::blank(signal, every_seconds, unix_millis);
         let state = match read {
@@ -64,7 +64,7 @@ impl Judge {
                 SignalState { verdict: Verdict::NotApplicable, detail: reason, ..blank }
             }
             Ok(value) => {
-                let rules = self.rules.iter().filter(|rule| rule.signal == signal.name && rule.applies(shape));
+                let rules = self.rules.iter().filter(|rule| rule.signal == signal.name && rule.applies(hardware));
                 track.judge(&rules.collect::<Vec<_>>(), value, SignalState { ..blank }, signal)
             }
         };
@@ -173,7 +173,8 @@ mod tests {
             self.minute += 1;
             let read = read.map(|number| Value { number: Some(number), detail: String::new() });
             let signal = collectors::signal("pids").unwrap();
-            let reading = Reading { signal, every_seconds: 60, read, shape: None, unix_millis: self.minute };
+            let reading =
+                Reading { signal, every_seconds: 60, read, hardware: Hardware::default(), unix_millis: self.minute };
             self.judge.record(reading);
             let state = self.judge.states().pop().unwrap();
             (state.verdict, state.severity, state.since_unix_millis)

@@ -56,6 +56,9 @@ pub struct Rule {
     /// Shapes among those that it is not for.
     #[serde(default)]
     pub except_shapes: Vec<String>,
+    /// The sizes of memory that it is for.
+    #[serde(default, rename = "memoryGiB")]
+    pub memory: MemorySizes,
     /// Whether it is switched off.
     #[serde(default)]
     pub off: bool,
@@ -79,6 +82,27 @@ pub struct Samples {
     pub bad: usize,
     /// Of how many.
     pub of: usize,
+}
+
+/// Sizes of a node's memory in GiB, as the kernel reports it (MemTotal): a little less than the shape's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemorySizes {
+    /// From this size on.
+    #[serde(default)]
+    pub from: f64,
+    /// Below this size; all when absent.
+    #[serde(default)]
+    pub below: Option<f64>,
+}
+
+/// What rules are chosen by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hardware<'a> {
+    /// The shape, such as `VM.Standard.E5.Flex`.
+    pub shape: Option<&'a str>,
+    /// MemTotal in GiB.
+    pub memory: Option<f64>,
 }
 
 /// How bad it is.
@@ -178,6 +202,9 @@ impl Rule {
         if bad == 0 || bad > of || of > LONGEST_WINDOW {
             return Err(format!("samples {bad} of {of}: use 1 ≤ bad ≤ of ≤ {LONGEST_WINDOW}"));
         }
+        if rule.memory.below.is_some_and(|below| below <= rule.memory.from) {
+            return Err("memoryGiB: `below` must be more than `from`".to_owned());
+        }
         match collectors::signal(&rule.signal) {
             None => Err(format!("there is no signal {}", rule.signal)),
             Some(Signal { unit: Unit::Text, name, .. }) => Err(format!("{name} has no value to compare")),
@@ -188,9 +215,13 @@ impl Rule {
         }
     }
 
-    /// Whether the rule is for a shape. While the shape is unknown, only rules for all shapes apply.
+    /// Whether the rule is for a hardware. While its shape or its memory is unknown, only rules for all of them apply.
     #[must_use]
-    pub fn applies(&self, shape: Option<&str>) -> bool {
+    pub fn applies(&self, hardware: Hardware<'_>) -> bool {
+        self.memory.contain(hardware.memory) && self.is_for_shape(hardware.shape)
+    }
+
+    fn is_for_shape(&self, shape: Option<&str>) -> bool {
         let Some(shape) = shape else {
             return self.shapes.is_empty() && self.except_shapes.is_empty();
         };
@@ -218,6 +249,26 @@ impl Rule {
             Comparison::Below => "at least",
         };
         format!("{word} {}", unit.show(self.bound))
+    }
+}
+
+impl MemorySizes {
+    fn contain(&self, memory: Option<f64>) -> bool {
+        match memory {
+            Some(memory) => memory >= self.from && self.below.is_none_or(|below| memory < below),
+            None => *self == Self::default(),
+        }
+    }
+}
+
+impl fmt::Display for MemorySizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.from, self.below) {
+            (from, Some(below)) if from > 0.0 => write!(f, "{from} to {below} GiB of memory"),
+            (_, Some(below)) => write!(f, "less than {below} GiB of memory"),
+            (0.0, None) => Ok(()),
+            (from, None) => write!(f, "{from} GiB of memory or more"),
+        }
     }
 }
 
@@ -290,6 +341,10 @@ mod tests {
             (r#"{"rules": [{"name": "pids-nearly-used-up", "bond": 3}]}"#, "unknown field `bond`"),
             (r#"{"rules": [{"name": "pids-nearly-used-up", "signal": "pidz"}]}"#, "there is no signal pidz"),
             (r#"{"rules": [{"name": "pids-nearly-used-up", "action": "repair"}]}"#, "there is no repair for pids"),
+            (
+                r#"{"rules": [{"name": "pids-nearly-used-up", "memoryGiB": {"from": 8, "below": 8}}]}"#,
+                "more than `from`",
+            ),
             (r#"{"rules": [{"bound": 3}]}"#, "a rule has no name"),
             ("{", "the file is not valid"),
         ] {
@@ -304,11 +359,25 @@ mod tests {
         let text = r#"{"rules": [{"name": "x", "signal": "pids", "is": "above", "bound": 5, "message": "M.",
             "shapes": ["BM.*", "VM.GPU*"], "exceptShapes": ["BM.GPU.H100*"]}]}"#;
         let rule = one(text, "x").0.unwrap();
-        let applies = |shape| rule.applies(shape);
+        let applies = |shape| rule.applies(Hardware { shape, memory: None });
         assert!(applies(Some("BM.Standard.E5.192")) && applies(Some("VM.GPU.A10.1")));
         assert!(
             matches("*.GPU*.8", "BM.GPU.H100.8") && !matches("BM*M", "BM") && !matches(&"*".repeat(60).add("x"), "BM")
         );
         assert!(!applies(Some("BM.GPU.H100.8")) && !applies(Some("VM.Standard.E5.Flex")) && !applies(None));
+    }
+    #[test]
+    fn bound_of_eviction_depends_on_the_size_of_memory() {
+        let rules = Rules::read(None).rules;
+        let bounds = |memory| {
+            let of_it = rules.iter().filter(|rule| rule.signal == "eviction_memory");
+            of_it
+                .filter(|rule| rule.applies(Hardware { shape: None, memory }))
+                .map(|rule| rule.bound)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(bounds(Some(3.6)), [50.0]);
+        assert_eq!((bounds(Some(7.0)), bounds(Some(2000.0))), (vec![100.0], vec![100.0]));
+        assert_eq!(bounds(None), Vec::<f64>::new());
     }
 }

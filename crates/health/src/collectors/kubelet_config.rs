@@ -1,7 +1,7 @@
 //! The kubelet's eviction threshold: from its configuration where that can be read, otherwise from the Node.
 
 use super::cgroup::Cgroups;
-use super::reserved::{MIB, total_memory};
+use super::reserved::MIB;
 use super::{CGROUPS, FIVE_MINUTES};
 use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::mebibytes;
@@ -17,7 +17,7 @@ pub(super) const KIND: Kind = Kind {
         name: "eviction_memory",
         unit: Unit::Mebibytes,
         source: "the memory bound of the pods' cgroup minus the Node's allocatable memory, which the controller reports; where mounted, `/var/lib/kubelet/config.{yaml,json}`, `/etc/kubernetes/kubelet-config.json`: evictionHard",
-        why: "Below about 100 MiB the kernel kills processes before the kubelet evicts a pod.",
+        why: "The kubelet measures every 10 s; with a small threshold the kernel kills processes before the kubelet evicts a pod.",
         remedy: "Set `evictionHard` with `memory.available` of 100Mi or more in the kubelet's configuration.",
     }],
 };
@@ -34,7 +34,7 @@ fn by_node(host: &Host) -> Result<(f64, String), Gap> {
     })?;
     let bound = Cgroups::of(host)?.pods_memory()?;
     // Version 1 has a bound beyond all memory where none is set.
-    let total = total_memory(host)?;
+    let total = host.total_memory()?;
     let bound = bound
         .filter(|bound| *bound <= total * MIB)
         .ok_or_else(|| Gap::absent("the kubelet does not bound the memory of all pods"))?;
@@ -44,7 +44,8 @@ fn by_node(host: &Host) -> Result<(f64, String), Gap> {
     if allocatable > bound + 1.0 {
         return Err(Gap::unknown(detail));
     }
-    Ok(((bound - allocatable).max(0.0), detail))
+    // The kernel rounds the bound down to pages.
+    Ok(((bound - allocatable).round().max(0.0), detail))
 }
 
 /// What the kubelet uses unless it is set.
@@ -66,7 +67,7 @@ impl Collector for KubeletConfig {
         };
         let mebibytes = match amount.strip_suffix('%') {
             Some(share) => {
-                share.parse::<f64>().ok().map(|share| share / 100.0).zip(total_memory(host).ok()).map(|(a, b)| a * b)
+                share.parse::<f64>().ok().map(|share| share / 100.0).zip(host.total_memory().ok()).map(|(a, b)| a * b)
             }
             None => mebibytes(&amount),
         };

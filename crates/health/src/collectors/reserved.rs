@@ -26,7 +26,7 @@ struct Reserved;
 
 impl Collector for Reserved {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let total = total_memory(host)?;
+        let total = host.total_memory()?;
         let bound = Cgroups::of(host)?.pods_memory()?;
         let reserved = bound.map_or(0.0, |bound| (total - bound / MIB).max(0.0));
         let usual = usual(total);
@@ -34,14 +34,6 @@ impl Collector for Reserved {
         sample.value("reserved_memory", 100.0 * reserved / usual, detail);
         Ok(())
     }
-}
-
-/// MemTotal in MiB, which is the kubelet's capacity.
-pub(super) fn total_memory(host: &Host) -> Result<f64, Gap> {
-    let text = host.proc("meminfo")?;
-    let kib =
-        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-    kib.map(|kib| kib / 1024.0).ok_or_else(|| Gap::unknown("no MemTotal in /proc/meminfo"))
 }
 
 /// The usual reservation in MiB for a memory in MiB: shares of its parts, 25 % of the first 4 GiB down to 2 % beyond 128 GiB.

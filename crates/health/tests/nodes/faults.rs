@@ -33,6 +33,36 @@ fn healthy_nodes_report_no_problem_and_nothing_unknown() {
     }
 }
 
+#[test]
+fn real_kernel_whose_gpu_works_has_no_problem_but_what_is_missing() {
+    let mut node = Node::real_kernel();
+    node.sample();
+    node.advance();
+    let mut report = node.sample();
+    (0..12).for_each(|_| report = node.sample());
+    let missing = ["clock_unsynchronized", "kubelet_healthy", "metadata_latency"];
+    assert_eq!(with(&report, Verdict::Problem), names(&missing));
+    let healthy = with(&report, Verdict::Healthy);
+    let of_the_kernel = [
+        "conntrack_drops",
+        "conntrack_use",
+        "disk_use",
+        "kernel_io_errors",
+        "link_down",
+        "link_drops",
+        "link_flaps",
+        "memory_pressure",
+        "neighbour_overflows",
+        "neighbour_use",
+        "oom_kills",
+        "open_files",
+        "pids",
+        "softnet_drops",
+        "tcp_retransmits",
+    ];
+    assert_eq!(&names(&of_the_kernel) - &healthy, names(&[]), "{report:?}");
+}
+
 /// A fault.
 struct Fault {
     node: fn() -> Node,

@@ -44,6 +44,16 @@ impl Node {
         Self::of("oke-e5-192-bm", "BM.Standard.E5.192", &["ens300f0np0", "enp1s0vlan1"], 2_378_757_570_560)
     }
 
+    /// A machine with a GPU, without kubelet, cloud agent and time service, whose files are a real kernel's.
+    pub(crate) fn real_kernel() -> Self {
+        Self::of("nvidia-h100-vm", "VM.GPU.H100", &["eth0"], 0)
+    }
+
+    /// The files of the folder `later` replace the first ones.
+    pub(crate) fn advance(&self) {
+        copy(&self.path("later"), self.folder.path());
+    }
+
     /// `pods` is the memory that pods may use, of which the kubelet keeps 100 MiB free.
     fn of(recorded: &str, shape: &str, links: &[&str], pods: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -53,8 +63,9 @@ impl Node {
         let log = folder.path().join("kernel.log");
         let system = Arc::new(Recorded { answers: Mutex::new(answers), log });
         let link = |name: &&str| VnicLink { name: (*name).to_owned(), primary: *name == links[0] };
+        let pool_link = links.last().copied().unwrap_or_default();
         let pool = |family: &str| PoolFacts {
-            link: links[1].to_owned(),
+            link: pool_link.to_owned(),
             shared: None,
             family: family.to_owned(),
             total: 31,
@@ -63,7 +74,7 @@ impl Node {
             free: 17,
         };
         let shared = PoolFacts {
-            link: links[1].to_owned(),
+            link: pool_link.to_owned(),
             shared: Some("storage".to_owned()),
             total: 3,
             in_use: 2,
@@ -80,7 +91,7 @@ impl Node {
             paths: ["/host/usr", "/run/vcn-native"].map(PathBuf::from).to_vec(),
             metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
             version: "0.1.0".to_owned(),
-            allocatable_memory: Some(pods - (100 << 20)),
+            allocatable_memory: pods.checked_sub(100 << 20),
             plugins: Vec::new(),
             network: Some(NetworkFacts { conditions: Vec::new(), repairs: 3, pools: vec![pool("IPv4"), shared] }),
         };
@@ -154,7 +165,7 @@ fn copy(from: &Path, to: &Path) {
         let (from, to) = (entry.path(), to.join(entry.file_name()));
         let kind = entry.file_type().unwrap();
         if kind.is_dir() {
-            fs::create_dir(&to).unwrap();
+            fs::create_dir_all(&to).unwrap();
             copy(&from, &to);
         } else if kind.is_symlink() {
             symlink(fs::read_link(&from).unwrap(), &to).unwrap();

@@ -2,7 +2,7 @@
 
 use api::probe::{ProbeRequest, Task};
 use channel::{Announcement, Fingerprint};
-use health::rules::Rules;
+use health::rules::{Hardware, Rules};
 use health::summary::{SUMMARY_MAX, Summary};
 use serde_json::{Value, json};
 
@@ -36,8 +36,10 @@ pub(super) fn rules(input: &[u8]) {
     assert!(problems.iter().all(|problem| !problem.is_empty()));
     for rule in &rules {
         assert!((1..=rule.samples.of).contains(&rule.samples.bad), "{rule:?}");
-        for shape in [None, Some("BM.GPU.H100.8"), Some("VM.Standard.E5.Flex")] {
-            let _ = rule.applies(shape);
+        for (shape, memory) in
+            [(None, None), (Some("BM.GPU.H100.8"), Some(2000.0)), (Some("VM.Standard.E5.Flex"), Some(1.0))]
+        {
+            let _ = rule.applies(Hardware { shape, memory });
         }
     }
     // Without a document there is nothing that could change a rule.
@@ -78,7 +80,7 @@ pub(super) fn rule_files() -> Vec<Vec<u8>> {
     let file = json!({ "rules": [
         { "name": "conntrack-nearly-full", "bound": 55, "action": "repair" },
         { "name": "x", "signal": "pids", "is": "above", "bound": 5, "samples": { "bad": 2, "of": 3 }, "message": "Many.",
-          "shapes": ["BM.*.H100*"], "exceptShapes": ["*.8"] },
+          "shapes": ["BM.*.H100*"], "exceptShapes": ["*.8"], "memoryGiB": {"from": 1, "below": 64} },
         { "name": "pids-nearly-used-up", "off": true },
     ] });
     vec![file.to_string().into_bytes()]
