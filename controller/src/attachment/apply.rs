@@ -64,14 +64,12 @@ pub enum Failure {
 
 impl Outcome {
     /// Whether a request was accepted that takes effect later.
-    #[must_use]
     pub fn waits(&self) -> bool {
         self.done.iter().any(|step| step.action.comes_later())
     }
 
     /// Whether another reconcile at once may help: something took effect, or OCI's known state was stale. A changed object
     /// comes by the watch.
-    #[must_use]
     pub fn leads_on(&self) -> bool {
         let only_old = self.failed.values().all(|failure| matches!(failure, Failure::Old(Some(_))));
         !self.waits() && only_old && !(self.done.is_empty() && self.failed.is_empty() && self.gone.is_empty())

@@ -58,7 +58,6 @@ const REMEMBERED: usize = 10_000;
 
 impl Events {
     /// Both ends; written and lost Events are counted in `metrics`.
-    #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> (Self, Writer) {
         let (sender, receiver) = channel(QUEUE);
         let events = Self { queue: sender, recent: Arc::default(), metrics: metrics.clone() };

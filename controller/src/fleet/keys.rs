@@ -40,7 +40,6 @@ pub struct KeyEntry {
 
 impl KeyEntry {
     /// The entry of a replica with this name and key.
-    #[must_use]
     pub fn new(client: &Client, namespace: &str, pod: String, fingerprint: Fingerprint, metrics: Arc<Metrics>) -> Self {
         let (keys, pods) = (Api::namespaced(client.clone(), namespace), Api::namespaced(client.clone(), namespace));
         Self { keys, pods, pod, fingerprint, metrics, chance: backoff::chance }

@@ -51,7 +51,6 @@ pub struct ConditionWriter {
 
 impl ConditionWriter {
     /// Uses a client that retries what the API server has no time for.
-    #[must_use]
     pub fn new(client: Client, roster: Arc<SharedRoster>, store: Arc<Store>, metrics: Arc<Metrics>) -> Self {
         Self {
             api: Api::all_with(client, &ApiResource::erase::<Node>(&())),

@@ -127,7 +127,6 @@ impl Default for Metrics {
 
 impl Metrics {
     /// All metrics, for their table in docs/.
-    #[must_use]
     pub fn descriptions(&self) -> &[MetricDescription] {
         self.registry.descriptions()
     }
@@ -240,7 +239,6 @@ impl Metrics {
     }
 
     /// How many Events could not be written.
-    #[must_use]
     pub fn events_lost(&self) -> u64 {
         self.events_lost.get()
     }

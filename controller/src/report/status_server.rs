@@ -68,7 +68,6 @@ impl StatusServer {
     }
 
     /// The role.
-    #[must_use]
     pub fn role(&self) -> Role {
         match self.role.load(Ordering::Relaxed) {
             1 => Role::Standby,

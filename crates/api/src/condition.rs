@@ -78,7 +78,6 @@ pub trait Reason: Copy {
 
 impl Condition {
     /// A condition with the status of its reason, as of `now`. A long message is cut.
-    #[must_use]
     pub fn new(kind: ConditionType, reason: impl Reason, message: &str, now: Time) -> Self {
         Self {
             kind: kind.as_str().to_owned(),
@@ -90,14 +89,12 @@ impl Condition {
     }
 
     /// Whether it holds.
-    #[must_use]
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True.as_str()
     }
 }
 
 /// The condition of a kind.
-#[must_use]
 pub fn find(conditions: &[Condition], kind: ConditionType) -> Option<&Condition> {
     conditions.iter().find(|condition| condition.kind == kind.as_str())
 }
@@ -155,13 +152,11 @@ impl fmt::Display for ConditionStatus {
 
 /// How many bytes a text takes in etcd, without its quotes: as JSON, in which the API server writes `<`, `>` and `&` in six
 /// characters, as it does control characters.
-#[must_use]
 pub fn stored(text: &str) -> usize {
     text.chars().map(stored_char).sum()
 }
 
 /// Cuts a text to a number of bytes in etcd; an ellipsis marks the cut.
-#[must_use]
 pub fn cut(text: &str, most: usize) -> String {
     const ELLIPSIS: char = '…';
     if stored(text) <= most {

@@ -211,13 +211,11 @@ impl ProbeKind {
     }
 
     /// Its name with a port, where it has one: `TCP/443`.
-    #[must_use]
     pub fn with_port(self, port: u16) -> String {
         if port == 0 { self.as_str().to_owned() } else { format!("{}/{port}", self.as_str()) }
     }
 
     /// The protocol of its packets; none of a lookup.
-    #[must_use]
     pub const fn transport(self) -> Option<Transport> {
         match self {
             Self::Icmp | Self::PathMtu => Some(Transport::Icmp),

@@ -27,7 +27,6 @@ impl Version {
     pub const NEWEST: Self = Self::V1_1_0;
 
     /// As it is written in JSON.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V0_3_1 => "0.3.1",
@@ -38,19 +37,16 @@ impl Version {
     }
 
     /// Whether `ips[]` carries `version: "4"` or `"6"`.
-    #[must_use]
     pub fn has_ip_version(self) -> bool {
         self < Self::V1_0_0
     }
 
     /// Whether results know mtu, socketPath and pciID of interfaces, and more than dst and gw of routes.
-    #[must_use]
     pub fn has_extended_results(self) -> bool {
         self >= Self::V1_1_0
     }
 
     /// The first version in which `verb` exists.
-    #[must_use]
     pub const fn introduced(verb: Verb) -> Self {
         match verb {
             Verb::Add | Verb::Del | Verb::Version => Self::V0_3_1,

@@ -81,13 +81,11 @@ impl Places {
     }
 
     /// Which namespace the pod's is.
-    #[must_use]
     pub fn pod_id(&self) -> Option<NetnsId> {
         self.pod.as_ref().map(|pod| pod.netns.id())
     }
 
     /// Whether the pod's namespace is the host's.
-    #[must_use]
     pub fn pod_is_host(&self) -> bool {
         self.pod.as_ref().is_some_and(|pod| pod.netns.id() == pod.home.id())
     }

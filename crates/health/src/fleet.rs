@@ -74,7 +74,6 @@ pub enum NodeState {
 
 impl NodeState {
     /// By an answer that is not too old.
-    #[must_use]
     pub fn of(summary: &Summary) -> Self {
         let problems = summary.checks.iter().filter(|check| check.verdict == Verdict::Problem);
         match problems.map(|check| check.severity).max() {

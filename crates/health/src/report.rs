@@ -133,7 +133,6 @@ impl Verdict {
     pub const ALL: [Self; 4] = [Self::Problem, Self::Unknown, Self::Healthy, Self::NotApplicable];
 
     /// Its word in metrics.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Problem => "problem",

@@ -107,7 +107,6 @@ pub enum Action {
 
 impl Action {
     /// Whether it is the default.
-    #[must_use]
     pub fn is_report(&self) -> bool {
         *self == Self::Report
     }
@@ -137,7 +136,6 @@ impl Default for Samples {
 impl Rules {
     /// The shipped rules with the overrides of a file: an entry with the name of a shipped rule replaces the fields that it
     /// has, any other entry is a new rule.
-    #[must_use]
     pub fn read(overrides: Option<&str>) -> Self {
         let mut result = Self::default();
         let mut by_name = BTreeMap::new();
@@ -189,7 +187,6 @@ impl Rule {
     }
 
     /// Whether the rule is for a shape. While the shape is unknown, only rules for all shapes apply.
-    #[must_use]
     pub fn applies(&self, shape: Option<&str>) -> bool {
         let Some(shape) = shape else {
             return self.shapes.is_empty() && self.except_shapes.is_empty();
@@ -199,7 +196,6 @@ impl Rule {
     }
 
     /// Whether a value is beyond the bound.
-    #[must_use]
     pub fn is_breached(&self, value: f64) -> bool {
         match self.comparison {
             Comparison::Above => value > self.bound,
@@ -208,7 +204,6 @@ impl Rule {
     }
 
     /// The bound in words.
-    #[must_use]
     pub fn bound_text(&self, unit: Unit) -> String {
         if unit == Unit::Yes {
             return if self.comparison == Comparison::Above { "no" } else { "yes" }.to_owned();

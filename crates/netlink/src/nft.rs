@@ -73,7 +73,6 @@ pub struct Rule {
 
 impl Rule {
     /// A rule with its comment.
-    #[must_use]
     pub fn new(comment: impl Into<String>, expressions: impl Into<Vec<Expression>>) -> Self {
         Self { expressions: expressions.into(), comment: comment.into() }
     }

@@ -19,7 +19,6 @@ pub enum Tap {
 
 impl Tap {
     /// The last tap that saw packets. `None` if a tap that matters was not open: the source's own, or one that lost packets.
-    #[must_use]
     pub fn last(evidence: &Evidence) -> Option<Self> {
         let source = complete(&evidence.attempt)?;
         if evidence.attempt.tally.received > 0 {

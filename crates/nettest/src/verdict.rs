@@ -76,7 +76,6 @@ impl Label {
 
 impl Place {
     /// In words.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Network => "the network",
@@ -90,14 +89,12 @@ impl Place {
 
 impl Verdict {
     /// The causes in one line: with "or" if one of them holds, with "and" if all do.
-    #[must_use]
     pub fn cause(&self) -> String {
         let words: Vec<&str> = self.causes.iter().map(|cause| cause.as_str()).collect();
         words.join(if self.label == Label::OneOf { " or " } else { " and " })
     }
 
     /// The label and the causes in one line.
-    #[must_use]
     pub fn headline(&self) -> String {
         match (self.label, self.causes.is_empty()) {
             (Label::Reachable, _) => self.label.as_str().to_owned(),
@@ -150,7 +147,6 @@ impl fmt::Display for Verdict {
 }
 
 /// The path of the probe as the hosts report it: addresses with their links, and the next hop.
-#[must_use]
 pub fn path(evidence: &Evidence) -> String {
     let (attempt, arrival) = (&evidence.attempt, evidence.arrival.as_ref());
     let end = |address: Option<IpAddr>, link: &str| {

@@ -90,19 +90,16 @@ impl Oci {
     }
 
     /// A client whose requests a carrier takes, instead of a connection.
-    #[must_use]
     pub fn carried_by(carrier: Arc<dyn Carrier>, endpoints: &Endpoints, login: Login, options: Options) -> Self {
         Self { core: endpoints.core.clone(), transport: Transport::Carrier(carrier), login, options }
     }
 
     /// The endpoint of the core services.
-    #[must_use]
     pub const fn endpoint(&self) -> &Endpoint {
         &self.core
     }
 
     /// The budget, for metrics and for sharing.
-    #[must_use]
     pub const fn budget(&self) -> &Budget {
         &self.options.budget
     }

@@ -20,7 +20,6 @@ impl Family {
     pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 
     /// The family of an address.
-    #[must_use]
     pub const fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(_) => Self::Ipv4,
@@ -29,7 +28,6 @@ impl Family {
     }
 
     /// The prefix length of a single address: 32 or 128 bits.
-    #[must_use]
     pub const fn host_prefix(self) -> u8 {
         match self {
             Self::Ipv4 => 32,
@@ -70,7 +68,6 @@ impl<T> Default for PerFamily<T> {
 
 impl<T> PerFamily<T> {
     /// The value of one family.
-    #[must_use]
     pub const fn of(&self, family: Family) -> Option<&T> {
         match family {
             Family::Ipv4 => self.ipv4.as_ref(),
@@ -92,7 +89,6 @@ impl<T> PerFamily<T> {
     }
 
     /// Whether neither family has a value.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ipv4.is_none() && self.ipv6.is_none()
     }

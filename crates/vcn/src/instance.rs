@@ -35,7 +35,6 @@ pub enum MachineKind {
 
 impl MachineKind {
     /// The kind of a machine with these VNICs, by the only reliable sign: the port index that bare metal alone reports.
-    #[must_use]
     pub fn of(vnics: &[Vnic]) -> Self {
         if vnics.iter().any(|vnic| vnic.nic_index.is_some()) { Self::BareMetal } else { Self::Virtual }
     }

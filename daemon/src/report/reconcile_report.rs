@@ -152,7 +152,6 @@ pub struct PodNetworkState {
 
 impl ReconcileReport {
     /// Whether the agent is ready: new pods can start, or the node is full.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.conditions.iter().any(|condition| condition.blocks() && !condition.reason.leaves_ready())
     }
@@ -178,7 +177,6 @@ impl ReconcileReport {
     }
 
     /// Whether a step failed that is retried soon.
-    #[must_use]
     pub fn wants_retry(&self) -> bool {
         self.conditions.iter().any(|condition| condition.reason.is_retried_soon())
     }
@@ -186,7 +184,6 @@ impl ReconcileReport {
 
 impl Changed {
     /// A change.
-    #[must_use]
     pub fn new(noun: &str, text: impl fmt::Display) -> Self {
         Self { noun: noun.to_owned(), text: text.to_string() }
     }

@@ -38,7 +38,6 @@ pub struct KubeObjects(Api<VnicAttachment>, KubePodNetworks);
 
 impl KubeObjects {
     /// Uses this client.
-    #[must_use]
     pub fn new(client: Client, pod_networks: KubePodNetworks) -> Self {
         Self(Api::all(client), pod_networks)
     }

@@ -66,7 +66,6 @@ pub struct KubePodNetworks {
 
 impl KubePodNetworks {
     /// Uses this client, which must report refusals at once.
-    #[must_use]
     pub fn new(client: &Client, metrics: Arc<Metrics>) -> Self {
         let api = Api::all_with(patient(client, metrics, READING), &api::npn::resource());
         Self { api, refused: Arc::default() }

@@ -54,7 +54,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     }
 
     /// The interval between two reconciles of an instance in sync: longer if these would take more than half of the requests.
-    #[must_use]
     pub fn between_looks(&self) -> Duration {
         let (instances, objects) = self.context.store.attachments().load();
         // No cloud has 2^53 instances.
@@ -83,7 +82,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// When to reconcile an instance after an event of the API server: at once; or, if it is in sync (at the start all are
     /// reported), some time until the next regular reconcile. A request that was already refused is queued with the retries,
     /// and a profile's objects for many nodes come after single requests.
-    #[must_use]
     pub fn due(&self, instance: &Ocid, chance: f64) -> Schedule {
         let node = self.context.store.nodes().of(instance).cloned();
         let objects = self.context.store.attachments().of(instance);

@@ -8,7 +8,6 @@ use kube::Resource;
 use crate::cluster::events::{EventContent, Level};
 
 /// The Event about a written status, if the reason changed.
-#[must_use]
 pub fn event(profile: &VnicProfile, status: &VnicProfileStatus) -> Option<EventContent> {
     let ready = ready(status)?;
     let before = profile.status.as_ref().and_then(self::ready);

@@ -96,19 +96,16 @@ pub struct MaskedValue {
 
 impl MaskedValue {
     /// The bits of `value` that are under `mask`.
-    #[must_use]
     pub const fn new(value: u32, mask: u32) -> Self {
         Self { value: value & mask, mask }
     }
 
     /// The value.
-    #[must_use]
     pub const fn value(self) -> u32 {
         self.value
     }
 
     /// The mask.
-    #[must_use]
     pub const fn mask(self) -> u32 {
         self.mask
     }
