@@ -6,11 +6,10 @@
 
 pub(crate) mod reason;
 
-use std::fmt;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use vcn::words;
 
 use crate::schema;
 
@@ -114,41 +113,8 @@ pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     changed
 }
 
-impl ConditionType {
-    /// Its name in objects.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Attached => "Attached",
-            Self::Configured => "Configured",
-            Self::Ready => "Ready",
-        }
-    }
-}
-
-impl ConditionStatus {
-    /// Its name in objects.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
-}
-
-impl fmt::Display for ConditionType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for ConditionStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+words!(ConditionType: Attached, Configured, Ready);
+words!(ConditionStatus: True, False, Unknown);
 
 /// How many bytes a text takes in etcd, without its quotes: as JSON, in which the API server writes `<`, `>` and `&` in six
 /// characters, as it does control characters.

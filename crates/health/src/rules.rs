@@ -2,10 +2,10 @@
 //! `rules.json`; a file overrides them by name. A rule that is not valid is reported and left out, the others work.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use vcn::words;
 
 use crate::collector::{Signal, Unit, version_number};
 use crate::collectors;
@@ -216,14 +216,7 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        })
-    }
-}
+words!(Severity: Warning = "warning", Critical = "critical");
 
 /// Whether a name matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {

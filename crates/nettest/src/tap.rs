@@ -1,6 +1,7 @@
 //! The last place that saw the probe's packets.
 
 use api::probe::{Evidence, ProbeReport};
+use vcn::words;
 
 /// A place where packets are seen, in the order of a packet and its answer. A status has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,19 +58,15 @@ impl Tap {
             Self::SourceIn
         })
     }
-
-    /// In words.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SourceRoute => "the source's route lookup; no packet left",
-            Self::SourceOut => "the source's VNIC, outgoing",
-            Self::TargetIn => "the target's VNIC, incoming; no answer left",
-            Self::TargetOut => "the target's VNIC, outgoing: the answer",
-            Self::SourceIn => "the source's VNIC, incoming: an answer or error",
-        }
-    }
 }
+
+words!(
+    Tap: SourceRoute = "the source's route lookup; no packet left",
+    SourceOut = "the source's VNIC, outgoing",
+    TargetIn = "the target's VNIC, incoming; no answer left",
+    TargetOut = "the target's VNIC, outgoing: the answer",
+    SourceIn = "the source's VNIC, incoming: an answer or error",
+);
 
 fn complete(report: &ProbeReport) -> Option<&ProbeReport> {
     (!report.taps.incomplete).then_some(report)

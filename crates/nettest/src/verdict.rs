@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use api::PairVerdict;
 use api::probe::{Evidence, Failure, ProbeReport};
+use vcn::words;
 
 use crate::cause::Cause;
 use crate::tap::Tap;
@@ -61,31 +62,14 @@ pub struct Verdict {
     pub fix: String,
 }
 
-impl Label {
-    /// Its word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reachable => "Reachable",
-            Self::OneOf => "OneOf",
-            Self::Likely => "Likely",
-            Self::Proven => "Proven",
-        }
-    }
-}
-
-impl Place {
-    /// In words.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Network => "the network",
-            Self::SourceHost => "the source's host",
-            Self::TargetHost => "the target's host",
-            Self::Service => "the service",
-            Self::Unknown => "not known",
-        }
-    }
-}
+words!(Label: Reachable, OneOf, Likely, Proven);
+words!(
+    Place: Network = "the network",
+    SourceHost = "the source's host",
+    TargetHost = "the target's host",
+    Service = "the service",
+    Unknown = "not known",
+);
 
 impl Verdict {
     /// The causes in one line: with "or" if one of them holds, with "and" if all do.
@@ -104,7 +88,6 @@ impl Verdict {
     }
 
     /// As a status has it.
-    #[must_use]
     pub fn for_status(&self, evidence: &Evidence) -> PairVerdict {
         let name = |party: &api::probe::Party| {
             let address = || party.address.map(|address| address.to_string());

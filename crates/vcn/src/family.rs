@@ -1,9 +1,10 @@
 //! IPv4 and IPv6 as equals (promise P8): a value per family, so that no code path can forget one.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::words;
 
 /// An IP address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,9 +17,6 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both families, IPv4 first: the order CNI results list addresses in.
-    pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
-
     /// The family of an address.
     pub const fn of(address: IpAddr) -> Self {
         match address {
@@ -36,14 +34,7 @@ impl Family {
     }
 }
 
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ipv4 => "IPv4",
-            Self::Ipv6 => "IPv6",
-        })
-    }
-}
+words!(Family: Ipv4 = "IPv4", Ipv6 = "IPv6");
 
 /// At most one value per family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

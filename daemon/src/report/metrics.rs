@@ -155,7 +155,7 @@ impl Metrics {
         } else {
             "blocked"
         };
-        let cause = report.cause.word();
+        let cause = report.cause.as_str();
         self.reconciles.get_or_create(&ReconcileKind { cause, result }).inc();
         self.reconcile_seconds.observe(seconds(report.micros));
         for change in &report.changes {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use vcn::{IfName, MacAddr, MachineKind, Ocid, Purpose, TableId};
+use vcn::{IfName, MacAddr, MachineKind, Ocid, Purpose, TableId, words};
 
 use crate::report::condition::{Condition, Reason};
 
@@ -189,18 +189,12 @@ impl Changed {
     }
 }
 
-impl Cause {
-    /// The word in logs and metrics.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Timer => "timer",
-            Self::Retry => "retry",
-            Self::Sources => "sources",
-            Self::Kernel => "kernel",
-            Self::Files => "files",
-            Self::Preview => "preview",
-        }
-    }
-}
+words!(
+    Cause: Start = "start",
+    Timer = "timer",
+    Retry = "retry",
+    Sources = "sources",
+    Kernel = "kernel",
+    Files = "files",
+    Preview = "preview",
+);
