@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use api::VnicAttachment;
 use kube::ResourceExt;
-use oci::{Cloud, CreateAddress, CreateAddresses, Kind};
+use oci::{CreateAddress, CreateAddresses, Kind, Oci};
 use resident::logging::chain;
 
 use crate::attachment::apply::objects::Objects;
@@ -78,9 +78,9 @@ impl Outcome {
 
 /// Applies steps.
 #[derive(Debug)]
-pub struct Applier<'a, C, O> {
+pub struct Applier<'a, O> {
     /// The cloud.
-    pub cloud: &'a C,
+    pub cloud: &'a Oci,
     /// The VnicAttachments.
     pub objects: &'a O,
     /// The metrics.
@@ -99,7 +99,7 @@ enum StepError {
     Object(RequestError),
 }
 
-impl<C: Cloud, O: Objects> Applier<'_, C, O> {
+impl<O: Objects> Applier<'_, O> {
     /// Applies the steps. `all` are the objects; changed ones are replaced.
     pub async fn apply(&self, plan: &Plan, all: &mut [Arc<VnicAttachment>]) -> Outcome {
         let mut outcome = Outcome::default();

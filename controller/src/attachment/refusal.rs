@@ -118,7 +118,7 @@ const fn reason_alone(reason: Reason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use oci::{CloudView, Failure};
+    use oci::Failure;
     use sandbox::FakeCloud;
 
     use std::time::Duration;

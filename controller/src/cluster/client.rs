@@ -98,7 +98,7 @@ impl Policy<Request<Body>, Response<Body>, BoxError> for RequestRetry {
         result: &mut Result<Response<Body>, BoxError>,
     ) -> Option<Self::Future> {
         let pause = self.pauses.retry(request, result)?;
-        self.metrics.refused();
+        self.metrics.refusals.inc();
         let now = Instant::now();
         // Its own chance is the same for all requests, because each has a copy of the one policy.
         let pause = pause.deadline().saturating_duration_since(now).mul_f64(1.0 + chance() / 2.0);

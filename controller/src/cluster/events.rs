@@ -84,7 +84,7 @@ impl Events {
         if has_room {
             recent.insert(key, now);
         } else {
-            self.metrics.lost_event();
+            self.metrics.events_lost.inc();
         }
         has_room
     }
@@ -102,7 +102,7 @@ impl Writer {
         let reporter = Reporter { controller: CONTROLLER, instance };
         while let Some(content) = self.queue.recv().await {
             if let Err(error) = self.write(&client, &reporter, &content, chance).await {
-                self.metrics.lost_event();
+                self.metrics.events_lost.inc();
                 let problem = error.to_string();
                 tracing::warn!(
                     event = "kubernetes_events.lost",
@@ -169,10 +169,10 @@ mod tests {
         for number in 0..QUEUE + 5 {
             events.report(content("4711", "UnknownVnicProfile", &number.to_string()));
         }
-        assert_eq!(metrics.events_lost(), 5);
+        assert_eq!(metrics.events_lost.get(), 5);
         drop(writer);
         events.report(content("4711", "UnknownVnicProfile", "after the end"));
-        assert_eq!(metrics.events_lost(), 6);
+        assert_eq!(metrics.events_lost.get(), 6);
     }
 
     #[tokio::test(start_paused = true)]
@@ -214,7 +214,7 @@ mod tests {
         drop(events);
         writer.run(client, "c".to_owned(), || 1.0).await;
         let asked = asked.lock().unwrap().clone();
-        (asked, metrics.events_lost())
+        (asked, metrics.events_lost.get())
     }
 
     /// The times of the attempts at each event.

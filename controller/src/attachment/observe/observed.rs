@@ -183,14 +183,6 @@ impl ObservedVnic {
     pub const fn is_unlisted(&self) -> bool {
         matches!((&self.ipv4, &self.ipv6), (AddressList::Refused(_), _) | (_, AddressList::Refused(_)))
     }
-
-    /// Whether it may hold the address with this OCID.
-    pub fn may_hold(&self, id: &Ocid) -> bool {
-        [&self.ipv4, &self.ipv6].into_iter().any(|listed| match listed {
-            AddressList::Known(all) => all.iter().any(|own| own.id == *id),
-            AddressList::Refused(_) | AddressList::Unasked => true,
-        })
-    }
 }
 
 impl Machine {

@@ -10,7 +10,6 @@ use std::time::Duration;
 use api::condition::find;
 use api::{ConditionType, Reason as _, VnicAttachment};
 use backoff::Backoff;
-use oci::Cloud;
 use vcn::Ocid;
 
 use super::AttachmentWorker;
@@ -40,7 +39,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The first backoff while a VNIC waits for a pod network; it doubles likewise. OKE needs a minute or two to build one.
 const FIRST_HELD: Duration = Duration::from_secs(15);
 
-impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+impl<O: Objects> AttachmentWorker<O> {
     /// The backoff between two attempts after a failure.
     pub(super) fn pauses(&self) -> Backoff {
         let cap = self.context.pace.retry_most;

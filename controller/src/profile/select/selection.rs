@@ -49,7 +49,7 @@ pub enum InactiveReason {
 }
 
 /// A problem of a node's request, for an Event on the Node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct NodeProblem<'a> {
     /// The node's name.
     pub node: &'a str,
