@@ -194,7 +194,6 @@ fn whole_seconds(text: &str) -> Result<u16, &'static str> {
 }
 
 /// Every key.
-#[must_use]
 pub fn keys() -> Keys {
     Keys::of::<Options>()
 }

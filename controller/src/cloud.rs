@@ -27,7 +27,6 @@ pub enum NoClient {
 
 impl NoClient {
     /// The error.
-    #[must_use]
     pub fn into_error(self) -> anyhow::Error {
         match self {
             Self::Misconfigured(error) | Self::NotYet(error) => error.context("setting up the OCI client"),

@@ -10,7 +10,7 @@ use channel::Client as ChannelClient;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use oci::{Budget, Oci};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
@@ -26,9 +26,9 @@ use crate::fleet;
 use crate::fleet::census::FleetCensus;
 use crate::fleet::run::{FleetMember, FleetTasks};
 use crate::fleet::shared::SharedRoster;
-use crate::network_test::NetworkTests;
 use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
+use crate::network_test::{AT_ONCE, NetworkTests};
 use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::report::metrics::{Metrics, Snapshot};
 use crate::report::status_server::{Role, StatusServer};
@@ -161,6 +161,7 @@ impl Shared {
             store: self.store.clone(),
             agents: Arc::new(agents),
             metrics: self.metrics.clone(),
+            turns: Semaphore::new(AT_ONCE),
             allowed,
             oci_host,
         }

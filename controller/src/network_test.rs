@@ -26,4 +26,4 @@ pub use pairs::{PairError, TestPair, pairs};
 pub use pods::TestPod;
 pub use run::TestRun;
 pub use summary::Summary;
-pub use tasks::NetworkTests;
+pub(crate) use tasks::{AT_ONCE, NetworkTests};

@@ -31,7 +31,7 @@ use crate::settings::Settings;
 use cloud::CloudPlan;
 use future::Objects;
 use reader::Reader;
-use report::{PlannedSteps, Report};
+use report::{Report, entries};
 
 /// For all reads from the API server, and for all from OCI.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -69,8 +69,14 @@ pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
         }
         Err(problem) => (Vec::new(), Some(problem)),
     };
-    let planned = PlannedSteps { now: &steps, later: &plan.later, when_not_paused: &paused };
-    let report = Report::of(planned, &plan.problems, cloud, problem.is_none());
+    let report = Report {
+        objects: entries(&steps),
+        later: entries(&plan.later),
+        when_not_paused: entries(&paused),
+        cloud,
+        cloud_read: problem.is_none(),
+        problems: &plan.problems,
+    };
     let text = match asked.output.output {
         Format::Table => report.to_string(),
         Format::Json => serde_json::to_string_pretty(&report).context("writing JSON")? + "\n",
@@ -82,11 +88,8 @@ pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
 
 /// This process cannot know for how long something was unwanted: it prints later steps without their time.
 fn now<'a>(observed: &'a Observed, selections: &'a Selections<'a>) -> Plan<'a> {
-    plan(
-        observed,
-        selections,
-        DeletionGrace { unwanted: &UnwantedObjects::default(), period: GRACE, now: Instant::now() },
-    )
+    let grace = DeletionGrace { unwanted: &UnwantedObjects::default(), period: GRACE, now: Instant::now() };
+    plan(observed, selections, grace)
 }
 
 /// The chosen steps of a plan, and those that come later.

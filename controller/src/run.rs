@@ -160,7 +160,7 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
     let work = lead(replica, &settings, &mut lease);
     let metrics = status_server.metrics.clone();
     let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
-        metrics.configuration_invalid(trouble.is_some());
+        metrics.configuration_invalid.set(i64::from(trouble.is_some()));
         if let Some(message) = trouble {
             tracing::warn!(event = "config.invalid", message);
         }

@@ -1,5 +1,6 @@
 //! The settings, validated: the only configuration that the rest of the controller sees.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -95,56 +96,16 @@ pub enum SettingsError {
     /// A port of an unknown address.
     #[error(transparent)]
     MetricsPort(#[from] NodeIpMissing),
-    /// A duration that is not valid.
-    #[error("{option} is {seconds}, which is not between {least} and {most} seconds")]
-    Interval {
+    /// A value that is not valid.
+    #[error("{option} is {value}, which is not {expected}")]
+    Invalid {
         /// The option.
         option: &'static str,
         /// Its value.
-        seconds: f64,
-        /// The least.
-        least: f64,
-        /// The most.
-        most: f64,
+        value: String,
+        /// What was expected.
+        expected: String,
     },
-    /// A lease that would expire before its renewal, or last too long after a crash.
-    #[error("--lease-seconds is {0}, which is not between 1 and 300")]
-    Lease(u16),
-    /// A rate that is not valid.
-    #[error("--oci-requests-per-second is {0}, which is not between 0.5 and 1000")]
-    Rate(f64),
-    /// No worker, or too many.
-    #[error("--workers is {0}, which is not between 1 and 512")]
-    Workers(u16),
-    /// An address that other machines can reach.
-    #[error("--view-listen is {0}, which is not an address of loopback (127.0.0.1:9811)")]
-    View(SocketAddr),
-    /// A name that is not valid.
-    #[error("{option} is {text:?}, which is not 1 to {most} letters, digits, '-', '.' or '_'")]
-    Name {
-        /// The option.
-        option: &'static str,
-        /// Its value.
-        text: String,
-        /// The most characters.
-        most: usize,
-    },
-    /// A URL that is not valid.
-    #[error("{option} is {text:?}, which is not of the form {form}")]
-    Url {
-        /// The option.
-        option: &'static str,
-        /// Its value.
-        text: String,
-        /// The expected form.
-        form: &'static str,
-    },
-    /// An unknown region.
-    #[error("--oci-region is {0:?}, which is neither a region's name (eu-frankfurt-1) nor a key that is known (fra)")]
-    Region(String),
-    /// A domain that is not valid.
-    #[error("--oci-realm-domain is {0:?}, which is no domain (oraclecloud8.com)")]
-    Realm(String),
 }
 
 /// The fewest requests per second: so that there is always an answer to adapt to.
@@ -161,20 +122,15 @@ impl Settings {
     /// # Errors
     /// When one is not valid.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
-        let Options { workers, oci_requests_per_second: rate, .. } = options;
-        if !(LEAST_RATE..=1000.0).contains(&rate) {
-            return Err(SettingsError::Rate(rate));
-        }
-        if !(1..=512).contains(&workers) {
-            return Err(SettingsError::Workers(workers));
-        }
+        let rate = within("--oci-requests-per-second", options.oci_requests_per_second, LEAST_RATE..=1000.0)?;
         if !options.view_listen.ip().is_loopback() {
-            return Err(SettingsError::View(options.view_listen));
+            return Err(invalid("--view-listen", options.view_listen, "an address of loopback (127.0.0.1:9811)"));
         }
         let lease = LeaseSettings {
             namespace: name("--pod-namespace", options.pod_namespace, LONGEST_NAME)?,
             identity: non_empty(options.pod_name).map(|text| name("--pod-name", text, LONGEST_NAME)).transpose()?,
-            seconds: lease(options.lease_seconds)?,
+            // One that is shorter would expire before its renewal; one that is longer would last too long after a crash.
+            seconds: within("--lease-seconds", options.lease_seconds, 1..=300)?,
         };
         let cluster_id = non_empty(options.cluster_id);
         let cluster_id = cluster_id.map(|text| name("--cluster-id", text, LONGEST_CLUSTER_ID)).transpose()?;
@@ -206,7 +162,7 @@ impl Settings {
             lease,
             cluster_id,
             oci,
-            workers: usize::from(workers),
+            workers: within("--workers", options.workers, 1..=512)?.into(),
             pace,
             network_test_targets: options.network_test_targets,
         })
@@ -227,38 +183,45 @@ fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
+fn invalid(option: &'static str, value: impl Display, expected: impl Into<String>) -> SettingsError {
+    SettingsError::Invalid { option, value: value.to_string(), expected: expected.into() }
+}
+
 fn name(option: &'static str, text: String, most: usize) -> Result<String, SettingsError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     if (1..=most).contains(&text.len()) && text.chars().all(fits) {
         Ok(text)
     } else {
-        Err(SettingsError::Name { option, text, most })
+        Err(invalid(option, format!("{text:?}"), format!("1 to {most} letters, digits, '-', '.' or '_'")))
     }
 }
 
 fn region(text: String) -> Result<RegionName, SettingsError> {
-    RegionName::new(&text).map_err(|_| SettingsError::Region(text))
+    let expected = "a region's name (eu-frankfurt-1) or a key that is known (fra)";
+    RegionName::new(&text).map_err(|_| invalid("--oci-region", format!("{text:?}"), expected))
 }
 
 fn realm(text: String) -> Result<RealmDomain, SettingsError> {
-    RealmDomain::new(&text).map_err(|_| SettingsError::Realm(text))
+    let expected = "a domain (oraclecloud8.com)";
+    RealmDomain::new(&text).map_err(|_| invalid("--oci-realm-domain", format!("{text:?}"), expected))
 }
 
-fn url<U: FromStr>(option: &'static str, text: String, form: &'static str) -> Result<U, SettingsError> {
-    text.parse().map_err(|_| SettingsError::Url { option, text, form })
+fn url<U: FromStr>(option: &'static str, text: String, form: &str) -> Result<U, SettingsError> {
+    text.parse().map_err(|_| invalid(option, format!("{text:?}"), format!("of the form {form}")))
 }
 
-fn lease(seconds: u16) -> Result<u16, SettingsError> {
-    if (1..=300).contains(&seconds) { Ok(seconds) } else { Err(SettingsError::Lease(seconds)) }
+fn within<T: PartialOrd + Display>(
+    option: &'static str,
+    value: T,
+    bounds: RangeInclusive<T>,
+) -> Result<T, SettingsError> {
+    let is_valid = bounds.contains(&value);
+    let (least, most) = bounds.into_inner();
+    if is_valid { Ok(value) } else { Err(invalid(option, value, format!("between {least} and {most}"))) }
 }
 
 fn interval(option: &'static str, seconds: f64, bounds: RangeInclusive<f64>) -> Result<Duration, SettingsError> {
-    if bounds.contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        let (least, most) = bounds.into_inner();
-        Err(SettingsError::Interval { option, seconds, least, most })
-    }
+    within(option, seconds, bounds).map(Duration::from_secs_f64)
 }
 
 fn home(path: PathBuf) -> PathBuf {

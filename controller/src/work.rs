@@ -128,7 +128,6 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
     }
 
     /// How many keys wait.
-    #[must_use]
     pub fn depth(&self) -> Depth {
         self.queue().depth(Instant::now())
     }

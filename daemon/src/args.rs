@@ -264,7 +264,6 @@ pub struct Options {
 }
 
 /// All keys.
-#[must_use]
 pub fn keys() -> Keys {
     Keys::of::<Options>()
 }

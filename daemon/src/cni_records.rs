@@ -91,7 +91,6 @@ pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
 
 impl Intake {
     /// Reads the file in `state_dir`; passes records to `metrics`, `follow_ups` and `recent`, and notifies `recorded`.
-    #[must_use]
     pub fn new(
         state_dir: &Path,
         metrics: Arc<Metrics>,

@@ -70,7 +70,6 @@ pub enum TaskError {
 
 impl ProbeEnvironment {
     /// Those of this process.
-    #[must_use]
     pub fn of_this_process() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let host = variable("KUBERNETES_SERVICE_HOST").and_then(|host| host.parse::<IpAddr>().ok());

@@ -108,14 +108,12 @@ impl Reconciler {
 
     /// Notified when a plugin has answered which versions it speaks, or a router whether it is there: another reconcile would
     /// know more.
-    #[must_use]
     pub fn answered(&self) -> Arc<Notify> {
         self.answered.clone()
     }
 
     /// A directory of the agent or the runtime that was removed, moved away or replaced. The agent may have the old one mounted:
     /// then no other program sees what it writes. With the state directory the sockets went as well.
-    #[must_use]
     pub fn lost(&self, cause: Cause) -> Option<&Path> {
         self.directories.lost(cause)
     }
@@ -173,13 +171,11 @@ impl Reconciler {
     }
 
     /// The time until a condition becomes due, if nothing happens before.
-    #[must_use]
     pub fn due(&self) -> Option<Duration> {
         self.missing_links.next(Instant::now())
     }
 
     /// When to call [`Self::attention`] after a reconcile although nothing happens.
-    #[must_use]
     pub fn attention_again(&self) -> Option<Duration> {
         self.pods.again()
     }

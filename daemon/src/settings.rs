@@ -197,7 +197,6 @@ impl Settings {
     }
 
     /// The socket that the subcommands ask.
-    #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.state_dir.join(AGENT_SOCKET)
     }
@@ -214,7 +213,6 @@ impl ProgramSettings for Settings {
 
 impl Ports {
     /// The link that an index was set to.
-    #[must_use]
     pub fn named(&self, index: u8) -> Option<IfName> {
         match index {
             0 => self.zero.clone(),

@@ -155,7 +155,6 @@ pub struct NetTestArgs {
 
 impl NetTestArgs {
     /// Whether the target is a URL.
-    #[must_use]
     pub fn is_url(&self) -> bool {
         self.external && self.to.contains("://")
     }

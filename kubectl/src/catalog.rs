@@ -40,7 +40,6 @@ pub struct Part {
 }
 
 /// All words.
-#[must_use]
 pub fn entries() -> Vec<Entry> {
     let rules = Rules::read(None).rules;
     let signals = collectors::signals().map(|signal| of_signal(signal, &rules));
@@ -55,7 +54,6 @@ pub fn entries() -> Vec<Entry> {
 }
 
 /// Those of a word, in any case, with `-` or `_`.
-#[must_use]
 pub fn find(entries: &[Entry], word: &str) -> Vec<Entry> {
     let wanted = plain(word);
     let is_meant = |entry: &&Entry| {
@@ -65,7 +63,6 @@ pub fn find(entries: &[Entry], word: &str) -> Vec<Entry> {
 }
 
 /// Words that may have been meant, the nearest first.
-#[must_use]
 pub fn near(entries: &[Entry], word: &str) -> Vec<String> {
     let wanted = plain(word);
     let names = entries.iter().flat_map(|entry| [Some(&entry.word), entry.alias.as_ref()]).flatten();
@@ -80,7 +77,6 @@ pub fn near(entries: &[Entry], word: &str) -> Vec<String> {
 }
 
 /// What to do about a signal, or about a condition of the agent.
-#[must_use]
 pub fn next_step(name: &str) -> Option<&'static str> {
     // A Node's condition has the signal's name as Kubernetes writes reasons.
     let remedy = collectors::signals().find(|signal| plain(signal.name) == plain(name)).map(|signal| signal.remedy);

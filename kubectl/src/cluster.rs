@@ -39,7 +39,6 @@ pub struct Attachments {
 
 impl Cluster {
     /// A cluster that is not connected yet.
-    #[must_use]
     pub fn new(target: Target) -> Self {
         Self { target, client: OnceCell::new() }
     }

@@ -45,7 +45,6 @@ pub struct Versions {
 }
 
 /// What the kubelet of a Node reported once.
-#[must_use]
 pub fn versions(node: &Node) -> Option<Versions> {
     let info = node.status.as_ref()?.node_info.clone()?;
     Some(Versions {
@@ -57,7 +56,6 @@ pub fn versions(node: &Node) -> Option<Versions> {
 }
 
 /// The conditions of a Node that say how it is, the kubelet's first.
-#[must_use]
 pub fn conditions(node: &Node) -> Vec<Condition> {
     let all = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut found: Vec<_> = all.filter(|one| one.type_ == KUBELET || is_ours(&one.type_)).map(condition).collect();
@@ -66,7 +64,6 @@ pub fn conditions(node: &Node) -> Vec<Condition> {
 }
 
 /// A Node in the form of the leader's view.
-#[must_use]
 pub fn entry(node: &Node) -> FleetNode {
     let conditions = conditions(node);
     let name = node.metadata.name.clone().unwrap_or_default();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use api::VnicAttachment;
 use kube::ResourceExt;
-use oci::{Cloud, CreateAddress, CreateAddresses, Kind};
+use oci::{CreateAddress, CreateAddresses, Kind, Oci};
 use resident::logging::chain;
 
 use crate::attachment::apply::objects::Objects;
@@ -64,14 +64,12 @@ pub enum Failure {
 
 impl Outcome {
     /// Whether a request was accepted that takes effect later.
-    #[must_use]
     pub fn waits(&self) -> bool {
         self.done.iter().any(|step| step.action.comes_later())
     }
 
     /// Whether another reconcile at once may help: something took effect, or OCI's known state was stale. A changed object
     /// comes by the watch.
-    #[must_use]
     pub fn leads_on(&self) -> bool {
         let only_old = self.failed.values().all(|failure| matches!(failure, Failure::Old(Some(_))));
         !self.waits() && only_old && !(self.done.is_empty() && self.failed.is_empty() && self.gone.is_empty())
@@ -80,9 +78,9 @@ impl Outcome {
 
 /// Applies steps.
 #[derive(Debug)]
-pub struct Applier<'a, C, O> {
+pub struct Applier<'a, O> {
     /// The cloud.
-    pub cloud: &'a C,
+    pub cloud: &'a Oci,
     /// The VnicAttachments.
     pub objects: &'a O,
     /// The metrics.
@@ -101,7 +99,7 @@ enum StepError {
     Object(RequestError),
 }
 
-impl<C: Cloud, O: Objects> Applier<'_, C, O> {
+impl<O: Objects> Applier<'_, O> {
     /// Applies the steps. `all` are the objects; changed ones are replaced.
     pub async fn apply(&self, plan: &Plan, all: &mut [Arc<VnicAttachment>]) -> Outcome {
         let mut outcome = Outcome::default();

@@ -6,14 +6,13 @@ mod orphaned_vnics;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError};
 
-use oci::{AttachmentState, Cloud, VnicAttachment as AddressList};
+use oci::{AttachmentState, VnicAttachment as AddressList};
 use resident::logging::chain;
 use tokio::time::sleep;
 use vcn::Ocid;
 
 use crate::attachment::apply::objects::Objects;
 use crate::attachment::mark::{Mark, Uid};
-use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::worker::AttachmentWorker;
 use crate::cluster::store::StatedVnic;
 use orphaned_vnics::{ConsecutiveScans, OrphanedVnics};
@@ -39,7 +38,7 @@ struct NamedAttachment {
     vnic: Ocid,
 }
 
-impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
+impl<O: Objects> AttachmentWorker<O> {
     /// Lists whole compartments, as often as instances should be reconciled, and reports orphaned VNICs; never returns. Calls
     /// `missed` with each instance that lost a VNIC.
     pub async fn scan_compartments(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {

@@ -15,25 +15,21 @@ pub type Uid = String;
 
 impl Mark {
     /// The mark of the cluster with this name.
-    #[must_use]
     pub fn new(cluster: impl Into<String>) -> Self {
         Self { cluster: cluster.into() }
     }
 
     /// The name of an object's attachment.
-    #[must_use]
     pub fn attachment_name(&self, uid: &str) -> String {
         format!("{TAG_PREFIX}{uid}")
     }
 
     /// The object of an attachment, by its name.
-    #[must_use]
     pub fn named(name: Option<&str>) -> Option<Uid> {
         name?.strip_prefix(TAG_PREFIX).filter(|uid| !uid.is_empty()).map(str::to_owned)
     }
 
     /// The tags of an object's VNIC, including the user's.
-    #[must_use]
     pub fn tags(&self, uid: &str, name: &str, users: &FreeformTags) -> FreeformTags {
         let own = [(CLUSTER_TAG, self.cluster.as_str()), (UID_TAG, uid), (NAME_TAG, name)];
         let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -41,7 +37,6 @@ impl Mark {
     }
 
     /// The tags of a released VNIC: the same without the controller's, and one that marks the release.
-    #[must_use]
     pub fn released(tags: &FreeformTags, uid: &str) -> FreeformTags {
         Self::others(tags).chain([(RELEASED_TAG.to_owned(), uid.to_owned())]).collect()
     }
@@ -52,26 +47,22 @@ impl Mark {
     }
 
     /// Whether a VNIC with these tags was released.
-    #[must_use]
     pub fn is_released(tags: &FreeformTags) -> bool {
         tags.contains_key(RELEASED_TAG)
     }
 
     /// Whether an address of an object's VNIC was created for the object, under any cluster name.
-    #[must_use]
     pub fn counts_for(tags: &FreeformTags, uid: &str) -> bool {
         tags.get(UID_TAG).is_some_and(|own| own == uid)
     }
 
     /// The object of a VNIC with these tags; `None` unless both tags match.
-    #[must_use]
     pub fn owner(&self, tags: &FreeformTags) -> Option<Uid> {
         let ours = tags.get(CLUSTER_TAG).is_some_and(|cluster| *cluster == self.cluster);
         tags.get(UID_TAG).filter(|uid| ours && !uid.is_empty()).cloned()
     }
 
     /// The retry token of a request for an object: the same in every process.
-    #[must_use]
     pub fn token(&self, what: &str, uid: &str, more: &[&str]) -> RetryToken {
         let parts: Vec<&str> = [what, &self.cluster, uid].into_iter().chain(more.iter().copied()).collect();
         RetryToken::derive(&parts)

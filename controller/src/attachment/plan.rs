@@ -112,7 +112,6 @@ struct ObjectPlanner<'a> {
 }
 
 /// Plans.
-#[must_use]
 pub fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
     let mut plan = Plan { unclaimed: unclaimed(wanted, observed), ..Plan::default() };
     let mut cases: Vec<Case<'_>> = wanted.objects.iter().map(|object| Case::of(wanted, observed, object)).collect();
@@ -177,7 +176,6 @@ impl Plan {
     }
 
     /// Whether nothing is to be done for any of the objects, now or later.
-    #[must_use]
     pub fn is_in_sync(&self) -> bool {
         self.statuses
             .values()

@@ -18,7 +18,6 @@ const NOT_FOUND: &str = "Authorization failed or requested resource not found";
 const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
 
 /// A failed read or step.
-#[must_use]
 pub fn status_reason(error: &Error, action: Option<&Action>) -> StatusReason {
     let reason = match (error.kind(), action) {
         (Kind::Throttled, _) => Reason::Throttled,
@@ -70,14 +69,12 @@ pub(super) fn visible<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 /// Whether a refusal concerns one object: other requests to the instance may succeed.
-#[must_use]
 pub const fn is_its_own(reason: Reason) -> bool {
     use Reason::{Forbidden, InvalidSpec, LimitReached, NotAuthorizedOrNotFound, SubnetFull};
     matches!(reason, LimitReached | SubnetFull | InvalidSpec | Forbidden | NotAuthorizedOrNotFound)
 }
 
 /// Whether the answer was not about the request: OCI was busy, unavailable, or refused the login; or the API server was.
-#[must_use]
 pub const fn is_no_answer(reason: Reason) -> bool {
     matches!(
         reason,
@@ -86,13 +83,11 @@ pub const fn is_no_answer(reason: Reason) -> bool {
 }
 
 /// Whether a retry token is refused.
-#[must_use]
 pub fn is_of_token(error: &Error) -> bool {
     error.refusal().is_some_and(Refusal::is_of_retry_token)
 }
 
 /// Whether a bulk request is refused as such: single ones may succeed.
-#[must_use]
 pub fn is_of_such_requests(error: &Error) -> bool {
     match error.kind() {
         Kind::Limit | Kind::Invalid | Kind::Forbidden | Kind::NotFoundOrForbidden => true,
@@ -123,7 +118,7 @@ const fn reason_alone(reason: Reason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use oci::{CloudView, Failure};
+    use oci::Failure;
     use sandbox::FakeCloud;
 
     use std::time::Duration;

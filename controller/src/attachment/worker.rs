@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use api::VnicAttachment;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use oci::{Budget, Cloud, CloudView};
+use oci::{Budget, Oci};
 use tokio::time::Instant;
 use vcn::Ocid;
 
@@ -20,7 +20,6 @@ use crate::attachment::apply::{Applier, Failure, Outcome, Refusal};
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::cache::Cache;
 use crate::attachment::observe::observed::{Observed, ReadError};
-use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::observe::read::{Question, read};
 use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::plan::{Plan, PlanInput, Progress, plan};
@@ -40,9 +39,9 @@ const ROUNDS: usize = 4;
 const PROOF: u32 = 3;
 
 /// Reconciles VnicAttachments.
-pub struct AttachmentWorker<C, O> {
+pub struct AttachmentWorker<O> {
     /// The cloud.
-    pub cloud: C,
+    pub cloud: Oci,
     /// The VnicAttachments.
     pub objects: O,
     /// What it shares with other tasks.
@@ -81,10 +80,9 @@ struct Reading {
     asked: Instant,
 }
 
-impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
+impl<O: Objects> AttachmentWorker<O> {
     /// A worker that remembers nothing yet.
-    #[must_use]
-    pub fn new(cloud: C, objects: O, context: WorkerContext) -> Self {
+    pub fn new(cloud: Oci, objects: O, context: WorkerContext) -> Self {
         let (cache, memories, waiting, compartments, orphaned) = Default::default();
         Self { cloud, objects, context, cache, memories, waiting, compartments, orphaned }
     }
@@ -280,7 +278,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     }
 }
 
-impl<C: Cloud + CloudView + 'static, O: Objects + PodNetworks> Worker<Ocid> for AttachmentWorker<C, O> {
+impl<O: Objects> Worker<Ocid> for AttachmentWorker<O> {
     fn retries(&self) -> Retries {
         Retries { pauses: self.pauses(), apart: self.between_retries() }
     }
@@ -302,7 +300,7 @@ impl<C: Cloud + CloudView + 'static, O: Objects + PodNetworks> Worker<Ocid> for 
     }
 }
 
-impl<C, O> fmt::Debug for AttachmentWorker<C, O> {
+impl<O> fmt::Debug for AttachmentWorker<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AttachmentWorker").field("mark", &self.context.mark).finish_non_exhaustive()
     }

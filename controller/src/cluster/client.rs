@@ -62,7 +62,6 @@ fn of(mut config: Config) -> anyhow::Result<Client> {
 /// The same client with retries of refused requests: reads for the given time, writes for five seconds. A reader must wait
 /// longer than that to see the refusal. Each refusal is counted. A request answered 504 may have been carried out, and is
 /// then repeated: a write must name the object that it creates, or the version that it changes.
-#[must_use]
 pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>, reading: Duration) -> Client {
     let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
     let asked = service_fn(move |request: Request<Body>| {
@@ -99,7 +98,7 @@ impl Policy<Request<Body>, Response<Body>, BoxError> for RequestRetry {
         result: &mut Result<Response<Body>, BoxError>,
     ) -> Option<Self::Future> {
         let pause = self.pauses.retry(request, result)?;
-        self.metrics.refused();
+        self.metrics.refusals.inc();
         let now = Instant::now();
         // Its own chance is the same for all requests, because each has a copy of the one policy.
         let pause = pause.deadline().saturating_duration_since(now).mul_f64(1.0 + chance() / 2.0);

@@ -58,7 +58,6 @@ const REMEMBERED: usize = 10_000;
 
 impl Events {
     /// Both ends; written and lost Events are counted in `metrics`.
-    #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> (Self, Writer) {
         let (sender, receiver) = channel(QUEUE);
         let events = Self { queue: sender, recent: Arc::default(), metrics: metrics.clone() };
@@ -85,7 +84,7 @@ impl Events {
         if has_room {
             recent.insert(key, now);
         } else {
-            self.metrics.lost_event();
+            self.metrics.events_lost.inc();
         }
         has_room
     }
@@ -103,7 +102,7 @@ impl Writer {
         let reporter = Reporter { controller: CONTROLLER, instance };
         while let Some(content) = self.queue.recv().await {
             if let Err(error) = self.write(&client, &reporter, &content, chance).await {
-                self.metrics.lost_event();
+                self.metrics.events_lost.inc();
                 let problem = error.to_string();
                 tracing::warn!(
                     event = "kubernetes_events.lost",
@@ -170,10 +169,10 @@ mod tests {
         for number in 0..QUEUE + 5 {
             events.report(content("4711", "UnknownVnicProfile", &number.to_string()));
         }
-        assert_eq!(metrics.events_lost(), 5);
+        assert_eq!(metrics.events_lost.get(), 5);
         drop(writer);
         events.report(content("4711", "UnknownVnicProfile", "after the end"));
-        assert_eq!(metrics.events_lost(), 6);
+        assert_eq!(metrics.events_lost.get(), 6);
     }
 
     #[tokio::test(start_paused = true)]
@@ -215,7 +214,7 @@ mod tests {
         drop(events);
         writer.run(client, "c".to_owned(), || 1.0).await;
         let asked = asked.lock().unwrap().clone();
-        (asked, metrics.events_lost())
+        (asked, metrics.events_lost.get())
     }
 
     /// The times of the attempts at each event.

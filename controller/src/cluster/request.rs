@@ -26,7 +26,6 @@ pub enum RequestError {
 
 impl RequestError {
     /// The HTTP status of the API server's answer, if there was one.
-    #[must_use]
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(error) => match &**error {
@@ -38,7 +37,6 @@ impl RequestError {
     }
 
     /// Whether the object changed: it is reconciled again when the watch delivers it.
-    #[must_use]
     pub fn is_conflict(&self) -> bool {
         let Self::Refused(error) = self else { return false };
         let kube::Error::Api(status) = &**error else { return false };

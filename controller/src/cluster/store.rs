@@ -48,7 +48,6 @@ pub struct Store {
 
 impl Store {
     /// An empty one; it also records the state of its watches.
-    #[must_use]
     pub fn new(watches: Arc<Watches>) -> Self {
         Self { watches, ..Self::default() }
     }

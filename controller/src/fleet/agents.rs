@@ -74,7 +74,6 @@ pub struct AgentPods {
 
 impl AgentPod {
     /// The kept part of a Pod.
-    #[must_use]
     pub fn of(object: PodObject) -> Self {
         let metadata = object.metadata;
         let annotations = metadata.annotations.unwrap_or_default();

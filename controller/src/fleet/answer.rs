@@ -45,7 +45,6 @@ pub enum AskError {
 
 impl AskError {
     /// For metrics.
-    #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Send(SendError::Connect { .. }) => "connect",

@@ -28,7 +28,6 @@ pub struct FleetCensus {
 
 impl FleetCensus {
     /// Counts.
-    #[must_use]
     pub fn of(roster: &Roster, now: Instant) -> Self {
         let mut census = Self { sweep: roster.last_sweep().unwrap_or_default(), ..Self::default() };
         let mut known = 0;

@@ -41,7 +41,6 @@ pub struct NewCondition {
 
 impl NodeCondition {
     /// A condition of our types; those of other programs are not kept.
-    #[must_use]
     pub fn read(stored: StoredCondition) -> Option<Self> {
         let area = Area::ALL.into_iter().find(|area| area.condition() == stored.kind)?;
         let status = match stored.status.as_str() {
@@ -56,7 +55,6 @@ impl NodeCondition {
 
 /// The body of a strategic merge patch of a Node's status. It touches no condition of another type. The API server refuses it
 /// as a conflict if the Node has another version.
-#[must_use]
 pub fn patch(version: Option<&str>, conditions: &[NewCondition], now: Timestamp) -> Value {
     let conditions = conditions.iter().map(|NewCondition { condition, message }| {
         json!({

@@ -123,7 +123,6 @@ impl Count {
 
 /// Judges all nodes. When the first of many nodes passes the bound, most others have not been asked since they failed: the
 /// sample of those that were asked last shows their share.
-#[must_use]
 pub fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> Judgement {
     let mut judgement = Judgement::default();
     let (mut all, mut sample) = (Count::default(), Count::default());

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use api::{CONTROLLER_KEYS, FIELD_MANAGER};
+use api::CONTROLLER_KEYS;
 use backoff::Backoff;
 use channel::Fingerprint;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch};
 use kube::{Api, Client, ResourceExt as _};
 use resident::logging::chain;
 use serde_json::{Map, Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
+use crate::cluster::request::{params, send};
 use crate::report::metrics::Metrics;
 
 /// The label of the controller's Pods, as in manifests/base/controller.yaml.
@@ -23,8 +24,6 @@ const LABEL: &str = "app.kubernetes.io/name=oke-node-controller";
 /// Between two comparisons of keys and Pods. They change nothing unless a Pod was replaced.
 const ROUND: Duration = Duration::from_mins(10);
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };
-/// The deadline of a request.
-const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A replica's entry.
 #[derive(Clone)]
@@ -40,7 +39,6 @@ pub struct KeyEntry {
 
 impl KeyEntry {
     /// The entry of a replica with this name and key.
-    #[must_use]
     pub fn new(client: &Client, namespace: &str, pod: String, fingerprint: Fingerprint, metrics: Arc<Metrics>) -> Self {
         let (keys, pods) = (Api::namespaced(client.clone(), namespace), Api::namespaced(client.clone(), namespace));
         Self { keys, pods, pod, fingerprint, metrics, chance: backoff::chance }
@@ -73,10 +71,7 @@ impl KeyEntry {
     async fn clean(&self) -> anyhow::Result<()> {
         let keys = self.write(&BTreeSet::new()).await?;
         let ours = ListParams::default().labels(LABEL);
-        let pods = timeout(DEADLINE, self.pods.list_metadata(&ours))
-            .await
-            .context("no answer in time")
-            .and_then(|pods| Ok(pods?));
+        let pods = send(self.pods.list_metadata(&ours)).await;
         let pods = pods.context("list the controller's Pods")?.into_iter().map(|pod| pod.name_any()).collect();
         let gone = orphaned(&keys, &pods, &self.pod);
         if !gone.is_empty() {
@@ -90,10 +85,8 @@ impl KeyEntry {
     async fn write(&self, gone: &BTreeSet<String>) -> anyhow::Result<BTreeMap<String, String>> {
         let mut data: Map<String, Value> = gone.iter().map(|pod| (pod.clone(), Value::Null)).collect();
         data.insert(self.pod.clone(), json!(self.fingerprint));
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "data": data }));
-        let written = timeout(DEADLINE, self.keys.patch(CONTROLLER_KEYS, &params, &patch)).await;
-        let written = written.context("no answer in time").and_then(|written| Ok(written?));
+        let written = send(self.keys.patch(CONTROLLER_KEYS, &params(), &patch)).await;
         self.metrics.wrote("key", written.is_ok());
         let written = written.with_context(|| format!("write ConfigMap {CONTROLLER_KEYS}"))?;
         Ok(written.data.unwrap_or_default())

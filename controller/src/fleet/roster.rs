@@ -75,7 +75,6 @@ struct Sweep {
 
 impl Roster {
     /// Of a leader that begins now and asks each agent once in `interval`.
-    #[must_use]
     pub fn new(interval: Duration, now: Instant) -> Self {
         Self {
             began: now,
@@ -88,19 +87,16 @@ impl Roster {
     }
 
     /// How long after its last answer an agent is silent: one interval and a quarter, with the default 5 minutes.
-    #[must_use]
     pub fn bound(&self) -> Duration {
         (self.schedule.interval() * 5 / 4).max(LEAST_BOUND)
     }
 
     /// Since when this leader asks.
-    #[must_use]
     pub const fn began(&self) -> Instant {
         self.began
     }
 
     /// How long the last sweep took.
-    #[must_use]
     pub const fn last_sweep(&self) -> Option<Duration> {
         self.sweep.last
     }
@@ -165,7 +161,6 @@ impl Roster {
     }
 
     /// When the next request of a lane is due.
-    #[must_use]
     pub fn next_due(&self, lane: Lane) -> Option<Instant> {
         self.schedule.next(lane).map(|(due, _)| *due)
     }
@@ -209,7 +204,6 @@ impl Roster {
     }
 
     /// What is judged.
-    #[must_use]
     pub fn facts(&self, node: &str, now: Instant) -> AgentFacts<'_> {
         let Some(record) = self.agents.get(node) else { return AgentFacts::Pending { is_failing: false } };
         let is_failing = record.failures > 0 || record.peer.is_err();
@@ -222,7 +216,6 @@ impl Roster {
 
     /// Whether a node's last regular request ended within the time by which the bound exceeds the interval. At any time these
     /// nodes are an even sample of all, and a node that passes the bound failed before the sample was taken.
-    #[must_use]
     pub fn is_in_sample(&self, node: &str, now: Instant) -> bool {
         let window = self.bound().saturating_sub(self.schedule.interval());
         let swept = self.agents.get(node).and_then(|record| record.swept);
@@ -230,7 +223,6 @@ impl Roster {
     }
 
     /// What is shown of a node.
-    #[must_use]
     pub fn node(&self, name: &str, now: Instant) -> FleetNode {
         let Some(record) = self.agents.get(name) else {
             return FleetNode { name: name.to_owned(), ..FleetNode::default() };
@@ -262,7 +254,6 @@ impl Roster {
     }
 
     /// How many nodes are known.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.agents.len()
     }

@@ -45,7 +45,6 @@ pub struct FleetTasks {
 
 impl FleetTasks {
     /// Of a leader that begins now, with a client that retries. Each agent is asked once in `interval`.
-    #[must_use]
     pub fn new(
         member: FleetMember,
         client: Client,
@@ -58,7 +57,6 @@ impl FleetTasks {
     }
 
     /// What is known of the agents.
-    #[must_use]
     pub fn roster(&self) -> Arc<SharedRoster> {
         self.roster.clone()
     }

@@ -41,13 +41,11 @@ pub struct Schedule {
 
 impl Schedule {
     /// Of a leader that begins now and asks each agent once in `interval`.
-    #[must_use]
     pub const fn new(interval: Duration, now: Instant) -> Self {
         Self { interval, began: now, first: now, regular: BTreeSet::new(), retries: BTreeSet::new() }
     }
 
     /// The time in which each agent is asked once.
-    #[must_use]
     pub const fn interval(&self) -> Duration {
         self.interval
     }
@@ -60,7 +58,6 @@ impl Schedule {
     }
 
     /// The request after an answer: at the first moment of the node's own after `now`.
-    #[must_use]
     pub fn regular(&self, node: &str, now: Instant) -> DueTime {
         let first = self.began + self.interval.mul_f64(fraction(node));
         let passed = now.saturating_duration_since(first).as_nanos() / self.interval.as_nanos().max(1);
@@ -69,7 +66,6 @@ impl Schedule {
     }
 
     /// The request after so many failures. `chance` is in 0.0–1.0, for the jitter.
-    #[must_use]
     pub fn retry(&self, failures: u32, now: Instant, chance: f64) -> DueTime {
         let backoff = Backoff { first: RETRY.min(self.interval), cap: self.interval };
         (Lane::Retry, now + backoff.delay(failures, chance))
@@ -86,7 +82,6 @@ impl Schedule {
     }
 
     /// The next request of a lane.
-    #[must_use]
     pub fn next(&self, lane: Lane) -> Option<&(Instant, Arc<str>)> {
         match lane {
             Lane::Regular => self.regular.first(),

@@ -17,7 +17,6 @@ pub struct SharedRoster {
 
 impl SharedRoster {
     /// Of a leader that begins now.
-    #[must_use]
     pub fn new(interval: Duration) -> Self {
         Self { roster: Mutex::new(Roster::new(interval, Instant::now())), changed: Notify::new() }
     }

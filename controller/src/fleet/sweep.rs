@@ -86,7 +86,7 @@ impl Sweeper {
     }
 
     fn record(&self, node: &Arc<str>, result: Result<Answer, AskError>) {
-        self.metrics.fleet().asked(match &result {
+        self.metrics.fleet.asked(match &result {
             Ok(Answer::Changed(..)) => "ok",
             Ok(Answer::Unchanged) => "unchanged",
             Err(error) => error.word(),

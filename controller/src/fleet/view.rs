@@ -41,7 +41,6 @@ pub struct LeaderView {
 
 impl FleetView {
     /// Of a replica that is not the leader yet.
-    #[must_use]
     pub fn new(name: String) -> Self {
         Self { name, leader: Mutex::default(), fleet: OnceLock::new(), whole: tokio::sync::Mutex::default() }
     }

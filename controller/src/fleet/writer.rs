@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use api::FIELD_MANAGER;
 use backoff::Backoff;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use resident::logging::chain;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
+use crate::cluster::request::{params, send};
 use crate::cluster::store::{NodeObject, NodeView, Store};
 use crate::fleet::condition::patch;
 use crate::fleet::judge::{ConditionWrite, Judgement, NodeFacts, UnknownHold, judge};
@@ -29,8 +29,6 @@ const ROUND: Duration = Duration::from_secs(5);
 const PACE: Duration = Duration::from_millis(200);
 /// Writes of one judgement: then the facts are read again.
 const BATCH: usize = 25;
-/// The deadline of a write.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// After failures.
 const RETRY: Backoff = Backoff { first: ROUND, cap: Duration::from_mins(2) };
 /// Between two writes of one Node.
@@ -51,7 +49,6 @@ pub struct ConditionWriter {
 
 impl ConditionWriter {
     /// Uses a client that retries what the API server has no time for.
-    #[must_use]
     pub fn new(client: Client, roster: Arc<SharedRoster>, store: Arc<Store>, metrics: Arc<Metrics>) -> Self {
         Self {
             api: Api::all_with(client, &ApiResource::erase::<Node>(&())),
@@ -121,7 +118,7 @@ impl ConditionWriter {
     }
 
     fn report(&mut self, held: Option<usize>) {
-        self.metrics.fleet().holds(held.is_some());
+        self.metrics.fleet.holds.set(i64::from(held.is_some()));
         if let Some(nodes) = held
             && !self.is_holding
         {
@@ -143,10 +140,7 @@ impl ConditionWriter {
         // A Node that cannot be written must not delay the others.
         self.attempted.insert(node.clone(), Instant::now());
         let patch = Patch::Strategic(patch(version.as_deref(), conditions, Timestamp::now()));
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let answer = timeout(DEADLINE, self.api.patch_status(node, &params, &patch)).await;
-        let operation = || format!("write conditions of Node {node}");
-        match answer.with_context(|| format!("{}: no answer within {DEADLINE:?}", operation()))? {
+        match send(self.api.patch_status(node, &params(), &patch)).await {
             Ok(object) => {
                 self.metrics.wrote("condition", true);
                 self.store.nodes_mut().set_conditions(NodeView::of(object));
@@ -157,8 +151,8 @@ impl ConditionWriter {
                 Ok(())
             }
             // Gone, or changed since it was judged: the watch will deliver that.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(error) => Err(error).with_context(operation),
+            Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
+            Err(error) => Err(error).with_context(|| format!("write conditions of Node {node}")),
         }
     }
 }

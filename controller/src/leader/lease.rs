@@ -62,7 +62,6 @@ pub struct Lease {
 
 impl Lease {
     /// A Lease that is not held yet. `chance` is in 0.0–1.0, for the jitter of waiting replicas.
-    #[must_use]
     pub fn new(client: Client, settings: &LeaseSettings, me: String, chance: fn() -> f64) -> Self {
         Self {
             api: Api::namespaced(client, &settings.namespace),

@@ -17,7 +17,7 @@ use super::agents::AgentCalls;
 use super::pairs::{PairError, TestPair, pairs};
 use super::pods::pods;
 use super::run::TestRun;
-use super::tasks::TestContext;
+use super::tasks::NetworkTests;
 use crate::cluster::request::send;
 
 /// While a test runs, its status is written at most this often.
@@ -31,7 +31,7 @@ const PAIR_AGAIN: Backoff = Backoff { first: Duration::from_secs(5), cap: Durati
 const TTL: u32 = 86_400;
 
 /// Runs the test as its spec says, and deletes it in the end; never returns before that.
-pub(crate) async fn live<A: AgentCalls>(context: Arc<TestContext<A>>, test: NetworkTest) {
+pub(crate) async fn live<A: AgentCalls>(context: Arc<NetworkTests<A>>, test: NetworkTest) {
     let mut status = test.status.clone().unwrap_or_default();
     loop {
         match (test.spec.interval_seconds, &status.started_at, &status.finished_at) {
@@ -57,7 +57,7 @@ fn left(since: &Time, seconds: u32, now: Timestamp) -> Duration {
 }
 
 /// One run, with its status written at the start, in between and at the end.
-async fn run<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> NetworkTestStatus {
+async fn run<A: AgentCalls>(context: &NetworkTests<A>, test: &NetworkTest) -> NetworkTestStatus {
     let started = Time(Timestamp::now());
     let selected = match selected(context, test, &started).await {
         Ok(selected) => selected,
@@ -94,7 +94,7 @@ async fn run<A: AgentCalls>(context: &TestContext<A>, test: &NetworkTest) -> Net
 
 /// The pairs. A leader that has just begun does not know all agents yet, and waits for them; selected pods may not run yet.
 async fn selected<A: AgentCalls>(
-    context: &TestContext<A>,
+    context: &NetworkTests<A>,
     test: &NetworkTest,
     started: &Time,
 ) -> Result<Vec<TestPair>, PairError> {
@@ -123,7 +123,7 @@ async fn selected<A: AgentCalls>(
 }
 
 /// Writes a final status until it is written.
-async fn written<A>(context: &TestContext<A>, test: &NetworkTest, status: NetworkTestStatus) -> NetworkTestStatus {
+async fn written<A>(context: &NetworkTests<A>, test: &NetworkTest, status: NetworkTestStatus) -> NetworkTestStatus {
     while let Err(why) = write(context, test, &status).await {
         tracing::warn!(event = "network_test.status", name = test.name_any(), error = why, "retried");
         sleep(RETRY).await;
@@ -131,7 +131,7 @@ async fn written<A>(context: &TestContext<A>, test: &NetworkTest, status: Networ
     status
 }
 
-async fn write<A>(context: &TestContext<A>, test: &NetworkTest, status: &NetworkTestStatus) -> Result<(), String> {
+async fn write<A>(context: &NetworkTests<A>, test: &NetworkTest, status: &NetworkTestStatus) -> Result<(), String> {
     let api: Api<NetworkTest> = Api::all(context.client.clone());
     let name = test.name_any();
     let version = format!("{}/{}", api::GROUP, api::VERSION);
@@ -145,7 +145,7 @@ async fn write<A>(context: &TestContext<A>, test: &NetworkTest, status: &Network
 }
 
 /// Deletes the test. The watch then ends this task.
-async fn delete<A>(context: &TestContext<A>, test: &NetworkTest) {
+async fn delete<A>(context: &NetworkTests<A>, test: &NetworkTest) {
     let api: Api<NetworkTest> = Api::all(context.client.clone());
     let preconditions = Preconditions { uid: test.metadata.uid.clone(), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };

@@ -59,7 +59,6 @@ struct PodWait<'a> {
 
 impl ProbePods {
     /// Those of the controller's Pod with this name and namespace.
-    #[must_use]
     pub fn new(client: &Client, namespace: &str, name: String, metrics: Arc<Metrics>) -> Self {
         let pods = Api::namespaced(client.clone(), PROBES_NAMESPACE);
         let own = Api::namespaced(client.clone(), namespace);

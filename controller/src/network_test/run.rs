@@ -25,7 +25,6 @@ pub struct TestRun {
 
 impl TestRun {
     /// Starts the run of a spec. Dropping it stops everything but what agents are doing already.
-    #[must_use]
     pub fn new<A: AgentCalls>(spec: &NetworkTestSpec, pairs: Vec<TestPair>, agents: &Arc<A>) -> Self {
         let at_once = spec.concurrency.unwrap_or(CONCURRENCY).into();
         let deadline = Duration::from_secs(spec.deadline_seconds.unwrap_or(DEADLINE).into());
@@ -36,7 +35,6 @@ impl TestRun {
     }
 
     /// What was found so far.
-    #[must_use]
     pub const fn summary(&self) -> &Summary {
         &self.summary
     }

@@ -29,7 +29,6 @@ pub struct Summary {
 
 impl Summary {
     /// Nothing was tested yet.
-    #[must_use]
     pub fn new(pairs: usize) -> Self {
         let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
         Self { counts: TestCounts { pairs, ..TestCounts::default() }, ..Self::default() }
@@ -80,7 +79,6 @@ impl Summary {
     }
 
     /// As a status, within its bounds.
-    #[must_use]
     pub fn status(&self, state: TestState, started: Time, finished: Option<Time>) -> NetworkTestStatus {
         let (tested, pairs) = (self.counts.tested, self.counts.pairs);
         let mut messages = Vec::new();

@@ -19,46 +19,42 @@ use crate::cluster::store::{Store, StoreUpdate, WatchedKind, follow};
 use crate::report::metrics::Metrics;
 
 /// Tests that run at once.
-const AT_ONCE: usize = 4;
+pub(crate) const AT_ONCE: usize = 4;
 /// Objects per page of a list.
 const PAGE: u32 = 100;
 
 /// What all tests share.
-pub(crate) struct TestContext<A> {
+pub(crate) struct NetworkTests<A> {
     pub(crate) client: Client,
     pub(crate) store: Arc<Store>,
     pub(crate) agents: Arc<A>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Of tests that run at once.
     pub(crate) turns: Semaphore,
-    pub(crate) allowed: TestTargets,
-    pub(crate) oci_host: Option<String>,
-}
-
-/// The inputs and outputs of network tests.
-#[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct NetworkTests<A> {
-    /// The API server.
-    pub client: Client,
-    /// The Nodes and VnicAttachments.
-    pub store: Arc<Store>,
-    /// The agents.
-    pub agents: Arc<A>,
-    /// The metrics.
-    pub metrics: Arc<Metrics>,
     /// Which targets are allowed.
-    pub allowed: TestTargets,
+    pub(crate) allowed: TestTargets,
     /// The host of OCI's core services.
-    pub oci_host: Option<String>,
+    pub(crate) oci_host: Option<String>,
 }
 
 /// The running tests, by name.
 struct Tasks<A> {
-    context: Arc<TestContext<A>>,
+    context: Arc<NetworkTests<A>>,
     set: JoinSet<()>,
     running: BTreeMap<String, (Option<String>, AbortHandle)>,
 }
 
-impl<A: AgentCalls> TestContext<A> {
+impl<A: AgentCalls> NetworkTests<A> {
+    /// Works until dropped; then all tests stop.
+    pub(crate) async fn run(self) {
+        let api: Api<DeserializeGuard<NetworkTest>> = Api::all(self.client.clone());
+        let watches = self.store.watches().clone();
+        let watched = WatchedKind { api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
+        let mut tasks = Tasks { context: Arc::new(self), set: JoinSet::new(), running: BTreeMap::new() };
+        let (read, _) = watch::channel(false);
+        follow(watched, read, readable, |news| tasks.take(news)).await;
+    }
+
     /// The Nodes and agents as they are now, with the Pods of a test.
     pub(crate) fn nodes(&self, pods: Vec<(PodSelection, Vec<TestPod>)>) -> Nodes {
         let (nodes, attachments) = (self.store.nodes(), self.store.attachments());
@@ -83,21 +79,6 @@ impl<A: AgentCalls> TestContext<A> {
             allowed: self.allowed,
             oci_host: self.oci_host.clone(),
         }
-    }
-}
-
-impl<A: AgentCalls> NetworkTests<A> {
-    /// Works until dropped; then all tests stop.
-    pub async fn run(self) {
-        let Self { client, store, agents, metrics, allowed, oci_host } = self;
-        let api: Api<DeserializeGuard<NetworkTest>> = Api::all(client.clone());
-        let watches = store.watches().clone();
-        let watched = WatchedKind { api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
-        let turns = Semaphore::new(AT_ONCE);
-        let context = TestContext { client, store, agents, metrics, turns, allowed, oci_host };
-        let mut tasks = Tasks { context: Arc::new(context), set: JoinSet::new(), running: BTreeMap::new() };
-        let (read, _) = watch::channel(false);
-        follow(watched, read, readable, |news| tasks.take(news)).await;
     }
 }
 

@@ -17,7 +17,7 @@ use vcn::Ocid;
 use super::future::Objects;
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::cache::Cache;
-use crate::attachment::observe::pod_network::{PodNetwork, PodNetworks};
+use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork};
 use crate::attachment::observe::read::{Question, read};
 use crate::attachment::plan::step::Action;
 use crate::attachment::plan::{PlanInput, Progress, plan};
@@ -52,9 +52,9 @@ pub(super) struct CloudPlan {
 }
 
 /// Reads every instance and plans, until the deadline.
-pub(super) async fn look<C: CloudView, N: PodNetworks>(
-    cloud: &C,
-    pod_networks: &N,
+pub(super) async fn look(
+    cloud: &CloudView,
+    pod_networks: &KubePodNetworks,
     mark: &Mark,
     objects: &Objects,
     until: Instant,
@@ -79,14 +79,14 @@ async fn within<K: Ord, A>(questions: impl Iterator<Item: Future<Output = (K, A)
 }
 
 /// Reads instances, for the plan of each.
-struct InstanceReader<'a, C, N> {
-    cloud: &'a C,
-    pod_networks: &'a N,
+struct InstanceReader<'a> {
+    cloud: &'a CloudView,
+    pod_networks: &'a KubePodNetworks,
     mark: &'a Mark,
     cache: Cache,
 }
 
-impl<C: CloudView, N: PodNetworks> InstanceReader<'_, C, N> {
+impl InstanceReader<'_> {
     async fn lines(&self, instance: &Ocid, objects: &[Arc<VnicAttachment>]) -> Vec<Line> {
         let Self { cloud, pod_networks, mark, cache } = self;
         // Only the controller knows its recent requests; a detach that lists show is followed all the same.
@@ -98,7 +98,7 @@ impl<C: CloudView, N: PodNetworks> InstanceReader<'_, C, N> {
             text,
             changes,
         };
-        let mut observed = match read(*cloud, cache, question).await {
+        let mut observed = match read(cloud, cache, question).await {
             Ok(observed) => observed,
             Err(error) => {
                 return vec![line(None, "Unreadable", format!("{instance} cannot be read: {}", chain(&error)), false)];

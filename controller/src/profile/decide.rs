@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::{VnicProfile, VnicProfileStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,8 +12,6 @@ use kube::ResourceExt;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use crate::cluster::events::Events;
-use crate::cluster::store::Store;
 use crate::profile::plan::plan;
 use crate::profile::plan::removal::DeletionGrace;
 use crate::profile::plan::removal::UnwantedObjects;
@@ -22,22 +19,9 @@ use crate::profile::plan::step::Step;
 use crate::profile::report::problems::Problems;
 use crate::profile::report::status;
 use crate::profile::retry_states::RetryStates;
+use crate::profile::run::Profiles;
 use crate::profile::select::observed::Observed;
 use crate::profile::select::selection::select;
-use crate::report::metrics::Metrics;
-
-/// Its inputs and outputs.
-#[derive(Clone, Debug)]
-pub(super) struct ProfileContext {
-    /// The objects.
-    pub(super) store: Arc<Store>,
-    /// The metrics.
-    pub(super) metrics: Arc<Metrics>,
-    /// The Events.
-    pub(super) events: Events,
-    /// How long a node that is no longer selected keeps its VNICs.
-    pub(super) grace: Duration,
-}
 
 /// What is kept between two reconciles. All of it may be lost.
 #[derive(Debug, Default)]
@@ -72,11 +56,11 @@ pub(super) struct PlannedProfile {
     pub(super) status: Option<VnicProfileStatus>,
 }
 
-impl ProfileContext {
+impl Profiles {
     /// Decides, and yields to other tasks meanwhile.
     pub(super) async fn decide_aside(&self, memory: Memory) -> (Decision, Memory) {
-        let (look, now) = (self.clone(), Instant::now());
-        let decided = spawn_blocking(move || look.decide(memory, now)).await;
+        let (own, now) = (self.clone(), Instant::now());
+        let decided = spawn_blocking(move || own.decide(memory, now)).await;
         match decided.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(decided) => decided,
             Err(Ok(panic)) => resume_unwind(panic),
@@ -113,22 +97,24 @@ impl ProfileContext {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::cluster::client::offline::client_with;
+    use crate::cluster::events::Events;
+    use crate::profile::run::ROUND;
     use crate::profile::sample::store;
-
-    fn look(nodes: u32) -> ProfileContext {
-        let metrics = Arc::new(Metrics::default());
-        let (events, _) = Events::new(metrics.clone());
-        ProfileContext { store: store(nodes), metrics, events, grace: Duration::ZERO }
-    }
+    use crate::report::metrics::Metrics;
 
     /// On one thread, like the controller: a long decision on it would block other tasks.
     #[tokio::test(flavor = "current_thread")]
     async fn other_tasks_run_while_ten_thousand_nodes_are_planned() {
-        let (look, turns) = (look(10_000), Arc::new(AtomicUsize::new(0)));
+        let (metrics, turns) = (Arc::new(Metrics::default()), Arc::new(AtomicUsize::new(0)));
+        let (events, _) = Events::new(metrics.clone());
+        let (client, store, grace) = (client_with(|_, _| None), store(10_000), Duration::ZERO);
+        let look = Profiles { client, store, metrics, events, grace, round: ROUND, chance: || 1.0 };
         let other = tokio::spawn({
             let turns = turns.clone();
             async move {

@@ -57,7 +57,6 @@ pub struct Report<'a> {
 }
 
 /// Plans. `grace` holds what was unwanted before, the grace period and the time.
-#[must_use]
 pub fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: DeletionGrace<'_>) -> Plan<'a> {
     let there = AttachmentIndex::of(observed);
     let stamps = stamps(selections);

@@ -126,13 +126,11 @@ impl RetryStates {
     }
 
     /// Whether the objects of a profile that were refused back off now.
-    #[must_use]
     pub fn has(&self, profile: &str, now: Instant) -> bool {
         self.profiles.get(profile).is_some_and(|backoff| now < backoff.until)
     }
 
     /// When the first backoff ends.
-    #[must_use]
     pub fn next(&self, now: Instant) -> Option<Instant> {
         self.profiles.values().map(|backoff| backoff.until).filter(|until| now < *until).min()
     }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::cluster::events::{EventContent, Events, Level};
 use crate::cluster::store::Store;
 use crate::profile::apply::{apply, write_status};
-use crate::profile::decide::{Decision, Memory, ProfileContext};
+use crate::profile::decide::{Decision, Memory};
 use crate::profile::plan::step::Step;
 use crate::profile::report::changes;
 use crate::profile::report::failures::{Failure, failures};
@@ -34,6 +34,7 @@ const RESYNC: Duration = Duration::from_mins(5);
 pub const GRACE: Duration = Duration::from_mins(10);
 
 /// Its inputs and outputs.
+#[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct Profiles {
     /// The API server.
@@ -71,13 +72,7 @@ impl Profiles {
     /// One reconcile. Returns when the next one is due.
     async fn reconcile(&self, memory: Memory) -> (Instant, Memory) {
         let now = Instant::now();
-        let context = ProfileContext {
-            store: self.store.clone(),
-            metrics: self.metrics.clone(),
-            events: self.events.clone(),
-            grace: self.grace,
-        };
-        let (decided, mut memory) = context.decide_aside(memory).await;
+        let (decided, mut memory) = self.decide_aside(memory).await;
         let outcomes = apply(&self.client, &in_turn(&decided.steps), Instant::now() + self.round).await;
         let went = outcomes.iter().map(|(step, outcome)| (*step, outcome.is_ok()));
         let failed = memory.objects.note_round(went, Instant::now(), self.chance);

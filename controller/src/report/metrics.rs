@@ -48,8 +48,8 @@ pub struct Snapshot {
 /// All metrics.
 pub struct Metrics {
     registry: MetricRegistry,
-    leads: Gauge,
-    connected: Gauge,
+    pub(crate) leads: Gauge,
+    pub(crate) connected: Gauge,
     watches: Family<Watched, FloatGauge>,
     calls: Family<Call, Counter>,
     call_seconds: Histograms<OfOperation>,
@@ -58,24 +58,25 @@ pub struct Metrics {
     queue: Family<Queue, Gauge>,
     queue_waited: FloatGauge,
     objects: Family<Object, Gauge>,
-    attach_seconds: Histogram,
-    detached_behind: Counter,
+    pub(crate) attach_seconds: Histogram,
+    pub(crate) detached_behind: Counter,
     undone: Family<labels::Kind, Counter>,
     reconciles: Family<Outcome, Counter>,
     reconcile_seconds: Histogram,
     steps: Family<Step, Counter>,
     writes: Family<Step, Counter>,
-    refusals: Counter,
+    pub(crate) refusals: Counter,
     unclaimed: Gauge,
     unlisted: Gauge,
     abandoned: Gauge,
-    profile_reconciles: Counter,
+    /// Reconciles of all VnicProfiles.
+    pub profile_reconciles: Counter,
     profile_reconcile_seconds: Histogram,
     profile_nodes: Family<ProfileNodes, Gauge>,
     node_problems: Family<Problem, Gauge>,
-    events_lost: Counter,
-    configuration_invalid: Gauge,
-    fleet: FleetMetrics,
+    pub(crate) events_lost: Counter,
+    pub(crate) configuration_invalid: Gauge,
+    pub(crate) fleet: FleetMetrics,
     now: OnceLock<Box<dyn Fn() -> Snapshot + Send + Sync>>,
     /// A scrape clears and sets what another one reads.
     scrape: Mutex<()>,
@@ -127,30 +128,13 @@ impl Default for Metrics {
 
 impl Metrics {
     /// All metrics, for their table in docs/.
-    #[must_use]
     pub fn descriptions(&self) -> &[MetricDescription] {
         self.registry.descriptions()
-    }
-
-    /// Those of the fleet.
-    #[must_use]
-    pub const fn fleet(&self) -> &FleetMetrics {
-        &self.fleet
     }
 
     /// The source of the values at a scrape. The first one stays.
     pub fn ask(&self, now: impl Fn() -> Snapshot + Send + Sync + 'static) {
         let _ = self.now.set(Box::new(now));
-    }
-
-    /// Records whether this process is the leader.
-    pub fn leads(&self, leads: bool) {
-        self.leads.set(i64::from(leads));
-    }
-
-    /// Records whether the OCI client is set up.
-    pub fn connected(&self, connected: bool) {
-        self.connected.set(i64::from(connected));
     }
 
     /// Counts a reconcile of an instance.
@@ -169,30 +153,9 @@ impl Metrics {
         self.writes.get_or_create(&Step { kind, result: result_word(done) }).inc();
     }
 
-    /// Counts a request that the API server had no time for.
-    pub fn refused(&self) {
-        self.refusals.inc();
-    }
-
-    /// How many there were.
-    #[cfg(test)]
-    pub(crate) fn refusals(&self) -> u64 {
-        self.refusals.get()
-    }
-
-    /// Records the time until a requested VNIC was attached.
-    pub fn attached(&self, took: Duration) {
-        self.attach_seconds.observe(took.as_secs_f64());
-    }
-
     /// Counts an attach or detach that OCI accepted and did not carry out.
     pub fn undone(&self, kind: &'static str) {
         self.undone.get_or_create(&labels::Kind { kind }).inc();
-    }
-
-    /// Counts a VNIC that was detached out of band.
-    pub fn detached_out_of_band(&self) {
-        self.detached_behind.inc();
     }
 
     /// Sets the number of orphaned VNICs.
@@ -234,30 +197,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an Event that could not be written.
-    pub fn lost_event(&self) {
-        self.events_lost.inc();
-    }
-
-    /// How many Events could not be written.
-    #[must_use]
-    pub fn events_lost(&self) -> u64 {
-        self.events_lost.get()
-    }
-
-    /// How many reconciles of the VnicProfiles there were.
-    #[must_use]
-    pub fn profile_reconciles(&self) -> u64 {
-        self.profile_reconciles.get()
-    }
-
-    /// Notes whether the configuration file is invalid.
-    pub fn configuration_invalid(&self, is_invalid: bool) {
-        self.configuration_invalid.set(i64::from(is_invalid));
-    }
-
     /// Sets the gauges and writes everything in Prometheus' text format.
-    #[must_use]
     pub fn text(&self) -> String {
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Snapshot { depth, census, budget, watches, fleet }) = self.now.get().map(|now| now()) {

@@ -38,12 +38,12 @@ impl StatusServer {
     /// Records the role.
     pub fn set_role(&self, role: Role) {
         self.role.store(role as u8, Ordering::Relaxed);
-        self.metrics.leads(matches!(role, Role::Reading | Role::Working));
+        self.metrics.leads.set(i64::from(matches!(role, Role::Reading | Role::Working)));
     }
 
     /// Records what it waits for before it requests the Lease. Returns whether that changed.
     pub fn waits_for(&self, what: Option<String>) -> bool {
-        self.metrics.connected(what.is_none());
+        self.metrics.connected.set(i64::from(what.is_none()));
         let mut now = self.waits_for.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *now, what.clone()) != what
     }
@@ -68,7 +68,6 @@ impl StatusServer {
     }
 
     /// The role.
-    #[must_use]
     pub fn role(&self) -> Role {
         match self.role.load(Ordering::Relaxed) {
             1 => Role::Standby,

@@ -79,7 +79,6 @@ pub struct Depth {
 
 impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     /// An empty queue.
-    #[must_use]
     pub fn new(retries: Retries) -> Self {
         Self { keys: HashMap::new(), order: BTreeMap::new(), retries, tried_again: None, in_a_row: [0; 2] }
     }
@@ -137,7 +136,6 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 
     /// When the next key is due.
-    #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         self.order.keys().filter_map(|lane| self.next_in(*lane)).min()
     }
@@ -181,7 +179,6 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 
     /// How many keys wait.
-    #[must_use]
     pub fn depth(&self, now: Instant) -> Depth {
         let count = |fits: &dyn Fn(&Entry) -> bool| self.keys.values().filter(|entry| fits(entry)).count();
         let (due, working) = (

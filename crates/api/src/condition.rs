@@ -6,11 +6,10 @@
 
 pub(crate) mod reason;
 
-use std::fmt;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use vcn::words;
 
 use crate::schema;
 
@@ -78,7 +77,6 @@ pub trait Reason: Copy {
 
 impl Condition {
     /// A condition with the status of its reason, as of `now`. A long message is cut.
-    #[must_use]
     pub fn new(kind: ConditionType, reason: impl Reason, message: &str, now: Time) -> Self {
         Self {
             kind: kind.as_str().to_owned(),
@@ -90,14 +88,12 @@ impl Condition {
     }
 
     /// Whether it holds.
-    #[must_use]
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True.as_str()
     }
 }
 
 /// The condition of a kind.
-#[must_use]
 pub fn find(conditions: &[Condition], kind: ConditionType) -> Option<&Condition> {
     conditions.iter().find(|condition| condition.kind == kind.as_str())
 }
@@ -117,51 +113,16 @@ pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     changed
 }
 
-impl ConditionType {
-    /// Its name in objects.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Attached => "Attached",
-            Self::Configured => "Configured",
-            Self::Ready => "Ready",
-        }
-    }
-}
-
-impl ConditionStatus {
-    /// Its name in objects.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
-}
-
-impl fmt::Display for ConditionType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for ConditionStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+words!(ConditionType: Attached, Configured, Ready);
+words!(ConditionStatus: True, False, Unknown);
 
 /// How many bytes a text takes in etcd, without its quotes: as JSON, in which the API server writes `<`, `>` and `&` in six
 /// characters, as it does control characters.
-#[must_use]
 pub fn stored(text: &str) -> usize {
     text.chars().map(stored_char).sum()
 }
 
 /// Cuts a text to a number of bytes in etcd; an ellipsis marks the cut.
-#[must_use]
 pub fn cut(text: &str, most: usize) -> String {
     const ELLIPSIS: char = '…';
     if stored(text) <= most {

@@ -67,7 +67,6 @@ const TEST_COLUMNS: &[Column] = &[
 ];
 
 /// All of them, by name.
-#[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     vec![
         with(NetworkTest::crd(), TEST_COLUMNS),

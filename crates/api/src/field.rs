@@ -41,7 +41,6 @@ pub struct Field<'a> {
 
 impl<'a> Field<'a> {
     /// A whole document.
-    #[must_use]
     pub const fn root(value: &'a Value) -> Self {
         Self { path: String::new(), value: Some(value) }
     }
@@ -77,7 +76,6 @@ impl<'a> Field<'a> {
     }
 
     /// The elements of a list, or the field itself where it is not one.
-    #[must_use]
     pub fn one_or_many(&self) -> Vec<Self> {
         self.elements().unwrap_or_else(|_| vec![self.clone()])
     }
@@ -112,19 +110,16 @@ impl<'a> Field<'a> {
     }
 
     /// The value as it stands; `None` where the field is absent or null.
-    #[must_use]
     pub const fn value(&self) -> Option<&'a Value> {
         self.value
     }
 
     /// The complaint that it is not there.
-    #[must_use]
     pub fn missing(&self) -> FieldError {
         FieldError::Missing { path: self.path.clone() }
     }
 
     /// The complaint that it is something else than `expected`, which has its article.
-    #[must_use]
     pub fn unexpected(&self, expected: &'static str) -> FieldError {
         let path = if self.path.is_empty() { "the document".to_owned() } else { self.path.clone() };
         FieldError::Unexpected { path, value: self.to_string(), expected }

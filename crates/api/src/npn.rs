@@ -61,7 +61,6 @@ pub enum NpnState {
 }
 
 /// Where the API server serves them. The plural is said, for it cannot be asked for where the kind is not served.
-#[must_use]
 pub fn resource() -> ApiResource {
     let kind = GroupVersionKind::gvk("oci.oraclecloud.com", "v1beta1", "NativePodNetwork");
     ApiResource::from_gvk_with_plural(&kind, "nativepodnetworks")
@@ -135,13 +134,11 @@ impl NativePodNetwork {
     }
 
     /// Whether it names this VNIC: its addresses are for pods, or will be.
-    #[must_use]
     pub fn names(&self, vnic: &Ocid) -> bool {
         self.vnics.iter().any(|entry| entry.vnic_id == *vnic) || self.unfinished.contains(vnic)
     }
 
     /// Whether pods can get addresses from it: OKE is done and there is at least one VNIC.
-    #[must_use]
     pub fn usable(&self) -> bool {
         self.state == NpnState::Success && !self.vnics.is_empty()
     }
@@ -149,7 +146,6 @@ impl NativePodNetwork {
 
 impl NpnVnic {
     /// Whether its addresses are for pods in general, not kept for an application resource.
-    #[must_use]
     pub const fn serves_all_pods(&self) -> bool {
         self.application_resources.is_empty()
     }

@@ -17,6 +17,7 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use vcn::words;
 
 pub use bounds::{ProbeError, REQUEST_MAX};
 pub use evidence::{Change, Evidence, Party, Trial};
@@ -193,31 +194,25 @@ pub enum ProbeKind {
     Throughput,
 }
 
-impl ProbeKind {
-    /// Its name in objects.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Icmp => "ICMP",
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-            Self::Http => "HTTP",
-            Self::Https => "HTTPS",
-            Self::Dns => "DNS",
-            Self::PathMtu => "PathMTU",
-            Self::Route => "Route",
-            Self::Throughput => "Throughput",
-        }
-    }
+words!(
+    ProbeKind: Icmp = "ICMP",
+    Tcp = "TCP",
+    Udp = "UDP",
+    Http = "HTTP",
+    Https = "HTTPS",
+    Dns = "DNS",
+    PathMtu = "PathMTU",
+    Route,
+    Throughput,
+);
 
+impl ProbeKind {
     /// Its name with a port, where it has one: `TCP/443`.
-    #[must_use]
     pub fn with_port(self, port: u16) -> String {
         if port == 0 { self.as_str().to_owned() } else { format!("{}/{port}", self.as_str()) }
     }
 
     /// The protocol of its packets; none of a lookup.
-    #[must_use]
     pub const fn transport(self) -> Option<Transport> {
         match self {
             Self::Icmp | Self::PathMtu => Some(Transport::Icmp),

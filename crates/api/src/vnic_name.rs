@@ -18,7 +18,6 @@ pub struct VnicNameError(String);
 
 impl VnicName {
     /// As text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

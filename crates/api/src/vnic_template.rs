@@ -146,7 +146,6 @@ impl AttachMode {
 
 impl VnicTemplate {
     /// Whether several pods use the VNIC, each with one of its additional addresses.
-    #[must_use]
     pub fn is_shared_by_pods(&self) -> bool {
         (self.purpose, self.mode) == (Purpose::Attach, AttachMode::Shared)
     }

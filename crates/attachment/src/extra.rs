@@ -8,7 +8,6 @@ use netlink::{Netns, NetnsId};
 use crate::node;
 
 /// The network of an attachment that is an extra interface; `None` of a pod's own.
-#[must_use]
 pub fn network_of(allocation: &Allocation, pools: Option<&Pools>) -> Option<ExtraNetwork> {
     let attached = allocation.attached.as_ref()?;
     let device = allocation.exclusive.as_ref().map(|it| Device {

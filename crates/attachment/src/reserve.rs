@@ -63,7 +63,6 @@ pub fn reserve(
 }
 
 /// The pod, where the runtime named it.
-#[must_use]
 pub fn pod_of(args: &Args) -> Option<PodRecord> {
     let (namespace, name) = (args.pod_namespace.clone()?, args.pod_name.clone()?);
     Some(PodRecord { namespace, name, uid: args.pod_uid.clone() })

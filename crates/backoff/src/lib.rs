@@ -29,7 +29,6 @@ pub struct Policy {
 
 impl Backoff {
     /// The delay after the given attempt (1 is the first). `chance` is clamped to 0.0–1.0.
-    #[must_use]
     pub fn delay(&self, attempt: u32, chance: f64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(31);
         let longest = self.first.saturating_mul(1 << doublings).min(self.cap);
@@ -48,7 +47,6 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket of `burst` tokens, refilled with so many per second.
-    #[must_use]
     pub const fn new(burst: f64, per_second: f64, now: Instant) -> Self {
         Self { burst, per_second, tokens: burst, filled: now }
     }
@@ -72,13 +70,11 @@ impl TokenBucket {
 }
 
 /// A random number in 0.0–1.0, for jitter.
-#[must_use]
 pub fn chance() -> f64 {
     f64::from(u32::try_from(random() >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
 /// A random number, not for secrets. It needs no dependency: the standard library seeds each `RandomState` from the system.
-#[must_use]
 pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

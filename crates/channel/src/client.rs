@@ -91,7 +91,6 @@ pub enum SendError {
 
 impl SendError {
     /// Whether the peer answered, and did not accept our key or has another one.
-    #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Handshake { source, .. } if source.kind() != io::ErrorKind::TimedOut)
     }
@@ -99,7 +98,6 @@ impl SendError {
 
 impl Client {
     /// A client with a key pair.
-    #[must_use]
     pub const fn new(identity: Identity) -> Self {
         Self { identity }
     }

@@ -20,7 +20,6 @@ const PREFIX: &str = "sha256:";
 
 impl Fingerprint {
     /// Of a public key in DER.
-    #[must_use]
     pub fn of(public_key: &[u8]) -> Self {
         let mut bytes = [0; 32];
         let digest = digest::digest(&digest::SHA256, public_key);

@@ -45,7 +45,6 @@ impl Identity {
     }
 
     /// The fingerprint of its public key.
-    #[must_use]
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }

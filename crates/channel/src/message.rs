@@ -31,13 +31,11 @@ pub struct Reply {
 
 impl Request {
     /// A GET of a path.
-    #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
 
     /// A POST to a path.
-    #[must_use]
     pub fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self { path: path.into(), body: Some(body.into()), ..Self::default() }
     }
@@ -45,13 +43,11 @@ impl Request {
 
 impl Reply {
     /// A status with a plain text.
-    #[must_use]
     pub fn text(status: u16, text: &str) -> Self {
         Self { status, body: Bytes::from(text.to_owned()), ..Self::default() }
     }
 
     /// 200 with a body.
-    #[must_use]
     pub fn ok(body: impl Into<Bytes>) -> Self {
         Self { status: 200, body: body.into(), ..Self::default() }
     }

@@ -65,7 +65,6 @@ pub struct Error {
 
 impl Error {
     /// An error without details.
-    #[must_use]
     pub fn new(code: ErrorCode, msg: impl Into<String>) -> Self {
         Self { code, msg: msg.into(), details: String::new() }
     }
@@ -95,7 +94,6 @@ impl Error {
     }
 
     /// The reply: one line of JSON, in the terms of `version`.
-    #[must_use]
     pub fn to_json(&self, version: Version) -> String {
         let mut reply = Map::new();
         reply.insert("cniVersion".into(), version.as_str().into());

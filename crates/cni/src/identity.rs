@@ -51,7 +51,6 @@ impl ContainerId {
     }
 
     /// The identifier as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -67,7 +66,6 @@ impl NetworkName {
     }
 
     /// The name as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -18,7 +18,6 @@ impl ContainerNetns {
     }
 
     /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -144,7 +144,6 @@ pub(crate) struct IpDocument {
 
 impl AddResult {
     /// The reply: one line of JSON, in the terms of `version`.
-    #[must_use]
     pub fn to_json(&self, version: Version) -> String {
         match self {
             Self::Made(success) => success.to_json(version),
@@ -167,7 +166,6 @@ impl From<PrevResult> for AddResult {
 
 impl Success {
     /// As one line of JSON, in the terms of `version`.
-    #[must_use]
     pub fn to_json(&self, version: Version) -> String {
         let document = ResultDocument {
             cni_version: version.as_str(),
@@ -204,7 +202,6 @@ impl Ip {
 
 impl Route {
     /// A route by its destination and next hop alone.
-    #[must_use]
     pub fn new(dst: IpNetwork, gw: Option<IpAddr>) -> Self {
         Self { dst, gw, mtu: None, advmss: None, priority: None, table: None, scope: None }
     }

@@ -1,7 +1,8 @@
 //! The protocol versions we speak. A result is written in the configuration's version, whatever we know ourselves.
 
-use std::fmt;
 use std::str::FromStr;
+
+use vcn::words;
 
 use crate::excerpt::{QUOTED, excerpt};
 use crate::{Error, ErrorCode, Verb};
@@ -19,38 +20,23 @@ pub enum Version {
     V1_1_0,
 }
 
-impl Version {
-    /// All of them, oldest first.
-    pub const ALL: [Self; 4] = [Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+words!(Version: V0_3_1 = "0.3.1", V0_4_0 = "0.4.0", V1_0_0 = "1.0.0", V1_1_0 = "1.1.0");
 
+impl Version {
     /// The newest: the version of replies until a configuration was read.
     pub const NEWEST: Self = Self::V1_1_0;
 
-    /// As it is written in JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::V0_3_1 => "0.3.1",
-            Self::V0_4_0 => "0.4.0",
-            Self::V1_0_0 => "1.0.0",
-            Self::V1_1_0 => "1.1.0",
-        }
-    }
-
     /// Whether `ips[]` carries `version: "4"` or `"6"`.
-    #[must_use]
     pub fn has_ip_version(self) -> bool {
         self < Self::V1_0_0
     }
 
     /// Whether results know mtu, socketPath and pciID of interfaces, and more than dst and gw of routes.
-    #[must_use]
     pub fn has_extended_results(self) -> bool {
         self >= Self::V1_1_0
     }
 
     /// The first version in which `verb` exists.
-    #[must_use]
     pub const fn introduced(verb: Verb) -> Self {
         match verb {
             Verb::Add | Verb::Del | Verb::Version => Self::V0_3_1,
@@ -60,15 +46,8 @@ impl Version {
     }
 
     /// All of them as text, for messages.
-    #[must_use]
     pub fn list() -> String {
         Self::ALL.map(Self::as_str).join(", ")
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -76,7 +55,7 @@ impl FromStr for Version {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL.into_iter().find(|version| version.as_str() == text).ok_or_else(|| {
+        Self::from_word(text).ok_or_else(|| {
             let given = match text {
                 "" => "no cniVersion (that means 0.1.0)".to_owned(),
                 other => format!("cniVersion {:?}", excerpt(other, QUOTED)),

@@ -52,19 +52,16 @@ pub struct Failure {
 
 impl Error {
     /// Whether the first thing that failed found its object there already.
-    #[must_use]
     pub fn is_already_exists(&self) -> bool {
         matches!(self, Self::Apply { source, .. } if source.is_already_exists())
     }
 
     /// Whether the first thing that failed lacked its object, or something that this needs: a link, say.
-    #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Apply { source, .. } if source.is_not_found())
     }
 
     /// Whether trying again may help.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Observe { source, .. } | Self::Apply { source, .. } => source.is_retryable(),

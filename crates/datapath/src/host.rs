@@ -91,14 +91,12 @@ pub struct HostRoute {
 impl HostVnic {
     /// Whether its link must have the VNIC's Ethernet address: a virtual machine's VNIC is its link, and under another address nothing
     /// of it would pass the fabric; we make a VLAN link. A bare metal port may have its own.
-    #[must_use]
     pub const fn link_has_mac(&self) -> bool {
         matches!(self.placement, Placement::Vlan { .. }) || self.vnic.nic_index.is_none()
     }
 }
 
 /// The objects of the host's network, in the order they are made.
-#[must_use]
 pub fn desired(network: &HostNetwork) -> Vec<Object> {
     let mut objects = network.pods.map(|pods| forwarding(&network.primary, pods)).unwrap_or_default();
     for vnic in &network.vnics {
@@ -120,7 +118,6 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
 }
 
 /// The same for the planner.
-#[must_use]
 pub fn placed(objects: Vec<Object>) -> Vec<(Place, Object)> {
     objects.into_iter().map(|object| (Place::Host, object)).collect()
 }
@@ -143,7 +140,6 @@ fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
 
 /// What is for a pod of this node goes to it, wherever it comes from. Only routes to single addresses count, as all our
 /// routes are: a default route of another program in that table is not to become the whole host's.
-#[must_use]
 pub fn to_pods(family: Family) -> Object {
     let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
     Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table, single: true })

@@ -174,7 +174,6 @@ impl SysctlSpec {
 
 impl Object {
     /// Whether the two are values of one thing (the same link, the same setting), so that one replaces the other.
-    #[must_use]
     pub fn same_slot(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Link(a), Self::Link(b)) => a.name == b.name,
@@ -190,7 +189,6 @@ impl Object {
     }
 
     /// Whether `found` is what this object asks for.
-    #[must_use]
     pub fn satisfied_by(&self, found: &Self) -> bool {
         match (self, found) {
             (Self::Link(want), Self::Link(have)) => want.satisfied_by(have),
@@ -200,13 +198,11 @@ impl Object {
     }
 
     /// Whether it is an 802.1Q link: it takes with it what others have made on it.
-    #[must_use]
     pub const fn is_vlan(&self) -> bool {
         matches!(self, Self::Link(LinkSpec { kind: LinkKind::Vlan { .. }, .. }))
     }
 
     /// The link that takes this object with it when it goes.
-    #[must_use]
     pub const fn carrier(&self) -> Option<&IfName> {
         match self {
             Self::Address(address) => Some(&address.link),
@@ -277,7 +273,6 @@ impl RuleSpec {
 
 impl RouteSpec {
     /// Whether this is a default route.
-    #[must_use]
     pub fn is_default(&self) -> bool {
         self.destination.prefix() == 0
     }

@@ -1,11 +1,10 @@
 //! The namespaces that steps happen in.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use netlink::{Home, Netns, NetnsId, Socket, Sysctls};
 use serde::{Deserialize, Serialize};
-use vcn::IfName;
+use vcn::{IfName, words};
 
 /// A namespace by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,14 +16,7 @@ pub enum Place {
     Pod,
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Host => "host",
-            Self::Pod => "pod",
-        })
-    }
-}
+words!(Place: Host = "host", Pod = "pod");
 
 /// Sockets into the namespaces at hand.
 #[derive(Debug)]
@@ -81,13 +73,11 @@ impl Places {
     }
 
     /// Which namespace the pod's is.
-    #[must_use]
     pub fn pod_id(&self) -> Option<NetnsId> {
         self.pod.as_ref().map(|pod| pod.netns.id())
     }
 
     /// Whether the pod's namespace is the host's.
-    #[must_use]
     pub fn pod_is_host(&self) -> bool {
         self.pod.as_ref().is_some_and(|pod| pod.netns.id() == pod.home.id())
     }

@@ -37,7 +37,6 @@ pub enum Change {
 /// the observed ones only those that are desired. `observed` must list only our objects: whatever it names and
 /// `desired` does not is deleted, last made first, before anything is added (a stale route would be in the way).
 /// Kernel settings and hardware devices cannot be deleted and are left.
-#[must_use]
 pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<Step> {
     let wanted = |place: Place, object: &Object| desired.iter().any(|(p, o)| *p == place && o.same_slot(object));
     let doomed: Vec<&(Place, Object)> =
@@ -79,7 +78,6 @@ pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<St
 
 impl Step {
     /// The step that takes this one back.
-    #[must_use]
     pub fn undo(&self) -> Self {
         let change = match &self.change {
             Change::Add(object) => Change::Delete(object.clone()),

@@ -78,7 +78,6 @@ pub struct PodAddress {
 
 impl LinkEnds {
     /// The ends of the link of `pod_link` in the attachment that `identity` names (network, container id, link name).
-    #[must_use]
     pub fn of(identity: &str, pod_link: IfName) -> Self {
         let hash = fnv1a(identity.bytes());
         let digits = format!("{HOST_LINK_PREFIX}{:012x}", hash & 0xffff_ffff_ffff);
@@ -94,7 +93,6 @@ impl LinkEnds {
 }
 
 /// The objects of a pod's network, in the order they are made.
-#[must_use]
 pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
     let PodNetwork { ends, mtu, addresses } = network;
     let mut objects = vec![
@@ -149,7 +147,6 @@ fn alias(identity: &str, hash: u64) -> String {
 }
 
 /// The gateway a pod sees in a family.
-#[must_use]
 pub const fn gateway(family: Family) -> IpAddr {
     match family {
         Family::Ipv4 => IpAddr::V4(POD_GATEWAY_V4),

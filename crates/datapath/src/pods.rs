@@ -35,7 +35,6 @@ pub struct Observed {
 }
 
 /// The desired host side of a pod, from its record. A record of an older ADD has no `mtu`; the link then keeps its own.
-#[must_use]
 pub fn desired(network: &PodNetwork, mtu: Option<Mtu>) -> Vec<Object> {
     let host = pod::desired(network).into_iter().filter(|(place, _)| *place == Place::Host);
     host.map(|(_, object)| match object {
@@ -46,7 +45,6 @@ pub fn desired(network: &PodNetwork, mtu: Option<Mtu>) -> Vec<Object> {
 }
 
 /// The Ethernet address that ADD gave to the host end of this name; `None` for other names.
-#[must_use]
 pub fn host_mac(name: &IfName) -> Option<MacAddr> {
     let digits = name.as_str().strip_prefix(HOST_LINK_PREFIX).filter(|digits| digits.len() == 12)?;
     u64::from_str_radix(digits, 16).ok().map(MacAddr::local)
@@ -95,7 +93,6 @@ impl Observed {
     /// What would make the host's side of a pod whole; `None` when the pod's link is not there, and so nothing of it can
     /// be mended. On success of the steps the host has all that [`desired`] says, but for proxies on VNIC links that are
     /// gone, and no other rule from the pod's addresses.
-    #[must_use]
     pub fn repairs(&self, network: &PodNetwork, mtu: Option<Mtu>, places: &Places) -> Option<Vec<Step>> {
         let ends = &network.ends;
         let link = self.links.get(&ends.host)?;

@@ -49,7 +49,6 @@ impl Area {
     pub const ALL: [Self; 2] = [Self::Network, Self::Host];
 
     /// The type of its condition of the Node, which is True while no problem is critical.
-    #[must_use]
     pub const fn condition(self) -> &'static str {
         match self {
             Self::Network => "oke.oraclecloud.com/NetworkReady",
@@ -136,7 +135,6 @@ impl Kind {
     }
 
     /// The same reading for all of its signals.
-    #[must_use]
     pub fn gap(&self, gap: &Gap) -> Readings {
         self.signals.iter().map(|signal| (signal.name, Err(gap.clone()))).collect()
     }
@@ -182,7 +180,6 @@ impl Gap {
 
 impl Unit {
     /// A value in words.
-    #[must_use]
     pub fn show(self, value: f64) -> String {
         let plain = if value.fract().abs() < 0.05 || value.abs() >= 100.0 {
             format!("{value:.0}")
@@ -214,7 +211,6 @@ impl fmt::Display for Gap {
 
 /// `1.39.0` as 1,039,000, so that versions compare as numbers: 1.100 is newer than 1.39. What follows the third number is
 /// left out.
-#[must_use]
 pub fn version_number(text: &str) -> Option<f64> {
     let mut parts = text.trim().trim_start_matches('v').split(['.', '-', '+', '_', '~']);
     let major: u16 = parts.next()?.parse().ok()?;

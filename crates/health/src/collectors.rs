@@ -83,13 +83,11 @@ pub fn signals() -> impl Iterator<Item = &'static Signal> {
 }
 
 /// The signal of a name.
-#[must_use]
 pub fn signal(name: &str) -> Option<&'static Signal> {
     signals().find(|signal| signal.name == name)
 }
 
 /// What a signal is about.
-#[must_use]
 pub fn area(signal: &str) -> Area {
     let kind = KINDS.iter().find(|kind| kind.signals.iter().any(|one| one.name == signal));
     kind.map_or(Area::Host, |kind| kind.area)

@@ -8,7 +8,6 @@ use crate::reason::Reason;
 use crate::rules::{INVALID_RULES, Rules};
 
 /// Signal, source, rules, reason, remedy.
-#[must_use]
 pub fn signals() -> String {
     let rules = Rules::read(None).rules;
     let mut text = String::from("| signal | source | healthy | why it matters | what to do |\n|---|---|---|---|---|\n");
@@ -33,7 +32,6 @@ pub fn signals() -> String {
 }
 
 /// Collector, interval, what it needs.
-#[must_use]
 pub fn privileges() -> String {
     let mut text = String::from("| collector | every | reads | needs |\n|---|---|---|---|\n");
     for kind in KINDS {
@@ -46,7 +44,6 @@ pub fn privileges() -> String {
 }
 
 /// Reason, state and effect, next step.
-#[must_use]
 pub fn conditions() -> String {
     let row = |reason: &Reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.next_step());
     let rows: String = Reason::ALL.iter().map(row).collect();

@@ -97,7 +97,6 @@ impl std::fmt::Debug for Engine {
 
 impl Engine {
     /// Collectors of these kinds, to be run on a host. `rules` overrides the shipped rules; it need not be there.
-    #[must_use]
     pub fn new(kinds: &[Kind], host: Host, rules: Option<PathBuf>, chance: fn() -> f64) -> Self {
         let (done_in, done) = channel();
         let start = host.now;
@@ -139,7 +138,6 @@ impl Engine {
     }
 
     /// The results so far.
-    #[must_use]
     pub fn report(&self) -> Report {
         Report { signals: self.judge.states(), is_off: false }
     }

@@ -1,8 +1,7 @@
 //! All nodes, as the controller serves them and `kubectl oke-node` shows them.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use vcn::words;
 
 use crate::report::Verdict;
 use crate::rules::Severity;
@@ -74,7 +73,6 @@ pub enum NodeState {
 
 impl NodeState {
     /// By an answer that is not too old.
-    #[must_use]
     pub fn of(summary: &Summary) -> Self {
         let problems = summary.checks.iter().filter(|check| check.verdict == Verdict::Problem);
         match problems.map(|check| check.severity).max() {
@@ -85,13 +83,4 @@ impl NodeState {
     }
 }
 
-impl fmt::Display for NodeState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Critical => "Critical",
-            Self::Warning => "Warning",
-            Self::Unknown => "Unknown",
-            Self::Healthy => "Healthy",
-        })
-    }
-}
+words!(NodeState: Critical, Warning, Unknown, Healthy);

@@ -90,13 +90,11 @@ impl Host {
     }
 
     /// Whether something is there. A path that cannot be examined counts as absent.
-    #[must_use]
     pub fn has(&self, path: &str) -> bool {
         self.root.join(path).symlink_metadata().is_ok()
     }
 
     /// The names in a folder of the host, sorted; none where it cannot be read.
-    #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         names(&self.root.join(path))
     }

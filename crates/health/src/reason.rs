@@ -18,7 +18,6 @@ macro_rules! reasons {
             pub const ALL: &'static [Self] = &[$(Self::$word),*];
 
             /// The word, as in JSON.
-            #[must_use]
             pub const fn word(self) -> &'static str {
                 match self {
                     $(Self::$word => stringify!($word),)*
@@ -26,7 +25,6 @@ macro_rules! reasons {
             }
 
             /// State and effect.
-            #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$word => $meaning,)*
@@ -34,7 +32,6 @@ macro_rules! reasons {
             }
 
             /// What an operator does next.
-            #[must_use]
             pub const fn next_step(self) -> &'static str {
                 match self {
                     $(Self::$word => $next,)*
@@ -137,19 +134,16 @@ reasons! {
 
 impl Reason {
     /// The reason of a word, if this version knows it.
-    #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.word() == word)
     }
 
     /// Whether the agent stays ready although new pods cannot start: the node works, and is full.
-    #[must_use]
     pub const fn leaves_ready(self) -> bool {
         matches!(self, Self::AddressesExhausted)
     }
 
     /// Whether a retry within seconds may clear it although no event reports a change.
-    #[must_use]
     pub const fn is_retried_soon(self) -> bool {
         matches!(
             self,

@@ -60,7 +60,6 @@ pub const LIMITS: &[Limit] = &[
 ];
 
 /// Whether a rule about a signal may repair.
-#[must_use]
 pub fn is_repairable(signal: &str) -> bool {
     LIMITS.iter().any(|limit| [limit.used, limit.lost].contains(&signal))
 }

@@ -1,8 +1,7 @@
 //! The results as data: the same value feeds metrics, the command line and, later, the controller.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use vcn::words;
 
 use crate::collector::{Signal, Unit};
 use crate::rules::{Action, Severity};
@@ -129,11 +128,7 @@ impl Report {
 }
 
 impl Verdict {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Problem, Self::Unknown, Self::Healthy, Self::NotApplicable];
-
     /// Its word in metrics.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Problem => "problem",
@@ -144,16 +139,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Problem => "Problem",
-            Self::Unknown => "Unknown",
-            Self::Healthy => "Healthy",
-            Self::NotApplicable => "NotApplicable",
-        })
-    }
-}
+words!(Verdict: Problem, Unknown, Healthy, NotApplicable);
 
 #[cfg(test)]
 mod tests {

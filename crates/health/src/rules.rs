@@ -2,10 +2,10 @@
 //! `rules.json`; a file overrides them by name. A rule that is not valid is reported and left out, the others work.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use vcn::words;
 
 use crate::collector::{Signal, Unit, version_number};
 use crate::collectors;
@@ -131,7 +131,6 @@ pub enum Action {
 
 impl Action {
     /// Whether it is the default.
-    #[must_use]
     pub fn is_report(&self) -> bool {
         *self == Self::Report
     }
@@ -161,7 +160,6 @@ impl Default for Samples {
 impl Rules {
     /// The shipped rules with the overrides of a file: an entry with the name of a shipped rule replaces the fields that it
     /// has, any other entry is a new rule.
-    #[must_use]
     pub fn read(overrides: Option<&str>) -> Self {
         let mut result = Self::default();
         let mut by_name = BTreeMap::new();
@@ -215,8 +213,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule is for a hardware. While its shape or its memory is unknown, only rules for all of them apply.
-    #[must_use]
+    /// Whether the rule is for some hardware. While its shape or its memory is unknown, only rules for all of them apply.
     pub fn applies(&self, hardware: Hardware<'_>) -> bool {
         self.memory.contain(hardware.memory) && self.is_for_shape(hardware.shape)
     }
@@ -230,7 +227,6 @@ impl Rule {
     }
 
     /// Whether a value is beyond the bound.
-    #[must_use]
     pub fn is_breached(&self, value: f64) -> bool {
         match self.comparison {
             Comparison::Above => value > self.bound,
@@ -239,7 +235,6 @@ impl Rule {
     }
 
     /// The bound in words.
-    #[must_use]
     pub fn bound_text(&self, unit: Unit) -> String {
         if unit == Unit::Yes {
             return if self.comparison == Comparison::Above { "no" } else { "yes" }.to_owned();
@@ -272,14 +267,7 @@ impl fmt::Display for MemorySizes {
     }
 }
 
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        })
-    }
-}
+words!(Severity: Warning = "warning", Critical = "critical");
 
 /// Whether a name matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {

@@ -149,7 +149,6 @@ impl Summary {
 
     /// The version of the states in it, as an HTTP `ETag`. Values and messages do not change it, nor does what fits: take it
     /// before [`Self::bounded`].
-    #[must_use]
     pub fn etag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         (self.version, &self.node, &self.instance, &self.shape, &self.agent).hash(&mut hasher);
@@ -162,7 +161,6 @@ impl Summary {
     }
 
     /// The worst severity of a problem in an area.
-    #[must_use]
     pub fn worst(&self, area: Area) -> Option<Severity> {
         let problems = self.checks.iter().filter(|check| check.area == area && check.verdict == Verdict::Problem);
         problems.map(|check| check.severity).max()

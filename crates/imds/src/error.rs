@@ -83,7 +83,6 @@ pub enum Failure {
 
 impl Error {
     /// Whether the same question may well be answered a little later.
-    #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Request { source, .. } if source.is_transient())
     }
@@ -91,7 +90,6 @@ impl Error {
 
 impl Failure {
     /// Whether another attempt makes sense. 404 too: the service answers it for short whiles about things that exist.
-    #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Connection(_) | Self::TimedOut(_) => true,

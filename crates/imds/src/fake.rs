@@ -22,7 +22,6 @@ struct State {
 
 impl FakeMetadata {
     /// A service that answers with these.
-    #[must_use]
     pub fn new(instance: Instance, vnics: impl Into<VnicList>) -> Self {
         let vnics = vnics.into();
         Self { state: Arc::new(Mutex::new(State { instance, vnics, failing: None, questions: 0 })) }
@@ -39,7 +38,6 @@ impl FakeMetadata {
     }
 
     /// How many questions were asked so far.
-    #[must_use]
     pub fn questions(&self) -> u32 {
         self.state().questions
     }

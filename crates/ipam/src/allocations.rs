@@ -160,7 +160,6 @@ impl Allocations {
     pub(crate) const VERSION: u32 = 1;
 
     /// None, in this boot.
-    #[must_use]
     pub fn none(boot_id: BootId) -> Self {
         Self {
             version: Self::VERSION,
@@ -174,13 +173,11 @@ impl Allocations {
     }
 
     /// Whether nothing was handed out in this boot, by this record.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.allocations.is_empty() && self.others.is_empty() && self.freed.is_empty()
     }
 
     /// The allocation of an attachment.
-    #[must_use]
     pub fn find(&self, key: &AttachmentKey) -> Option<&Allocation> {
         self.allocations.iter().find(|allocation| allocation.key == *key)
     }
@@ -200,7 +197,6 @@ impl Allocations {
     }
 
     /// Whether an attachment holds addresses without a record: an ADD or a DEL of it was killed, or the record was lost.
-    #[must_use]
     pub fn lacks_record(&self, key: &AttachmentKey) -> bool {
         let name = name_of(key);
         self.find(key).is_none() && self.others.iter().any(|held| held.name == name)

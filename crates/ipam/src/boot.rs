@@ -34,7 +34,6 @@ impl BootId {
     }
 
     /// A boot id by its text, for tests and tools that look at another node's files.
-    #[must_use]
     pub fn from_text(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -63,7 +62,6 @@ impl BootTime {
     }
 
     /// How long ago `earlier` was; zero when it lies ahead.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

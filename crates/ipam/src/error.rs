@@ -101,7 +101,6 @@ pub enum Error {
 
 impl Error {
     /// Whether the disk is full.
-    #[must_use]
     pub fn is_no_space(&self) -> bool {
         matches!(self, Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }

@@ -149,7 +149,6 @@ pub struct FamilyPool {
 
 impl Pools {
     /// Pools of this boot.
-    #[must_use]
     pub fn new(boot_id: BootId, vnics: Vec<VnicPool>, reason: Option<String>) -> Self {
         Self { version: VERSION, boot_id, reason, empty_since: None, pod_families: None, vnics, extra: Map::new() }
     }
@@ -202,7 +201,6 @@ impl Pools {
     }
 
     /// The VNIC that pods can request by this name, and what it offers.
-    #[must_use]
     pub fn named(&self, name: &str) -> Option<(&VnicPool, &AttachOffer)> {
         let attach = self.vnics.iter().filter(|vnic| vnic.purpose == Purpose::Attach);
         attach.filter_map(|vnic| Some((vnic, vnic.attach.as_ref()?))).find(|(_, offer)| offer.name == name)
@@ -211,7 +209,6 @@ impl Pools {
     /// The same pools where one VNIC is the general pool: a reservation gets an address of each of its families.
     /// Where addresses of a family are `requested`, it has those alone. The other VNICs are still known, so that what is
     /// freed of them is remembered.
-    #[must_use]
     pub fn only(&self, vnic: &VnicPool, requested: &[IpAddr]) -> Self {
         let mut only = VnicPool { purpose: Purpose::Pods, ..vnic.clone() };
         let is_single = only.attach.as_ref().is_some_and(|offer| offer.mode == AttachMode::Exclusive);
@@ -237,7 +234,6 @@ impl Pools {
 
     /// For how long no VNIC has had addresses for pods; `None` where none has had any in this boot. Where the agent does not
     /// say it is as long as the file in `state_dir` has been as it is, by the wall clock.
-    #[must_use]
     pub fn empty_for(&self, state_dir: &Path, now: BootTime) -> Option<Duration> {
         match self.empty_since {
             Some(NEVER) => None,
@@ -262,13 +258,11 @@ impl Pools {
     }
 
     /// The families a pod gets.
-    #[must_use]
     pub fn families(&self) -> Vec<Family> {
         self.pod_families.clone().filter(|families| !families.is_empty()).unwrap_or_else(|| self.offered())
     }
 
     /// The families that any VNIC of the general pool has addresses of.
-    #[must_use]
     pub fn offered(&self) -> Vec<Family> {
         let offers = |family| self.for_pods().any(|vnic| vnic.families.of(family).is_some_and(FamilyPool::has_any));
         Family::ALL.into_iter().filter(|&family| offers(family)).collect()
@@ -283,7 +277,6 @@ impl FamilyPool {
     }
 
     /// Whether an address is one of this pool's.
-    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         address != self.router
             && !self.reserved.contains(&address)

@@ -240,7 +240,6 @@ impl Allocations {
 impl Pools {
     /// Whether the pools offer every family that pods get, and no VNIC has a free address of each: an ADD answers
     /// [`Error::Exhausted`]. An address that cools down is free.
-    #[must_use]
     pub fn are_exhausted(&self, held: &HashSet<IpAddr>) -> bool {
         let (families, offered) = (self.families(), self.offered());
         let is_free = |pool: &FamilyPool| pool.candidates().any(|address| !held.contains(&address));

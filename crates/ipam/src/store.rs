@@ -56,7 +56,6 @@ struct StoreUpdate {
 
 impl Store {
     /// The store in `state_dir`, in this boot. Touches nothing yet.
-    #[must_use]
     pub fn new(state_dir: &Path, boot: BootId) -> Self {
         let records = Records::new(state_dir, boot.clone());
         let [index, lock, attachments] = [INDEX, LOCK, ATTACHMENTS].map(|file| state_dir.join(file));

@@ -32,7 +32,6 @@ const HEADER_LEN: usize = 4;
 
 /// Whether the kernel tracks no connection in the namespace of the caller, by its settings below `sysctl_root`. Going
 /// through an empty table costs as much as through a full one; where there is no number, nothing is tracked.
-#[must_use]
 pub fn is_idle(sysctl_root: &Path) -> bool {
     match fs::read(sysctl_root.join("net/netfilter/nf_conntrack_count")) {
         Ok(count) => count.trim_ascii() == b"0",

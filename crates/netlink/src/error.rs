@@ -94,19 +94,16 @@ impl Cause {
 
 impl Error {
     /// Why.
-    #[must_use]
     pub const fn cause(&self) -> &Cause {
         &self.cause
     }
 
     /// The error number, where there was one.
-    #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         self.cause.errno()
     }
 
     /// The kernel's reason in words, where it gave one.
-    #[must_use]
     pub fn kernel_text(&self) -> Option<&str> {
         match &self.cause {
             Cause::Refused(refusal) => refusal.text.as_deref(),
@@ -115,7 +112,6 @@ impl Error {
     }
 
     /// The object of the operation, or something it needs, is not there. Deleting what is absent fails this way.
-    #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self.errno() {
             Some(Errno::ENOENT | Errno::ENODEV | Errno::ESRCH | Errno::ENXIO) => true,
@@ -126,13 +122,11 @@ impl Error {
     }
 
     /// The object exists already.
-    #[must_use]
     pub fn is_already_exists(&self) -> bool {
         self.errno() == Some(Errno::EEXIST)
     }
 
     /// The same request may succeed a moment later.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         match &self.cause {
             Cause::TimedOut | Cause::Interrupted(_) => true,
@@ -145,13 +139,11 @@ impl Error {
     }
 
     /// The kernel lacks the feature (a link type, nf_tables, …).
-    #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self.errno(), Some(Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT))
     }
 
     /// The path exists but is no network namespace (any more): a runtime's file whose mount is gone gives this error.
-    #[must_use]
     pub const fn is_not_a_namespace(&self) -> bool {
         matches!(self.cause, Cause::NotANamespace)
     }

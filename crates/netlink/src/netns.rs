@@ -54,7 +54,6 @@ impl Home {
     }
 
     /// Which namespace this is.
-    #[must_use]
     pub const fn id(&self) -> NetnsId {
         self.0.id
     }
@@ -123,7 +122,6 @@ impl Netns {
     }
 
     /// Which namespace this is.
-    #[must_use]
     pub const fn id(&self) -> NetnsId {
         self.id
     }

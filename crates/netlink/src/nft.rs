@@ -6,9 +6,7 @@
 //!   TableState ◀──table()── kernel: what is there, to compare and to report
 //! ```
 
-use std::fmt;
-
-use vcn::IfName;
+use vcn::{IfName, words};
 
 mod base_chains;
 mod encode;
@@ -18,7 +16,7 @@ pub(crate) mod observed;
 mod socket;
 mod watch;
 
-pub use expression::{CtStates, Direction, Expression, LinkMatch, MaskedValue, Protocol, Rate};
+pub use expression::{Direction, Expression, LinkMatch, MaskedValue, Protocol, Rate};
 pub use forward_filter::{BlockingChain, ForwardPath};
 pub use observed::{ChainState, RuleState, TableState};
 pub use socket::Socket;
@@ -73,7 +71,6 @@ pub struct Rule {
 
 impl Rule {
     /// A rule with its comment.
-    #[must_use]
     pub fn new(comment: impl Into<String>, expressions: impl Into<Vec<Expression>>) -> Self {
         Self { expressions: expressions.into(), comment: comment.into() }
     }
@@ -106,9 +103,6 @@ pub enum ChainKind {
 }
 
 impl TableFamily {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Inet, Self::Arp];
-
     /// linux/netfilter.h: NFPROTO_INET, NFPROTO_ARP.
     pub(crate) const fn number(self) -> u8 {
         match self {
@@ -126,14 +120,8 @@ impl TableFamily {
     }
 }
 
-impl fmt::Display for TableFamily {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Inet => "inet",
-            Self::Arp => "arp",
-        })
-    }
-}
+words!(TableFamily: Inet = "inet", Arp = "arp");
+words!(ChainKind: Filter = "filter", Nat = "nat", Route = "route");
 
 impl Hook {
     fn number(self, family: TableFamily) -> Option<u32> {
@@ -143,20 +131,6 @@ impl Hook {
 
     fn of_number(family: TableFamily, number: u32) -> Option<Self> {
         family.hooks().get(usize::try_from(number).ok()?).copied()
-    }
-}
-
-impl ChainKind {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Filter => "filter",
-            Self::Nat => "nat",
-            Self::Route => "route",
-        }
-    }
-
-    fn of_name(name: &str) -> Option<Self> {
-        [Self::Filter, Self::Nat, Self::Route].into_iter().find(|kind| kind.name() == name)
     }
 }
 

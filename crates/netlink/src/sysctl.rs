@@ -25,7 +25,6 @@ impl Default for Sysctls {
 
 impl Sysctls {
     /// The tree at a path: in a container `/proc/sys` is read-only, and a writable one is mounted elsewhere.
-    #[must_use]
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }

@@ -16,19 +16,16 @@ macro_rules! causes {
             pub const ALL: &[Self] = &[$(Self::$cause),*];
 
             /// Its word in verdicts.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$cause => stringify!($cause),)* }
             }
 
             /// Where it is, unless the evidence says which host.
-            #[must_use]
             pub const fn place(self) -> Place {
                 match self { $(Self::$cause => Place::$place,)* }
             }
 
             /// What to change.
-            #[must_use]
             pub const fn fix(self) -> &'static str {
                 match self { $(Self::$cause => $fix,)* }
             }
@@ -107,7 +104,6 @@ causes! {
 
 impl Cause {
     /// What would show that it is this one, or not.
-    #[must_use]
     pub const fn separator(self) -> &'static str {
         match self {
             Self::SecurityList => "a source in another subnet",

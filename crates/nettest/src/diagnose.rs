@@ -82,7 +82,6 @@ const ROWS: &[Row] = &[
 ];
 
 /// The verdict on a pair. A passing probe is never accused, whatever counters rose meanwhile.
-#[must_use]
 pub fn diagnose(evidence: &Evidence) -> Verdict {
     if !has_failed(evidence) {
         return state(evidence, Label::Reachable, &[]);

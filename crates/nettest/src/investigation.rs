@@ -104,7 +104,6 @@ enum Stage {
 
 impl Investigation {
     /// Nothing was asked yet.
-    #[must_use]
     pub const fn new(case: Case) -> Self {
         Self { case, stage: Stage::Nothing, rounds: VecDeque::new(), evidence: None, received: None }
     }
@@ -160,13 +159,11 @@ impl Investigation {
     }
 
     /// What is known so far; `None` if the source's agent did not answer.
-    #[must_use]
     pub const fn evidence(&self) -> Option<&Evidence> {
         self.evidence.as_ref()
     }
 
     /// The verdict on what is known so far.
-    #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.evidence.as_ref().map(diagnose)
     }

@@ -16,6 +16,8 @@ mod cause;
 mod diagnose;
 #[cfg(test)]
 mod documents;
+#[cfg(test)]
+mod golden;
 mod investigation;
 mod tap;
 mod trials;

@@ -1,6 +1,7 @@
 //! The last place that saw the probe's packets.
 
 use api::probe::{Evidence, ProbeReport};
+use vcn::words;
 
 /// A place where packets are seen, in the order of a packet and its answer. A status has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +20,6 @@ pub enum Tap {
 
 impl Tap {
     /// The last tap that saw packets. `None` if a tap that matters was not open: the source's own, or one that lost packets.
-    #[must_use]
     pub fn last(evidence: &Evidence) -> Option<Self> {
         let source = complete(&evidence.attempt)?;
         if evidence.attempt.tally.received > 0 {
@@ -58,19 +58,15 @@ impl Tap {
             Self::SourceIn
         })
     }
-
-    /// In words.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SourceRoute => "the source's route lookup; no packet left",
-            Self::SourceOut => "the source's VNIC, outgoing",
-            Self::TargetIn => "the target's VNIC, incoming; no answer left",
-            Self::TargetOut => "the target's VNIC, outgoing: the answer",
-            Self::SourceIn => "the source's VNIC, incoming: an answer or error",
-        }
-    }
 }
+
+words!(
+    Tap: SourceRoute = "the source's route lookup; no packet left",
+    SourceOut = "the source's VNIC, outgoing",
+    TargetIn = "the target's VNIC, incoming; no answer left",
+    TargetOut = "the target's VNIC, outgoing: the answer",
+    SourceIn = "the source's VNIC, incoming: an answer or error",
+);
 
 fn complete(report: &ProbeReport) -> Option<&ProbeReport> {
     (!report.taps.incomplete).then_some(report)

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use api::PairVerdict;
 use api::probe::{Evidence, Failure, ProbeReport};
+use vcn::words;
 
 use crate::cause::Cause;
 use crate::tap::Tap;
@@ -61,43 +62,23 @@ pub struct Verdict {
     pub fix: String,
 }
 
-impl Label {
-    /// Its word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reachable => "Reachable",
-            Self::OneOf => "OneOf",
-            Self::Likely => "Likely",
-            Self::Proven => "Proven",
-        }
-    }
-}
-
-impl Place {
-    /// In words.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Network => "the network",
-            Self::SourceHost => "the source's host",
-            Self::TargetHost => "the target's host",
-            Self::Service => "the service",
-            Self::Unknown => "not known",
-        }
-    }
-}
+words!(Label: Reachable, OneOf, Likely, Proven);
+words!(
+    Place: Network = "the network",
+    SourceHost = "the source's host",
+    TargetHost = "the target's host",
+    Service = "the service",
+    Unknown = "not known",
+);
 
 impl Verdict {
     /// The causes in one line: with "or" if one of them holds, with "and" if all do.
-    #[must_use]
     pub fn cause(&self) -> String {
         let words: Vec<&str> = self.causes.iter().map(|cause| cause.as_str()).collect();
         words.join(if self.label == Label::OneOf { " or " } else { " and " })
     }
 
     /// The label and the causes in one line.
-    #[must_use]
     pub fn headline(&self) -> String {
         match (self.label, self.causes.is_empty()) {
             (Label::Reachable, _) => self.label.as_str().to_owned(),
@@ -107,7 +88,6 @@ impl Verdict {
     }
 
     /// As a status has it.
-    #[must_use]
     pub fn for_status(&self, evidence: &Evidence) -> PairVerdict {
         let name = |party: &api::probe::Party| {
             let address = || party.address.map(|address| address.to_string());
@@ -150,7 +130,6 @@ impl fmt::Display for Verdict {
 }
 
 /// The path of the probe as the hosts report it: addresses with their links, and the next hop.
-#[must_use]
 pub fn path(evidence: &Evidence) -> String {
     let (attempt, arrival) = (&evidence.attempt, evidence.arrival.as_ref());
     let end = |address: Option<IpAddr>, link: &str| {

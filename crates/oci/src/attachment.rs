@@ -117,7 +117,6 @@ pub struct Ipv6Choice {
 
 impl AttachmentState {
     /// Whether the VNIC exists, or will.
-    #[must_use]
     pub const fn counts(self) -> bool {
         matches!(self, Self::Attaching | Self::Attached)
     }

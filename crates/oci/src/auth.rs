@@ -39,25 +39,21 @@ enum LoginMethod {
 
 impl Login {
     /// By a user's API key.
-    #[must_use]
     pub fn api_key(key: ApiKey) -> Self {
         Self(LoginMethod::ApiKey(key.into_used()))
     }
 
     /// As the instance that the program runs on.
-    #[must_use]
     pub fn instance_principal(instance: InstancePrincipal) -> Self {
         Self(LoginMethod::Instance(Session::new(instance)))
     }
 
     /// As the Kubernetes service account that the pod runs under.
-    #[must_use]
     pub fn workload_identity(workload: WorkloadIdentity) -> Self {
         Self(LoginMethod::Workload(Session::new(workload)))
     }
 
     /// Its name in messages.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.0 {
             LoginMethod::ApiKey(_) => "API key",

@@ -1,4 +1,4 @@
-//! The client: how any call is made. The calls themselves are in `client/calls.rs`.
+//! The client: how any call is made. The calls themselves are in `cloud.rs`.
 
 mod budget;
 pub(crate) mod call;
@@ -10,6 +10,7 @@ mod tests;
 pub(crate) mod transport;
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -44,8 +45,12 @@ const MOST_PAGES: usize = 10_000;
 const PAGE: &str = "1000";
 
 /// The client; clones share connections, login and budget.
+#[derive(Clone, Debug)]
+pub struct Oci(CloudView);
+
+/// A client that only reads, for code that must change nothing, such as a plan.
 #[derive(Clone)]
-pub struct Oci {
+pub struct CloudView {
     core: Endpoint,
     transport: Transport,
     login: Login,
@@ -86,23 +91,23 @@ impl Oci {
     /// # Errors
     /// When a certificate of the trust cannot be used.
     pub fn new(endpoints: &Endpoints, login: Login, options: Options) -> Result<Self, Error> {
-        Ok(Self { core: endpoints.core.clone(), transport: Transport::new(&options.trust)?, login, options })
+        let transport = Transport::new(&options.trust)?;
+        Ok(Self(CloudView { core: endpoints.core.clone(), transport, login, options }))
     }
 
     /// A client whose requests a carrier takes, instead of a connection.
-    #[must_use]
     pub fn carried_by(carrier: Arc<dyn Carrier>, endpoints: &Endpoints, login: Login, options: Options) -> Self {
-        Self { core: endpoints.core.clone(), transport: Transport::Carrier(carrier), login, options }
+        Self(CloudView { core: endpoints.core.clone(), transport: Transport::Carrier(carrier), login, options })
     }
+}
 
+impl CloudView {
     /// The endpoint of the core services.
-    #[must_use]
     pub const fn endpoint(&self) -> &Endpoint {
         &self.core
     }
 
     /// The budget, for metrics and for sharing.
-    #[must_use]
     pub const fn budget(&self) -> &Budget {
         &self.options.budget
     }
@@ -257,13 +262,15 @@ impl Oci {
     }
 }
 
-impl AsRef<Self> for Oci {
-    fn as_ref(&self) -> &Self {
-        self
+impl Deref for Oci {
+    type Target = CloudView;
+
+    fn deref(&self) -> &CloudView {
+        &self.0
     }
 }
 
-impl std::fmt::Debug for Oci {
+impl std::fmt::Debug for CloudView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Oci").field("core", &self.core).field("login", &self.login.name()).finish_non_exhaustive()
     }

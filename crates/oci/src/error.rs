@@ -44,7 +44,6 @@ pub enum Error {
 
 impl Error {
     /// The kind of the failure.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
             Self::Call { operation, source, .. } if source.is_busy(operation) => Kind::Busy,
@@ -54,44 +53,37 @@ impl Error {
     }
 
     /// Whether the same call may succeed a little later, with nothing changed.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         use Kind::{Busy, Login, RelatedNotFoundOrForbidden, Throttled, Unavailable};
         matches!(self.kind(), Throttled | Busy | RelatedNotFoundOrForbidden | Unavailable | Login)
     }
 
     /// Whether the resource is gone, **or** the caller may not read it. A caller that deletes must find out by a list.
-    #[must_use]
     pub fn is_not_found_or_forbidden(&self) -> bool {
         self.kind() == Kind::NotFoundOrForbidden
     }
 
     /// Whether another operation is under way on the resource, for example another attach on the same instance.
-    #[must_use]
     pub fn is_busy(&self) -> bool {
         self.kind() == Kind::Busy
     }
 
     /// Whether the caller's knowledge is outdated, or the retry token is spent.
-    #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self.kind(), Kind::Conflict | Kind::Changed)
     }
 
     /// Whether the login failed, or the service refused its credentials.
-    #[must_use]
     pub fn is_login(&self) -> bool {
         self.kind() == Kind::Login
     }
 
     /// Whether the call may have been carried out although it failed: read before doing anything else.
-    #[must_use]
     pub const fn outcome_unknown(&self) -> bool {
         matches!(self, Self::Call { outcome_unknown: true, .. })
     }
 
     /// The number for Oracle's support.
-    #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         match self {
             Self::Call { request_id, .. } => Some(request_id.as_str()),
@@ -100,7 +92,6 @@ impl Error {
     }
 
     /// Oracle's name of the operation: `AttachVnic`.
-    #[must_use]
     pub const fn operation(&self) -> Option<&'static str> {
         match self {
             Self::Call { operation, .. } => Some(operation),
@@ -109,19 +100,16 @@ impl Error {
     }
 
     /// The service's code, where it answered.
-    #[must_use]
     pub fn code(&self) -> Option<&str> {
         self.refusal().map(|refusal| refusal.code.as_str())
     }
 
     /// The HTTP status, where the service answered.
-    #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.refusal().map(|refusal| refusal.status)
     }
 
     /// The service's refusal, where it answered.
-    #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Call { source, .. } => match source.as_ref() {

@@ -102,7 +102,6 @@ pub struct VnicLimits {
 
 impl Shape {
     /// The most VNICs of an instance of this shape with so many OCPUs, where the shape has a limit.
-    #[must_use]
     pub fn vnics_for(&self, ocpus: Option<f64>) -> Option<u32> {
         let flexible = self.max_vnic_attachment_options.as_ref().zip(ocpus).and_then(|(limits, ocpus)| {
             let least = f64::from(limits.min.unwrap_or(1));

@@ -31,8 +31,7 @@ pub use attachment::{AttachVnic, AttachmentState, CreateVnic, Ipv6Choice, VnicAt
 pub use auth::{ApiKey, InstancePrincipal, KeyOwner, Login, WorkloadIdentity};
 pub use client::request_id::RequestId;
 pub use client::transport::{Carrier, Trust};
-pub use client::{Attempt, Budget, BudgetState, Observer, Oci, Options, POLICY, Rates};
-pub use cloud::{Cloud, CloudView};
+pub use client::{Attempt, Budget, BudgetState, CloudView, Observer, Oci, Options, POLICY, Rates};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
 pub use object::{Etag, FreeformTags, VersionedObject};

@@ -26,7 +26,6 @@ impl From<&str> for Etag {
 
 impl Etag {
     /// As text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -53,7 +53,6 @@ impl RegionName {
     }
 
     /// Its realm, where the region is known. An unknown region may be new, and in any realm.
-    #[must_use]
     pub fn realm(&self) -> Option<RealmDomain> {
         regions().find(|(.., name)| *name == self.0).map(|(domain, ..)| RealmDomain(domain.to_owned()))
     }
@@ -75,7 +74,6 @@ impl RealmDomain {
 
 impl Region {
     /// The region of this name in this realm.
-    #[must_use]
     pub const fn new(name: RegionName, realm: RealmDomain) -> Self {
         Self { name, realm }
     }
@@ -91,19 +89,16 @@ impl Region {
     }
 
     /// Its name.
-    #[must_use]
     pub const fn name(&self) -> &RegionName {
         &self.name
     }
 
     /// Its realm.
-    #[must_use]
     pub const fn realm(&self) -> &RealmDomain {
         &self.realm
     }
 
     /// Its endpoints.
-    #[must_use]
     pub fn endpoints(&self) -> Endpoints {
         let of = |service: &str| Endpoint::of_host(&format!("{service}.{}.{}", self.name.0, self.realm.0));
         Endpoints { core: of("iaas"), auth: of("auth") }

@@ -13,7 +13,6 @@ pub struct RetryToken(String);
 impl RetryToken {
     /// The token of an intention, for example `["VnicAttachment", uid, generation, epoch]`. A new intention (after the
     /// object was deleted, or a day later) needs other parts: count an epoch.
-    #[must_use]
     pub fn derive(parts: &[&str]) -> Self {
         let mut text = Vec::new();
         for part in parts {
@@ -26,7 +25,6 @@ impl RetryToken {
     }
 
     /// As text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -41,7 +41,6 @@ pub struct Subnet {
 
 impl Subnet {
     /// All its IPv6 blocks, as they are listed; the first one, where there is no list.
-    #[must_use]
     pub fn ipv6_blocks(&self) -> &[IpNetwork] {
         if self.ipv6_cidr_blocks.is_empty() { self.ipv6_cidr_block.as_slice() } else { &self.ipv6_cidr_blocks }
     }

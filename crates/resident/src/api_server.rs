@@ -11,7 +11,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// Whether an API server can be asked.
-#[must_use]
 pub fn in_cluster() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) && Path::new(TOKEN).exists()
 }

@@ -99,7 +99,6 @@ impl ResidentOptions {
     }
 
     /// The longest delay before a changed configuration file takes effect.
-    #[must_use]
     pub fn reload_jitter(&self) -> Duration {
         Duration::from_secs(self.reload_jitter_seconds.into())
     }

@@ -44,7 +44,6 @@ pub fn read<A: Parser>(
 }
 
 /// The environment; entries that are not UTF-8 cannot be keys and are left out.
-#[must_use]
 pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -79,7 +79,6 @@ pub struct Read {
 
 impl Layers {
     /// Reads the file and puts the layers on top of each other.
-    #[must_use]
     pub fn read(&self, keys: &Keys) -> Read {
         let text = file::read(&self.file);
         let has_file = !text.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
@@ -106,7 +105,6 @@ impl Layers {
 }
 
 /// Reads a file alone, without flags and environment.
-#[must_use]
 pub fn read_file(keys: &Keys, path: &Path) -> Read {
     Layers { file: path.to_owned(), file_is_named: true, ..Layers::default() }.read(keys)
 }
@@ -134,7 +132,6 @@ impl Read {
     }
 
     /// The settings without what is wrong: for who must answer whatever the configuration says.
-    #[must_use]
     pub fn settings_anyway<S: ProgramSettings>(&self, keys: &Keys) -> Option<S> {
         let mut values = self.values.clone();
         for (key, _) in blame::<S>(keys, &self.values) {

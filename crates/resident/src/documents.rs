@@ -70,7 +70,6 @@ pub fn alerts() -> Result<Vec<Alert>, String> {
 }
 
 /// What to do about a metric: the sections of the alerts that use it.
-#[must_use]
 pub fn action(alerts: &[Alert], metric: &str) -> String {
     let uses = |alert: &&Alert| {
         let names = alert.expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');

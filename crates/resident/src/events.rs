@@ -68,7 +68,6 @@ pub enum WriteError {
 
 impl WriteError {
     /// Whether a retry may succeed: the API server was busy, failed, or did not answer.
-    #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Refused { code, .. } => *code == 429 || *code >= 500,
@@ -77,7 +76,6 @@ impl WriteError {
     }
 
     /// Whether an Event of that name exists already.
-    #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { code: 409, .. })
     }
@@ -119,7 +117,6 @@ pub async fn write(
 }
 
 /// A name that no other Event has: by the time, to the nanosecond, as every recorder names them.
-#[must_use]
 pub fn unique_name(content: &EventContent, now: Timestamp) -> String {
     // A name has at most 253 bytes. Cutting may leave a dot or a dash, which cannot precede the dot.
     let object = cut(content.regarding.name.as_deref().unwrap_or_default(), 236).trim_end_matches(['.', '-']);
@@ -127,7 +124,6 @@ pub fn unique_name(content: &EventContent, now: Timestamp) -> String {
 }
 
 /// An Event, yet without a name.
-#[must_use]
 pub fn event(content: &EventContent, reporter: &Reporter, now: Timestamp) -> Event {
     let level = match content.level {
         Level::Normal => "Normal",

@@ -36,7 +36,6 @@ fn start_on(writer: impl for<'w> MakeWriter<'w> + Send + Sync + 'static, least: 
 }
 
 /// An error and its causes in one line. A cause that only says what the line says already is left out.
-#[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut line = error.to_string();
     let mut next = error.source();

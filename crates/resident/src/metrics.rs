@@ -73,7 +73,6 @@ impl LabelNames for BuildLabels {
 
 impl MetricRegistry {
     /// A registry with nothing but the program's version; `prefix` begins every name.
-    #[must_use]
     pub fn new(prefix: &'static str, version: &'static str) -> Self {
         let mut registry = Self { prefix, registry: Registry::with_prefix(prefix), descriptions: Vec::new() };
         let build: Family<BuildLabels, Gauge> = registry.family("build_info", "The program's version; always 1");
@@ -118,13 +117,11 @@ impl MetricRegistry {
     }
 
     /// All metrics.
-    #[must_use]
     pub fn descriptions(&self) -> &[MetricDescription] {
         &self.descriptions
     }
 
     /// All metrics in Prometheus' text format.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String does not fail.
@@ -152,13 +149,11 @@ impl MetricRegistry {
 }
 
 /// `ok` or `error`, the usual values of the label `result`.
-#[must_use]
 pub const fn result_word(succeeded: bool) -> &'static str {
     if succeeded { "ok" } else { "error" }
 }
 
 /// A table for docs/. `action` is what to do about a metric, by its name.
-#[must_use]
 pub fn markdown(descriptions: &[MetricDescription], action: impl Fn(&str) -> String) -> String {
     let mut text = String::from("| metric | kind | labels | what | Action |\n|---|---|---|---|---|\n");
     for MetricDescription { name, kind, labels, help } in descriptions {

@@ -25,7 +25,6 @@ pub enum Color {
 
 impl Page {
     /// A page for a terminal with colors: `paint` chooses the color of a cell or a word.
-    #[must_use]
     pub fn colored(paint: fn(&str) -> Option<Color>) -> Self {
         Self { text: String::new(), paint: Some(paint) }
     }
@@ -67,7 +66,6 @@ impl Page {
     }
 
     /// The text so far.
-    #[must_use]
     pub fn into_text(self) -> String {
         self.text
     }

@@ -69,7 +69,6 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
     }
 
     /// The configuration file.
-    #[must_use]
     pub fn file(&self) -> &Path {
         &self.layers.file
     }
@@ -159,7 +158,6 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
 /// Executes this program again in this process, with the same arguments and environment: to Kubernetes the container goes on. Every
 /// descriptor but the standard ones must be close-on-exec. Signal handlers end with the old program, and the new one begins with
 /// no signal blocked; a signal that arrives in between acts as on any program that starts. Returns only when it failed.
-#[must_use]
 pub fn restart() -> io::Error {
     tracing::info!(event = "config.restarting", "executing the program again with the changed configuration");
     let mut arguments = std::env::args_os();

@@ -63,13 +63,11 @@ pub(crate) struct Connections(VecDeque<AbortHandle>);
 
 impl Answer {
     /// Plain text.
-    #[must_use]
     pub fn text(status: u16, body: &str) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: body.to_owned() }
     }
 
     /// JSON.
-    #[must_use]
     pub fn json(status: u16, body: &impl Serialize) -> Self {
         match serde_json::to_string(body) {
             Ok(mut body) => {
@@ -81,7 +79,6 @@ impl Answer {
     }
 
     /// Metrics, in Prometheus' text format.
-    #[must_use]
     pub const fn metrics(body: String) -> Self {
         Self { status: 200, content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8", body }
     }

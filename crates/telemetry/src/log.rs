@@ -122,7 +122,6 @@ fn take(path: &Path, each: &mut impl FnMut(VerbRecord)) -> io::Result<usize> {
 }
 
 /// Where the records go while no agent listens.
-#[must_use]
 pub fn log_path(dir: &Path) -> PathBuf {
     dir.join(FILE)
 }

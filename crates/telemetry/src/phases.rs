@@ -17,7 +17,6 @@ pub struct Phases {
 
 impl Phases {
     /// Starts now.
-    #[must_use]
     pub fn start() -> Self {
         let now = Instant::now();
         Self { start: now, lap: now, phases: Vec::new() }
@@ -35,19 +34,16 @@ impl Phases {
     }
 
     /// The phases so far, in the order they first ended.
-    #[must_use]
     pub fn phases(&self) -> &[Phase] {
         &self.phases
     }
 
     /// The phases, for a record.
-    #[must_use]
     pub fn into_phases(self) -> Vec<Phase> {
         self.phases
     }
 
     /// Microseconds since the start.
-    #[must_use]
     pub fn total_micros(&self) -> u64 {
         micros(self.start.elapsed())
     }

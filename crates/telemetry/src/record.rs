@@ -87,7 +87,6 @@ pub struct VerbRecord {
 
 impl VerbRecord {
     /// A record that begins now.
-    #[must_use]
     pub fn begin(plugin: &str, plugin_version: &str, verb: &str) -> Self {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -111,7 +110,6 @@ impl VerbRecord {
 
     /// The record as one line, newline included, of at most [`LINE_LIMIT`] bytes: texts and lists are cut as needed, the
     /// message least. Always whole JSON.
-    #[must_use]
     pub fn to_line(&self) -> String {
         let mut line = self.json_line();
         for cut in CUTS {

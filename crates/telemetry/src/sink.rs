@@ -26,7 +26,6 @@ pub enum Delivery {
 
 impl Sink {
     /// A sink in the state directory `dir`. Nothing is opened yet.
-    #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), log_limit: LOG_LIMIT }
     }
@@ -44,7 +43,6 @@ impl Sink {
 
     /// Hands the record to the agent, if that listens and keeps up. If it does not, the caller does itself what the
     /// agent would have done with it, and then [`Sink::keep`]s it.
-    #[must_use]
     pub fn hand_over(&self, record: &VerbRecord) -> bool {
         send_to(&listener::socket_path(&self.dir), &record.to_line())
     }

@@ -45,7 +45,6 @@ pub const PRIMARY_MARK: Mark = Mark { value: MARK_PRESENT, mask: MARK_MASK };
 
 /// The mark of what came in by the secondary VNIC that has this table. There are seven such marks, for the first seven
 /// tables; VNICs beyond have none.
-#[must_use]
 pub const fn vnic_mark(table: TableId) -> Option<Mark> {
     // 0 is the primary VNIC's.
     let number = match table.0.checked_sub(TABLE_BASE) {

@@ -1,9 +1,10 @@
 //! IPv4 and IPv6 as equals (promise P8): a value per family, so that no code path can forget one.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::words;
 
 /// An IP address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,11 +17,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both families, IPv4 first: the order CNI results list addresses in.
-    pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
-
     /// The family of an address.
-    #[must_use]
     pub const fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(_) => Self::Ipv4,
@@ -29,7 +26,6 @@ impl Family {
     }
 
     /// The prefix length of a single address: 32 or 128 bits.
-    #[must_use]
     pub const fn host_prefix(self) -> u8 {
         match self {
             Self::Ipv4 => 32,
@@ -38,14 +34,7 @@ impl Family {
     }
 }
 
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ipv4 => "IPv4",
-            Self::Ipv6 => "IPv6",
-        })
-    }
-}
+words!(Family: Ipv4 = "IPv4", Ipv6 = "IPv6");
 
 /// At most one value per family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +59,6 @@ impl<T> Default for PerFamily<T> {
 
 impl<T> PerFamily<T> {
     /// The value of one family.
-    #[must_use]
     pub const fn of(&self, family: Family) -> Option<&T> {
         match family {
             Family::Ipv4 => self.ipv4.as_ref(),
@@ -92,7 +80,6 @@ impl<T> PerFamily<T> {
     }
 
     /// Whether neither family has a value.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ipv4.is_none() && self.ipv6.is_none()
     }

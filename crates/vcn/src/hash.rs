@@ -2,14 +2,12 @@
 //! standard library's hasher may.
 
 /// 64 bits of it.
-#[must_use]
 pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// 32 bits of it, which are not half of the 64.
-#[must_use]
 pub fn fnv1a_32(bytes: impl IntoIterator<Item = u8>) -> u32 {
     bytes.into_iter().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

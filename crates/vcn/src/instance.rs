@@ -1,11 +1,10 @@
 //! The compute instance a node runs on.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Ocid, Vnic};
+use crate::{Ocid, Vnic, words};
 
 /// What the instance metadata service says about this instance, as far as networking needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,17 +34,9 @@ pub enum MachineKind {
 
 impl MachineKind {
     /// The kind of a machine with these VNICs, by the only reliable sign: the port index that bare metal alone reports.
-    #[must_use]
     pub fn of(vnics: &[Vnic]) -> Self {
         if vnics.iter().any(|vnic| vnic.nic_index.is_some()) { Self::BareMetal } else { Self::Virtual }
     }
 }
 
-impl fmt::Display for MachineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Virtual => "virtual machine",
-            Self::BareMetal => "bare metal",
-        })
-    }
-}
+words!(MachineKind: Virtual = "virtual machine", BareMetal = "bare metal");

@@ -17,6 +17,7 @@ mod mac;
 mod ocid;
 mod printable;
 mod vnic;
+mod words;
 
 pub use constants::{
     ATTACHMENTS_COPY_FILE, CONFLIST_FILE, COPIED_CONFLIST_FILE, HOST_LINK_PREFIX, INTERFACES_ANNOTATION,

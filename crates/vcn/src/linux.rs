@@ -51,7 +51,6 @@ impl IfName {
     }
 
     /// The name as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         // It was text when it was copied.
         let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
@@ -175,7 +174,6 @@ impl VlanTag {
     }
 
     /// The tag as a number.
-    #[must_use]
     pub const fn get(self) -> u16 {
         self.0
     }

@@ -19,14 +19,12 @@ pub struct MacAddrError(String);
 
 impl MacAddr {
     /// An address of our own making: locally administered, unicast, from 48 bits of `seed` (the rest is kept).
-    #[must_use]
     pub const fn local(seed: u64) -> Self {
         let [_, _, a, b, c, d, e, f] = seed.to_be_bytes();
         Self([(a & 0xfc) | 0x02, b, c, d, e, f])
     }
 
     /// The link-local address that belongs to it (modified EUI-64: RFC 4291, appendix A).
-    #[must_use]
     pub const fn link_local(self) -> Ipv6Addr {
         let Self([a, b, c, d, e, f]) = self;
         Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])

@@ -22,13 +22,11 @@ const SEPARATORS: [char; 2] = ['.', ':'];
 
 impl Ocid {
     /// The whole identifier.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The last part. NativePodNetwork objects are named by it.
-    #[must_use]
     pub fn unique_id(&self) -> &str {
         self.0.rsplit(SEPARATORS).next().unwrap_or(&self.0)
     }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 /// The text with its control characters, and those that reorder or break lines, as escapes (`\n`, `\u{1b}`).
-#[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);

@@ -32,7 +32,6 @@ impl RecentRuns {
     }
 
     /// The kept runs, oldest first.
-    #[must_use]
     pub fn runs(&self) -> Vec<VerbRecord> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<VerbRecord> = runs.successes.iter().chain(&runs.failures).cloned().collect();

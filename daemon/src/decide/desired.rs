@@ -86,7 +86,6 @@ pub fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
 }
 
 /// The host's network.
-#[must_use]
 pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> DesiredState {
     let Some(first) = facts.vnics.first() else { return DesiredState::default() };
     let primary = match placement(first, facts, policy) {
@@ -229,7 +228,6 @@ fn is_finished(facts: HostFacts<'_>) -> bool {
 /// Whether the list of VNICs seems to be incomplete: it lacks one that the NativePodNetwork names and whose device is here, as
 /// far as that can be seen. Stale objects may then be in use by pods, and an agent that has just started never saw the VNIC
 /// listed.
-#[must_use]
 pub fn is_incomplete(facts: HostFacts<'_>) -> bool {
     let bare_metal = facts.vnics.iter().any(|vnic| vnic.nic_index.is_some());
     unlisted(facts).any(|vnic| bare_metal || facts.links.iter().any(|link| link.mac == Some(vnic.mac)))
@@ -242,7 +240,6 @@ fn unlisted<'a>(facts: HostFacts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
 }
 
 /// The entry of a VNIC.
-#[must_use]
 pub fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
     npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
 }

@@ -14,7 +14,6 @@ pub struct Devices(HashMap<Ocid, u32>);
 impl Devices {
     /// The link of a VNIC whose MAC no link has any more. On bare metal, ports may have MACs of their own, so nothing is
     /// assumed there.
-    #[must_use]
     pub fn renumbered<'a>(&self, vnic: &Vnic, vnics: &[Vnic], links: &'a [Link]) -> Option<&'a Link> {
         let index = self.0.get(&vnic.id)?;
         let is_found = links.iter().any(|link| link.mac == Some(vnic.mac));

@@ -52,7 +52,6 @@ impl ExclusiveVnic {
 }
 
 /// The VNIC with this OCID.
-#[must_use]
 pub fn find<'a>(exclusive: &'a [ExclusiveVnic], id: &Ocid) -> Option<&'a ExclusiveVnic> {
     exclusive.iter().find(|it| it.vnic.id == *id)
 }

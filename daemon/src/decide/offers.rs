@@ -15,7 +15,6 @@ use crate::sources::node_facts::NodeFacts;
 
 /// The entries, given the host and the present file. While nothing is known of VnicAttachments, those of the file stay whose
 /// VNICs are still listed.
-#[must_use]
 pub fn offers(
     facts: &NodeFacts,
     requests: &Requests,
@@ -44,7 +43,6 @@ pub fn offers(
 
 /// The file of a node whose pod network is another program's: the entries for `vnic-attach` are the agent's all the same, and the
 /// others stay as they are. `None` if nothing is to be published.
-#[must_use]
 pub fn alone(offers: Vec<VnicPool>, current: Option<&Pools>, boot: &BootId, now: BootTime) -> Option<Pools> {
     let pools = current.map_or(&[][..], |pools| &pools.vnics);
     if offers.is_empty() && pools.iter().all(|pool| pool.attach.is_none()) {

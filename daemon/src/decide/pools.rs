@@ -37,7 +37,6 @@ pub struct WriteTime<'a> {
 }
 
 /// The pools, given the host and the present file; without what is offered to pods that request a VNIC by name.
-#[must_use]
 pub fn next(
     facts: &NodeFacts,
     hosted: ConfiguredVnics<'_>,
@@ -78,7 +77,6 @@ fn families(npn: &NativePodNetwork, ipv6: bool) -> Vec<Family> {
 }
 
 /// Why there are no addresses yet, or not the newest; `None` if OKE has finished.
-#[must_use]
 pub fn pending(facts: &NodeFacts) -> Option<(Reason, String)> {
     if let Some(error) = &facts.npn.error {
         let why = format!("the NativePodNetwork cannot be read: {error}");

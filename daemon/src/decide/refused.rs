@@ -102,7 +102,6 @@ pub fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<RefusedAddress>
 
 /// The NativePodNetwork without refused addresses, the host's own and those for pods, and what was refused. Of a block that
 /// holds some, the rest stays, as smaller blocks.
-#[must_use]
 pub fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork, Vec<RefusedAddress>) {
     let (mut npn, mut refused) = (npn.clone(), Vec::new());
     for NpnVnic { vnic_id, addressing, .. } in &mut npn.vnics {
@@ -127,14 +126,12 @@ pub fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork,
 }
 
 /// What is left of blocks that were published for pods of a VNIC.
-#[must_use]
 pub fn still_usable(vnic: &Ocid, family: Family, vnics: &[Vnic], blocks: &[IpNetwork]) -> Vec<IpNetwork> {
     let subnet = SubnetFacts::of(vnic, family, vnics, None).without_own(family, vnics);
     blocks.iter().flat_map(|block| subnet.usable(*block, &mut |_, _| {})).collect()
 }
 
 /// One condition for each VNIC.
-#[must_use]
 pub fn conditions(refused: &[RefusedAddress]) -> Vec<Condition> {
     let mut by_vnic: BTreeMap<&Ocid, Vec<&RefusedAddress>> = BTreeMap::new();
     for one in refused {

@@ -42,7 +42,6 @@ pub struct VnicRequest {
 }
 
 /// The requests for VNICs of this node.
-#[must_use]
 pub fn requests(facts: &NodeFacts) -> Requests {
     let attachments = facts.attachments.value.iter().flatten();
     let of = |attachment: &VnicAttachment| {
@@ -55,7 +54,6 @@ pub fn requests(facts: &NodeFacts) -> Requests {
 }
 
 /// Whether VnicAttachments matter to this node: one may describe a VNIC that is listed, or reports a VNIC that is no longer.
-#[must_use]
 pub fn needs_attachments(facts: &NodeFacts) -> bool {
     let mut secondary = facts.vnics().iter().skip(1);
     secondary.any(|vnic| npn_vnic(facts.npn(), &vnic.id).is_none())
@@ -69,7 +67,6 @@ pub fn needs_attachments(facts: &NodeFacts) -> bool {
 
 /// Whether the report must change if the VNIC is no longer listed. A deleted object goes with its VNIC; only the end of pods
 /// matters then.
-#[must_use]
 pub fn must_report_end(attachment: &VnicAttachment, report: &NodeReport) -> bool {
     let is_deleted = attachment.metadata.deletion_timestamp.is_some();
     report.in_use > 0 || !is_deleted && (report.configured || report.reason != Reason::VnicNotListed.word())
@@ -94,19 +91,16 @@ impl VnicRequest {
     }
 
     /// Whether one pod at a time has the VNIC itself.
-    #[must_use]
     pub fn is_exclusive(&self) -> bool {
         (self.purpose, self.mode) == (Purpose::Attach, AttachMode::Exclusive)
     }
 
     /// Whether several pods have an address each.
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         (self.purpose, self.mode) == (Purpose::Attach, AttachMode::Shared)
     }
 
     /// Its own address of a family, as the controller knows it.
-    #[must_use]
     pub fn own(&self, family: Family) -> Option<IpAddr> {
         self.own.iter().copied().find(|address| Family::of(*address) == family)
     }

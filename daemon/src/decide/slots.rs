@@ -66,13 +66,11 @@ struct Document {
 
 impl Slots {
     /// The VNIC's table.
-    #[must_use]
     pub fn table(&self, vnic: &Ocid) -> Option<TableId> {
         self.slots.get(vnic).map(|slot| table_of(*slot))
     }
 
     /// Whether exactly these VNICs have a slot, so that none is to be assigned or freed.
-    #[must_use]
     pub fn are_for<'a>(&self, present: impl IntoIterator<Item = &'a Ocid>) -> bool {
         let present: BTreeSet<&Ocid> = present.into_iter().collect();
         present.len() == self.slots.len() && present.iter().all(|id| self.slots.contains_key(*id))
@@ -104,7 +102,6 @@ impl Slots {
 
 impl SlotFile {
     /// The file in `data_dir`.
-    #[must_use]
     pub fn new(data_dir: &Path) -> Self {
         Self { path: data_dir.join(FILE) }
     }

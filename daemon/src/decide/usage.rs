@@ -62,7 +62,6 @@ pub struct AttachmentCounts {
 
 impl Usage {
     /// Counts. A held address is not free, even if its record cannot be read.
-    #[must_use]
     pub fn of(pools: &Pools, allocations: &Allocations, now: BootTime) -> Self {
         let held: HashSet<IpAddr> = allocations.in_use().collect();
         let cooling: HashSet<IpAddr> = allocations
@@ -98,14 +97,12 @@ impl Usage {
     }
 
     /// Whether any address is for pods, held or not: a full node is as usable as an empty one.
-    #[must_use]
     pub fn offers_any(pools: &Pools) -> bool {
         pools.for_pods().any(|vnic| vnic.families.iter().any(|(_, pool)| size(pool) > 0))
     }
 }
 
 /// The pod that holds an allocation, or its container if no pod is known.
-#[must_use]
 pub fn holder(allocation: &Allocation) -> String {
     match &allocation.pod {
         Some(pod) => format!("{}/{}", pod.namespace, pod.name),
@@ -114,7 +111,6 @@ pub fn holder(allocation: &Allocation) -> String {
 }
 
 /// How many addresses a pool has for pods. Overlapping ranges count once.
-#[must_use]
 pub fn size(pool: &FamilyPool) -> u64 {
     let mut ranges: Vec<&IpNetwork> = pool.addresses.iter().collect();
     // Two CIDR blocks either are disjoint or one contains the other. In this order a block follows the one that contains it.

@@ -34,7 +34,6 @@ struct WatchedDirectory {
 
 impl Directories {
     /// As they are now; what is not there is not missed.
-    #[must_use]
     pub fn of(settings: &Settings) -> Self {
         let installer = &settings.installer;
         let mounts = mounts();
@@ -52,7 +51,6 @@ impl Directories {
 
     /// One that was removed or moved away, or that another has taken the place of. One that was moved is not looked for at
     /// every event of the kernel's: reading all mounts takes as long as all the rest of the check.
-    #[must_use]
     pub fn lost(&self, cause: Cause) -> Option<&Path> {
         let gone = self.begun.iter().find(|begun| identity(&begun.path) != Some(begun.identity));
         let moved = || {

@@ -25,7 +25,6 @@ pub(super) type ProbeAnswer = (u16, Vec<u8>);
 
 impl ProbeHandler {
     /// It is idle.
-    #[must_use]
     pub fn new(surroundings: ProbeEnvironment) -> Self {
         let places = |number| Arc::new(Semaphore::new(number));
         let surroundings = Arc::new(surroundings);

@@ -70,7 +70,6 @@ pub struct AppliedBatch {
 
 impl Host {
     /// The kernel, with its settings at a path.
-    #[must_use]
     pub fn new(sysctl_root: &Path) -> Self {
         Self { sysctl_root: sysctl_root.to_owned() }
     }
@@ -84,7 +83,6 @@ impl Host {
     }
 
     /// Whether the kernel has IPv6 (with `ipv6.disable=1` the settings are missing as well).
-    #[must_use]
     pub fn speaks_ipv6(&self) -> bool {
         self.sysctl_root.join("net/ipv6").exists()
     }

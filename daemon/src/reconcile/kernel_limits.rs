@@ -48,7 +48,6 @@ pub struct KernelLimits {
 
 impl KernelLimits {
     /// Those of the settings below a folder.
-    #[must_use]
     pub fn new(sysctl_root: &Path) -> Self {
         Self { sysctls: Sysctls::new(sysctl_root), repairs: Repairs::default() }
     }

@@ -8,7 +8,7 @@ use datapath::pods::Observed;
 use ipam::{Allocation, AssignedAddress, BootId, BootTime, Pools, Store};
 use netlink::{Link, Socket};
 use serde::{Deserialize, Serialize};
-use vcn::{IfName, Ocid};
+use vcn::{IfName, Ocid, words};
 
 use crate::reconcile::pods::network;
 
@@ -82,18 +82,7 @@ pub fn read(
     Ok(recorded.allocations.iter().map(|allocation| attachment(allocation, &host, pools.as_ref(), now)).collect())
 }
 
-impl AttachmentState {
-    /// Its word.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Adding => "adding",
-            Self::Void => "void",
-            Self::LinkGone => "link-gone",
-        }
-    }
-}
+words!(AttachmentState: Running = "running", Adding = "adding", Void = "void", LinkGone = "link-gone");
 
 fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, now: BootTime) -> Attachment {
     let mut problems = Vec::new();

@@ -36,13 +36,11 @@ pub enum Severity {
 
 impl Condition {
     /// A condition that prevents new pods.
-    #[must_use]
     pub fn blocking(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, severity: Severity::Blocking, subject: None, message: message.into(), since_unix_millis: None }
     }
 
     /// A condition with which pods start.
-    #[must_use]
     pub fn degraded(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, severity: Severity::Degraded, subject: None, message: message.into(), since_unix_millis: None }
     }
@@ -55,13 +53,11 @@ impl Condition {
     }
 
     /// Whether it prevents new pods.
-    #[must_use]
     pub const fn blocks(&self) -> bool {
         matches!(self.severity, Severity::Blocking)
     }
 
     /// Whether both are the same condition: one whose message changed (a count, a time) is no new one.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         (self.reason, &self.subject, self.severity) == (other.reason, &other.subject, other.severity)
     }

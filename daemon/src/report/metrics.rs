@@ -142,7 +142,6 @@ impl PluginRunMetrics {
 
 impl Metrics {
     /// All metrics, for their table in docs/.
-    #[must_use]
     pub fn descriptions(&self) -> &[MetricDescription] {
         self.registry.descriptions()
     }
@@ -156,7 +155,7 @@ impl Metrics {
         } else {
             "blocked"
         };
-        let cause = report.cause.word();
+        let cause = report.cause.as_str();
         self.reconciles.get_or_create(&ReconcileKind { cause, result }).inc();
         self.reconcile_seconds.observe(seconds(report.micros));
         for change in &report.changes {
@@ -173,7 +172,6 @@ impl Metrics {
     }
 
     /// How many objects were repaired since the start.
-    #[must_use]
     pub fn repairs(&self) -> u64 {
         self.repairs.load(Ordering::Relaxed)
     }
@@ -263,7 +261,6 @@ impl Metrics {
 
     /// Sets the gauges and returns all metrics in Prometheus' text format. A gauge without a known value is absent: a zero
     /// would look like a value.
-    #[must_use]
     pub fn text(&self, facts: &NodeFacts, report: Option<&ReconcileReport>, usage: Option<&Usage>) -> String {
         let now = Instant::now();
         let ages = [

@@ -19,7 +19,6 @@ pub struct Notices {
 
 impl Notices {
     /// The notices of all tasks, and their receiver.
-    #[must_use]
     pub(crate) fn channel() -> (watch::Sender<Notes>, watch::Receiver<Notes>) {
         watch::channel(Notes::new())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use vcn::{IfName, MacAddr, MachineKind, Ocid, Purpose, TableId};
+use vcn::{IfName, MacAddr, MachineKind, Ocid, Purpose, TableId, words};
 
 use crate::report::condition::{Condition, Reason};
 
@@ -152,7 +152,6 @@ pub struct PodNetworkState {
 
 impl ReconcileReport {
     /// Whether the agent is ready: new pods can start, or the node is full.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.conditions.iter().any(|condition| condition.blocks() && !condition.reason.leaves_ready())
     }
@@ -178,7 +177,6 @@ impl ReconcileReport {
     }
 
     /// Whether a step failed that is retried soon.
-    #[must_use]
     pub fn wants_retry(&self) -> bool {
         self.conditions.iter().any(|condition| condition.reason.is_retried_soon())
     }
@@ -186,24 +184,17 @@ impl ReconcileReport {
 
 impl Changed {
     /// A change.
-    #[must_use]
     pub fn new(noun: &str, text: impl fmt::Display) -> Self {
         Self { noun: noun.to_owned(), text: text.to_string() }
     }
 }
 
-impl Cause {
-    /// The word in logs and metrics.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Timer => "timer",
-            Self::Retry => "retry",
-            Self::Sources => "sources",
-            Self::Kernel => "kernel",
-            Self::Files => "files",
-            Self::Preview => "preview",
-        }
-    }
-}
+words!(
+    Cause: Start = "start",
+    Timer = "timer",
+    Retry = "retry",
+    Sources = "sources",
+    Kernel = "kernel",
+    Files = "files",
+    Preview = "preview",
+);

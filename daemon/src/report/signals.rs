@@ -81,7 +81,6 @@ fn permitted(report: Report, settings: &Settings) -> Report {
 }
 
 /// The wall clock.
-#[must_use]
 pub fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -70,7 +70,6 @@ pub struct SourceState {
 
 impl AgentState {
     /// An agent that does not run.
-    #[must_use]
     pub fn stopped() -> Self {
         Self { running: false, version: env!("CARGO_PKG_VERSION").to_owned(), uptime_seconds: None }
     }
@@ -78,7 +77,6 @@ impl AgentState {
 
 impl Readiness {
     /// After a reconcile, or before the first one.
-    #[must_use]
     pub fn of(report: Option<&ReconcileReport>) -> Self {
         report.map_or_else(
             || {
@@ -92,7 +90,6 @@ impl Readiness {
 
 impl Status {
     /// The node with these facts, after that reconcile.
-    #[must_use]
     pub fn of(agent: AgentState, facts: &NodeFacts, report: Option<&ReconcileReport>) -> Self {
         let now = Instant::now();
         Self {

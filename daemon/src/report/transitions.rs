@@ -9,7 +9,7 @@ const LOGGED: usize = 50;
 
 /// Logs what changed.
 pub fn log(before: Option<&ReconcileReport>, now: &ReconcileReport) {
-    let cause = now.cause.word();
+    let cause = now.cause.as_str();
     let logged = if is_reverted(now) && before.is_some_and(is_reverted) { 0 } else { LOGGED };
     for change in now.changes.iter().take(logged) {
         let event = match (change.noun.as_str(), now.cause) {

@@ -52,7 +52,6 @@ pub enum Need {
 
 impl AttachmentSource {
     /// For the agent, with the task that must run for it, which notifies `changed`.
-    #[must_use]
     pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnAttachments>>) {
         if !in_cluster() {
             return (Self::at_hand(settings), None);
@@ -62,7 +61,6 @@ impl AttachmentSource {
     }
 
     /// For a command: the API server is not asked.
-    #[must_use]
     pub fn at_hand(settings: &Settings) -> Self {
         Self::Cache(cache(settings))
     }

@@ -17,7 +17,6 @@ pub const UNSETTLED: Backoff = Backoff { first: Duration::from_secs(2), cap: Dur
 pub const DEBOUNCE: Backoff = Backoff { first: Duration::from_millis(50), cap: Duration::from_millis(400) };
 
 /// Between nine tenths and all of a regular interval, so that the nodes of a pool do not ask at the same time.
-#[must_use]
 pub fn jittered(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0)
 }

@@ -49,7 +49,6 @@ struct WrittenCopy {
 
 impl<T> CachedAnswer<T> {
     /// How old it is; zero if the clock was set back.
-    #[must_use]
     pub fn age(&self, now: SystemTime) -> Duration {
         now.duration_since(UNIX_EPOCH + Duration::from_millis(self.as_of_unix_millis)).unwrap_or_default()
     }
@@ -57,13 +56,11 @@ impl<T> CachedAnswer<T> {
 
 impl CachedCopy {
     /// The file of that name in a directory that outlives a boot.
-    #[must_use]
     pub fn new(data_dir: &Path, name: &str) -> Self {
         Self { path: data_dir.join(name), written: None }
     }
 
     /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

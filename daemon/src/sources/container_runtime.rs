@@ -15,7 +15,6 @@ pub enum ContainerRuntime {
 
 impl ContainerRuntime {
     /// That of this container.
-    #[must_use]
     pub fn current() -> Self {
         fs::read_to_string("/proc/self/mountinfo").map_or(Self::Unknown, |mounts| Self::of(&mounts))
     }

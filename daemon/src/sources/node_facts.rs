@@ -70,7 +70,6 @@ pub struct CopyErrors {
 /// Whether a list of VNICs lacks the primary one, as far as the host can tell: its default route uses a link (with MAC
 /// `uplink`) of no VNIC in the list, although the first of them is here, on another link. On a machine whose links have other
 /// MACs than its VNICs (bifurcated ports) the host cannot tell.
-#[must_use]
 pub fn lacks_primary(listed: &[Vnic], uplink: MacAddr, links: &[MacAddr]) -> bool {
     listed.first().is_some_and(|first| links.contains(&first.mac)) && !listed.iter().any(|vnic| vnic.mac == uplink)
 }
@@ -78,7 +77,6 @@ pub fn lacks_primary(listed: &[Vnic], uplink: MacAddr, links: &[MacAddr]) -> boo
 impl NodeFacts {
     /// What an earlier agent knew of this machine, of that age; the primary VNIC first. The first list replaces it; a VNIC or
     /// family that this list lacks is then kept only if it is held.
-    #[must_use]
     pub fn recall(instance: Option<Instance>, mut vnics: Vec<Vnic>, age: Duration, now: Instant) -> Self {
         const SILENT: &str = "the metadata service has not answered yet";
         let primary = vnics.first().map(|vnic| vnic.id.clone());
@@ -93,19 +91,16 @@ impl NodeFacts {
     }
 
     /// Whether no list of VNICs has come yet, and those of the cached copy count.
-    #[must_use]
     pub const fn is_recalled(&self) -> bool {
         self.is_recalled
     }
 
     /// Whether the VNIC is listed, by an entry that cannot be used.
-    #[must_use]
     pub fn is_unusable(&self, id: &str) -> bool {
         self.unusable.iter().any(|entry| entry.id.as_ref().is_some_and(|listed| listed.as_str() == id))
     }
 
     /// Whether the VNIC is kept although the last list lacks it.
-    #[must_use]
     pub fn is_missing(&self, id: &str) -> bool {
         self.missing.keys().any(|missing| missing.as_str() == id)
     }
@@ -121,25 +116,21 @@ impl NodeFacts {
     }
 
     /// The primary VNIC, once it was listed.
-    #[must_use]
     pub const fn primary(&self) -> Option<&Ocid> {
         self.primary.as_ref()
     }
 
     /// The VNICs known, the primary one first.
-    #[must_use]
     pub fn vnics(&self) -> &[Vnic] {
         self.vnics.value.as_deref().unwrap_or_default()
     }
 
     /// The NativePodNetwork, if there is one.
-    #[must_use]
     pub fn npn(&self) -> Option<&NativePodNetwork> {
         self.npn.value.as_ref().and_then(Option::as_ref)
     }
 
     /// The same without the refused addresses of the NativePodNetwork, and all refused addresses.
-    #[must_use]
     pub fn admitted(&self) -> (Cow<'_, Self>, Vec<RefusedAddress>) {
         let mut refused = self.refused.clone();
         let Some(npn) = self.npn() else { return (Cow::Borrowed(self), refused) };
@@ -154,7 +145,6 @@ impl NodeFacts {
     }
 
     /// Whether everything is known and nothing is about to change, so that the next question can wait.
-    #[must_use]
     pub fn is_settled(&self) -> bool {
         let errors = [&self.instance.error, &self.vnics.error, &self.npn.error];
         let is_listed = |id: &Ocid| self.vnics().iter().any(|vnic| vnic.id == *id);
@@ -169,7 +159,6 @@ impl NodeFacts {
     }
 
     /// Whether the two differ in nothing but ages.
-    #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.instance.says_the_same(&other.instance)
             && self.vnics.says_the_same(&other.vnics)
@@ -184,7 +173,6 @@ impl NodeFacts {
     }
 
     /// What the facts say about the owner of the cluster's pod network, in addition to what is `set`.
-    #[must_use]
     pub fn signals(&self, set: &Signals) -> Signals {
         let mut signals = match &self.instance.value {
             Some(instance) => set.clone().with_metadata(&instance.metadata),

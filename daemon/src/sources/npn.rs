@@ -48,7 +48,6 @@ pub enum NpnSource {
 
 impl NpnSource {
     /// For the agent, with the task that must run for it, which notifies `changed`.
-    #[must_use]
     pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnNpn>>) {
         match file(settings) {
             Some(file) => (Self::File(file), None),
@@ -60,7 +59,6 @@ impl NpnSource {
     }
 
     /// For a command: the API server is not asked.
-    #[must_use]
     pub fn at_hand(settings: &Settings) -> Self {
         file(settings).map_or_else(|| Self::Cache(cache(settings)), Self::File)
     }
@@ -104,7 +102,6 @@ impl fmt::Display for NpnSource {
 }
 
 /// The file, if that is the source.
-#[must_use]
 pub fn file(settings: &Settings) -> Option<PathBuf> {
     let default = || (!in_cluster()).then(|| settings.data_dir.join("nativepodnetwork.json"));
     settings.npn_file.clone().or_else(default)

@@ -78,7 +78,6 @@ pub struct ClusterSources {
 
 impl ClusterSources {
     /// For a command: the API server is not asked.
-    #[must_use]
     pub fn at_hand(settings: &Settings) -> Self {
         Self { npn: NpnSource::at_hand(settings), attachments: AttachmentSource::at_hand(settings) }
     }

@@ -58,13 +58,11 @@ impl<T> Source<T> {
     }
 
     /// Whether no attempt has ended yet.
-    #[must_use]
     pub const fn is_unasked(&self) -> bool {
         self.value.is_none() && self.error.is_none()
     }
 
     /// The age of the last good answer.
-    #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {
         self.confirmed.map(|confirmed| match confirmed {
             Confirmation::At(then) => now.saturating_duration_since(then),
@@ -75,7 +73,6 @@ impl<T> Source<T> {
 
 impl<T: PartialEq> Source<T> {
     /// Whether the two differ in nothing but their age.
-    #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.value == other.value && self.error == other.error
     }

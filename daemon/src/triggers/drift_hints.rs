@@ -28,7 +28,6 @@ pub(super) struct PodLinks(HashMap<u32, (IfName, Mtu)>);
 
 impl DriftHints {
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty() && self.links.is_empty()
     }

@@ -88,7 +88,6 @@ impl KernelWatch {
     }
 
     /// Whether there are hints that were not taken. The same hint again is then no news.
-    #[must_use]
     pub fn has_hints(&self) -> bool {
         !self.reader.hints.is_empty()
     }

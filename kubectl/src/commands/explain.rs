@@ -21,7 +21,6 @@ pub struct Explanation {
 }
 
 /// Finds a word.
-#[must_use]
 pub fn run(word: Option<&str>) -> Explanation {
     let all = catalog::entries();
     let Some(word) = word else { return Explanation { word: None, entries: all, suggestions: Vec::new() } };

@@ -107,7 +107,6 @@ fn at_node(text: &str) -> serde_json::Value {
 }
 
 /// The exit status of a failure: the API server refuses a target or a number that no test may have as invalid.
-#[must_use]
 pub fn exit_of(error: &anyhow::Error) -> Exit {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) if status.code == 422 => Exit::Usage,

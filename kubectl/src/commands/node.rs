@@ -90,7 +90,6 @@ pub async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
 
 impl NodeObject {
     /// Of a Node.
-    #[must_use]
     pub fn of(node: &Node) -> Self {
         Self { versions: nodes::versions(node), conditions: nodes::conditions(node) }
     }

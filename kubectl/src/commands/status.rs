@@ -98,7 +98,6 @@ async fn from_api(cluster: &Cluster, why: &str) -> anyhow::Result<Status> {
 
 impl Status {
     /// The nodes in the order of the table.
-    #[must_use]
     pub fn new(mut fleet: Fleet, unreachable: Option<String>) -> Self {
         fleet.nodes.sort_by(|a, b| rank(a).cmp(&rank(b)));
         let number = |state| fleet.nodes.iter().filter(|node| node.state == state).count();

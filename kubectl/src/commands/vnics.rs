@@ -78,7 +78,6 @@ pub async fn of_instance(cluster: &Cluster, instance: &Ocid) -> anyhow::Result<V
 
 impl Vnics {
     /// In the order of the table.
-    #[must_use]
     pub fn of(Attachments { objects, unreadable }: Attachments) -> Self {
         let mut items: Vec<Vnic> = objects.iter().map(Vnic::of).collect();
         items.sort_by(|a, b| (a.ready == "True", a).cmp(&(b.ready == "True", b)));
@@ -86,7 +85,6 @@ impl Vnics {
     }
 
     /// None, because they could not be read.
-    #[must_use]
     pub fn unread(error: String) -> Self {
         Self { error: Some(error), ..Self::default() }
     }

@@ -6,6 +6,7 @@ mod transport;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -199,8 +200,10 @@ impl FakeCloud {
     }
 }
 
-impl AsRef<Oci> for FakeCloud {
-    fn as_ref(&self) -> &Oci {
+impl Deref for FakeCloud {
+    type Target = Oci;
+
+    fn deref(&self) -> &Oci {
         &self.client
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::fixture::{configure, network, reaches, two_nodes, wait_for, wait_for_drop};
 use backoff::{Backoff, Policy};
 use oci::{
-    ApiKey, AttachVnic, AttachmentState, Attempt, Budget, Cloud, CloudView, CreateAddress, CreateVnic, Endpoints,
-    InstancePrincipal, Kind, Login, Observer, Oci, Options, Rates, RetryToken, Trust, VnicAttachment,
+    ApiKey, AttachVnic, AttachmentState, Attempt, Budget, CreateAddress, CreateVnic, Endpoints, InstancePrincipal,
+    Kind, Login, Observer, Oci, Options, Rates, RetryToken, Trust, VnicAttachment,
 };
 use sandbox::{ApiFault, ApiFaultKind, DropReason, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn};
 use tempfile::TempDir;

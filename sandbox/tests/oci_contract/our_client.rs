@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use backoff::Policy;
 use oci::{
-    ApiKey, Cloud, CloudView, CreateAddresses, Endpoints, Error, Etag, InstancePrincipal, Login, Oci, Options,
-    RetryToken, Trust, VersionedObject, WorkloadIdentity,
+    ApiKey, CreateAddresses, Endpoints, Error, Etag, InstancePrincipal, Login, Oci, Options, RetryToken, Trust,
+    VersionedObject, WorkloadIdentity,
 };
 use serde::Serialize;
 use serde_json::{Value, json};

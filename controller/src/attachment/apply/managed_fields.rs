@@ -20,7 +20,6 @@ pub fn compact(object: &mut VnicAttachment) {
 }
 
 /// Whether the object was ever applied.
-#[must_use]
 pub fn is_applied(object: &VnicAttachment) -> bool {
     object.metadata.managed_fields.iter().flatten().any(|entry| entry.operation.as_deref() == Some("Apply"))
 }

@@ -9,11 +9,11 @@ use serde_json::json;
 use vcn::Ocid;
 
 use crate::attachment::apply::managed_fields::{compact, is_applied};
-use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork, PodNetworkReadError, PodNetworks};
+use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork, PodNetworkReadError};
 use crate::cluster::request::{RequestError, is, params, put, send};
 use crate::profile::select::from_template::profile_of;
 
-/// Writes to VnicAttachments. Each applies to the given object only, not to a new one of the same name.
+/// Writes to VnicAttachments, each to the given object only, not to a new one of the same name; and OKE's pod networks.
 pub trait Objects: Send + Sync + 'static {
     /// Adds or removes our finalizer. Returns the changed object; `None` if it no longer exists.
     fn set_finalizer(
@@ -29,6 +29,9 @@ pub trait Objects: Send + Sync + 'static {
         object: &VnicAttachment,
         status: &VnicAttachmentStatus,
     ) -> impl Future<Output = Result<(), RequestError>> + Send;
+
+    /// The pod network of this instance, as it is now.
+    fn pod_network(&self, instance: &Ocid) -> impl Future<Output = Result<PodNetwork, PodNetworkReadError>> + Send;
 }
 
 /// Those of the API server.
@@ -38,15 +41,8 @@ pub struct KubeObjects(Api<VnicAttachment>, KubePodNetworks);
 
 impl KubeObjects {
     /// Uses this client.
-    #[must_use]
     pub fn new(client: Client, pod_networks: KubePodNetworks) -> Self {
         Self(Api::all(client), pod_networks)
-    }
-}
-
-impl PodNetworks for KubeObjects {
-    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
-        self.1.pod_network(instance).await
     }
 }
 
@@ -83,6 +79,10 @@ impl Objects for KubeObjects {
             put(["status"], status),
         ]));
         present(send(self.0.patch_status(&object.name_any(), &params(), &patch)).await).map(drop)
+    }
+
+    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
+        self.1.pod_network(instance).await
     }
 }
 

@@ -36,9 +36,9 @@ impl OrphanedVnics {
     ///
     /// # Errors
     /// When OCI does not answer.
-    pub(super) async fn count<C: CloudView>(
+    pub(super) async fn count(
         &mut self,
-        cloud: &C,
+        cloud: &CloudView,
         mark: &Mark,
         store: &Store,
         scans: ConsecutiveScans<'_>,

@@ -26,11 +26,7 @@ pub struct Cache {
 type TimedCache<K, V> = Mutex<HashMap<K, (Instant, V)>>;
 
 impl Cache {
-    pub(in crate::attachment) async fn subnet<C: CloudView>(
-        &self,
-        cloud: &C,
-        id: &Ocid,
-    ) -> Result<Option<Subnet>, Error> {
+    pub(in crate::attachment) async fn subnet(&self, cloud: &CloudView, id: &Ocid) -> Result<Option<Subnet>, Error> {
         if let Some(subnet) = fresh(&self.subnets, id, SUBNETS) {
             return Ok(Some(subnet));
         }
@@ -43,9 +39,9 @@ impl Cache {
     }
 
     /// `None` if shapes are not visible: then OCI's own refusal shows that an instance is full.
-    pub(in crate::attachment) async fn shapes<C: CloudView>(
+    pub(in crate::attachment) async fn shapes(
         &self,
-        cloud: &C,
+        cloud: &CloudView,
         compartment: &Ocid,
     ) -> Result<Arc<[Shape]>, Error> {
         if let Some(shapes) = fresh(&self.shapes, compartment, SHAPES) {

@@ -103,7 +103,6 @@ pub enum ReadError {
 
 impl Observed {
     /// An invisible instance.
-    #[must_use]
     pub const fn not_seen() -> Self {
         Self {
             machine: Machine::NotSeen,
@@ -127,7 +126,6 @@ impl ReadError {
     }
 
     /// The request id for Oracle's support.
-    #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         match self {
             Self::Cloud(error) => error.request_id(),
@@ -136,7 +134,6 @@ impl ReadError {
     }
 
     /// Whether nothing was reported about the instance. A 404 after it was seen, and an incomplete list, are reports.
-    #[must_use]
     pub fn is_unanswered(&self) -> bool {
         match self {
             Self::Cloud(error) => !error.is_not_found_or_forbidden(),
@@ -148,13 +145,11 @@ impl ReadError {
 
 impl ObservedAttachment {
     /// Whether it belongs to this object.
-    #[must_use]
     pub fn is_for(&self, uid: &str) -> bool {
         matches!(&self.owner, Owner::Ours(own) if own == uid)
     }
 
     /// Its lifecycle state.
-    #[must_use]
     pub const fn state(&self) -> AttachmentState {
         self.attachment.lifecycle_state
     }
@@ -167,7 +162,6 @@ impl ObservedAttachment {
 
 impl ObservedVnic {
     /// Its addresses of a family.
-    #[must_use]
     pub const fn addresses(&self, family: Family) -> &AddressList {
         match family {
             Family::Ipv4 => &self.ipv4,
@@ -176,42 +170,28 @@ impl ObservedVnic {
     }
 
     /// Whether it is going, whatever its attachment's state.
-    #[must_use]
     pub const fn is_going(&self) -> bool {
         matches!(self.vnic.value.lifecycle_state, VnicState::Terminating | VnicState::Terminated)
     }
 
     /// Whether it is still being created, which is possible while its attachment is ATTACHED.
-    #[must_use]
     pub const fn is_coming(&self) -> bool {
         matches!(self.vnic.value.lifecycle_state, VnicState::Provisioning)
     }
 
     /// Whether OCI refused to list addresses of it.
-    #[must_use]
     pub const fn is_unlisted(&self) -> bool {
         matches!((&self.ipv4, &self.ipv6), (AddressList::Refused(_), _) | (_, AddressList::Refused(_)))
-    }
-
-    /// Whether it may hold the address with this OCID.
-    #[must_use]
-    pub fn may_hold(&self, id: &Ocid) -> bool {
-        [&self.ipv4, &self.ipv6].into_iter().any(|listed| match listed {
-            AddressList::Known(all) => all.iter().any(|own| own.id == *id),
-            AddressList::Refused(_) | AddressList::Unasked => true,
-        })
     }
 }
 
 impl Machine {
     /// Whether it runs or is stopped, and is not going: its VNICs stay.
-    #[must_use]
     pub const fn is_up(&self) -> bool {
         matches!(self, Self::There { state: InstanceState::Running | InstanceState::Stopped, .. })
     }
 
     /// Whether it will never run again.
-    #[must_use]
     pub const fn is_terminated(&self) -> bool {
         matches!(self, Self::There { state: InstanceState::Terminated, .. })
     }

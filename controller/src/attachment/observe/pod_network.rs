@@ -3,7 +3,6 @@
 //! While OKE's controller builds a pod network, it uses each secondary VNIC of the instance for pods: it counts them, assigns
 //! pod addresses to them, and fails if one appears meanwhile.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -49,13 +48,7 @@ pub struct PodNetworkReadError {
     pub error: String,
 }
 
-/// The source of pod networks.
-pub trait PodNetworks: Send + Sync {
-    /// That of this instance, as it is now.
-    fn pod_network(&self, instance: &Ocid) -> impl Future<Output = Result<PodNetwork, PodNetworkReadError>> + Send;
-}
-
-/// Those of the API server.
+/// The pod networks in the API server.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct KubePodNetworks {
@@ -66,15 +59,13 @@ pub struct KubePodNetworks {
 
 impl KubePodNetworks {
     /// Uses this client, which must report refusals at once.
-    #[must_use]
     pub fn new(client: &Client, metrics: Arc<Metrics>) -> Self {
         let api = Api::all_with(patient(client, metrics, READING), &api::npn::resource());
         Self { api, refused: Arc::default() }
     }
-}
 
-impl PodNetworks for KubePodNetworks {
-    async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
+    /// That of this instance, as it is now.
+    pub(crate) async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
         let name = instance.unique_id();
         let unanswered = |error| PodNetworkReadError {
             words: format!("the API server gives no answer about NativePodNetwork {name}"),

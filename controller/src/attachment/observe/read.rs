@@ -30,7 +30,7 @@ pub struct Question<'a> {
 /// # Errors
 /// When OCI does not answer, or only incompletely. An invisible instance, VNIC or subnet is an answer. Unlistable addresses,
 /// or an unreadable foreign VNIC, concern only that VNIC.
-pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, ReadError> {
+pub async fn read(cloud: &CloudView, cache: &Cache, question: Question<'_>) -> Result<Observed, ReadError> {
     let Some(instance) = visible(cloud.instance(question.instance).await)? else {
         return Ok(Observed::not_seen());
     };
@@ -64,8 +64,8 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
 }
 
 /// Reads each detaching attachment by its OCID, because that answer is current; a list may be stale.
-async fn follow_detaches<C: CloudView>(
-    cloud: &C,
+async fn follow_detaches(
+    cloud: &CloudView,
     accepted: &BTreeSet<Ocid>,
     listed: &mut Vec<VnicAttachment>,
 ) -> Result<(), Error> {
@@ -85,8 +85,8 @@ async fn follow_detaches<C: CloudView>(
     Ok(())
 }
 
-async fn read_attachment<C: CloudView>(
-    cloud: &C,
+async fn read_attachment(
+    cloud: &CloudView,
     question: Question<'_>,
     attachment: VnicAttachment,
 ) -> Result<ObservedAttachment, Error> {
@@ -125,7 +125,7 @@ async fn read_attachment<C: CloudView>(
     Ok(ObservedAttachment { attachment, owner: Owner::Ours(uid), vnic: Some(ObservedVnic { vnic, ipv4, ipv6 }) })
 }
 
-async fn list<C: CloudView>(cloud: &C, vnic: &Ocid, family: Family) -> Result<AddressList, Error> {
+async fn list(cloud: &CloudView, vnic: &Ocid, family: Family) -> Result<AddressList, Error> {
     match cloud.addresses(vnic, family).await {
         Ok(all) => Ok(AddressList::Known(all)),
         Err(error) if is_of_one(&error) => Ok(AddressList::Refused(refusal::status_reason(&error, None))),
@@ -139,7 +139,7 @@ fn is_of_one(error: &Error) -> bool {
     !matches!(error.kind(), Kind::Throttled | Kind::Unavailable | Kind::Login)
 }
 
-async fn most_vnics<C: CloudView>(cloud: &C, cache: &Cache, instance: &Instance) -> Result<Option<u32>, Error> {
+async fn most_vnics(cloud: &CloudView, cache: &Cache, instance: &Instance) -> Result<Option<u32>, Error> {
     let config = instance.shape_config.as_ref();
     if let Some(most) = config.and_then(|config| config.max_vnic_attachments) {
         return Ok(Some(most));

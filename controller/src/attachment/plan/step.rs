@@ -72,7 +72,6 @@ pub struct NewAddress {
 
 impl Action {
     /// The step's name in metrics.
-    #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::AddFinalizer => "add_finalizer",
@@ -88,13 +87,11 @@ impl Action {
     }
 
     /// Whether it adds addresses.
-    #[must_use]
     pub const fn is_create_address(&self) -> bool {
         matches!(self, Self::CreateAddress(..) | Self::CreateAddresses(..))
     }
 
     /// Whether it takes effect later, so that another reconcile at once would show nothing.
-    #[must_use]
     pub const fn comes_later(&self) -> bool {
         matches!(self, Self::Attach(..) | Self::Detach(_) | Self::CreateAddresses(..))
     }

@@ -1,147 +1,55 @@
-//! Cases of the planner: each folder of `controller/golden/attachment` is one, named by a sentence. `desired.yaml` has the objects and what
-//! is remembered of them, `observed.yaml` OCI's documents, `plan.txt` the plan with the statuses and Events that follow from it.
-//! `UPDATE_GOLDEN=1` writes the plans.
+//! Cases of the planner: each folder of `controller/golden/attachment` is one, named by a sentence. `case.yaml` has the objects, what is
+//! remembered of them and OCI's documents, `plan.txt` the plan with the statuses and Events that follow from it. `UPDATE_GOLDEN=1`
+//! writes the plans.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod documents;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{NativePodNetwork, Reason as _, VnicAttachment};
+use api::{Reason as _, VnicAttachment};
 use backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use oci::{InstanceState, IpObject, Subnet, VersionedObject, Vnic};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::time::Instant;
-use vcn::Ocid;
 
 use super::*;
 use crate::attachment::mark::Mark;
-use crate::attachment::observe::observed::{AddressList, Machine, ObservedVnic};
-use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::plan::step::NewAddress;
 use crate::attachment::report::status::status;
 use crate::attachment::report::{event_diff, node_report};
-use crate::attachment::state::retry_state::tests::Remembered;
+
+use documents::Documents;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/attachment");
 const PAUSES: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(120) };
 const PROOF: Duration = Duration::from_secs(9);
 
-/// `desired.yaml`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Desired {
-    /// If it is not the one in the marks of the VNICs.
-    cluster: Option<String>,
-    objects: Vec<VnicAttachment>,
-    unreadable: BTreeSet<String>,
-    remembered: BTreeMap<Uid, Remembered>,
-    applied: BTreeSet<Ocid>,
-    refused_bulks: BTreeSet<String>,
-}
-
-/// `observed.yaml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Read {
-    /// Nothing if it is answered 404.
-    instance: Option<InstanceDocument>,
-    #[serde(default)]
-    attachments: Vec<AttachmentDocument>,
-    /// VNICs that exist although no list has them.
-    #[serde(default)]
-    unlisted: BTreeSet<Ocid>,
-    #[serde(default)]
-    subnets: Vec<Subnet>,
-    #[serde(default)]
-    pod_network: Option<PodNetworkDocument>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct InstanceDocument {
-    lifecycle_state: InstanceState,
-    shape: String,
-    most_vnics: Option<u32>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AttachmentDocument {
-    /// The uid of its object.
-    object: Option<Uid>,
-    #[serde(flatten)]
-    attachment: oci::VnicAttachment,
-    vnic: Option<Vnic>,
-    /// Nothing if they were not read.
-    ipv4: Option<Vec<IpObject>>,
-    ipv6: Option<Vec<IpObject>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum PodNetworkDocument {
-    Absent,
-    Unreadable(String),
-    Document(serde_json::Value),
-}
-
-impl Read {
-    fn observed(self) -> Observed {
-        let machine = self.instance.map_or(Machine::NotSeen, |it| Machine::There {
-            state: it.lifecycle_state,
-            shape: it.shape,
-            most: it.most_vnics,
-        });
-        Observed {
-            machine,
-            attachments: self.attachments.into_iter().map(AttachmentDocument::observed).collect(),
-            unlisted: self.unlisted,
-            subnets: self.subnets.into_iter().map(|subnet| (subnet.id.clone(), subnet)).collect(),
-            pod_network: self.pod_network.map(|document| match document {
-                PodNetworkDocument::Absent => PodNetwork::Absent,
-                PodNetworkDocument::Unreadable(why) => PodNetwork::Unreadable(why),
-                PodNetworkDocument::Document(npn) => {
-                    PodNetwork::There(NativePodNetwork::parse(npn.to_string().as_bytes()).unwrap())
-                }
-            }),
-            ..Observed::not_seen()
-        }
-    }
-}
-
-impl AttachmentDocument {
-    fn observed(self) -> ObservedAttachment {
-        let listed = |all: Option<Vec<IpObject>>| all.map_or(AddressList::Unasked, AddressList::Known);
-        let (ipv4, ipv6) = (listed(self.ipv4), listed(self.ipv6));
-        let vnic = self.vnic.map(|value| ObservedVnic { vnic: VersionedObject { value, etag: None }, ipv4, ipv6 });
-        ObservedAttachment { attachment: self.attachment, owner: self.object.map_or(Owner::Foreign, Owner::Ours), vnic }
-    }
-}
-
 fn planned(case: &Path) -> String {
-    let read = |name: &str| fs::read_to_string(case.join(name)).unwrap();
-    let desired: Desired = serde_yaml_ng::from_str(&read("desired.yaml")).unwrap();
-    let observed = serde_yaml_ng::from_str::<Read>(&read("observed.yaml")).unwrap().observed();
-    let objects: Vec<_> = desired.objects.into_iter().map(Arc::new).collect();
+    let documents: Documents = serde_yaml_ng::from_str(&fs::read_to_string(case.join("case.yaml")).unwrap()).unwrap();
+    let objects: Vec<_> = documents.objects().into_iter().map(Arc::new).collect();
     let now = Instant::now();
     let wanted = PlanInput {
         objects: &objects,
-        mark: &Mark::new(desired.cluster.as_deref().unwrap_or("cluster-1")),
-        unreadable: &desired.unreadable,
-        retry_states: &desired.remembered.iter().map(|(uid, it)| (uid.clone(), it.state(now))).collect(),
-        progress: &Progress { applied: desired.applied, refused_bulks: desired.refused_bulks, ..Progress::default() },
+        mark: &Mark::new(documents.cluster.as_deref().unwrap_or("cluster-1")),
+        unreadable: &documents.unreadable,
+        retry_states: &documents.remembered.iter().map(|(uid, it)| (uid.clone(), it.state(now))).collect(),
+        progress: &Progress {
+            applied: documents.applied.clone(),
+            refused_bulks: documents.refused_bulks.clone(),
+            ..Progress::default()
+        },
         read_at: now,
         pauses: PAUSES,
         proof: PROOF,
         now: Timestamp::UNIX_EPOCH,
     };
-    text(&objects, &plan(&wanted, &observed))
+    text(&objects, &plan(&wanted, &documents.observed()))
 }
 
 /// Steps with their requests, statuses, and what follows.

@@ -44,7 +44,6 @@ pub struct Facts {
 
 impl StatusReason {
     /// A reason and a message.
-    #[must_use]
     pub fn new(reason: AttachmentReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), request_id: None }
     }
@@ -52,13 +51,11 @@ impl StatusReason {
 
 impl AttachmentStatus {
     /// Not attached, no VNIC known.
-    #[must_use]
     pub fn without_vnic(reason: AttachmentReason, message: impl Into<String>) -> Self {
         Self { attached: StatusReason::new(reason, message), ready: None, facts: Facts::default() }
     }
 
     /// The reason of the condition Ready.
-    #[must_use]
     pub fn ready_reason(&self) -> AttachmentReason {
         self.ready.as_ref().unwrap_or(&self.attached).reason
     }

@@ -10,7 +10,6 @@ use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, Stat
 use crate::cluster::events::{EventContent, Level};
 
 /// The Event: a reason that was not reported before.
-#[must_use]
 pub fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> Option<EventContent> {
     let cause = planned_status.ready.as_ref().unwrap_or(&planned_status.attached);
     if condition(object, ConditionType::Ready).is_some_and(|before| before.reason == cause.reason.as_str()) {
@@ -26,7 +25,6 @@ pub fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> Option<
 }
 
 /// Whether an object matched its spec, in its present generation.
-#[must_use]
 pub fn is_settled(object: &VnicAttachment) -> bool {
     // The latter: in the cloud it is in sync.
     let is_ready = reason_now(object).is_some_and(|reason| matches!(reason, Reason::Ready | Reason::NotConfigured));
@@ -43,7 +41,6 @@ pub(in crate::attachment) fn is_vnic_in_sync(object: &VnicAttachment) -> bool {
 }
 
 /// Whether an object was tried in its present generation and its status has the cause of the failure: nothing is in progress.
-#[must_use]
 pub fn is_tried(object: &VnicAttachment) -> bool {
     reason_now(object).is_some_and(|reason| match reason {
         Reason::Attached | Reason::Ready | Reason::Configured | Reason::NotReported | Reason::Pending => false,
@@ -62,7 +59,6 @@ pub fn is_tried(object: &VnicAttachment) -> bool {
 }
 
 /// Whether the instance was seen TERMINATED, which is final.
-#[must_use]
 pub fn is_gone(object: &VnicAttachment) -> bool {
     let attached = condition(object, ConditionType::Attached);
     attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::NodeGone))
@@ -81,7 +77,6 @@ pub enum Answer {
 
 /// Whether a status stays as it is after a failed read. A missing answer does not replace an answer, and replaces progress
 /// only when it happens twice: otherwise it would be written and reverted at the next reconcile.
-#[must_use]
 pub fn stays_unread(object: &VnicAttachment, answer: Answer) -> bool {
     let stays = match answer {
         Answer::Given => false,
@@ -92,7 +87,6 @@ pub fn stays_unread(object: &VnicAttachment, answer: Answer) -> bool {
 }
 
 /// Whether an object's status has an answer of OCI or OKE that blocks it, in its present generation.
-#[must_use]
 pub fn is_answered(object: &VnicAttachment) -> bool {
     reason_now(object).is_some_and(|reason| {
         let is_known = reason == Reason::PodNetworkPending || is_tried(object);
@@ -112,7 +106,6 @@ pub fn condition(object: &VnicAttachment, kind: ConditionType) -> Option<&Condit
 }
 
 /// The planned status that a written one represents, to add a failure to.
-#[must_use]
 pub fn last(status: Option<&VnicAttachmentStatus>) -> AttachmentStatus {
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
     let attached = find(conditions, ConditionType::Attached).filter(|attached| attached.is_true());
@@ -124,7 +117,6 @@ pub fn last(status: Option<&VnicAttachmentStatus>) -> AttachmentStatus {
 }
 
 /// A planned status with a failure. A detach by another program is reported first, with the cause that blocks the repair.
-#[must_use]
 pub fn refused(
     reported: Option<&VnicAttachmentStatus>,
     planned_status: AttachmentStatus,

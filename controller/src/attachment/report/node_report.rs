@@ -14,13 +14,11 @@ use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReaso
 const AGENT_ANSWERS_WITHIN: Duration = Duration::from_mins(1);
 
 /// What the agent reported last.
-#[must_use]
 pub fn of(object: &VnicAttachment) -> Option<&NodeReport> {
     object.status.as_ref()?.node.as_ref()
 }
 
 /// The reason of the condition Configured.
-#[must_use]
 pub fn configured(object: &VnicAttachment) -> Reason {
     match of(object) {
         None => Reason::NotReported,
@@ -30,7 +28,6 @@ pub fn configured(object: &VnicAttachment) -> Reason {
 }
 
 /// The same status; not Ready while the node's agent reports that the VNIC is not set up, or has not set up the present spec.
-#[must_use]
 pub fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> AttachmentStatus {
     let Some(report) = of(object).filter(|_| status.ready_reason() == Reason::Ready) else { return status };
     let ready = if !report.configured {
@@ -44,7 +41,6 @@ pub fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> Attachm
 }
 
 /// Why the VNIC must stay as it is for now, if it is to be detached or to lose addresses.
-#[must_use]
 pub fn in_use(object: &VnicAttachment, now: Timestamp) -> Option<StatusReason> {
     let is_forced = object.annotations().get(FORCE_DETACH_ANNOTATION).is_some_and(|value| value == "true");
     let report = of(object).filter(|_| object.spec.vnic.purpose == Purpose::Attach && !is_forced)?;
@@ -59,7 +55,6 @@ pub fn in_use(object: &VnicAttachment, now: Timestamp) -> Option<StatusReason> {
 }
 
 /// What is left until [`in_use`] changes without a report.
-#[must_use]
 pub fn answers_within(object: &VnicAttachment, now: Timestamp) -> Option<Duration> {
     let (report, deleted) = (of(object)?, object.metadata.deletion_timestamp.as_ref()?);
     let left = AGENT_ANSWERS_WITHIN.saturating_sub(now.duration_since(deleted.0).unsigned_abs());

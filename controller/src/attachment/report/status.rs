@@ -15,7 +15,6 @@ const WORDS_LEAST: usize = 24;
 const REQUEST: &str = " [opc-request-id ";
 
 /// The status to write; `None` if the object has it.
-#[must_use]
 pub fn status(
     object: &VnicAttachment,
     planned_status: &AttachmentStatus,
@@ -52,7 +51,6 @@ fn is_same_vnic(object: &VnicAttachment, planned_status: &AttachmentStatus) -> b
 }
 
 /// A Node's name, unless it is longer than a Linux host name can be: cut off, it would name another Node.
-#[must_use]
 pub fn node_name(name: &str) -> Option<&str> {
     (name.len() <= NODE_NAME_MAX).then_some(name)
 }

@@ -49,7 +49,7 @@ impl InstanceMemory {
             let uid = object.uid().unwrap_or_default();
             let own: Vec<&ObservedAttachment> = observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect();
             let (took, failed) = self.of(&uid).note(object, &own, &observed.machine, times);
-            took.into_iter().for_each(|took| metrics.attached(took));
+            took.into_iter().for_each(|took| metrics.attach_seconds.observe(took.as_secs_f64()));
             if let Some(kind) = failed.and_then(FailedAttempt::kind) {
                 self.refused(&uid);
                 let object = object.name_any();

@@ -76,7 +76,6 @@ struct Failure {
 
 impl FailedAttempt {
     /// The message. Constant, so that nothing is written while it continues.
-    #[must_use]
     pub fn status_reason(self) -> StatusReason {
         let (reason, words) = match self {
             Self::Attach => (
@@ -95,7 +94,6 @@ impl FailedAttempt {
     }
 
     /// Its name in metrics; a loss is counted when it is reported.
-    #[must_use]
     pub const fn kind(self) -> Option<&'static str> {
         match self {
             Self::Attach => Some("attach"),

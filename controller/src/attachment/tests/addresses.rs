@@ -1,24 +1,11 @@
 //! Addresses in addition to a VNIC's own: added, released, and never those of other owners.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use oci::{CloudView, CreateAddress, RetryToken};
 use vcn::Family;
 
 use super::scene::{Scene, pods};
 use crate::work::NextReconcile;
-
-async fn extra_addresses(scene: &Scene, family: Family) -> Vec<IpAddr> {
-    let vnic = scene.vnic().await.id;
-    let all = scene.cloud.addresses(&vnic, family).await.unwrap();
-    // OCI marks a VNIC's own IPv4 address only; the controller tags the others.
-    let is_own = |address: &oci::IpObject| match address.ip_address {
-        IpAddr::V4(_) => address.is_primary,
-        IpAddr::V6(_) => address.freeform_tags.is_empty(),
-    };
-    all.into_iter().filter(|address| !is_own(address)).map(|address| address.ip_address).collect()
-}
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -32,26 +19,11 @@ async fn requested_counts_are_assigned_in_both_families() {
     })
     .await;
     assert_eq!(
-        (extra_addresses(&scene, Family::Ipv4).await.len(), extra_addresses(&scene, Family::Ipv6).await.len()),
+        (scene.extra_addresses(Family::Ipv4).await.len(), scene.extra_addresses(Family::Ipv6).await.len()),
         (31, 2)
     );
     assert_eq!(scene.reported("a")[1], "True Ready");
     assert_eq!(scene.count("BulkCreateAddresses"), 2, "several need one request");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_vnic_that_is_being_modified_counts_as_busy() {
-    let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 1).await;
-    scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
-    let refusal = (409, "Conflict", "The VNIC is currently being modified, try again later");
-    scene.cloud.fail_next("CreateAddress", refusal, false);
-    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
-    assert_eq!(scene.reported("a"), ["True Attached", "False InstanceBusy"]);
-    scene.settle().await;
-    assert_eq!(
-        (extra_addresses(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()),
-        (vec![address("10.0.40.7")], "True Ready")
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,12 +36,12 @@ async fn the_spent_token_of_an_address_is_replaced() {
         });
         // It is created, deleted by another program, and requested again.
         scene.reconcile().await;
-        let vnic = scene.vnic().await.id;
-        let all = scene.cloud.addresses(&vnic, Family::Ipv4).await.unwrap();
-        let extra = all.into_iter().find(|own| !own.is_primary).unwrap();
-        oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &extra.id).await.unwrap();
+        scene.cloud.delete_behind(scene.extra_addresses(Family::Ipv4).await[0]);
         scene.reconcile().await;
-        assert_eq!((scene.reported("a")[1].as_str(), scene.addresses_beside().await), ("True Ready", 1));
+        assert_eq!(
+            (scene.reported("a")[1].as_str(), scene.extra_addresses(Family::Ipv4).await.len()),
+            ("True Ready", 1)
+        );
     }
 }
 
@@ -85,7 +57,7 @@ async fn an_unfinished_reconcile_continues_soon() {
     assert_eq!((scene.count("CreateAddress"), scene.count("DeleteAddress")), (4, 1));
     assert_eq!(scene.message("a"), "the VNIC still has more than its 1 IPv4 addresses");
     scene.settle().await;
-    let extra = extra_addresses(&scene, Family::Ipv4).await;
+    let extra = scene.extra_addresses(Family::Ipv4).await;
     assert_eq!((extra, scene.reported("a")[1].as_str()), (vec![address("10.0.40.7")], "True Ready"));
 }
 
@@ -96,69 +68,49 @@ async fn slowly_assigned_addresses_are_requested_once() {
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 31);
     scene.settle().await;
-    assert_eq!(
-        (extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()),
-        (31, "True Ready")
-    );
+    assert_eq!((scene.extra_addresses(Family::Ipv4).await.len(), scene.reported("a")[1].as_str()), (31, "True Ready"));
     assert_eq!((scene.count("BulkCreateAddresses"), scene.count("DeleteAddress")), (1, 0));
     // More of them are another request.
     scene.change("a", |object| object.spec.vnic.ipv4_count = 41);
     scene.settle().await;
-    assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (41, 2));
-}
-
-/// Another owner has this address. Returns a function that frees it.
-async fn take(scene: &Scene, taken: IpAddr) -> vcn::Ocid {
-    let all = scene.cloud.attachments().into_iter();
-    let primary = all.filter(|it| it.display_name.is_none()).find_map(|it| it.vnic_id).unwrap();
-    let foreign = CreateAddress { vnic_id: Some(primary), ip_address: Some(taken), ..CreateAddress::default() };
-    let token = RetryToken::derive(&["foreign"]);
-    oci::Cloud::create_address(&scene.cloud, Family::Ipv4, &foreign, &token).await.unwrap().value.id
-}
-
-async fn reconcile_often(scene: &Scene) {
-    for _ in 0..10 {
-        scene.reconcile().await;
-        scene.cloud.settle();
-        tokio::time::sleep(Duration::from_secs(60)).await;
-    }
+    assert_eq!((scene.extra_addresses(Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (41, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn address_in_use_does_not_block_other_addresses() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 2).await;
-    let foreign = take(&scene, address("10.0.40.7")).await;
+    let foreign = scene.take_address(address("10.0.40.7")).await;
     scene.change("a", |object| {
         object.spec.vnic.ipv4_count = 5;
         object.spec.vnic.ipv6_count = 2;
         object.spec.requested_addresses = vec![address("10.0.40.7"), address("10.0.40.8")];
     });
-    reconcile_often(&scene).await;
-    let four = extra_addresses(&scene, Family::Ipv4).await;
+    scene.reconcile_often().await;
+    let four = scene.extra_addresses(Family::Ipv4).await;
     assert!(four.len() == 4 && four.contains(&address("10.0.40.8")), "{four:?}");
-    assert_eq!(extra_addresses(&scene, Family::Ipv6).await.len(), 2);
+    assert_eq!(scene.extra_addresses(Family::Ipv6).await.len(), 2);
     assert_eq!(scene.reported("a"), ["True Attached", "False AddressTaken"]);
-    oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &foreign).await.unwrap();
+    scene.cloud.delete_address(Family::Ipv4, &foreign).await.unwrap();
     scene.settle().await;
-    let five = extra_addresses(&scene, Family::Ipv4).await;
+    let five = scene.extra_addresses(Family::Ipv4).await;
     assert!(five.len() == 5 && four.iter().all(|own| five.contains(own)), "{five:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_address_is_released_only_after_its_replacement_is_assigned() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 1).await;
-    let before = extra_addresses(&scene, Family::Ipv4).await;
-    let foreign = take(&scene, address("10.0.40.7")).await;
+    let before = scene.extra_addresses(Family::Ipv4).await;
+    let foreign = scene.take_address(address("10.0.40.7")).await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
-    reconcile_often(&scene).await;
+    scene.reconcile_often().await;
     assert_eq!(
-        (extra_addresses(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()),
+        (scene.extra_addresses(Family::Ipv4).await, scene.reported("a")[1].as_str()),
         (before, "False AddressTaken")
     );
     assert!(scene.message("a").starts_with("CreatePrivateIp of 10.0.40.7: 409 "), "{}", scene.message("a"));
-    oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &foreign).await.unwrap();
+    scene.cloud.delete_address(Family::Ipv4, &foreign).await.unwrap();
     scene.settle().await;
-    assert_eq!(extra_addresses(&scene, Family::Ipv4).await, [address("10.0.40.7")]);
+    assert_eq!(scene.extra_addresses(Family::Ipv4).await, [address("10.0.40.7")]);
     assert_eq!(scene.reported("a")[1], "True Ready");
 }
 
@@ -170,8 +122,8 @@ async fn a_refused_change_does_not_block_addresses() {
         object.spec.vnic.ipv4_count = 3;
     });
     (0..200).for_each(|_| scene.cloud.fail_next("UpdateVnic", (404, "NotAuthorizedOrNotFound"), false));
-    reconcile_often(&scene).await;
-    assert_eq!(extra_addresses(&scene, Family::Ipv4).await.len(), 3);
+    scene.reconcile_often().await;
+    assert_eq!(scene.extra_addresses(Family::Ipv4).await.len(), 3);
     assert_eq!(scene.reported("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
 }
 
@@ -205,14 +157,14 @@ async fn refused_bulk_requests_fall_back_to_single_ones() {
         scene.cloud.fail_next("BulkCreateAddresses", refusal, false);
         scene.reconcile().await;
         assert_eq!(
-            (extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()),
+            (scene.extra_addresses(Family::Ipv4).await.len(), scene.reported("a")[1].as_str()),
             (70, "True Ready")
         );
         assert_eq!(scene.count("BulkCreateAddresses"), 1);
         // The next time, in bulk again.
         scene.change("a", |object| object.spec.vnic.ipv4_count = 80);
         scene.settle().await;
-        assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (80, 2));
+        assert_eq!((scene.extra_addresses(Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (80, 2));
     }
 }
 
@@ -236,7 +188,7 @@ async fn a_single_ipv6_address_is_not_the_vnics_own() {
         if had_own {
             scene.cloud.delete_behind(vnic.ipv6_addresses[0]);
         }
-        assert_eq!(extra_addresses(&scene, Family::Ipv6).await.len(), 1);
+        assert_eq!(scene.extra_addresses(Family::Ipv6).await.len(), 1);
         scene.change("a", |object| object.spec.vnic.ipv6_count = 0);
         scene.settle().await;
         assert_eq!((scene.vnic().await.ipv6_addresses, scene.reported("a")[1].as_str()), (Vec::new(), "True Ready"));

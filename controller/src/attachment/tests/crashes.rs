@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use api::{OnDelete, UID_TAG};
+use api::{OnDelete, RELEASED_TAG};
 use tokio::time::{sleep, timeout};
+use vcn::Family;
 
 use super::objects::Refusals;
 use super::scene::Scene;
@@ -47,6 +48,7 @@ impl Story {
             object.spec.vnic.ipv4_count = 3;
             if self == Self::Leave {
                 object.spec.vnic.on_delete = OnDelete::Orphan;
+                object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into();
             }
         });
         if !matches!(self, Self::Attach | Self::Forsake) {
@@ -65,12 +67,14 @@ impl Story {
         match self {
             Self::Attach | Self::AttachAgain => {
                 assert_eq!((live.len(), scene.reported("a")[1].as_str()), (1, "True Ready"), "{when}");
-                assert_eq!(scene.addresses_beside().await, 3, "{when}");
+                assert_eq!(scene.extra_addresses(Family::Ipv4).await.len(), 3, "{when}");
             }
             Self::Detach | Self::Forsake => assert_eq!((live.len(), scene.exists("a")), (0, false), "{when}"),
             Self::Leave => {
                 assert_eq!((live.len(), scene.exists("a"), scene.count("DetachVnic")), (1, false, 0), "{when}");
-                assert!(!scene.vnic().await.freeform_tags.contains_key(UID_TAG), "{when}");
+                let left =
+                    [("team", "x"), (RELEASED_TAG, "uid-a")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+                assert_eq!(scene.vnic().await.freeform_tags, left.into(), "{when}");
             }
         }
     }

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(1500);
 const REFUSED: u32 = 100;
 
 /// Delays each reconcile by the time of its calls.
-struct SlowWorker(AttachmentWorker<FakeCloud, FakeObjects>);
+struct SlowWorker(AttachmentWorker<FakeObjects>);
 
 impl Worker<vcn::Ocid> for SlowWorker {
     fn retries(&self) -> Retries {

@@ -18,17 +18,6 @@ async fn nothing_is_written_or_changed_while_nothing_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_change_is_reported_and_the_vnic_stays() {
-    let scene = Scene::attached(|_| {}).await;
-    scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
-    scene.cloud.fail_next("UpdateVnic", (400, "InvalidParameter"), false);
-    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
-    assert_eq!(scene.reported("a"), ["True Attached", "False InvalidSpec"]);
-    scene.settle().await;
-    assert_eq!(scene.reported("a"), ["True Attached", "True Ready"], "no error is final");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_list_without_the_primary_vnic_is_ignored() {
     let scene = Scene::attached(|_| {}).await;
     let written = scene.statuses();
@@ -64,16 +53,4 @@ async fn a_terminated_instance_is_not_read_again() {
     scene.delete("a");
     scene.reconcile().await;
     assert!(!scene.exists("a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_missing_vnic_is_found_with_any_interval() {
-    let scene = Scene::attached(|_| {}).await;
-    scene.cloud.detach_behind(&scene.live()[0].id);
-    // It may have been longer when the next reconcile was scheduled.
-    assert_eq!(scene.worker.between_looks(), Duration::from_mins(5));
-    let missed = std::cell::RefCell::new(Vec::new());
-    let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| missed.borrow_mut().push(instance));
-    let _ = tokio::time::timeout(Duration::from_secs(301), sweeping).await;
-    assert_eq!(missed.into_inner(), [instance(1)]);
 }

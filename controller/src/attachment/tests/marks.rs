@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{CLUSTER_TAG, OnDelete, RELEASED_TAG};
-use oci::{CloudView, FreeformTags, UpdateVnic};
+use oci::{FreeformTags, UpdateVnic};
 
 use super::scene::{CLUSTER, Scene};
 use crate::attachment::mark::Mark;
@@ -11,7 +11,7 @@ use crate::attachment::sample::{instance, subnet};
 
 async fn tag(scene: &Scene, tags: FreeformTags) {
     let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
-    oci::Cloud::update_vnic(&scene.cloud, &scene.vnic().await.id, &change, None).await.unwrap();
+    scene.cloud.update_vnic(&scene.vnic().await.id, &change, None).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +62,7 @@ async fn an_orphaned_vnic_is_found_on_an_instance_without_objects() {
     let left = scene.status("left").vnic_id.unwrap();
     let tags = FreeformTags::from([(RELEASED_TAG.to_owned(), "uid-left".to_owned())]);
     let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
-    oci::Cloud::update_vnic(&scene.cloud, &left, &change, None).await.unwrap();
+    scene.cloud.update_vnic(&left, &change, None).await.unwrap();
     // The finalizers were removed by hand.
     ["a", "left"].iter().for_each(|name| drop(scene.store.attachments_mut().delete(name)));
     scene.reconcile().await;
@@ -89,7 +89,7 @@ async fn invisible_vnics_do_not_hide_an_orphaned_one() {
             nic_index: None,
         };
         let token = oci::RetryToken::derive(&[&number.to_string()]);
-        oci::Cloud::attach_vnic(&scene.cloud, &theirs, &token).await.unwrap();
+        scene.cloud.attach_vnic(&theirs, &token).await.unwrap();
         scene.cloud.settle();
     }
     scene.live().iter().for_each(|theirs| scene.cloud.forbid(theirs.vnic_id.as_ref().unwrap()));
@@ -123,7 +123,7 @@ async fn the_primary_vnic_belongs_to_no_object() {
         if !first {
             scene.settle().await;
         }
-        oci::Cloud::update_vnic(&scene.cloud, &primary, &copy, None).await.unwrap();
+        scene.cloud.update_vnic(&primary, &copy, None).await.unwrap();
         scene.settle().await;
         let own = scene.vnic().await.id;
         assert_eq!((scene.status("a").vnic_id, scene.reported("a")[1].as_str()), (Some(own), "True Ready"));

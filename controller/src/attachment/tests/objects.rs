@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use vcn::Ocid;
 
 use crate::attachment::apply::objects::Objects;
-use crate::attachment::observe::pod_network::{PodNetwork, PodNetworkReadError, PodNetworks};
+use crate::attachment::observe::pod_network::{PodNetwork, PodNetworkReadError};
 use crate::cluster::request::RequestError;
 use crate::cluster::store::Store;
 
@@ -124,9 +124,7 @@ impl Objects for FakeObjects {
         self.write(|| self.put_status(object, status)).await;
         Ok(())
     }
-}
 
-impl PodNetworks for FakeObjects {
     async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
         let mut pod_network = self.pod_network.lock().unwrap();
         pod_network.1 += 1;

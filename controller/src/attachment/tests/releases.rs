@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use oci::CloudView;
 use tokio::time::{Instant, advance};
 use vcn::Family;
 

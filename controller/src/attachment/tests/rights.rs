@@ -35,7 +35,7 @@ async fn scene_of(operation: &str) -> Scene {
     } else if operation == "ListIpv6s" {
         let beside = oci::CreateAddress { vnic_id: Some(scene.vnic().await.id), ..oci::CreateAddress::default() };
         let token = oci::RetryToken::derive(&["foreign"]);
-        oci::Cloud::create_address(&scene.cloud, Family::Ipv6, &beside, &token).await.unwrap();
+        scene.cloud.create_address(Family::Ipv6, &beside, &token).await.unwrap();
     }
     scene.change("a", |object| {
         let vnic = &mut object.spec.vnic;

@@ -1,5 +1,6 @@
 //! An in-memory OCI, objects in the store, and a worker.
 
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +8,9 @@ use std::time::Duration;
 use api::condition::{ConditionType, find};
 use api::{VnicAttachment, VnicAttachmentStatus};
 use clap::Parser;
-use oci::{AttachmentState, Budget, CloudView, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
+use oci::{
+    AttachmentState, Budget, CreateAddress, Instance, InstanceState, RetryToken, Subnet, Vnic, VnicAttachment as Listed,
+};
 use sandbox::FakeCloud;
 use vcn::{Family, Ocid};
 
@@ -27,7 +30,7 @@ pub(super) struct Scene {
     pub(super) cloud: FakeCloud,
     pub(super) store: Arc<Store>,
     pub(super) objects: FakeObjects,
-    pub(super) worker: AttachmentWorker<FakeCloud, FakeObjects>,
+    pub(super) worker: AttachmentWorker<FakeObjects>,
     pub(super) metrics: Arc<Metrics>,
 }
 
@@ -166,6 +169,15 @@ impl Scene {
         panic!("it does not settle: {:?}", self.calls());
     }
 
+    /// Ten reconciles, a minute apart.
+    pub(super) async fn reconcile_often(&self) {
+        for _ in 0..10 {
+            self.reconcile().await;
+            self.cloud.settle();
+            tokio::time::sleep(Duration::from_mins(1)).await;
+        }
+    }
+
     pub(super) fn status(&self, name: &str) -> VnicAttachmentStatus {
         self.store.attachments().get(name).unwrap().status.clone().unwrap_or_default()
     }
@@ -207,10 +219,27 @@ impl Scene {
         self.cloud.vnic(live[0].vnic_id.as_ref().unwrap()).await.unwrap().value
     }
 
-    /// How many IPv4 addresses the VNIC has in addition to its own.
-    pub(super) async fn addresses_beside(&self) -> usize {
-        let all = self.cloud.addresses(&self.vnic().await.id, Family::Ipv4).await.unwrap();
-        all.iter().filter(|address| !address.is_primary).count()
+    /// The VNIC's addresses in addition to its own, the highest last.
+    pub(super) async fn extra_addresses(&self, family: Family) -> Vec<IpAddr> {
+        let all = self.cloud.addresses(&self.vnic().await.id, family).await.unwrap();
+        // OCI marks a VNIC's own IPv4 address only; the controller tags the others.
+        let is_own = |address: &oci::IpObject| match address.ip_address {
+            IpAddr::V4(_) => address.is_primary,
+            IpAddr::V6(_) => address.freeform_tags.is_empty(),
+        };
+        let mut all: Vec<_> =
+            all.into_iter().filter(|address| !is_own(address)).map(|address| address.ip_address).collect();
+        all.sort();
+        all
+    }
+
+    /// Another owner, the primary VNIC, has this address.
+    pub(super) async fn take_address(&self, taken: IpAddr) -> Ocid {
+        let all = self.cloud.attachments().into_iter();
+        let primary = all.filter(|it| it.display_name.is_none()).find_map(|it| it.vnic_id);
+        let foreign = CreateAddress { vnic_id: primary, ip_address: Some(taken), ..CreateAddress::default() };
+        let token = RetryToken::derive(&["foreign"]);
+        self.cloud.create_address(Family::Ipv4, &foreign, &token).await.unwrap().value.id
     }
 
     pub(super) fn statuses(&self) -> usize {
@@ -224,7 +253,7 @@ fn worker(
     store: &Arc<Store>,
     metrics: &Arc<Metrics>,
     cluster: &str,
-) -> AttachmentWorker<FakeCloud, FakeObjects> {
+) -> AttachmentWorker<FakeObjects> {
     let (events, _) = Events::new(Arc::default());
     let surroundings = WorkerContext {
         store: store.clone(),
@@ -234,5 +263,5 @@ fn worker(
         pace: Settings::new(Args::parse_from(["oke-node-controller"]).options).unwrap().pace,
         budget: Budget::default(),
     };
-    AttachmentWorker::new(cloud.clone(), objects.clone(), surroundings)
+    AttachmentWorker::new((**cloud).clone(), objects.clone(), surroundings)
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use oci::{CloudView, CreateAddress, RetryToken};
+use oci::{CreateAddress, RetryToken};
 use vcn::Family;
 
 use super::scene::Scene;
@@ -14,14 +14,6 @@ const FOR_EVER: usize = 1000;
 
 fn refuse(scene: &Scene, operation: &'static str, refusal: (u16, &str)) {
     (0..FOR_EVER).for_each(|_| scene.cloud.fail_next(operation, refusal, false));
-}
-
-async fn reconcile_often(scene: &Scene) {
-    for _ in 0..10 {
-        scene.reconcile().await;
-        scene.cloud.settle();
-        tokio::time::sleep(Duration::from_mins(1)).await;
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,7 +28,7 @@ async fn attach_and_detach_work_without_listing_addresses() {
         scene.delete("a");
         scene.wants("b");
         let asked = scene.calls().len();
-        reconcile_often(&scene).await;
+        scene.reconcile_often().await;
         assert!(!scene.exists("a"), "{operation}");
         for name in ["b", "c"] {
             assert_eq!(
@@ -84,7 +76,7 @@ async fn a_changed_object_is_not_ready_without_its_addresses() {
         object.spec.vnic.skip_source_dest_check = true;
         object.spec.vnic.ipv6_count = 1;
     });
-    reconcile_often(&scene).await;
+    scene.reconcile_often().await;
     assert_eq!(scene.calls()[asked..], ["UpdateVnic", "CreateAddress"]);
     assert_eq!(scene.reported("a")[1], "Unknown NotAuthorizedOrNotFound");
 }
@@ -94,13 +86,13 @@ async fn an_unknown_own_ipv6_address_is_not_replaced() {
     let scene = Scene::with(4);
     scene.wants("a");
     refuse(&scene, "ListIpv6s", NO_RIGHT);
-    reconcile_often(&scene).await;
+    scene.reconcile_often().await;
     let vnic = scene.vnic().await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "the list shows which it is");
     let beside = CreateAddress { vnic_id: Some(vnic.id), ..CreateAddress::default() };
     let token = RetryToken::derive(&["foreign"]);
-    oci::Cloud::create_address(&scene.cloud, Family::Ipv6, &beside, &token).await.unwrap();
-    reconcile_often(&scene).await;
+    scene.cloud.create_address(Family::Ipv6, &beside, &token).await.unwrap();
+    scene.reconcile_often().await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip));
     assert_eq!(scene.reported("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
 }
@@ -117,7 +109,7 @@ async fn an_outage_ends_the_requests_of_a_reconcile() {
     // An unreadable answer does not concern the VNIC either; others continue.
     refuse(&scene, "ListPrivateIps", (415, ""));
     scene.wants("c");
-    reconcile_often(&scene).await;
+    scene.reconcile_often().await;
     assert_eq!(["a", "b"].map(|name| scene.reported(name)[1].clone()), ["True Ready"; 2].map(String::from));
     assert_eq!(scene.reported("c"), ["True Attached", "Unknown OciUnavailable"]);
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use api::condition::find;
 use api::{ConditionType, Reason as _, VnicAttachment};
 use backoff::Backoff;
-use oci::Cloud;
 use vcn::Ocid;
 
 use super::AttachmentWorker;
@@ -40,7 +39,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The first backoff while a VNIC waits for a pod network; it doubles likewise. OKE needs a minute or two to build one.
 const FIRST_HELD: Duration = Duration::from_secs(15);
 
-impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+impl<O: Objects> AttachmentWorker<O> {
     /// The backoff between two attempts after a failure.
     pub(super) fn pauses(&self) -> Backoff {
         let cap = self.context.pace.retry_most;
@@ -54,7 +53,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     }
 
     /// The interval between two reconciles of an instance in sync: longer if these would take more than half of the requests.
-    #[must_use]
     pub fn between_looks(&self) -> Duration {
         let (instances, objects) = self.context.store.attachments().load();
         // No cloud has 2^53 instances.
@@ -83,7 +81,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// When to reconcile an instance after an event of the API server: at once; or, if it is in sync (at the start all are
     /// reported), some time until the next regular reconcile. A request that was already refused is queued with the retries,
     /// and a profile's objects for many nodes come after single requests.
-    #[must_use]
     pub fn due(&self, instance: &Ocid, chance: f64) -> Schedule {
         let node = self.context.store.nodes().of(instance).cloned();
         let objects = self.context.store.attachments().of(instance);

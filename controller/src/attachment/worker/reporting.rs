@@ -6,14 +6,12 @@ use api::{AttachmentReason, VnicAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use oci::Cloud;
 use resident::logging::chain;
 
 use super::AttachmentWorker;
 use crate::attachment::apply::objects::Objects;
 use crate::attachment::apply::{Failure, Outcome};
 use crate::attachment::observe::observed::ReadError;
-use crate::attachment::observe::pod_network::PodNetworks;
 use crate::attachment::plan::Plan;
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::AttachmentStatus;
@@ -23,7 +21,7 @@ use crate::attachment::report::node_report;
 use crate::attachment::report::status::status;
 use crate::attachment::state::instance_memory::InstanceMemory;
 
-impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
+impl<O: Objects> AttachmentWorker<O> {
     /// Writes the status and the Event, if there is one. Returns whether that succeeded.
     pub(super) async fn report(&self, object: &VnicAttachment, planned_status: &AttachmentStatus) -> bool {
         let planned_status = &node_report::with_report(object, planned_status.clone());
@@ -51,7 +49,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     fn report_event(&self, object: &VnicAttachment, planned_status: &AttachmentStatus) {
         let Some(event) = event_diff::of(object, planned_status) else { return };
         if event.reason == api::Reason::as_str(AttachmentReason::DetachedOutOfBand) {
-            self.context.metrics.detached_out_of_band();
+            self.context.metrics.detached_behind.inc();
         }
         self.context.events.report(event);
     }

@@ -103,7 +103,7 @@ async fn nodes_are_read_although_requests_are_refused() {
         () = follow_nodes(patient(&client, metrics.clone(), READING), store.clone(), read, drop) => panic!("the watch ended"),
         known = timeout(Duration::from_mins(10), known.wait_for(|known| *known)) => assert!(known.is_ok(), "never"),
     }
-    let (asked, refused) = (asked.load(Ordering::SeqCst), metrics.refusals());
+    let (asked, refused) = (asked.load(Ordering::SeqCst), metrics.refusals.get());
     println!("{asked} requests, {refused} refused, in {:?}", began.elapsed());
     assert_eq!((store.nodes().iter().count(), asked, refused), (10_000, 105, 5));
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
@@ -123,7 +123,7 @@ async fn a_lasting_refusal_is_reported_and_counted() {
         let objects: Api<VnicAttachment> = Api::all(patient(&client, metrics.clone(), READING));
         let began = Instant::now();
         assert_eq!(code(objects.list(&ListParams::default()).await), 429);
-        let (took, asked) = (began.elapsed(), metrics.refusals());
+        let (took, asked) = (began.elapsed(), metrics.refusals.get());
         assert!(took >= READING - LONGEST_PAUSE && took < READING + Duration::from_secs(1), "{after:?}: {took:?}");
         assert!(reads.contains(&asked), "{after:?}: {asked} requests");
         let spec = serde_json::json!({ "instanceId": "ocid1.instance.oc1.iad.i", "subnetId": "ocid1.subnet.oc1.iad.s",
@@ -131,7 +131,7 @@ async fn a_lasting_refusal_is_reported_and_counted() {
         let object = VnicAttachment::new("one", serde_json::from_value(spec).unwrap());
         let began = Instant::now();
         assert_eq!(code(objects.create(&PostParams::default(), &object).await), 429);
-        let (took, asked) = (began.elapsed(), metrics.refusals() - asked);
+        let (took, asked) = (began.elapsed(), metrics.refusals.get() - asked);
         assert!(took < WRITING + Duration::from_secs(1), "{after:?}: {took:?}");
         assert!(writes.contains(&asked), "{after:?}: {asked} requests");
     }

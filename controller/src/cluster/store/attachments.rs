@@ -24,14 +24,12 @@ pub type StatedVnic = (Ocid, Ocid);
 
 impl Attachments {
     /// Those of an instance, by name.
-    #[must_use]
     pub fn of(&self, instance: &Ocid) -> Vec<Arc<VnicAttachment>> {
         let names = self.names.get(instance).into_iter().flatten();
         names.filter_map(|name| self.objects.get(name).cloned()).collect()
     }
 
     /// One by its name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<VnicAttachment>> {
         self.objects.get(name)
     }
@@ -42,7 +40,6 @@ impl Attachments {
     }
 
     /// The names of unreadable objects: they must not be overwritten.
-    #[must_use]
     pub const fn unreadable(&self) -> &BTreeSet<String> {
         &self.unreadable
     }
@@ -53,13 +50,11 @@ impl Attachments {
     }
 
     /// The number of instances with objects, and of objects.
-    #[must_use]
     pub fn load(&self) -> (usize, usize) {
         (self.names.len(), self.objects.len())
     }
 
     /// Instance and VNIC in their statuses.
-    #[must_use]
     pub fn believed(&self) -> Vec<StatedVnic> {
         let vnic = |object: &Arc<VnicAttachment>| {
             Some((object.spec.instance_id.clone(), object.status.as_ref()?.vnic_id.clone()?))
@@ -121,7 +116,6 @@ impl Attachments {
     }
 
     /// Their number, by their condition Ready.
-    #[must_use]
     pub fn census(&self) -> Census {
         let mut census = Census::new();
         for object in self.objects.values() {

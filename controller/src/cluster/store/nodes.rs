@@ -80,7 +80,6 @@ pub struct Nodes {
 
 impl NodeView {
     /// The kept part of a Node.
-    #[must_use]
     pub fn of(object: NodeObject) -> Self {
         let (metadata, status) = (object.metadata, object.status.unwrap_or_default());
         let annotations = metadata.annotations.unwrap_or_default();
@@ -115,7 +114,6 @@ fn memory(allocatable: &BTreeMap<String, String>) -> Option<u64> {
 
 impl NodeView {
     /// Its rank among Nodes that claim one instance: the oldest one counts, among equals the first by name.
-    #[must_use]
     pub fn seniority(&self) -> (Option<Timestamp>, &str) {
         (self.created, &self.name)
     }
@@ -128,7 +126,6 @@ impl NodeView {
     }
 
     /// As an Event's object.
-    #[must_use]
     pub fn reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -147,7 +144,6 @@ fn internal(address: &NodeAddress) -> Option<IpAddr> {
 
 impl Labels {
     /// As a map for lookups.
-    #[must_use]
     pub fn map(&self) -> BTreeMap<String, String> {
         let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
         self.0.lines().filter_map(pair).collect()
@@ -165,7 +161,6 @@ impl FromIterator<(String, String)> for Labels {
 
 impl Nodes {
     /// The Node of an instance; of several that claim it, the senior one.
-    #[must_use]
     pub fn of(&self, instance: &Ocid) -> Option<&NodeView> {
         self.nodes.get(self.names.get(instance)?).map(AsRef::as_ref)
     }
@@ -176,7 +171,6 @@ impl Nodes {
     }
 
     /// How often a kept field changed: a heartbeat does not count.
-    #[must_use]
     pub const fn changes(&self) -> u64 {
         self.changes
     }

@@ -21,7 +21,6 @@ impl Profiles {
     }
 
     /// The names of those of a later version that this one cannot read.
-    #[must_use]
     pub const fn unreadable(&self) -> &BTreeSet<String> {
         &self.unreadable
     }

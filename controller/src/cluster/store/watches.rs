@@ -61,14 +61,12 @@ impl Watches {
     }
 
     /// How long each has been behind.
-    #[must_use]
     pub fn behind(&self) -> Vec<(&'static str, Duration)> {
         let now = Instant::now();
         self.all().iter().map(|(what, watch)| (*what, watch.behind(now))).collect()
     }
 
     /// Those that have been failing for long, and why.
-    #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let now = Instant::now();
         let all = self.all();

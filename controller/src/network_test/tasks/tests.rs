@@ -73,7 +73,7 @@ impl Scene {
     fn new(each: Duration) -> Self {
         let agents = Arc::new(Agents { each, asked: Mutex::default(), open: Arc::default() });
         let written = Arc::new(Mutex::new(Vec::new()));
-        let context = TestContext {
+        let context = NetworkTests {
             client: client(written.clone()),
             store: Arc::default(),
             agents: agents.clone(),

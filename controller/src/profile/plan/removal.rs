@@ -70,7 +70,6 @@ pub struct Removals<'a> {
 }
 
 /// Decides for all objects that no profile wants (`is_wanted` answers that by the object's name).
-#[must_use]
 pub fn removals<'a>(
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,

@@ -39,7 +39,6 @@ impl Rollout {
     }
 
     /// How many are to be replaced, and what the next one waits for; `None` if there are none.
-    #[must_use]
     pub fn standing(&self) -> Option<(usize, Option<String>)> {
         (!self.old.is_empty()).then(|| (self.old.len(), self.waits_for.clone()))
     }

@@ -32,25 +32,21 @@ impl State {
     pub const ABSENT: Self = Self { attached: false, ready: false, trouble: None };
 
     /// Like ABSENT, with the reason.
-    #[must_use]
     pub fn in_conflict(text: String) -> Self {
         Self { trouble: Some(VnicProblem::Conflict(text)), ..Self::ABSENT }
     }
 
     /// Like ABSENT, with the reason why the Node gets none.
-    #[must_use]
     pub fn excluded(why: String) -> Self {
         Self { trouble: Some(VnicProblem::Excluded(why)), ..Self::ABSENT }
     }
 
     /// Whether the Node gets no VNICs.
-    #[must_use]
     pub const fn is_excluded(&self) -> bool {
         matches!(self.trouble, Some(VnicProblem::Excluded(_)))
     }
 
     /// From the object's conditions, if they describe its present spec.
-    #[must_use]
     pub fn of(object: &VnicAttachment) -> Self {
         let Some(status) = object.status.as_ref().filter(|_| object.metadata.deletion_timestamp.is_none()) else {
             return Self::ABSENT;

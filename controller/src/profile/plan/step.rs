@@ -66,7 +66,6 @@ pub struct Profile {
 
 impl Step {
     /// The name of the object.
-    #[must_use]
     pub fn object(&self) -> &str {
         match self {
             Self::Make(stamp) | Self::Change { stamp, .. } => &stamp.name,
@@ -76,7 +75,6 @@ impl Step {
     }
 
     /// The step's name in metrics.
-    #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Make(_) => "make",
@@ -89,7 +87,6 @@ impl Step {
     }
 
     /// The profile, if the step is for one.
-    #[must_use]
     pub fn profile(&self) -> Option<&str> {
         match self {
             Self::Make(stamp) | Self::Change { stamp, .. } | Self::Replace { stamp, .. } => Some(&stamp.profile),

@@ -19,7 +19,6 @@ pub struct Failure<'s> {
 }
 
 /// By profile; failures without a profile are under `None`.
-#[must_use]
 pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), RequestError>)]) -> BTreeMap<Option<&'s str>, Failure<'s>> {
     let mut steps: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for (step, _) in outcomes {

@@ -62,7 +62,7 @@ mod tests {
             assert_eq!(reported.len(), [1000, 1500, 1500][look], "at look {look}");
         }
         assert_eq!(reported, names);
-        assert_eq!(metrics.events_lost(), 1, "it stops at the first that finds no room");
+        assert_eq!(metrics.events_lost.get(), 1, "it stops at the first that finds no room");
         problems.report(&[], &nodes, &events);
         assert_eq!(writer.next(), None);
     }

@@ -13,7 +13,6 @@ use crate::profile::select::selection::{InactiveReason, is_leaving};
 const MOST_NAMES: usize = 10;
 
 /// The new status, if it differs. A profile that is being deleted keeps its status.
-#[must_use]
 pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
     if is_leaving(report.profile) {
         return None;
@@ -32,7 +31,6 @@ pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
 }
 
 /// The counts of nodes.
-#[must_use]
 pub fn summary(report: &Report<'_>) -> ProfileSummary {
     let count = |fits: fn(&State) -> bool| {
         u32::try_from(report.nodes.values().filter(|state| fits(state)).count()).unwrap_or(u32::MAX)

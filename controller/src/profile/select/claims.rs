@@ -26,7 +26,6 @@ pub enum Claim<'a> {
 }
 
 /// All stamps of all profiles, in serving order.
-#[must_use]
 pub fn stamps(selections: &Selections<'_>) -> Vec<TemplateObject> {
     let mut profiles: Vec<_> = selections.profiles.values().collect();
     profiles.sort_by_key(|selection| {
@@ -44,7 +43,6 @@ pub fn stamps(selections: &Selections<'_>) -> Vec<TemplateObject> {
 }
 
 /// Decides for each stamp, in the same order.
-#[must_use]
 pub fn claims<'a>(
     stamps: &[TemplateObject],
     there: &AttachmentIndex<'a>,

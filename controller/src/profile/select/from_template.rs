@@ -35,7 +35,6 @@ pub enum Difference {
 
 impl TemplateObject {
     /// A template's stamp for an instance.
-    #[must_use]
     pub fn new(profile: &VnicProfile, template: &Arc<VnicTemplate>, instance: &Ocid, node: &str) -> Self {
         let profile = profile.name_any();
         Self {
@@ -48,7 +47,6 @@ impl TemplateObject {
     }
 
     /// The object's whole spec.
-    #[must_use]
     pub fn spec(&self) -> VnicAttachmentSpec {
         VnicAttachmentSpec {
             instance_id: self.instance.clone(),
@@ -59,7 +57,6 @@ impl TemplateObject {
 
     /// The object to create. Its finalizer is added when its VNIC is requested, by a write that makes it smaller. It has no
     /// owner reference, which would be an eighth of its size; a finalizer on the profile is enough.
-    #[must_use]
     pub fn object(&self) -> VnicAttachment {
         let mut object = VnicAttachment::new(&self.name, self.spec());
         object.metadata = ObjectMeta {
@@ -71,7 +68,6 @@ impl TemplateObject {
     }
 
     /// How an object of the same name differs.
-    #[must_use]
     pub fn difference(&self, object: &VnicAttachment) -> Difference {
         let (there, wanted) = (&object.spec.vnic, self.template.as_ref());
         let fixed = [
@@ -113,7 +109,6 @@ impl TemplateObject {
 
 /// The profile of an object: its label names it, and its name is the stamped one. An object without the label belongs to its
 /// user.
-#[must_use]
 pub fn profile_of(object: &VnicAttachment) -> Option<&str> {
     let profile = object.labels().get(PROFILE_LABEL)?;
     let given = object_name(profile, &object.spec.vnic.name, &object.spec.instance_id);
@@ -122,7 +117,6 @@ pub fn profile_of(object: &VnicAttachment) -> Option<&str> {
 
 /// The name of a stamped object: constant for profile, VNIC and instance, so that a controller that crashed creates nothing
 /// twice, and a node that returns under another name finds its objects. The parts contain no dots.
-#[must_use]
 pub fn object_name(profile: &str, vnic: &VnicName, instance: &Ocid) -> String {
     format!("{profile}.{vnic}.{:012x}", fnv1a(instance.as_str().as_bytes()) & 0xffff_ffff_ffff)
 }

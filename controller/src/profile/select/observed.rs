@@ -35,7 +35,6 @@ pub struct AttachmentIndex<'a> {
 
 impl Observed {
     /// From the store.
-    #[must_use]
     pub fn of(store: &Store) -> Self {
         let (profiles, attachments) = (store.profiles(), store.attachments());
         Self {
@@ -50,7 +49,6 @@ impl Observed {
 
 impl<'a> AttachmentIndex<'a> {
     /// Sorts them.
-    #[must_use]
     pub fn of(observed: &'a Observed) -> Self {
         let mut there = Self::default();
         for object in &observed.attachments {

@@ -49,7 +49,7 @@ pub enum InactiveReason {
 }
 
 /// A problem of a node's request, for an Event on the Node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct NodeProblem<'a> {
     /// The node's name.
     pub node: &'a str,
@@ -77,7 +77,6 @@ pub const NODE_RECREATED: &str = "NodeRecreated";
 pub const NAME_CONFLICT: &str = "VnicNameConflict";
 
 /// Selects.
-#[must_use]
 pub fn select(observed: &Observed) -> Selections<'_> {
     let mut all = Selections::default();
     for profile in &observed.profiles {
@@ -112,7 +111,6 @@ pub(in crate::profile) fn is_leaving(profile: &VnicProfile) -> bool {
 
 impl<'a> Selections<'a> {
     /// The node of a profile for an instance.
-    #[must_use]
     pub fn node_of(&self, profile: &str, instance: &Ocid) -> Option<&'a str> {
         Some(self.profiles.get(profile)?.nodes.get(instance)?.name.as_str())
     }

@@ -16,7 +16,7 @@ pub struct FleetMetrics {
     oldest: FloatGauge,
     sweep: FloatGauge,
     requests: Family<Outcome, Counter>,
-    holds: Gauge,
+    pub(crate) holds: Gauge,
 }
 
 impl FleetMetrics {
@@ -34,11 +34,6 @@ impl FleetMetrics {
     /// Counts a request to an agent.
     pub fn asked(&self, result: &'static str) {
         self.requests.get_or_create(&Outcome { result }).inc();
-    }
-
-    /// Records whether conditions are held back.
-    pub fn holds(&self, holds: bool) {
-        self.holds.set(i64::from(holds));
     }
 
     /// Sets the gauges.

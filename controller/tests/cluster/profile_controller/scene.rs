@@ -282,7 +282,7 @@ impl Scene {
 
     /// How many reconciles the controller made.
     pub(crate) fn looks(&self) -> u64 {
-        running().metrics.profile_reconciles()
+        running().metrics.profile_reconciles.get()
     }
 
     /// Triggers another reconcile.

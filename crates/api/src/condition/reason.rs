@@ -18,7 +18,6 @@ macro_rules! reasons {
             pub const ALL: &'static [Self] = &[$(Self::$word),*];
 
             /// The reason of this name, if this version knows it.
-            #[must_use]
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|reason| reason.as_str() == word)
             }

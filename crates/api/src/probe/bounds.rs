@@ -65,7 +65,6 @@ pub enum ProbeError {
 
 impl ProbeRequest {
     /// A request of our version.
-    #[must_use]
     pub const fn new(task: Task) -> Self {
         Self { version: PROBE_VERSION, task }
     }
@@ -116,7 +115,6 @@ impl ProbeRequest {
 
 impl SendTask {
     /// The longest time that it may take, in milliseconds.
-    #[must_use]
     pub fn longest_ms(&self) -> u32 {
         if self.kind == ProbeKind::Throughput {
             // It connects, waits for the receiver's greeting, sends, and waits until all is received.

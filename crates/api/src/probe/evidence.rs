@@ -109,7 +109,6 @@ pub enum Change {
 
 impl Trial {
     /// A trial that nothing else is known about.
-    #[must_use]
     pub const fn new(change: Change, tally: Tally) -> Self {
         Self { change, neighbour: None, tally, arrived: None }
     }
@@ -122,19 +121,16 @@ impl Evidence {
     }
 
     /// The result of a trial, if it was made.
-    #[must_use]
     pub fn trial(&self, change: Change) -> Option<&Tally> {
         self.trials(change).next().map(|trial| &trial.tally)
     }
 
     /// Whether a trial reaches the target, if it was made: of several, one.
-    #[must_use]
     pub fn reaches(&self, change: Change) -> Option<bool> {
         self.trials(change).map(|trial| trial.tally.reaches()).reduce(|one, other| one || other)
     }
 
     /// The protocol of the packets.
-    #[must_use]
     pub const fn transport(&self) -> Option<Transport> {
         self.kind.transport()
     }

@@ -182,13 +182,11 @@ pub struct HostState {
 impl Received {
     /// The rate in megabits per second, of data that was sent for [`THROUGHPUT_MS`]: if it arrived in less time, the path
     /// carried nothing at the end.
-    #[must_use]
     pub fn mbits(&self) -> u32 {
         u32::try_from(self.bytes.saturating_mul(8) / self.counted_micros()).unwrap_or(u32::MAX)
     }
 
     /// Whether nine tenths of a rate arrived.
-    #[must_use]
     pub fn is_enough(&self, mbits: u16) -> bool {
         self.bytes.saturating_mul(80) >= u64::from(mbits) * 9 * self.counted_micros()
     }
@@ -202,20 +200,17 @@ impl Received {
 
 impl Tally {
     /// Whether packets reach the target: it answers, or refuses the port.
-    #[must_use]
     pub fn reaches(&self) -> bool {
         self.failure == Some(Failure::Refused) || (self.received > 0 && !self.fails())
     }
 
     /// Whether more is missing than chance explains: everything, or three and a fifth.
-    #[must_use]
     pub fn fails(&self) -> bool {
         let lost = self.lost();
         lost > 0 && (self.received == 0 || (lost >= 3 && lost.saturating_mul(5) >= self.sent))
     }
 
     /// Probes without an answer.
-    #[must_use]
     pub const fn lost(&self) -> u16 {
         self.sent.saturating_sub(self.received)
     }

@@ -127,19 +127,16 @@ impl Config {
     }
 
     /// The whole document as it came, for what this type does not name.
-    #[must_use]
     pub fn raw(&self) -> &Value {
         &self.raw
     }
 
     /// ipam; an empty object is common (no address management wanted) and is not the same as none.
-    #[must_use]
     pub fn ipam(&self) -> Option<&Map<String, Value>> {
         self.raw.get("ipam")?.as_object()
     }
 
     /// args.cni: what CNI_ARGS says in the conventions' newer form; it wins where both say something.
-    #[must_use]
     pub fn args(&self) -> Option<&Map<String, Value>> {
         self.raw.get("args")?.get("cni")?.as_object()
     }

@@ -65,7 +65,7 @@ impl Call {
         let Some(command) = env.var("CNI_COMMAND").filter(|command| !command.is_empty()) else {
             return Ok(Self::About);
         };
-        let Some(verb) = command.to_str().and_then(Verb::named) else {
+        let Some(verb) = command.to_str().and_then(Verb::from_word) else {
             return Err(invalid(format!(
                 "unknown CNI_COMMAND: {}; known are {}: the runtime asks for something newer, or is no CNI runtime",
                 excerpt(&command.to_string_lossy(), QUOTED),

@@ -25,14 +25,12 @@ impl PrevResult {
     }
 
     /// The document.
-    #[must_use]
     pub fn raw(&self) -> &Map<String, Value> {
         &self.fields
     }
 
     /// What can be understood of it. Positions are kept: an interface that cannot be understood is one with an empty
     /// name, an address or route is left out. An index of an interface that does not exist is none.
-    #[must_use]
     pub fn read(&self) -> Success {
         let interfaces: Vec<_> = self.items("interfaces").iter().map(interface).collect();
         let ips = self.items("ips").iter().filter_map(|item| ip(item, interfaces.len())).collect();
@@ -57,7 +55,6 @@ impl PrevResult {
 
     /// As JSON, in the terms of `version`: the document with that cniVersion, and in older versions the family of
     /// each address, which they demand.
-    #[must_use]
     pub fn to_json(&self, version: Version) -> Value {
         let mut fields = self.fields.clone();
         fields.insert("cniVersion".to_owned(), version.as_str().into());

@@ -21,7 +21,6 @@ impl RuntimeConfig {
     }
 
     /// A capability as it came.
-    #[must_use]
     pub fn get(&self, capability: &str) -> Option<&Value> {
         self.fields.get(capability).filter(|value| !value.is_null())
     }

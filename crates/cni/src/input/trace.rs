@@ -19,7 +19,6 @@ pub struct ParentSpan<'a> {
 impl TraceContext {
     /// The caller's span; none when TRACEPARENT is missing or malformed. A later version of the format may have more parts
     /// than the first (W3C trace context §3.2.4).
-    #[must_use]
     pub fn parent(&self) -> Option<ParentSpan<'_>> {
         let mut parts = self.traceparent.as_deref()?.split('-');
         let (version, trace_id, span_id, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

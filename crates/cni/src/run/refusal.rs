@@ -33,7 +33,7 @@ impl<'a> Refusal<'a> {
         let name = document.as_ref().and_then(|document| document.get("name")).and_then(Value::as_str);
         Self {
             error,
-            verb: Verb::named(&text("CNI_COMMAND")),
+            verb: Verb::from_word(&text("CNI_COMMAND")),
             container_id: ContainerId::new(text("CNI_CONTAINERID")).ok(),
             ifname: IfName::new(text("CNI_IFNAME")).ok(),
             args: Args::parse(&env.var("CNI_ARGS").unwrap_or_default()).unwrap_or_default(),

@@ -29,7 +29,6 @@ pub enum Placement {
 
 impl Placement {
     /// The link that carries the VNIC.
-    #[must_use]
     pub const fn link(&self) -> &IfName {
         match self {
             Self::Device { link } | Self::Vlan { link, .. } => link,

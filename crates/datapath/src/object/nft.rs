@@ -173,13 +173,11 @@ pub enum Transport {
 
 impl NftRule {
     /// Our rule.
-    #[must_use]
     pub fn new(kind: NftRuleKind) -> Self {
         Self { text: kind.to_string(), kind: Some(kind) }
     }
 
     /// A rule as found.
-    #[must_use]
     pub const fn found(text: String) -> Self {
         Self { kind: None, text }
     }
@@ -249,7 +247,6 @@ impl fmt::Display for NftRuleKind {
 }
 
 /// Where the metadata service, the resolver and the time server are.
-#[must_use]
 pub(crate) const fn metadata_address(family: Family) -> IpAddr {
     match family {
         Family::Ipv4 => IpAddr::V4(METADATA_ADDRESS),

@@ -62,7 +62,6 @@ pub struct ExtraRoute {
 
 impl ExtraNetwork {
     /// Its objects, in the order they are made.
-    #[must_use]
     pub fn desired(&self) -> Vec<(Place, Object)> {
         let own_route = |place: Place, object: &Object| place == Place::Pod && matches!(object, Object::Route(_));
         let mut objects = match &self.device {
@@ -76,7 +75,6 @@ impl ExtraNetwork {
     }
 
     /// Its name in the pod.
-    #[must_use]
     pub const fn name(&self) -> &IfName {
         &self.pod.ends.pod
     }

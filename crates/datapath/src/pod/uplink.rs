@@ -58,7 +58,6 @@ impl Uplink {
 const RP_FILTER: &str = "rp_filter";
 
 /// What a pod whose host end is `pod_link` needs of the host.
-#[must_use]
 pub fn needed(uplinks: &[Uplink], pod_link: &IfName) -> Vec<(Place, Object)> {
     let mut objects = Vec::new();
     for uplink in uplinks {

@@ -1,7 +1,6 @@
 //! Kubernetes' quantities of memory.
 
 /// A quantity such as `65536000Ki` or `100Mi`, in MiB.
-#[must_use]
 pub fn mebibytes(amount: &str) -> Option<f64> {
     let digits = amount.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match amount.strip_prefix(digits)? {

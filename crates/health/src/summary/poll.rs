@@ -15,7 +15,6 @@ pub struct PollQuery {
 impl PollQuery {
     /// The path of the request, with this query. Agents of 0.2.0 read a permit only if it stands alone; newer ones keep the last amount
     /// of memory.
-    #[must_use]
     pub fn path(self) -> String {
         let repairs = self.may_repair.then(|| "repairs=allow".to_owned());
         let allocatable =
@@ -25,7 +24,6 @@ impl PollQuery {
     }
 
     /// Reads a query; unknown and invalid parts are ignored.
-    #[must_use]
     pub fn read(query: &str) -> Self {
         let part = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         Self {

@@ -24,7 +24,6 @@ const REGISTER: Register = Register::Reg1;
 const NFTA_CT_DREG: u16 = 1;
 const NFTA_CT_KEY: u16 = 2;
 const NFTA_CT_SREG: u16 = 4;
-const NFT_CT_STATE: u32 = 0;
 const NFT_CT_DIRECTION: u32 = 1;
 const NFT_CT_STATUS: u32 = 2;
 const NFT_CT_MARK: u32 = 3;
@@ -66,7 +65,7 @@ pub(super) fn chain(family: TableFamily, table: &str, chain: &Chain) -> Result<N
                 WireHook::Number(HookNumber::Other(hook)),
                 WireHook::Priority(u32::from_ne_bytes(chain.priority.to_ne_bytes())),
             ]),
-            ChainAttribute::Type(chain.kind.name().to_owned()),
+            ChainAttribute::Type(chain.kind.to_string()),
             ChainAttribute::Policy(NF_ACCEPT),
         ],
     }))
@@ -105,26 +104,22 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
     match expression {
         Expression::Iifname(link) => link_name(load_meta(MetaKey::Iifname), Equal, link, to)?,
         Expression::Oifname(link) => link_name(load_meta(MetaKey::Oifname), Equal, link, to)?,
-        Expression::IifnameNot(link) => link_name(load_meta(MetaKey::Iifname), NotEqual, link, to)?,
         Expression::OifnameNot(link) => link_name(load_meta(MetaKey::Oifname), NotEqual, link, to)?,
         Expression::L4proto(protocol) => matched(load_meta(MetaKey::L4Proto), &[protocol.number()], to),
         Expression::SourceNet(network) => address(*network, Side::Source, Equal, to),
         Expression::DestinationNet(network) => address(*network, Side::Destination, Equal, to),
         Expression::SourceNetNot(network) => address(*network, Side::Source, NotEqual, to),
-        Expression::DestinationNetNot(network) => address(*network, Side::Destination, NotEqual, to),
         Expression::DestinationPort(port) => {
             matched(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2), &port.to_be_bytes(), to);
         }
         Expression::Icmpv6Type(number) => matched(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1), &[*number], to),
-        Expression::Mark(mark) => match_masked(load_meta(MetaKey::Mark), *mark, Equal, to),
         Expression::CtMark(mark) => match_masked(load_ct(NFT_CT_MARK), *mark, Equal, to),
         Expression::CtMarkNot(mark) => match_masked(load_ct(NFT_CT_MARK), *mark, NotEqual, to),
-        Expression::CtState(states) => bits(NFT_CT_STATE, states.0, NotEqual, to),
         Expression::CtDirection(direction) => {
             matched(load_ct(NFT_CT_DIRECTION), &[u8::from(*direction == Direction::Reply)], to);
         }
-        Expression::DestinationAsSent => bits(NFT_CT_STATUS, IPS_DST_NAT, Equal, to),
-        Expression::DestinationTranslated => bits(NFT_CT_STATUS, IPS_DST_NAT, NotEqual, to),
+        Expression::DestinationAsSent => translated(Equal, to),
+        Expression::DestinationTranslated => translated(NotEqual, to),
         Expression::DestinationIsLocal => address_type(NFTA_FIB_F_DADDR, libc::RTN_LOCAL, to),
         Expression::DestinationIsAnothers => address_type(NFTA_FIB_F_DADDR, libc::RTN_UNICAST, to),
         Expression::SourceIsLocal => address_type(NFTA_FIB_F_SADDR, libc::RTN_LOCAL, to),
@@ -147,9 +142,8 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
         Expression::LinkExceeds(rate) => to.extend([load_meta(MetaKey::Iif), rate::exceeds(*rate)]),
         Expression::Counter => to.push(raw("counter", &[])),
         Expression::Masquerade => to.push(raw("masq", &[])),
-        Expression::Accept => to.push(verdict(Verdict::Other(NF_ACCEPT))),
-        Expression::Drop => to.push(verdict(Verdict::Other(NF_DROP))),
-        Expression::Return => to.push(verdict(Verdict::Return)),
+        Expression::Accept => to.push(verdict(NF_ACCEPT)),
+        Expression::Drop => to.push(verdict(NF_DROP)),
     }
     Ok(())
 }
@@ -158,9 +152,10 @@ fn matched(load: Element, value: &[u8], to: &mut Elements) {
     to.extend([load, compare(Operator::Equal, value.to_vec())]);
 }
 
-/// Compares some bits of a connection's state with none.
-fn bits(key: u32, bits: u32, operator: Operator, to: &mut Elements) {
-    to.extend([load_ct(key), mask(&bits.to_ne_bytes(), &[0; 4]), compare(operator, vec![0; 4])]);
+/// Compares a connection's bit for a translated destination with zero.
+fn translated(operator: Operator, to: &mut Elements) {
+    let bit = mask(&IPS_DST_NAT.to_ne_bytes(), &[0; 4]);
+    to.extend([load_ct(NFT_CT_STATUS), bit, compare(operator, vec![0; 4])]);
 }
 
 /// The kernel compares as many bytes as it is given: a whole name with its padding, or a beginning.
@@ -273,8 +268,8 @@ fn mask(mask: &[u8], xor: &[u8]) -> Element {
     .into()
 }
 
-fn verdict(verdict: Verdict) -> Element {
-    let data = DataAttribute::Verdict(vec![VerdictAttribute::Code(verdict)]);
+fn verdict(code: u32) -> Element {
+    let data = DataAttribute::Verdict(vec![VerdictAttribute::Code(Verdict::Other(code))]);
     Expressions::Immediate(vec![Immediate::DestinationRegister(Register::Verdict), Immediate::Data(data)]).into()
 }
 

@@ -1,7 +1,5 @@
 //! What rules are made of: the matches and statements that the agent needs, no more.
 
-use std::ops::BitOr;
-
 use ipnetwork::IpNetwork;
 use vcn::IfName;
 
@@ -12,8 +10,6 @@ pub enum Expression {
     Iifname(LinkMatch),
     /// The packet leaves by this link.
     Oifname(LinkMatch),
-    /// It came in by another link.
-    IifnameNot(LinkMatch),
     /// It leaves by another link.
     OifnameNot(LinkMatch),
     /// Its transport protocol.
@@ -24,20 +20,14 @@ pub enum Expression {
     DestinationNet(IpNetwork),
     /// It is of this network's family and its source address is outside.
     SourceNetNot(IpNetwork),
-    /// It is of this network's family and its destination address is outside.
-    DestinationNetNot(IpNetwork),
     /// Its destination port. An [`Expression::L4proto`] must come before.
     DestinationPort(u16),
     /// Its ICMPv6 type. An [`Expression::L4proto`] must come before.
     Icmpv6Type(u8),
-    /// Its mark, under the mask, is this value.
-    Mark(MaskedValue),
     /// Its connection's mark, under the mask, is this value.
     CtMark(MaskedValue),
     /// Its connection's mark, under the mask, is another value.
     CtMarkNot(MaskedValue),
-    /// Its connection is in one of these states.
-    CtState(CtStates),
     /// It goes this way in its connection.
     CtDirection(Direction),
     /// The destination of its connection was not translated; nor is it of none.
@@ -74,8 +64,6 @@ pub enum Expression {
     Accept,
     /// Drops it.
     Drop,
-    /// Leaves this chain; other chains go on.
-    Return,
 }
 
 /// Which links.
@@ -96,19 +84,16 @@ pub struct MaskedValue {
 
 impl MaskedValue {
     /// The bits of `value` that are under `mask`.
-    #[must_use]
     pub const fn new(value: u32, mask: u32) -> Self {
         Self { value: value & mask, mask }
     }
 
     /// The value.
-    #[must_use]
     pub const fn value(self) -> u32 {
         self.value
     }
 
     /// The mask.
-    #[must_use]
     pub const fn mask(self) -> u32 {
         self.mask
     }
@@ -150,28 +135,6 @@ impl Protocol {
             Self::Sctp => 132,
             Self::Other(number) => number,
         }
-    }
-}
-
-/// A set of connection states: `CtStates::NEW | CtStates::RELATED`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CtStates(pub(super) u32);
-
-impl CtStates {
-    /// Of no connection, and not able to begin one.
-    pub const INVALID: Self = Self(1);
-    /// Seen in both directions.
-    pub const ESTABLISHED: Self = Self(2);
-    /// Begun by another connection (ICMP errors, FTP data).
-    pub const RELATED: Self = Self(4);
-    /// The first packets.
-    pub const NEW: Self = Self(8);
-}
-
-impl BitOr for CtStates {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn chain(payload: &[u8], family: TableFamily, table: &str) -> Result<
             (NFTA_CHAIN_TABLE, value) if attributes::text_of(value) != table => return Ok(None),
             (NFTA_CHAIN_NAME, value) => state.name = attributes::text_of(value),
             (NFTA_CHAIN_HOOK, value) => state.hook = hook(family, value)?,
-            (NFTA_CHAIN_TYPE, value) => state.kind = ChainKind::of_name(&attributes::text_of(value)),
+            (NFTA_CHAIN_TYPE, value) => state.kind = ChainKind::from_word(&attributes::text_of(value)),
             _ => {}
         }
     }

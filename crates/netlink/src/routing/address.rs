@@ -54,7 +54,6 @@ pub enum Scope {
 
 impl Address {
     /// A permanent address that is valid everywhere.
-    #[must_use]
     pub const fn new(index: u32, address: IpNetwork) -> Self {
         Self {
             index,

@@ -64,13 +64,11 @@ pub struct NeighbourFilter {
 
 impl Neighbour {
     /// A permanent entry.
-    #[must_use]
     pub const fn permanent(index: u32, address: IpAddr, mac: MacAddr) -> Self {
         Self { index, address, mac: Some(mac), proxy: false, permanent: true, protocol: None }
     }
 
     /// A proxy entry. It outlasts the loss of its link's carrier, as a permanent entry does; not that the link is lowered.
-    #[must_use]
     pub const fn proxy(index: u32, address: IpAddr) -> Self {
         Self { index, address, mac: None, proxy: true, permanent: false, protocol: None }
     }

@@ -100,7 +100,6 @@ pub struct RouteFilter {
 
 impl RouteFilter {
     /// All routes of a family.
-    #[must_use]
     pub const fn all(family: Family) -> Self {
         Self { family, table: None, protocol: None, oif: None }
     }
@@ -117,7 +116,6 @@ impl RouteFilter {
 
 impl Route {
     /// A unicast route by a link, with nothing else set.
-    #[must_use]
     pub const fn new(destination: IpNetwork, oif: u32, table: TableId, protocol: u8) -> Self {
         Self {
             destination,
@@ -136,7 +134,6 @@ impl Route {
     }
 
     /// The family.
-    #[must_use]
     pub fn family(&self) -> Family {
         Family::of(self.destination.ip())
     }

@@ -63,7 +63,6 @@ pub struct Rule {
 
 impl Rule {
     /// A rule for all packets of a family.
-    #[must_use]
     pub const fn new(family: Family, priority: Priority, table: TableId, protocol: u8) -> Self {
         Self {
             family,

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use netlink::nft::{
-    Chain, ChainKind, CtStates, Direction, Expression, Hook, LinkMatch, MaskedValue, Protocol, Rate, Rule, Socket,
-    Table, TableFamily,
+    Chain, ChainKind, Direction, Expression, Hook, LinkMatch, MaskedValue, Protocol, Rate, Rule, Socket, Table,
+    TableFamily,
 };
 use netlink::{Cause, Errno, Netns};
 use vcn::IfName;
@@ -30,7 +30,7 @@ fn sample() -> Table {
             "remember the way in",
             [
                 E::Iifname(primary()),
-                E::CtState(CtStates::NEW),
+                E::CtDirection(Direction::Original),
                 E::CtMarkNot(mark),
                 E::DestinationIsLocal,
                 E::SetCtMark(mark),
@@ -67,11 +67,11 @@ fn sample() -> Table {
         Rule::new("own", [E::Iifname(primary()), E::DestinationAsSent, E::SourceIsLocal, E::Drop]),
         Rule::new("translated", [E::DestinationTranslated, E::Accept]),
         Rule::new("link local", [E::DestinationNet("169.254.0.0/16".parse().unwrap()), E::Drop]),
-        Rule::new("", [E::CtState(CtStates::ESTABLISHED | CtStates::RELATED), E::Return]),
+        Rule::new("", [E::CtDirection(Direction::Reply), E::Accept]),
     ];
     let postrouting = vec![Rule::new(
         "out by the primary",
-        [E::Oifname(primary()), E::Mark(mark), E::SourceNetNot("10.0.0.0/8".parse().unwrap()), E::Masquerade],
+        [E::Oifname(primary()), E::SourceNetNot("10.0.0.0/8".parse().unwrap()), E::Masquerade],
     )];
     Table {
         family: TableFamily::Inet,
@@ -96,7 +96,7 @@ const LISTED: &str = r#"table inet vcn-test {
 
 	chain prerouting {
 		type filter hook prerouting priority dstnat - 1; policy accept;
-		iifname "ens3" ct state new ct mark & 0x0000f000 != 0x00001000 fib daddr type local ct mark set ct mark & 0xffff1fff | 0x00001000 comment "remember the way in"
+		iifname "ens3" ct direction original ct mark & 0x0000f000 != 0x00001000 fib daddr type local ct mark set ct mark & 0xffff1fff | 0x00001000 comment "remember the way in"
 		iifname "vcn*" ct mark & 0x0000f000 == 0x00001000 meta mark set meta mark & 0xffff1fff | 0x00001000 comment "go back the way in"
 		iifname "vcn*" update @links { iif limit rate over 10/second burst 20 packets } drop comment "too many"
 		icmpv6 type nd-router-advert drop comment "a router's"
@@ -111,12 +111,12 @@ const LISTED: &str = r#"table inet vcn-test {
 		iifname "ens3" ct status ! dnat fib saddr type local drop comment "own"
 		ct status dnat accept comment "translated"
 		ip daddr 169.254.0.0/16 drop comment "link local"
-		ct state established,related return
+		ct direction reply accept
 	}
 
 	chain postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
-		oifname "ens3" meta mark & 0x0000f000 == 0x00001000 ip saddr != 10.0.0.0/8 masquerade comment "out by the primary"
+		oifname "ens3" ip saddr != 10.0.0.0/8 masquerade comment "out by the primary"
 	}
 }
 "#;

@@ -1,24 +1,20 @@
 //! Recorded evidence and its verdict: each folder of `golden` is a case. `UPDATE_GOLDEN=1` writes the verdicts.
 
 use std::fs;
-use std::path::Path;
 
 use api::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, Tally, TapCount, Taps, Trial};
 use api::{TargetService, probe::Party};
 
 use super::diagnose;
 use crate::verdict::Label;
-use crate::{Cause, Place};
+use crate::{Cause, Place, golden};
 
 fn cases() -> Vec<(String, Evidence, String)> {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
-    let mut folders: Vec<_> = fs::read_dir(golden).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut folders: Vec<_> = fs::read_dir(golden::folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
     let read = |folder: std::path::PathBuf| {
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
-        let evidence: Evidence = serde_json::from_str(&fs::read_to_string(folder.join("evidence.json")).unwrap())
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, evidence, fs::read_to_string(folder.join("verdict.txt")).unwrap_or_default())
+        (name, golden::evidence(&folder), fs::read_to_string(folder.join("verdict.txt")).unwrap_or_default())
     };
     folders.into_iter().map(read).collect()
 }
@@ -28,8 +24,7 @@ fn recorded_evidence_has_its_verdict() {
     for (name, evidence, verdict) in cases() {
         let found = diagnose(&evidence).to_string();
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
-            fs::write(folder.join("verdict.txt"), found).unwrap();
+            fs::write(golden::folder().join(name).join("verdict.txt"), found).unwrap();
         } else {
             assert_eq!(found, verdict, "{name}");
         }

@@ -5,9 +5,7 @@ use super::*;
 const NEIGHBOURS_OF_SOURCE: [&str; 4] = ["near-1", "near-2", "near-3", "near-4"];
 
 fn recorded(name: &str) -> Evidence {
-    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
-    let text = std::fs::read_to_string(golden.join("evidence.json")).unwrap();
-    let evidence: Evidence = serde_json::from_str(&text).unwrap();
+    let evidence = crate::golden::evidence(&crate::golden::folder().join(name));
     Evidence { trials: Vec::new(), ..evidence }
 }
 

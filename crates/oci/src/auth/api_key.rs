@@ -100,7 +100,6 @@ impl ApiKey {
     }
 
     /// The region that the file names.
-    #[must_use]
     pub const fn region(&self) -> Option<&RegionName> {
         self.region.as_ref()
     }

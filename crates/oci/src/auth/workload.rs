@@ -39,7 +39,6 @@ impl WorkloadIdentity {
     pub const DIRECTORY: &'static str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
     /// The service account of this pod: `host` is `$KUBERNETES_SERVICE_HOST`.
-    #[must_use]
     pub fn new(host: &str) -> Self {
         let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
         let folder = Path::new(Self::DIRECTORY);

@@ -73,14 +73,12 @@ pub struct BudgetState {
 
 impl Budget {
     /// A budget within these bounds.
-    #[must_use]
     pub fn new(rates: Rates) -> Self {
         let bucket = Mutex::new(Bucket::new(rates, Instant::now()));
         Self(Arc::new(BudgetQueue { bucket, line: sync::Mutex::default(), waiting: AtomicU32::default() }))
     }
 
     /// Its state now.
-    #[must_use]
     pub fn state(&self) -> BudgetState {
         self.bucket().state(Instant::now())
     }

@@ -10,7 +10,6 @@ pub struct RequestId(String);
 
 impl RequestId {
     /// A number of the client's: 32 hexadecimal digits, like the service's.
-    #[must_use]
     pub(crate) fn new() -> Self {
         Self(format!("{:016X}{:016X}", random(), random()))
     }
@@ -24,7 +23,6 @@ impl RequestId {
     }
 
     /// As text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

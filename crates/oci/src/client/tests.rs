@@ -11,7 +11,6 @@ use vcn::Ocid;
 
 use super::*;
 use crate::auth::{ApiKey, KeyOwner};
-use crate::cloud::CloudView;
 use crate::error::Kind;
 
 /// An answer: additional headers, and the body.

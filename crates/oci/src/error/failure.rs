@@ -98,7 +98,6 @@ const SPENT: &str = "InvalidatedRetryToken";
 
 impl Failure {
     /// The kind of the failure.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
@@ -127,7 +126,6 @@ impl Failure {
 
 impl Refusal {
     /// The kind of the failure.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         match (self.status, self.code.as_str()) {
             (400, "LimitExceeded" | "QuotaExceeded") => Kind::Limit,
@@ -147,7 +145,6 @@ impl Refusal {
 
     /// Whether the retry token is refused: its object is gone, or it came with another body before. The first has a code.
     /// Oracle does not document the answer to the second, so the message has to do.
-    #[must_use]
     pub fn is_of_retry_token(&self) -> bool {
         let message = self.message.to_lowercase();
         matches!(self.kind(), Kind::Invalid | Kind::Conflict)

@@ -62,7 +62,6 @@ pub enum LoginError {
 
 impl LoginError {
     /// Whether it may pass by itself: the service or a file was missing for a moment.
-    #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
             // IMDS answers 404 for short whiles about what exists.

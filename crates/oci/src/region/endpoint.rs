@@ -21,13 +21,11 @@ impl Endpoint {
     }
 
     /// Without a slash at its end.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Its host, without the port.
-    #[must_use]
     pub fn host(&self) -> Option<String> {
         Some(self.0.parse::<Uri>().ok()?.host()?.to_owned())
     }
@@ -35,7 +33,6 @@ impl Endpoint {
 
 impl MetadataUrl {
     /// Without a slash at its end.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -67,7 +67,6 @@ pub fn tell<S: ProgramSettings>(
 }
 
 /// Every key.
-#[must_use]
 pub fn descriptions(keys: &Keys) -> Vec<KeyDescription> {
     let description = |key: &Key| KeyDescription {
         key: key.name().to_owned(),
@@ -80,7 +79,6 @@ pub fn descriptions(keys: &Keys) -> Vec<KeyDescription> {
 }
 
 /// Every key's value.
-#[must_use]
 pub fn set(keys: &Keys, values: &Values) -> Vec<Set> {
     let set = |key: &Key| match values.get(key.name()) {
         Some(given) => {
@@ -92,7 +90,6 @@ pub fn set(keys: &Keys, values: &Values) -> Vec<Set> {
 }
 
 /// Every key, for people.
-#[must_use]
 pub fn text(keys: &Keys) -> String {
     let mut text = String::from(
         "Set by flags (the key in lower case, --log-level), the environment, or KEY=value in the configuration file, in this order of precedence.\n",
@@ -110,7 +107,6 @@ pub fn text(keys: &Keys) -> String {
 }
 
 /// The settings, for people.
-#[must_use]
 pub fn set_text(keys: &Keys, values: &Values) -> String {
     let set = set(keys, values);
     let pair = |set: &Set| format!("{}={}", set.key, set.value.as_deref().unwrap_or_default());
@@ -123,7 +119,6 @@ pub fn set_text(keys: &Keys, values: &Values) -> String {
 }
 
 /// Every key, for docs/configuration.md.
-#[must_use]
 pub fn markdown(keys: &Keys) -> String {
     let mut text = String::from("| key | value, default | meaning |\n|---|---|---|\n");
     for KeyDescription { key, unit, values, default, meaning } in descriptions(keys) {
@@ -136,7 +131,6 @@ pub fn markdown(keys: &Keys) -> String {
 
 /// A configuration file that sets nothing: every key as a comment, with its default, below its meaning in one sentence. A key
 /// is set by removing the `#` in front of it.
-#[must_use]
 pub fn commented(program: &str, keys: &Keys) -> String {
     let mut text = format!(
         "# Configuration of {program}: every key with its default, as a comment. As it is, this file sets nothing.\n\

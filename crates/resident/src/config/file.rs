@@ -38,7 +38,6 @@ pub fn read(path: &Path) -> io::Result<String> {
 }
 
 /// The values that a text sets, and its lines that are not understood.
-#[must_use]
 pub fn parse(path: &Path, text: &str) -> (Vec<(String, GivenValue)>, Vec<Problem>) {
     let (mut given, mut problems) = (Vec::<(String, GivenValue)>::new(), Vec::new());
     for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {

@@ -21,7 +21,6 @@ pub struct Key {
 
 impl Keys {
     /// Those of these options: every one that names a variable.
-    #[must_use]
     pub fn of<O: clap::Args>() -> Self {
         let command = O::augment_args(clap::Command::new("keys"));
         let key = |arg: &Arg| {
@@ -37,13 +36,11 @@ impl Keys {
     }
 
     /// The key of this name.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<&Key> {
         self.0.iter().find(|key| key.name == name)
     }
 
     /// The key that a wrong name may mean.
-    #[must_use]
     pub fn nearest(&self, name: &str) -> Option<String> {
         let name = normal(name);
         let far = |key: &Key| distance(&name, &key.name);
@@ -53,7 +50,6 @@ impl Keys {
 
     /// Keys that could be misspellings of each other. A program that knows only one of two refuses the other
     /// ([`Self::in_environment`]), so a release that adds such a key cannot share a manifest with the previous one.
-    #[must_use]
     pub fn alike(&self) -> Vec<(&str, &str)> {
         let names: Vec<&str> = self.0.iter().map(Key::name).collect();
         let behind = |at: usize| names.iter().skip(at + 1).copied();
@@ -84,25 +80,21 @@ impl Keys {
 
 impl Key {
     /// As it is called in the file and in the environment.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// As clap calls it.
-    #[must_use]
     pub(crate) fn id(&self) -> &str {
         self.arg.get_id().as_str()
     }
 
     /// As it is called on the command line.
-    #[must_use]
     pub fn flag(&self) -> String {
         format!("--{}", self.arg.get_long().unwrap_or_default())
     }
 
     /// What its values are: `SECONDS`, `DIR`, …
-    #[must_use]
     pub fn unit(&self) -> String {
         match self.arg.get_value_names().and_then(<[_]>::first) {
             _ if self.is_switch() => "true|false".into(),
@@ -112,7 +104,6 @@ impl Key {
     }
 
     /// The values that it may have, where they can be counted.
-    #[must_use]
     pub fn values(&self) -> Vec<String> {
         if self.is_switch() {
             return vec!["true".into(), "false".into()];
@@ -121,21 +112,18 @@ impl Key {
     }
 
     /// Its value when no place sets it.
-    #[must_use]
     pub fn default(&self) -> Option<String> {
         let default = self.arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
         default.or_else(|| self.is_switch().then(|| "false".to_owned()))
     }
 
     /// What it does.
-    #[must_use]
     pub fn meaning(&self) -> String {
         let help = self.arg.get_long_help().or_else(|| self.arg.get_help()).map(ToString::to_string);
         help.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     /// As one argument.
-    #[must_use]
     pub fn argument(&self, value: &str) -> OsString {
         format!("{}={value}", self.flag()).into()
     }

@@ -39,7 +39,6 @@ pub struct Problem {
 
 impl Problem {
     /// A problem for which nothing better is known.
-    #[must_use]
     pub fn new(place: Place, key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { place, key: key.into(), problem: problem.into(), nearest: None }
     }

@@ -164,7 +164,7 @@ fn attachment(it: &Attachment) -> Vec<String> {
         joined(it, |assigned| assigned.table.to_string()),
         it.host_link.to_string(),
         age(it.age_seconds),
-        it.state.word().to_owned() + if it.problems.is_empty() { "" } else { " !" },
+        it.state.to_string() + if it.problems.is_empty() { "" } else { " !" },
         // As much as `crictl` shows.
         it.container.chars().take(13).collect(),
         it.interface.to_string(),

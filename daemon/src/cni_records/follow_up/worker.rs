@@ -37,7 +37,6 @@ pub struct Worker {
 impl Worker {
     /// `state_dir` has the node's state, `sysctl_root` its kernel settings. Works in the network namespace of the thread that calls
     /// [`Worker::work`].
-    #[must_use]
     pub fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId, metrics: Arc<Metrics>) -> Self {
         Self {
             store: Store::new(state_dir, boot.clone()),

@@ -1,5 +1,6 @@
 //! What the demo proves, by packets.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +16,9 @@ use super::{Running, median};
 /// Runs every proof from every pod; answers how many failed.
 pub(crate) fn prove(kernel: Capabilities, nodes: &[Arc<Node>], pods: &[Running]) -> usize {
     report::title("packets, from every pod");
-    let mut failures = 0;
-    let mut claim = |what: &str, probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>| {
-        failures += settle(what, pods, probe);
+    let failures = Cell::new(0);
+    let claim = |what: &str, probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>| {
+        failures.set(failures.get() + settle(what, pods, probe));
     };
     for family in Family::ALL {
         claim(&format!("{family}: every pod of the other node"), &|me| {
@@ -46,18 +47,15 @@ pub(crate) fn prove(kernel: Capabilities, nodes: &[Arc<Node>], pods: &[Running])
         report::line(
             "this kernel has no nf_tables, so pods cannot use 169.254.169.254 (DNS, time, metadata): not tried",
         );
-        return failures;
+        return failures.get();
     }
-    let mut claim = |what: &str, probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>| {
-        failures += settle(what, pods, probe);
-    };
     claim("169.254.169.254 port 53: a name", &|me| {
         let name = format!("{}.{DOMAIN}", me.node.name());
         vec![(name.clone(), me.pod.resolve(&name))]
     });
     claim("169.254.169.254 port 123: the time", &|me| vec![("time".into(), me.pod.ask_time())]);
     claim("169.254.169.254 port 80: metadata (allowed)", &|me| vec![("metadata".into(), me.pod.ask_metadata())]);
-    failures
+    failures.get()
 }
 
 /// Anything of pods that is still on a node.

@@ -110,7 +110,6 @@ pub enum IpvlanMode {
 
 impl<'a> NewLink<'a> {
     /// A link that is down, in the socket's namespace, with the kernel's choices.
-    #[must_use]
     pub const fn new(name: IfName, kind: LinkKind<'a>) -> Self {
         Self { name, kind, mac: None, mtu: None, up: false, group: None, index: None, netns: None }
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use ipnetwork::IpNetwork;
-use netlink::nft::{Chain, ChainKind, CtStates, Expression, Hook, Rule, Table, TableFamily};
+use netlink::nft::{Chain, ChainKind, Direction, Expression, Hook, Rule, Table, TableFamily};
 use netlink::{Address, LinkChange, Netns, nft};
 use vcn::IfName;
 
@@ -19,7 +19,7 @@ pub(crate) fn fresh(addresses: &[&str]) -> Netns {
         socket.add_address(&Address { nodad: true, ..Address::new(lo, network) }).unwrap();
     }
     // The kernel tracks only where some rule asks for a connection's state.
-    let rules = vec![Rule::new("track", [Expression::CtState(CtStates::NEW), Expression::Accept])];
+    let rules = vec![Rule::new("track", [Expression::CtDirection(Direction::Original), Expression::Accept])];
     let chain = Chain { name: "out".to_owned(), hook: Hook::Output, kind: ChainKind::Filter, priority: 0, rules };
     let table = Table { family: TableFamily::Inet, name: "track".to_owned(), chains: vec![chain] };
     nft::Socket::open_in(&netns).unwrap().replace_tables(&[table]).unwrap();

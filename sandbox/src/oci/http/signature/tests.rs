@@ -56,6 +56,10 @@ fn a_signed_part_may_not_change() {
     let now = SystemTime::now();
     let good = || post(&key, ALL, now);
     assert_eq!(check(&good(), &key), Ok(()));
+    let mut other_case = good();
+    let header = other_case.header("authorization").unwrap().replace("date", "Date").replace("host", "Host");
+    other_case.headers.insert("authorization", HeaderValue::from_str(&header).unwrap());
+    assert_eq!(check(&other_case, &key), Ok(()));
 
     let tampered: [(&str, Tamper); 6] = [
         ("another body", |request| request.body.push(b' ')),
@@ -88,36 +92,16 @@ fn every_required_header_must_be_signed() {
 }
 
 #[test]
-fn header_names_in_the_list_compare_without_case() {
+fn the_signed_date_is_near() {
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
-    let mut request = post(&key, ALL, SystemTime::now());
-    let header = request.header("authorization").unwrap().replace("date", "Date").replace("host", "Host");
-    request.headers.insert("authorization", HeaderValue::from_str(&header).unwrap());
-    assert_eq!(check(&request, &key), Ok(()));
-}
-
-#[test]
-fn x_date_is_signed_in_place_of_date() {
-    let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
-    let now = SystemTime::now();
-    assert_eq!(check(&post(&key, BY_X_DATE, now), &key), Ok(()));
-    assert!(check(&post(&key, BY_X_DATE, now - Duration::from_secs(310)), &key).is_err(), "too old");
-    let mut request = post(&key, BY_X_DATE, now);
-    request.headers.remove("x-date");
-    request.headers.insert("date", HeaderValue::from_str(&httpdate::fmt_http_date(now)).unwrap());
-    assert!(check(&request, &key).is_err(), "the signed header is missing");
-}
-
-#[test]
-fn a_date_five_minutes_off_is_too_far() {
-    let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
-    let now = SystemTime::now();
-    for (date, good) in [
-        (now - Duration::from_secs(240), true),
-        (now + Duration::from_secs(240), true),
-        (now - Duration::from_secs(310), false),
-        (now + Duration::from_secs(310), false),
-    ] {
-        assert_eq!(check(&post(&key, ALL, date), &key).is_ok(), good);
+    let (now, near, far) = (SystemTime::now(), Duration::from_secs(240), Duration::from_secs(310));
+    for listed in [ALL, BY_X_DATE] {
+        for (date, good) in [(now - near, true), (now + near, true), (now - far, false), (now + far, false)] {
+            assert_eq!(check(&post(&key, listed, date), &key).is_ok(), good);
+        }
     }
+    let mut request = post(&key, BY_X_DATE, now);
+    let date = request.headers.remove("x-date").unwrap();
+    request.headers.insert("date", date);
+    assert!(check(&request, &key).is_err(), "the signed header is missing");
 }
