@@ -80,12 +80,6 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// The directory of a drop-in that the agent wrote is not mounted here.
-    #[error(
-        "{} was written by the node agent, and its directory is not mounted here: mount it (manifests/uninstall-drop-ins), \
-         or remove the file by hand and use --force", path.display()
-    )]
-    NotMounted { path: PathBuf },
     /// Kernel objects could not be listed.
     #[error("listing {what}")]
     Kernel {
@@ -131,7 +125,7 @@ impl Error {
             Self::Contention { .. } => "contention",
             Self::Record { .. } => "record-damaged",
             Self::NotRecorded { .. } => "not-recorded",
-            Self::Remove { .. } | Self::NotMounted { .. } => "not-removed",
+            Self::Remove { .. } => "not-removed",
             Self::PodsCame { .. } => "pods",
             Self::Kernel { .. } | Self::Network { .. } | Self::Host(_) => "kernel",
         }

@@ -2,7 +2,7 @@
 //! no error, and the state goes last, so that another run can finish what this one could not.
 //!
 //! ```text
-//!   refusals ─▶ configurations ─▶ pods? ─▶ binaries ─▶ routes, rules, links, nft ─▶ kernel settings ─▶ drop-ins ─▶ state
+//!   refusals ─▶ configurations ─▶ pods? ─▶ binaries ─▶ routes, rules, links, nft ─▶ kernel settings ─▶ state
 //!   (pods? agent? another installer?)   no new pods from here on
 //! ```
 
@@ -25,15 +25,13 @@ use resident::logging::chain;
 
 use crate::files::InstallerLock;
 use crate::record::{Record, RecordFile};
-use crate::{Error, Settings, drop_ins, pods};
+use crate::{Error, Settings, pods};
 
 /// How to uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uninstall {
     /// Kernel settings, as seen from here.
     pub sysctl_root: PathBuf,
-    /// The host's file system, as seen from here.
-    pub host_root: PathBuf,
     /// Although pods of our network run here.
     pub force: bool,
     /// Why an agent may start on this node again ([`on_delete::refusal`]).
@@ -51,7 +49,7 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
 /// Removes our files and objects from this node, unless pods use it or another program would install it again.
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
-    let Uninstall { sysctl_root, host_root, force, returning, .. } = how;
+    let Uninstall { sysctl_root, force, returning, .. } = how;
     let mut agent = refusal::lock_agent(&settings.state_dir, removal.applied);
     let lock = InstallerLock::acquire(&settings.written_directories());
     removal.refusals.extend(agent.as_ref().err().cloned());
@@ -84,7 +82,6 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let others = OtherNetworks::find(settings, &mut removal);
     network::remove(&sysctl_root, &others, &mut removal);
     kernel_settings::restore(&settings.data_dir, &sysctl_root, &others, &mut removal);
-    drop_ins::remove(&settings.data_dir, &host_root, force, &mut removal);
     if removal.failures.is_empty() {
         if let Ok(Some(lock)) = &mut agent {
             lock.remove_created();

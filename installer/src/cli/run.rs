@@ -58,10 +58,10 @@ fn run_install(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let UninstallArgs { directories, state, sysctl_root, host_root, force, dry_run } = args;
+    let UninstallArgs { directories, state, sysctl_root, force, dry_run } = args;
     let settings = settings(Options::at(directories), &state)?;
     let returning = if force { None } else { ask_for_daemon_set()? };
-    let removal = uninstall(&settings, Uninstall { sysctl_root, host_root, force, returning, dry_run });
+    let removal = uninstall(&settings, Uninstall { sysctl_root, force, returning, dry_run });
     removal.log("installer", "run it again when that is repaired");
     writeln!(io::stdout(), "{removal}").context("writing the report to stdout")?;
     Ok(match removal.status() {

@@ -146,10 +146,7 @@ impl Node {
     pub(crate) fn uninstall_on_a_host(&self, more: &[&str]) -> (i32, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oke-cni-installer"));
         command.env_clear().env("CNI_BIN_DIR", self.path("bin")).env("CNI_CONF_DIR", self.path("net.d"));
-        command
-            .env("STATE_DIR", self.path("run"))
-            .env("DATA_DIR", self.path("lib"))
-            .env("HOST_ROOT", self.path("host"));
+        command.env("STATE_DIR", self.path("run")).env("DATA_DIR", self.path("lib"));
         printed(&command.arg("uninstall").args(more).output().unwrap())
     }
 

@@ -2,7 +2,6 @@
 //! is as it was.
 
 mod cluster;
-mod drop_ins;
 mod forwarding;
 pub(crate) mod kernel;
 mod links;
@@ -96,7 +95,7 @@ fn uninstall_removes_our_files_and_keeps_all_other_state() {
     assert_eq!(node.run(&INSTALL).0, 0);
     host.populate(&node.path("lib"));
     fs::create_dir_all(node.path("run/allocations")).unwrap();
-    for ours in ["run/pools.json", "lib/tables.json", "bin/.oke-cni-installer.00.tmp"] {
+    for ours in ["run/pools.json", "lib/tables.json", "lib/drop-ins.json", "bin/.oke-cni-installer.00.tmp"] {
         fs::write(node.path(ours), "{}").unwrap();
     }
     for ours in [vcn::NPN_COPY_FILE, vcn::REPORTED_CONDITIONS_FILE] {
