@@ -1,7 +1,7 @@
 //! What can fail on the node's disk and in its kernel, with the next step.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -100,12 +100,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// What has one of our files' names is no file.
-    pub(crate) fn in_the_way(path: &Path) -> Self {
-        let reason = "it is a directory or special file; move it away".to_owned();
-        Self::InTheWay { path: path.to_owned(), reason }
-    }
-
     /// A stable word for reports and metrics.
     #[must_use]
     pub fn word(&self) -> &'static str {

@@ -7,9 +7,9 @@ mod identity;
 mod lock;
 mod state_file;
 
-pub(crate) use atomic_file::{Owner, copy, is_temporary, write, write_if, write_link};
+pub(crate) use atomic_file::{Owner, copy, is_temporary, write, write_if};
 pub(crate) use digest::Digest;
-pub(crate) use directory::{check_links, create_directory, open_file, set_mode};
+pub(crate) use directory::{check_links, create_directory, irregular, open_file, set_mode};
 pub(crate) use identity::Identity;
 pub use identity::Snapshot;
 pub(crate) use lock::InstallerLock;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 pub(crate) use copy::is_copy;
 pub use note::{Note, NoteKind, RuntimeUsage};
-pub(crate) use step::{ConfChange, ConflistRemoval, Purpose, Step};
+pub(crate) use step::{ConfChange, Purpose, Step};
 
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::Record;
@@ -85,7 +85,9 @@ impl Plan {
         let Binary { source, target, digest, found } = binary;
         let target = target.clone();
         let replaces = match found {
-            BinaryFound::Other => return self.failures.push(Error::in_the_way(&target)),
+            BinaryFound::Other(reason) => {
+                return self.failures.push(Error::InTheWay { path: target, reason: reason.clone() });
+            }
             BinaryFound::Nothing => false,
             BinaryFound::File { digest: present, mode } if present == digest => {
                 if *mode == BINARY_MODE {
@@ -93,7 +95,7 @@ impl Plan {
                 }
                 return self.steps.push(Step::SetMode { target, was: *mode });
             }
-            BinaryFound::File { .. } | BinaryFound::Link => true,
+            BinaryFound::File { .. } => true,
         };
         self.steps.push(Step::InstallBinary { source: source.clone(), target, replaces });
     }

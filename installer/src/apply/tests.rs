@@ -27,12 +27,10 @@ impl Node {
     fn write(&mut self, target: &str, found: Option<&str>, new: &str) -> Report {
         let settings = fixture::settings_in(self.directory.path());
         let change = ConfChange {
-            name: vcn::CONFLIST_FILE.into(),
             target: self.path(target),
             contents: new.into(),
             mode: 0o600,
             found: found.map(Into::into),
-            link: None,
             wanted: json!({"plugins": [{"type": "vcn-native"}]}),
             backup: false,
             purpose: Purpose::Ours,

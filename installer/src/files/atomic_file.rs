@@ -7,7 +7,7 @@ mod tests;
 use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use ipam::AtomicFile;
@@ -62,18 +62,6 @@ pub(crate) fn write_if(
 /// Copies a file of any size piece by piece. Without `owner` the copy belongs to this process.
 pub(crate) fn copy(target: &Path, mut from: impl Read, mode: u32, owner: Option<Owner>) -> Result<(), Error> {
     replace(target, &mut from, mode, owner, &|| Ok(()))
-}
-
-/// Replaces a file with a symbolic link to `to`.
-pub(crate) fn write_link(target: &Path, to: &Path) -> Result<(), Error> {
-    let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
-    let directory = target.parent().unwrap_or_else(|| Path::new("/"));
-    let temporary = directory.join(temporary_name());
-    symlink(to, &temporary).map_err(failed("creating a temporary link next to it"))?;
-    // The next installer removes the link by its name if this fails.
-    let renamed = fs::rename(&temporary, target).inspect_err(|_| drop(fs::remove_file(&temporary)));
-    renamed.map_err(failed("renaming it"))?;
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))
 }
 
 fn replace(

@@ -2,7 +2,7 @@
 //!
 //! A link in a configured path is followed if root (or this process's user) owns it: distributions have such links, k3s for
 //! one at `/etc/cni/net.d`. A link of another user is refused: that user could choose where root writes. In the directories
-//! themselves no link is followed: our file replaces it.
+//! themselves no link is followed or replaced.
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +72,14 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
         left.extend(components(&to));
     }
     Ok(resolved)
+}
+
+/// Why what has the name of a file is no regular file, and the next step.
+pub(crate) fn irregular(path: &Path) -> String {
+    match fs::read_link(path) {
+        Ok(to) => format!("it is a symbolic link to {}; replace it by a regular file", to.display()),
+        Err(_) => "it is a directory or special file; move it away".to_owned(),
+    }
 }
 
 /// Sets the mode of a file; a link is not followed.

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{ConfFile, ConfText, Contents};
-use crate::files::Digest;
+use crate::files::{Digest, irregular};
 use crate::settings::{MAIN, OURS, PluginEntry, VNIC_ATTACH};
 use crate::versions::Answer;
 use crate::{Error, Settings, VersionCache};
@@ -31,10 +31,8 @@ pub(crate) enum BinaryFound {
         /// Permission bits.
         mode: u32,
     },
-    /// A link. It may lead to the right file in this container and to no file on the host.
-    Link,
-    /// A directory or special file.
-    Other,
+    /// A link, a directory or a special file; why it is in the way.
+    Other(String),
 }
 
 /// One binary of the chain.
@@ -141,11 +139,9 @@ fn found(target: &Path) -> io::Result<BinaryFound> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BinaryFound::Nothing),
         Err(error) => return Err(error),
     };
-    if metadata.is_symlink() {
-        return Ok(BinaryFound::Link);
-    }
+    // A link may lead to the right file in this container and to no file on the host.
     if !metadata.is_file() {
-        return Ok(BinaryFound::Other);
+        return Ok(BinaryFound::Other(irregular(target)));
     }
     Ok(BinaryFound::File { digest: Digest::of_file(target)?, mode: metadata.permissions().mode() & 0o7777 })
 }

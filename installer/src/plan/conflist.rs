@@ -69,15 +69,12 @@ impl Plan {
         // If we want nothing new, another program made the difference.
         let reverted =
             (known.wanted.as_ref() == Some(&wanted)).then(|| difference(&wanted, present.is_some(), disk.as_ref()));
-        let link = if let ConfAt::Link(to) = &observed.conflist { Some(to.clone()) } else { None };
-        let is_foreign = present.map_or(link.is_some(), |found| !names_ours(found));
+        let is_foreign = present.is_some_and(|found| !names_ours(found));
         let change = ConfChange {
-            name: vcn::CONFLIST_FILE.to_owned(),
-            target: present.map_or_else(|| settings.conflist(), |found| found.target.clone()),
+            target: settings.conflist(),
             contents: format!("{document:#}\n").into_bytes(),
             mode: present.map_or(MODE, |found| found.mode),
             found: present.map(|found| found.contents.clone()),
-            link,
             wanted,
             backup: is_foreign && !known.is_written(),
             purpose: Purpose::Ours,

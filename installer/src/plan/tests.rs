@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::*;
 use crate::Signal;
 use crate::files::Digest;
-use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin, Leftover, OurConflist};
+use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin, Leftover};
 use crate::settings::{PluginEntry, fixture};
 use crate::versions::Answer;
 
@@ -48,9 +48,8 @@ fn planned(case: &Path) -> String {
     let mut settings = fixture::settings_in(Path::new("/node"));
     let listed = chain.iter().filter(|binary| binary.origin == EntryOrigin::Settings);
     settings.chain = listed.map(|binary| PluginEntry::named(&binary.name).unwrap()).collect();
-    let conflist = read("disk.conflist").map_or(ConfAt::Nothing, |contents| {
-        ConfAt::File(ConfText { contents, mode: 0o640, target: settings.conflist() })
-    });
+    let conflist =
+        read("disk.conflist").map_or(ConfAt::Nothing, |contents| ConfAt::File(ConfText { contents, mode: 0o640 }));
     let mut record = Record::default();
     if let Some(known) = read("record.json") {
         let known = serde_json::from_slice(&known).unwrap();
@@ -125,9 +124,8 @@ fn changed_binaries_are_repaired() {
     for (observed, step, failure) in [
         (file(same, 0o755), "", ""),
         (file(Digest::of(b"old"), 0o755), replace, ""),
-        (binary(BinaryFound::Link), replace, ""),
         (file(same, 0o644), "chmod 0755 /node/bin/vcn-native (was 0644)", ""),
-        (binary(BinaryFound::Other), "", "move it away [in-the-way]"),
+        (binary(BinaryFound::Other("it is a link".into())), "", "it is a link [in-the-way]"),
     ] {
         let (steps, failures) = plan_at(&observed, &Record::default(), at(110));
         assert_eq!(steps, Vec::from_iter(Some(step.to_owned()).filter(|step| !step.is_empty())), "{observed:?}");
@@ -218,15 +216,13 @@ fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
         (vec![ours(), flannel()], Some("pods".to_owned()), setting, Some((RuntimeUsage::Always, "pods"))),
         (vec![ours(), flannel()], None, nothing, Some((RuntimeUsage::Always, "no signal says for sure"))),
     ] {
-        let path = settings.conflist();
-        let file = OurConflist { target: path.clone(), path, found: Some(b"{}".into()), blocked };
-        let leftover = Some(Leftover::File(file));
+        let leftover = Some(blocked.map_or_else(|| Leftover::File(b"{}".into()), Leftover::Blocked));
         let observed = Observed { conf_files: files, leftover, ..Observed::default() };
         let (record, settings) = (Record::default(), &settings);
         let facts = facts(settings, &observed, &record);
         let plan = plan(facts, &Decision { another, decided_by, ..decision(false) }, true);
         match (stays, &plan.notes[..]) {
-            (None, []) => assert!(matches!(&plan.steps[..], [Step::RemoveConflist(_)]), "{plan:?}"),
+            (None, []) => assert!(matches!(&plan.steps[..], [Step::RemoveConflist { .. }]), "{plan:?}"),
             (Some((uses, reason)), [note]) => {
                 assert_eq!((plan.steps.len(), note.kind), (0, NoteKind::LeftBehind { another, uses }));
                 assert!(note.message.contains(reason), "{note}");

@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::files::{Digest, remove};
 use crate::observed::{ConfAt, ConfFile, conf_files, is_ours, stale_in};
 use crate::plan::is_copy;
-use crate::record::Record;
 use crate::record::backup::Backup;
+use crate::record::{ConfigurationRecord, Record};
 use crate::settings::OURS;
 use crate::{Error, Removal, Settings};
 
@@ -16,29 +16,21 @@ use crate::{Error, Removal, Settings};
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
     let copy = settings.copied_conflist();
     let recorded = record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
-    if ConfAt::settled(&copy).file().is_some_and(|found| recorded || is_copy(found)) {
+    if ConfAt::settled(&copy, ConfAt::ours).file().is_some_and(|found| recorded || is_copy(found)) {
         removal.step(format!("remove {}", copy.display()), || remove(&copy));
     }
     let known = record.configurations.get(vcn::CONFLIST_FILE);
     let path = settings.conflist();
-    let found = ConfAt::settled(&path);
-    let target = match (&found, known) {
-        (ConfAt::Nothing, _) => &path,
-        (ConfAt::File(found), _) if is_ours(found, known) => &found.target,
-        // Another program replaced our file with a link, or with what is no file.
-        (ConfAt::Link(_), Some(known)) if known.is_written() => &path,
-        (ConfAt::Unread(reason), Some(known)) if known.is_written() => {
-            let (path, reason) = (path.clone(), reason.clone());
+    match ConfAt::settled(&path, ConfAt::ours) {
+        ConfAt::Nothing => {}
+        ConfAt::File(found) if is_ours(&found, known) => {}
+        // Another program replaced our file.
+        ConfAt::Unread(reason) if known.is_some_and(ConfigurationRecord::is_written) => {
             return removal.failures.push(Error::InTheWay { path, reason });
         }
         _ => return removal.left.push(format!("{}: it was not written by us", path.display())),
-    };
-    let backup = Backup::find(&settings.data_dir, vcn::CONFLIST_FILE);
-    give_back(target, backup.as_ref(), removal);
-    // A runtime refuses all configurations because of a link that leads nowhere.
-    if backup.is_none() && *target != path && path.is_symlink() {
-        removal.step(format!("remove the link {}", path.display()), || remove(&path));
     }
+    give_back(&path, Backup::find(&settings.data_dir, vcn::CONFLIST_FILE).as_ref(), removal);
 }
 
 /// The configuration that may be another pod network's: pods get it now, or get it next.

@@ -11,7 +11,6 @@ mod refused;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
 
 use cni::AttachmentKey;
 use ipam::{BootId, BootTime, FamilyPool, PodRecord, Pools, Request, Store, VnicPool};
@@ -229,20 +228,6 @@ fn binaries_of_earlier_releases_are_recognized_as_our_own() {
 }
 
 #[test]
-fn links_from_before_us_come_back_as_links() {
-    let node = Node::new();
-    let links = [(node.path("bin/vcn-native"), "vcn-native-current"), (node.conflist(), "/opt/foreign.conflist")];
-    links.iter().for_each(|(link, to)| symlink(to, link).unwrap());
-    let (code, text) = node.run(&INSTALL);
-    assert_eq!(code, 0, "{text}");
-    assert!(links.iter().all(|(link, _)| link.symlink_metadata().unwrap().is_file()));
-    assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
-    for (link, to) in links {
-        assert_eq!(fs::read_link(link).unwrap(), Path::new(to));
-    }
-}
-
-#[test]
 fn file_that_cannot_be_backed_up_is_not_replaced() {
     let node = Node::new();
     fs::create_dir_all(node.path("lib")).unwrap();
@@ -253,23 +238,17 @@ fn file_that_cannot_be_backed_up_is_not_replaced() {
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
 }
 
+/// A runtime may still use it, and its target has none of our names.
 #[test]
-fn no_link_to_our_configuration_is_left() {
+fn link_in_place_of_our_configuration_stays_and_is_a_failure() {
     let node = Node::installed();
     fs::rename(node.conflist(), node.path("net.d/real")).unwrap();
     symlink("real", node.conflist()).unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert_eq!(code, 0, "{text}");
-    assert!(!node.path("net.d/real").exists() && fs::symlink_metadata(node.conflist()).is_err());
-
-    let node = Node::installed();
-    fs::rename(node.conflist(), node.path("outside")).unwrap();
-    symlink(node.path("outside"), node.conflist()).unwrap();
+    assert!(code == 1 && text.contains("it is a symbolic link to real; replace it by a regular file"), "{text}");
+    assert!(node.path("net.d/real").exists() && node.conflist().is_symlink());
+    fs::remove_file(node.conflist()).unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
-    assert!(
-        fs::symlink_metadata(node.conflist()).is_err() && node.path("outside").exists(),
-        "files outside the directories stay"
-    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Replacing one file. Readers, running processes and several installers are in `tests/command/disk.rs`, kills and failures at
 //! every system call in `tests/command/kill.rs`.
 
+use std::os::unix::fs::symlink;
+
 use super::*;
 
 fn names(directory: &Path) -> Vec<String> {
