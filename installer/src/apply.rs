@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use resident::logging::chain;
 use serde_json::Value;
 
-use crate::files::{Digest, create_directory, remove, set_mode, write, write_if};
+use crate::files::{create_directory, is_our_plugin, remove, set_mode, write, write_if};
 use crate::observed::{ConfAt, kind};
 use crate::plan::{BINARY_MODE, ConfChange, Purpose, Step};
 use crate::record::backup::Backup;
@@ -24,8 +24,6 @@ pub(crate) struct Applier<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) record: &'a mut Record,
     pub(crate) file: &'a RecordFile,
-    /// Whether our configuration was there already: then the files with our names are an earlier release's.
-    pub(crate) inherited: bool,
     /// Whether our pod network still owns the node: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
     pub(crate) now: SystemTime,
@@ -72,7 +70,7 @@ impl Applier<'_> {
             Step::InstallBinary { source, target, replaces } => {
                 let contents = fs::read(source);
                 let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-                self.install(target, &contents, *replaces, failures)
+                self.install(target, &contents, *replaces)
             }
             Step::SetMode { target, .. } => set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode")),
             Step::ChangeConf(change) => self.change(change, failures),
@@ -97,30 +95,12 @@ impl Applier<'_> {
         }
     }
 
-    fn install(
-        &mut self,
-        target: &Path,
-        contents: &[u8],
-        replaces: bool,
-        failures: &mut Vec<Error>,
-    ) -> Result<(), Error> {
-        let digest = Digest::of(contents);
-        let name = file_name(target);
-        let known = self.record.binaries.get(&name);
-        if known.is_none() && replaces && !self.inherited {
-            self.back_up(target, &name)?;
+    fn install(&self, target: &Path, contents: &[u8], replaces: bool) -> Result<(), Error> {
+        let read = |source| Error::Read { path: target.to_owned(), source };
+        if replaces && !is_our_plugin(target).map_err(read)? {
+            self.back_up(target, &file_name(target))?;
         }
-        if self.record.binaries.entry(name.clone()).or_default().digests.insert(digest.to_string()) {
-            self.keep(failures);
-        }
-        write(target, contents, BINARY_MODE)?;
-        let known = self.record.binaries.entry(name).or_default();
-        let settled = known.is_installed(digest);
-        known.digests = BTreeSet::from([digest.to_string()]);
-        if !settled {
-            self.keep(failures);
-        }
-        Ok(())
+        write(target, contents, BINARY_MODE)
     }
 
     fn change(&mut self, change: &ConfChange, failures: &mut Vec<Error>) -> Result<(), Error> {

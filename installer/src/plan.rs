@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     pub(crate) conflist: ConflistState,
     /// What makes part of the work impossible.
     pub(crate) failures: Vec<Error>,
-    /// Our part of our configuration, if it is in place and not on record: an earlier release wrote it.
+    /// Our part of our configuration, if it is in place and not on record.
     pub(crate) adopted: Option<Value>,
 }
 
@@ -82,14 +82,14 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
 
 impl Plan {
     fn binary(&mut self, binary: &Binary) {
-        let Binary { source, target, digest, found } = binary;
+        let Binary { source, target, found } = binary;
         let target = target.clone();
         let replaces = match found {
             BinaryFound::Other(reason) => {
                 return self.failures.push(Error::InTheWay { path: target, reason: reason.clone() });
             }
             BinaryFound::Nothing => false,
-            BinaryFound::File { digest: present, mode } if present == digest => {
+            BinaryFound::File { same: true, mode } => {
                 if *mode == BINARY_MODE {
                     return;
                 }

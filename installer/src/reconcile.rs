@@ -95,7 +95,6 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         return report.failed(Error::Busy);
     }
     let (mut record, damage) = read_record(&mut file, mode);
-    let inherited = files.iter().any(ConfFile::is_ours);
     let observed = Observed::read(settings, files, &record, install, versions);
     let facts = Facts { settings, observed: &observed, record: &record, record_is_known: !file.is_unreadable, now };
     let plan = plan(facts, &report.decision, usable);
@@ -113,7 +112,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         report.failures.extend(file.write(&record).err());
     }
     let still_ours = || decision(settings, signals).install;
-    let applier = Applier { settings, record: &mut record, file: &file, inherited, still_ours: &still_ours, now };
+    let applier = Applier { settings, record: &mut record, file: &file, still_ours: &still_ours, now };
     applier.apply(plan.steps, report)
 }
 

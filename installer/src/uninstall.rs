@@ -64,7 +64,7 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         return removal;
     }
     let record = RecordFile::new(&settings.data_dir).read().unwrap_or_else(|error| {
-        removal.notes.push(format!("{}: our files are recognized by their contents", chain(&error)));
+        removal.notes.push(format!("{}: our configuration is recognized by its plugins", chain(&error)));
         Record::default()
     });
     files::configurations(settings, &record, &mut removal);
@@ -78,7 +78,7 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         removal.failures.push(Error::PodsCame { pods: came.join("; ") });
         return removal;
     }
-    files::binaries(settings, &record, &mut removal);
+    files::binaries(settings, &mut removal);
     let others = OtherNetworks::find(settings, &mut removal);
     network::remove(&sysctl_root, &others, &mut removal);
     kernel_settings::restore(&settings.data_dir, &sysctl_root, &others, &mut removal);

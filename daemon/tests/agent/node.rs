@@ -73,7 +73,8 @@ impl Node {
         }
         let plugin = node.path("source/vcn-native");
         let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}"#;
-        sandbox::write_program(&plugin, format!("#!/bin/sh\necho '{answer}'\n").as_bytes()).unwrap();
+        let script = format!("#!/bin/sh\n# {}\necho '{answer}'\n", vcn::PLUGIN_MARKS[0]);
+        sandbox::write_program(&plugin, script.as_bytes()).unwrap();
         node
     }
 

@@ -43,7 +43,6 @@ impl Node {
             settings: &settings,
             record: &mut self.record,
             file: &file,
-            inherited: true,
             still_ours: &|| true,
             now: SystemTime::now(),
         };

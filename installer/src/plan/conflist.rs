@@ -32,7 +32,7 @@ impl Plan {
             return self.failures.push(Error::InTheWay { path, reason });
         }
         if !facts.record_is_known && present.is_some_and(has_main) {
-            // Our plugin, no longer listed in the settings, would be mistaken for a foreign one.
+            // One of our plugins that the settings no longer list would be mistaken for another program's.
             return;
         }
         self.content(facts, present);

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::Signal;
-use crate::files::Digest;
 use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin, Leftover};
 use crate::settings::{PluginEntry, fixture};
 use crate::versions::Answer;
@@ -89,9 +88,8 @@ fn plans_of_our_configuration_are_golden() {
 }
 
 fn binary(found: BinaryFound) -> Observed {
-    let digest = Digest::of(b"plugin");
     let (source, target) = ("/node/source/vcn-native".into(), "/node/bin/vcn-native".into());
-    Observed { binaries: vec![Binary { source, target, digest, found }], ..Observed::default() }
+    Observed { binaries: vec![Binary { source, target, found }], ..Observed::default() }
 }
 
 fn plan_at(observed: &Observed, record: &Record, now: SystemTime) -> (Vec<String>, Vec<String>) {
@@ -118,13 +116,12 @@ fn empty_node_gets_directories_and_binaries_in_order() {
 
 #[test]
 fn changed_binaries_are_repaired() {
-    let same = Digest::of(b"plugin");
-    let file = |digest, mode| binary(BinaryFound::File { digest, mode });
+    let file = |same, mode| binary(BinaryFound::File { same, mode });
     let replace = "replace /node/bin/vcn-native from /node/source/vcn-native";
     for (observed, step, failure) in [
-        (file(same, 0o755), "", ""),
-        (file(Digest::of(b"old"), 0o755), replace, ""),
-        (file(same, 0o644), "chmod 0755 /node/bin/vcn-native (was 0644)", ""),
+        (file(true, 0o755), "", ""),
+        (file(false, 0o755), replace, ""),
+        (file(true, 0o644), "chmod 0755 /node/bin/vcn-native (was 0644)", ""),
         (binary(BinaryFound::Other("it is a link".into())), "", "it is a link [in-the-way]"),
     ] {
         let (steps, failures) = plan_at(&observed, &Record::default(), at(110));

@@ -26,7 +26,7 @@ struct Call {
 /// A plugin of some hundred kilobytes, so that writing it takes several calls.
 fn plugin(of: char) -> String {
     let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}"#;
-    format!("#!/bin/sh\necho '{answer}'\nexit\n#{}\n", of.to_string().repeat(200_000))
+    format!("#!/bin/sh\necho '{answer}'\nexit\n#{}{}\n", vcn::PLUGIN_MARKS[0], of.to_string().repeat(200_000))
 }
 
 /// A node with the old release in place, and a new one to be installed: another binary, and a configuration that gains one

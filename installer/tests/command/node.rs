@@ -11,7 +11,9 @@ use installer::{Report, Settings, Signals, VersionCache};
 use sandbox::{Container, Image};
 use tempfile::TempDir;
 
+/// With our mark.
 pub(crate) const PLUGIN: &str = r#"#!/bin/sh
+# gives pods VCN addresses of the node's secondary VNICs
 echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}'
 "#;
 /// The arguments that install everything.
