@@ -5,19 +5,23 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
 use resident::logging::chain;
 use serde_json::Value;
 
-use crate::files::{create_directory, is_our_plugin, remove, set_mode, write, write_if};
+use crate::files::{is_our_plugin, remove, write, write_if};
 use crate::observed::{ConfAt, kind};
 use crate::plan::{BINARY_MODE, ConfChange, Purpose, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
 use crate::{ConflistState, Error, Note, Report, RuntimeUsage, Settings};
+
+/// Of a directory of the runtime.
+const DIRECTORY_MODE: u32 = 0o755;
 
 /// Takes steps.
 pub(crate) struct Applier<'a> {
@@ -65,14 +69,20 @@ impl Applier<'_> {
             move |source| Error::Place { target, action, source }
         };
         match step {
-            Step::CreateDirectory(path) => create_directory(path).map_err(failed(path, "creating the directory")),
+            Step::CreateDirectory(path) => {
+                let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
+                created.map_err(failed(path, "creating the directory"))
+            }
             Step::RemoveStale(path) => remove(path),
             Step::InstallBinary { source, target, replaces } => {
                 let contents = fs::read(source);
                 let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
                 self.install(target, &contents, *replaces)
             }
-            Step::SetMode { target, .. } => set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode")),
+            Step::SetMode { target, .. } => {
+                let set = fs::set_permissions(target, Permissions::from_mode(BINARY_MODE));
+                set.map_err(failed(target, "setting its mode"))
+            }
             Step::ChangeConf(change) => self.change(change, failures),
             Step::RemoveConflist { path, found, .. } => self.remove_conflist(path, found, failures),
             Step::RemoveCopy { path, found } => {

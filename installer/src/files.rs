@@ -2,14 +2,12 @@
 
 mod atomic_file;
 mod contents;
-mod directory;
 mod identity;
 mod lock;
 mod state_file;
 
 pub(crate) use atomic_file::{Owner, copy, is_temporary, write, write_if};
-pub(crate) use contents::{is_our_plugin, same_contents};
-pub(crate) use directory::{check_links, create_directory, irregular, open_file, set_mode};
+pub(crate) use contents::{irregular, is_our_plugin, open_file, same_contents};
 pub(crate) use identity::Identity;
 pub use identity::Snapshot;
 pub(crate) use lock::InstallerLock;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use crate::apply::{Applier, plugins};
 use crate::decide::{ForeignPods, NodeState, decide, oke_cni};
-use crate::files::{InstallerLock, check_links};
+use crate::files::InstallerLock;
 use crate::observed::{ConfFile, Observed, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
@@ -81,16 +81,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     let writes = install || removes || settings.vnic_attach == VnicAttach::On || file.exists();
     let writes = writes || settings.copied_conflist().exists();
     let directories = settings.written_directories();
-    let lock = if writes {
-        for path in &directories {
-            if let Err(source) = check_links(path) {
-                return report.failed(Error::Read { path: path.clone(), source });
-            }
-        }
-        (mode == Mode::Apply).then(|| InstallerLock::acquire(&directories))
-    } else {
-        None
-    };
+    let lock = (writes && mode == Mode::Apply).then(|| InstallerLock::acquire(&directories));
     if let Some(None) = lock {
         return report.failed(Error::Busy);
     }

@@ -21,9 +21,6 @@ const SUFFIX: &str = ".tmp";
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
 
-/// An installer removes the temporary files that it finds, also one of the agent's, which notes kernel settings without the lock.
-const ATTEMPTS: usize = 5;
-
 /// A file's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -48,15 +45,7 @@ pub(crate) fn write_if(
     mode: u32,
     check: &dyn Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let removed =
-        |error: &Error| matches!(error, Error::Place { source, .. } if source.kind() == io::ErrorKind::NotFound);
-    let mut attempts = 1;
-    loop {
-        match replace(target, &mut &contents[..], mode, None, check) {
-            Err(error) if removed(&error) && attempts < ATTEMPTS => attempts += 1,
-            other => return other,
-        }
-    }
+    replace(target, &mut &contents[..], mode, None, check)
 }
 
 /// Copies a file of any size piece by piece. Without `owner` the copy belongs to this process.

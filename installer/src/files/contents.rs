@@ -1,13 +1,27 @@
 //! The contents of binaries, read in pieces: a whole one would be half of the agent's memory.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::open_file;
+use nix::fcntl::OFlag;
 
 /// Read at a time, in bytes.
 const PIECE: usize = 64 << 10;
+
+/// Opens a file for reading. A link is not followed, and a pipe does not block.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits()).open(path)
+}
+
+/// Why what has the name of a file is no regular file, and the next step.
+pub(crate) fn irregular(path: &Path) -> String {
+    match fs::read_link(path) {
+        Ok(to) => format!("it is a symbolic link to {}; replace it by a regular file", to.display()),
+        Err(_) => "it is a directory or special file; move it away".to_owned(),
+    }
+}
 
 /// Whether two files have the same contents.
 pub(crate) fn same_contents(one: File, other: File) -> io::Result<bool> {
@@ -50,8 +64,6 @@ pub(crate) fn is_our_plugin(path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

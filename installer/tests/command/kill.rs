@@ -225,7 +225,8 @@ fn files_are_flushed_before_rename_and_names_before_next_file() {
     let word = |line: &str| {
         let line = line.split_once(" = ").unwrap().0;
         let (call, rest) = line.split_once('(').unwrap();
-        let what = if rest.contains(".oke-cni-installer.") { "file" } else { "directory" };
+        let what =
+            if rest.contains(".oke-cni-installer.") || rest.contains(".json.new") { "file" } else { "directory" };
         let place = [("bin", "/opt/cni/bin"), ("net.d", "/etc/cni/net.d"), ("lib", "/var/lib/vcn-native")];
         let place = place.into_iter().find(|(_, at)| rest.contains(at)).map(|(below, _)| below);
         let ours = match (call, what) {
