@@ -13,12 +13,14 @@ use std::time::SystemTime;
 use resident::logging::chain;
 use serde_json::Value;
 
+use crate::error::Error;
 use crate::files::{is_our_plugin, remove, write, write_if};
 use crate::observed::{ConfAt, kind};
-use crate::plan::{BINARY_MODE, ConfChange, Purpose, Step};
+use crate::plan::{BINARY_MODE, ConfChange, Note, Purpose, RuntimeUsage, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
-use crate::{ConflistState, Error, Note, Report, RuntimeUsage, Settings};
+use crate::report::{ConflistState, Report};
+use crate::settings::Settings;
 
 /// Of a directory of the runtime.
 const DIRECTORY_MODE: u32 = 0o755;

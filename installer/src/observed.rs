@@ -19,10 +19,12 @@ pub(crate) use conf_file::{ConfFile, Contents};
 pub(crate) use conf_text::{ConfAt, ConfText, kind, parse};
 pub(crate) use leftover::{Leftover, is_ours};
 
+use crate::cli::VnicAttach;
+use crate::error::Error;
 use crate::files::is_temporary;
 use crate::record::Record;
-use crate::versions::Answer;
-use crate::{Error, Settings, VersionCache, VnicAttach};
+use crate::settings::Settings;
+use crate::versions::{Answer, VersionCache};
 
 /// A node's disk, as far as the installer is concerned.
 #[derive(Debug, Default)]

@@ -17,9 +17,13 @@ pub(crate) use copy::is_copy;
 pub use note::{Note, NoteKind, RuntimeUsage};
 pub(crate) use step::{ConfChange, Purpose, Step};
 
+use crate::cli::VnicAttach;
+use crate::decide::Decision;
+use crate::error::Error;
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::Record;
-use crate::{ConflistState, Decision, Error, Settings, VnicAttach};
+use crate::report::ConflistState;
+use crate::settings::Settings;
 
 /// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;

@@ -3,12 +3,16 @@
 use std::time::SystemTime;
 
 use crate::apply::{Applier, plugins};
-use crate::decide::{ForeignPods, NodeState, decide, oke_cni};
+use crate::cli::VnicAttach;
+use crate::decide::{Decision, ForeignPods, NodeState, Signals, decide, oke_cni};
+use crate::error::Error;
 use crate::files::InstallerLock;
 use crate::observed::{ConfFile, Observed, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::{Decision, Error, Report, Settings, Signals, VersionCache, VnicAttach};
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::versions::VersionCache;
 
 /// Attempts if another program writes a configuration at the same moment.
 const ATTEMPTS: usize = 5;

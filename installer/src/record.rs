@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use rewrite_limiter::{RewriteLimiter, WINDOW};
 
-use crate::Error;
+use crate::error::Error;
 use crate::files::{read_document, write_document};
 
 /// The format's number. Later versions only add fields, so that one version back can read them, and keeps them.

@@ -23,9 +23,11 @@ pub use removal::{Removal, RemovalStatus};
 
 use resident::logging::chain;
 
+use crate::decide::pods;
+use crate::error::Error;
 use crate::files::InstallerLock;
 use crate::record::{Record, RecordFile};
-use crate::{Error, Settings, pods};
+use crate::settings::Settings;
 
 /// How to uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::decide::{Decision, Signal};
 use crate::settings::fixture;
-use crate::{Decision, Signal};
 
 struct Node {
     directory: TempDir,

@@ -11,10 +11,12 @@ use resident::{api_server, logging};
 use tracing::Level;
 
 use super::{Args, Command, Options, StateDirectories, UninstallArgs};
-use crate::on_delete::{ask, refusal};
-use crate::{
-    RemovalStatus, Report, Settings, SettingsError, Status, Uninstall, VersionCache, dry_run, reconcile, uninstall,
-};
+use crate::reconcile::{dry_run, reconcile};
+use crate::report::{Report, Status};
+use crate::settings::{Settings, SettingsError};
+use crate::uninstall::on_delete::{ask, refusal};
+use crate::uninstall::{RemovalStatus, Uninstall, uninstall};
+use crate::versions::VersionCache;
 
 /// EX_USAGE of sysexits.h.
 const USAGE: u8 = 64;

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::Settings;
 use crate::observed::{ConfAt, ConfFile};
+use crate::settings::Settings;
 
 /// The name of OKE's network, if its configuration names no other.
 const NETWORK: &str = "oci";

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use ipam::AtomicFile;
 
-use crate::Error;
+use crate::error::Error;
 
 /// No runtime takes such a name for a plugin or a configuration.
 const PREFIX: &str = ".oke-cni-installer.";

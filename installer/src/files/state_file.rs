@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 
-use crate::Error;
+use crate::error::Error;
 
 const DIRECTORY_MODE: u32 = 0o700;
 

@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{ConfFile, ConfText, Contents};
+use crate::error::Error;
 use crate::files::{irregular, same_contents};
-use crate::settings::{MAIN, OURS, PluginEntry, VNIC_ATTACH};
-use crate::versions::Answer;
-use crate::{Error, Settings, VersionCache};
+use crate::settings::{MAIN, OURS, PluginEntry, Settings, VNIC_ATTACH};
+use crate::versions::{Answer, VersionCache};
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]

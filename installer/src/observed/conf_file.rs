@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::ConfAt;
 use super::conf_text::{kind, parse};
-use crate::Error;
 use crate::decide::OKE_CONFLIST;
+use crate::error::Error;
 use crate::settings::MAIN;
 
 /// A runtime loads files with these ends (libcni, ConfFiles), even if nothing is before them.

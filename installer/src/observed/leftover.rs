@@ -1,10 +1,9 @@
 //! Our configuration on a node where nothing is to be installed, and why it cannot be removed now.
 
 use super::{ConfAt, ConfText, Contents};
-use crate::Settings;
 use crate::decide::pods;
 use crate::record::{ConfigurationRecord, Record};
-use crate::settings::OURS;
+use crate::settings::{OURS, Settings};
 
 /// What is left of our configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

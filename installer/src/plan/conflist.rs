@@ -4,10 +4,11 @@
 use serde_json::{Map, Value};
 
 use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
+use crate::error::Error;
 use crate::observed::{ConfAt, ConfText, kind};
 use crate::record::{ConfigurationRecord, WINDOW};
+use crate::report::ConflistState;
 use crate::settings::{MAIN, OURS};
-use crate::{ConflistState, Error};
 
 /// Readable by root alone, as the CIS benchmark asks; the runtime is root. A mode that was changed since stays.
 pub(super) const MODE: u32 = 0o600;

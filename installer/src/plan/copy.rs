@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::conflist::MODE;
 use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
-use crate::Error;
+use crate::error::Error;
 use crate::observed::{ConfAt, ConfFile, ConfText, Contents, Observed, Source, kind};
 use crate::record::ConfigurationRecord;
 use crate::settings::{PluginEntry, VNIC_ATTACH};

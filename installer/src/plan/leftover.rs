@@ -3,8 +3,9 @@
 //! have none.
 
 use super::{Note, Plan, RuntimeUsage, Step};
+use crate::decide::{Decision, Signal};
 use crate::observed::{ConfFile, Contents, Leftover};
-use crate::{Decision, Settings, Signal};
+use crate::settings::Settings;
 
 impl Plan {
     pub(super) fn leftover(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::BINARY_MODE;
-use crate::Signal;
+use crate::decide::Signal;
 use crate::settings::VNIC_ATTACH;
 
 /// One change. Display is its line in the report.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::Signal;
+use crate::decide::Signal;
 use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin, Leftover};
 use crate::settings::{PluginEntry, fixture};
 use crate::versions::Answer;

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::error::Error;
 use crate::files::{Owner, copy, irregular, open_file, remove};
 
 /// The copies' directory, in the data directory.

@@ -4,13 +4,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use crate::error::Error;
 use crate::files::{irregular, is_our_plugin, remove};
 use crate::observed::{ConfAt, ConfFile, conf_files, is_ours, stale_in};
 use crate::plan::is_copy;
 use crate::record::backup::Backup;
 use crate::record::{ConfigurationRecord, Record};
-use crate::settings::OURS;
-use crate::{Error, Removal, Settings};
+use crate::settings::{OURS, Settings};
+use crate::uninstall::Removal;
 
 /// Our configurations go, whatever other programs added to them: without our plugin they have no interface to work on.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {

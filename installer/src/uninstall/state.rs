@@ -6,8 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::kernel_settings;
+use crate::error::Error;
 use crate::record::{self, backup};
-use crate::{Error, Removal, Settings};
+use crate::settings::Settings;
+use crate::uninstall::Removal;
 
 /// Our files in the state directory; a suffix names an older generation, a damaged file or a temporary one.
 const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.sock"];
