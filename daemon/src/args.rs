@@ -251,10 +251,6 @@ pub struct Options {
     /// The host's file system, as seen from here, with the files of systemd, NetworkManager and oci-utils
     #[arg(long, global = true, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
     pub host_root: PathBuf,
-    /// Whether the agent may write drop-ins below HOST_ROOT that make systemd-networkd and NetworkManager ignore pods' links,
-    /// routes and rules and secondary VNICs
-    #[arg(long, global = true, env = "HOST_DROP_INS", value_enum, default_value = "deny", value_name = "WHAT")]
-    pub host_drop_ins: Permission,
     /// Signals of the pod network that an operator sets.
     #[command(flatten)]
     pub signals: installer::SignalOptions,

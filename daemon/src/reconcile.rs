@@ -91,7 +91,7 @@ impl Reconciler {
             pods: pods::RunningPods::new(state_dir, sysctl_root, boot.clone()),
             dead: SlowStage::new(dead::DeadPods::new(state_dir, sysctl_root, boot.clone())),
             orphans: SlowStage::new(orphans::OrphanedObjects::new(state_dir, sysctl_root, boot.clone())),
-            interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
+            interference: Interference::new(&settings.host_root),
             installation: installation::Installation::new(),
             pod_addresses: pod_addresses::PodAddresses::new(state_dir, boot.clone()),
             missing_links: missing_links::MissingLinks::default(),

@@ -75,8 +75,6 @@ pub struct Settings {
     pub dead_after: Duration,
     /// The host's file system, as seen from here: to see who else configures its network.
     pub host_root: PathBuf,
-    /// Whether drop-ins for network managers may be written there.
-    pub may_write_drop_ins: bool,
     /// The least that is logged.
     pub log_level: Level,
     /// The most that a changed configuration file waits.
@@ -188,7 +186,6 @@ impl Settings {
             detach_grace: interval("--detach-grace-seconds", options.detach_grace_seconds)?,
             dead_after: interval("--dead-after-seconds", options.dead_after_seconds)?,
             host_root: options.host_root,
-            may_write_drop_ins: options.host_drop_ins == Permission::Allow,
             log_level: options.resident.log_level.into(),
             reload_jitter: options.resident.reload_jitter(),
             signals: Signals { set: options.signals, ..Signals::default() },

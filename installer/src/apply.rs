@@ -5,27 +5,31 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
 use resident::logging::chain;
 use serde_json::Value;
 
-use crate::files::{Digest, create_directory, remove, set_mode, write, write_if};
+use crate::error::Error;
+use crate::files::{is_our_plugin, remove, write, write_if};
 use crate::observed::{ConfAt, kind};
-use crate::plan::{BINARY_MODE, ConfChange, ConflistRemoval, Purpose, Step};
+use crate::plan::{BINARY_MODE, ConfChange, Note, Purpose, RuntimeUsage, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
-use crate::{ConflistState, Error, Note, Report, RuntimeUsage, Settings};
+use crate::report::{ConflistState, Report};
+use crate::settings::Settings;
+
+/// Of a directory of the runtime.
+const DIRECTORY_MODE: u32 = 0o755;
 
 /// Takes steps.
 pub(crate) struct Applier<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) record: &'a mut Record,
     pub(crate) file: &'a RecordFile,
-    /// Whether our configuration was there already: then the files with our names are an earlier release's.
-    pub(crate) inherited: bool,
     /// Whether our pod network still owns the node: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
     pub(crate) now: SystemTime,
@@ -48,12 +52,9 @@ impl Applier<'_> {
                     report.steps.push(step.to_string());
                 }
                 Err(error) => {
-                    if let Step::RemoveConflist(removing) = &step {
-                        report.notes.push(Note::left_behind(
-                            true,
-                            RuntimeUsage::of_first(removing.first),
-                            &chain(&error),
-                        ));
+                    if let Step::RemoveConflist { first, .. } = step {
+                        let uses = RuntimeUsage::of_first(first);
+                        report.notes.push(Note::left_behind(true, uses, &chain(&error)));
                     }
                     binaries_in_place &= matches!(step, Step::RemoveStale(_) | Step::ChangeConf(_));
                     report.failures.push(error);
@@ -70,20 +71,24 @@ impl Applier<'_> {
             move |source| Error::Place { target, action, source }
         };
         match step {
-            Step::CreateDirectory(path) => create_directory(path).map_err(failed(path, "creating the directory")),
+            Step::CreateDirectory(path) => {
+                let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
+                created.map_err(failed(path, "creating the directory"))
+            }
             Step::RemoveStale(path) => remove(path),
             Step::InstallBinary { source, target, replaces } => {
                 let contents = fs::read(source);
                 let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-                self.install(target, &contents, *replaces, failures)
+                self.install(target, &contents, *replaces)
             }
-            Step::SetMode { target, .. } => set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode")),
+            Step::SetMode { target, .. } => {
+                let set = fs::set_permissions(target, Permissions::from_mode(BINARY_MODE));
+                set.map_err(failed(target, "setting its mode"))
+            }
             Step::ChangeConf(change) => self.change(change, failures),
-            Step::RemoveConflist(removing) => self.remove_conflist(removing, failures),
+            Step::RemoveConflist { path, found, .. } => self.remove_conflist(path, found, failures),
             Step::RemoveCopy { path, found } => {
-                if ConfAt::read(path).file().is_none_or(|now| now.contents != *found) {
-                    return Err(Error::Raced { target: path.clone() });
-                }
+                same(path, Some(found))?;
                 remove(path)?;
                 self.record.configurations.remove(vcn::COPIED_CONFLIST_FILE);
                 self.keep(failures);
@@ -102,47 +107,24 @@ impl Applier<'_> {
         }
     }
 
-    fn install(
-        &mut self,
-        target: &Path,
-        contents: &[u8],
-        replaces: bool,
-        failures: &mut Vec<Error>,
-    ) -> Result<(), Error> {
-        let digest = Digest::of(contents);
-        let name = file_name(target);
-        let known = self.record.binaries.get(&name);
-        if known.is_none() && replaces && !self.inherited {
-            self.back_up(target, &name)?;
+    fn install(&self, target: &Path, contents: &[u8], replaces: bool) -> Result<(), Error> {
+        let read = |source| Error::Read { path: target.to_owned(), source };
+        if replaces && !is_our_plugin(target).map_err(read)? {
+            self.back_up(target, &file_name(target))?;
         }
-        if self.record.binaries.entry(name.clone()).or_default().digests.insert(digest.to_string()) {
-            self.keep(failures);
-        }
-        write(target, contents, BINARY_MODE)?;
-        let known = self.record.binaries.entry(name).or_default();
-        let settled = known.is_installed(digest);
-        known.digests = BTreeSet::from([digest.to_string()]);
-        if !settled {
-            self.keep(failures);
-        }
-        Ok(())
+        write(target, contents, BINARY_MODE)
     }
 
     fn change(&mut self, change: &ConfChange, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let ConfChange { name, target, contents, mode, found, link, wanted, purpose, .. } = change;
+        let ConfChange { target, contents, mode, found, wanted, purpose, .. } = change;
+        let name = &file_name(target);
         // Checked now, and again right before the rename: another program's change must not be lost.
         let check = || {
-            let same = match ConfAt::read(target) {
-                ConfAt::Nothing => found.is_none() && link.is_none(),
-                ConfAt::File(now) => Some(&now.contents) == found.as_ref(),
-                ConfAt::Link(now) => Some(&now) == link.as_ref(),
-                ConfAt::Unread(_) => false,
-            };
+            same(target, found.as_ref())?;
             // Asking plugins and writing binaries takes seconds; a pod of another network that came since may have one of
             // our addresses.
-            let appears = *purpose == Purpose::Ours && found.is_none() && link.is_none();
-            let valid = same && (!appears || (self.still_ours)());
-            if valid { Ok(()) } else { Err(Error::Raced { target: target.clone() }) }
+            let appears = *purpose == Purpose::Ours && found.is_none();
+            if appears && !(self.still_ours)() { Err(Error::Raced { target: target.clone() }) } else { Ok(()) }
         };
         check()?;
         if change.backup {
@@ -165,26 +147,11 @@ impl Applier<'_> {
     }
 
     /// Binaries stay: a runtime that has just read the configuration may start one for a pod.
-    fn remove_conflist(&mut self, removing: &ConflistRemoval, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let ConflistRemoval { path, target, found, .. } = removing;
-        let now = ConfAt::read(path);
-        let same = match found {
-            Some(found) => now.file().is_some_and(|now| now.target == *target && now.contents == *found),
-            None => now.leads_nowhere(path),
-        };
-        if !same {
-            return Err(Error::Raced { target: target.clone() });
-        }
+    fn remove_conflist(&mut self, path: &Path, found: &Vec<u8>, failures: &mut Vec<Error>) -> Result<(), Error> {
+        same(path, Some(found))?;
         match Backup::find(&self.settings.data_dir, vcn::CONFLIST_FILE) {
-            Some(backup) => backup.restore(target)?,
-            None => {
-                // A runtime refuses all configurations because of a link that leads nowhere, so the file replaces the link
-                // first, and a kill in between leaves a file.
-                if target != path {
-                    fs::rename(target, path).map_err(|source| Error::Remove { path: target.clone(), source })?;
-                }
-                remove(path)?;
-            }
+            Some(backup) => backup.restore(path)?,
+            None => remove(path)?,
         }
         self.record.configurations.remove(vcn::CONFLIST_FILE);
         if self.keep(failures) {
@@ -214,6 +181,16 @@ impl Applier<'_> {
         failures.extend(failure.filter(|_| !reported));
         written
     }
+}
+
+/// Refuses to change a configuration that another program changed since it was read.
+fn same(path: &Path, found: Option<&Vec<u8>>) -> Result<(), Error> {
+    let same = match ConfAt::ours(path) {
+        ConfAt::Nothing => found.is_none(),
+        ConfAt::File(now) => Some(&now.contents) == found,
+        ConfAt::Unread(_) => false,
+    };
+    if same { Ok(()) } else { Err(Error::Raced { target: path.to_owned() }) }
 }
 
 /// The plugins that a document, or an entry in another program's, puts in.

@@ -1,7 +1,7 @@
 //! What can fail on the node's disk and in its kernel, with the next step.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -80,12 +80,6 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// The directory of a drop-in that the agent wrote is not mounted here.
-    #[error(
-        "{} was written by the node agent, and its directory is not mounted here: mount it (manifests/uninstall-drop-ins), \
-         or remove the file by hand and use --force", path.display()
-    )]
-    NotMounted { path: PathBuf },
     /// Kernel objects could not be listed.
     #[error("listing {what}")]
     Kernel {
@@ -106,12 +100,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// What has one of our files' names is no file.
-    pub(crate) fn in_the_way(path: &Path) -> Self {
-        let reason = "it is a directory or special file; move it away".to_owned();
-        Self::InTheWay { path: path.to_owned(), reason }
-    }
-
     /// A stable word for reports and metrics.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -131,7 +119,7 @@ impl Error {
             Self::Contention { .. } => "contention",
             Self::Record { .. } => "record-damaged",
             Self::NotRecorded { .. } => "not-recorded",
-            Self::Remove { .. } | Self::NotMounted { .. } => "not-removed",
+            Self::Remove { .. } => "not-removed",
             Self::PodsCame { .. } => "pods",
             Self::Kernel { .. } | Self::Network { .. } | Self::Host(_) => "kernel",
         }

@@ -1,15 +1,13 @@
 //! Files and directories of the host, and how this crate reads and replaces them.
 
 mod atomic_file;
-mod digest;
-mod directory;
+mod contents;
 mod identity;
 mod lock;
 mod state_file;
 
-pub(crate) use atomic_file::{Owner, copy, is_temporary, write, write_if, write_link};
-pub(crate) use digest::Digest;
-pub(crate) use directory::{check_links, create_directory, open_file, set_mode};
+pub(crate) use atomic_file::{Owner, copy, is_temporary, write, write_if};
+pub(crate) use contents::{irregular, is_our_plugin, open_file, same_contents};
 pub(crate) use identity::Identity;
 pub use identity::Snapshot;
 pub(crate) use lock::InstallerLock;

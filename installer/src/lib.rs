@@ -8,7 +8,7 @@
 //!   versions ─────────┤                              ▼
 //!   record ───────────┘◀───────────────────────── files (atomic)
 //!
-//!   uninstall: refusals ─▶ configurations ─▶ binaries ─▶ kernel ─▶ drop-ins ─▶ state
+//!   uninstall: refusals ─▶ configurations ─▶ binaries ─▶ kernel ─▶ state
 //! ```
 //!
 //! [`reconcile`] is blocking and idempotent: the agent calls it at start, whenever an address becomes usable, and on a
@@ -20,7 +20,6 @@
 mod apply;
 mod cli;
 mod decide;
-pub mod drop_ins;
 mod error;
 mod files;
 mod observed;

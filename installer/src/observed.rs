@@ -17,12 +17,14 @@ pub use conf_file::ProvidedNetwork;
 pub(crate) use conf_file::conf_files;
 pub(crate) use conf_file::{ConfFile, Contents};
 pub(crate) use conf_text::{ConfAt, ConfText, kind, parse};
-pub(crate) use leftover::{Leftover, OurConflist, is_ours};
+pub(crate) use leftover::{Leftover, is_ours};
 
+use crate::cli::VnicAttach;
+use crate::error::Error;
 use crate::files::is_temporary;
 use crate::record::Record;
-use crate::versions::Answer;
-use crate::{Error, Settings, VersionCache, VnicAttach};
+use crate::settings::Settings;
+use crate::versions::{Answer, VersionCache};
 
 /// A node's disk, as far as the installer is concerned.
 #[derive(Debug, Default)]
@@ -66,7 +68,10 @@ impl Source {
     /// The one that a runtime would use without our copy.
     fn among(settings: &Settings, files: &[ConfFile]) -> Option<Self> {
         let first = files.iter().find(|file| file.gives_another_network())?;
-        Some(Self { name: first.name.clone(), at: ConfAt::settled(&settings.cni_conf_dir.join(&first.name)) })
+        Some(Self {
+            name: first.name.clone(),
+            at: ConfAt::settled(&settings.cni_conf_dir.join(&first.name), ConfAt::any),
+        })
     }
 }
 
@@ -81,7 +86,7 @@ impl Observed {
     ) -> Self {
         let guest_wanted = settings.vnic_attach == VnicAttach::On && !install;
         let source = guest_wanted.then(|| Source::among(settings, &conf_files)).flatten();
-        let copy = ConfAt::settled(&settings.copied_conflist());
+        let copy = ConfAt::settled(&settings.copied_conflist(), ConfAt::ours);
         let mut observed = Self { conf_files, source, copy, ..Self::default() };
         if !install {
             observed.leftover = Leftover::find(settings, record);
@@ -99,7 +104,7 @@ impl Observed {
             }
         }
         if install {
-            observed.conflist = ConfAt::settled(&settings.conflist());
+            observed.conflist = ConfAt::settled(&settings.conflist(), ConfAt::ours);
             observed.chain = binaries::chain(settings, observed.conflist.file(), versions);
         } else {
             observed.guest = Some(binaries::guest(settings, versions));

@@ -15,11 +15,15 @@ use serde_json::Value;
 
 pub(crate) use copy::is_copy;
 pub use note::{Note, NoteKind, RuntimeUsage};
-pub(crate) use step::{ConfChange, ConflistRemoval, Purpose, Step};
+pub(crate) use step::{ConfChange, Purpose, Step};
 
+use crate::cli::VnicAttach;
+use crate::decide::Decision;
+use crate::error::Error;
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::Record;
-use crate::{ConflistState, Decision, Error, Settings, VnicAttach};
+use crate::report::ConflistState;
+use crate::settings::Settings;
 
 /// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;
@@ -34,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) conflist: ConflistState,
     /// What makes part of the work impossible.
     pub(crate) failures: Vec<Error>,
-    /// Our part of our configuration, if it is in place and not on record: an earlier release wrote it.
+    /// Our part of our configuration, if it is in place and not on record.
     pub(crate) adopted: Option<Value>,
 }
 
@@ -82,18 +86,20 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
 
 impl Plan {
     fn binary(&mut self, binary: &Binary) {
-        let Binary { source, target, digest, found } = binary;
+        let Binary { source, target, found } = binary;
         let target = target.clone();
         let replaces = match found {
-            BinaryFound::Other => return self.failures.push(Error::in_the_way(&target)),
+            BinaryFound::Other(reason) => {
+                return self.failures.push(Error::InTheWay { path: target, reason: reason.clone() });
+            }
             BinaryFound::Nothing => false,
-            BinaryFound::File { digest: present, mode } if present == digest => {
+            BinaryFound::File { same: true, mode } => {
                 if *mode == BINARY_MODE {
                     return;
                 }
                 return self.steps.push(Step::SetMode { target, was: *mode });
             }
-            BinaryFound::File { .. } | BinaryFound::Link => true,
+            BinaryFound::File { .. } => true,
         };
         self.steps.push(Step::InstallBinary { source: source.clone(), target, replaces });
     }

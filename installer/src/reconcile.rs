@@ -3,12 +3,16 @@
 use std::time::SystemTime;
 
 use crate::apply::{Applier, plugins};
-use crate::decide::{ForeignPods, NodeState, decide, oke_cni};
-use crate::files::{InstallerLock, check_links};
+use crate::cli::VnicAttach;
+use crate::decide::{Decision, ForeignPods, NodeState, Signals, decide, oke_cni};
+use crate::error::Error;
+use crate::files::InstallerLock;
 use crate::observed::{ConfFile, Observed, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::{Decision, Error, Report, Settings, Signals, VersionCache, VnicAttach};
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::versions::VersionCache;
 
 /// Attempts if another program writes a configuration at the same moment.
 const ATTEMPTS: usize = 5;
@@ -81,21 +85,11 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     let writes = install || removes || settings.vnic_attach == VnicAttach::On || file.exists();
     let writes = writes || settings.copied_conflist().exists();
     let directories = settings.written_directories();
-    let lock = if writes {
-        for path in &directories {
-            if let Err(source) = check_links(path) {
-                return report.failed(Error::Read { path: path.clone(), source });
-            }
-        }
-        (mode == Mode::Apply).then(|| InstallerLock::acquire(&directories))
-    } else {
-        None
-    };
+    let lock = (writes && mode == Mode::Apply).then(|| InstallerLock::acquire(&directories));
     if let Some(None) = lock {
         return report.failed(Error::Busy);
     }
     let (mut record, damage) = read_record(&mut file, mode);
-    let inherited = files.iter().any(ConfFile::is_ours);
     let observed = Observed::read(settings, files, &record, install, versions);
     let facts = Facts { settings, observed: &observed, record: &record, record_is_known: !file.is_unreadable, now };
     let plan = plan(facts, &report.decision, usable);
@@ -113,7 +107,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         report.failures.extend(file.write(&record).err());
     }
     let still_ours = || decision(settings, signals).install;
-    let applier = Applier { settings, record: &mut record, file: &file, inherited, still_ours: &still_ours, now };
+    let applier = Applier { settings, record: &mut record, file: &file, still_ours: &still_ours, now };
     applier.apply(plan.steps, report)
 }
 

@@ -1,6 +1,6 @@
-//! What this program did to the node's files, kept across reboots: which plugins, binaries and configurations it wrote, and
-//! how often another program reverted them. Without it everything still works, but a plugin that a setting no longer lists
-//! is taken for another program's.
+//! What this program wrote into configurations, kept across reboots, and how often another program reverted that. Without it
+//! everything still works, but a plugin that a setting no longer lists is taken for another program's. Our binaries need no
+//! record: they have a mark.
 
 pub(crate) mod backup;
 mod rewrite_limiter;
@@ -16,8 +16,8 @@ use serde_json::{Map, Value};
 
 pub(crate) use rewrite_limiter::{RewriteLimiter, WINDOW};
 
-use crate::Error;
-use crate::files::{Digest, read_document, write_document};
+use crate::error::Error;
+use crate::files::{read_document, write_document};
 
 /// The format's number. Later versions only add fields, so that one version back can read them, and keeps them.
 const VERSION: u32 = 1;
@@ -33,8 +33,6 @@ pub(crate) struct Record {
     pub(crate) version: u32,
     /// Configurations by name: our own, and those that our plugin is chained into.
     pub(crate) configurations: BTreeMap<String, ConfigurationRecord>,
-    /// Binaries by their name in the directory.
-    pub(crate) binaries: BTreeMap<String, BinaryRecord>,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -55,27 +53,10 @@ pub(crate) struct ConfigurationRecord {
     extra: Map<String, Value>,
 }
 
-/// A binary that we put in place.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct BinaryRecord {
-    /// The SHA-256 of what we put there; while a write is under way the old one and the new one.
-    pub(crate) digests: BTreeSet<String>,
-    #[serde(flatten)]
-    extra: Map<String, Value>,
-}
-
 impl ConfigurationRecord {
     /// Whether our part was ever in place. A kill before the first write leaves an entry that says no.
     pub(crate) const fn is_written(&self) -> bool {
         self.wanted.is_some()
-    }
-}
-
-impl BinaryRecord {
-    /// Whether this is what we put there, and nothing else is under way.
-    pub(crate) fn is_installed(&self, digest: Digest) -> bool {
-        self.digests.iter().eq([&digest.to_string()])
     }
 }
 

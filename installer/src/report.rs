@@ -5,7 +5,9 @@ use std::fmt;
 use resident::logging::chain;
 use vcn::printable;
 
-use crate::{Decision, Error, Note};
+use crate::decide::Decision;
+use crate::error::Error;
+use crate::plan::Note;
 
 /// The result of one reconcile.
 #[derive(Debug)]

@@ -13,9 +13,9 @@ pub(crate) use plugin_entry::PluginEntry;
 pub use plugin_entry::PluginListError;
 pub(crate) use plugin_entry::{MAIN, OURS, VNIC_ATTACH};
 
-use crate::cli::{DATA_DIR, Directories, ForeignPodSources, Options};
+use crate::cli::{DATA_DIR, Directories, ForeignPodSources, Options, VnicAttach};
+use crate::decide::PodNetwork;
 use crate::record::backup;
-use crate::{PodNetwork, VnicAttach};
 
 /// The smallest MTU that IPv6 works with (RFC 8200 §5).
 const MIN_MTU: u32 = 1280;

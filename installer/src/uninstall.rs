@@ -2,7 +2,7 @@
 //! no error, and the state goes last, so that another run can finish what this one could not.
 //!
 //! ```text
-//!   refusals ─▶ configurations ─▶ pods? ─▶ binaries ─▶ routes, rules, links, nft ─▶ kernel settings ─▶ drop-ins ─▶ state
+//!   refusals ─▶ configurations ─▶ pods? ─▶ binaries ─▶ routes, rules, links, nft ─▶ kernel settings ─▶ state
 //!   (pods? agent? another installer?)   no new pods from here on
 //! ```
 
@@ -23,17 +23,17 @@ pub use removal::{Removal, RemovalStatus};
 
 use resident::logging::chain;
 
+use crate::decide::pods;
+use crate::error::Error;
 use crate::files::InstallerLock;
 use crate::record::{Record, RecordFile};
-use crate::{Error, Settings, drop_ins, pods};
+use crate::settings::Settings;
 
 /// How to uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uninstall {
     /// Kernel settings, as seen from here.
     pub sysctl_root: PathBuf,
-    /// The host's file system, as seen from here.
-    pub host_root: PathBuf,
     /// Although pods of our network run here.
     pub force: bool,
     /// Why an agent may start on this node again ([`on_delete::refusal`]).
@@ -51,7 +51,7 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
 /// Removes our files and objects from this node, unless pods use it or another program would install it again.
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
-    let Uninstall { sysctl_root, host_root, force, returning, .. } = how;
+    let Uninstall { sysctl_root, force, returning, .. } = how;
     let mut agent = refusal::lock_agent(&settings.state_dir, removal.applied);
     let lock = InstallerLock::acquire(&settings.written_directories());
     removal.refusals.extend(agent.as_ref().err().cloned());
@@ -66,7 +66,7 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         return removal;
     }
     let record = RecordFile::new(&settings.data_dir).read().unwrap_or_else(|error| {
-        removal.notes.push(format!("{}: our files are recognized by their contents", chain(&error)));
+        removal.notes.push(format!("{}: our configuration is recognized by its plugins", chain(&error)));
         Record::default()
     });
     files::configurations(settings, &record, &mut removal);
@@ -80,11 +80,10 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         removal.failures.push(Error::PodsCame { pods: came.join("; ") });
         return removal;
     }
-    files::binaries(settings, &record, &mut removal);
+    files::binaries(settings, &mut removal);
     let others = OtherNetworks::find(settings, &mut removal);
     network::remove(&sysctl_root, &others, &mut removal);
     kernel_settings::restore(&settings.data_dir, &sysctl_root, &others, &mut removal);
-    drop_ins::remove(&settings.data_dir, &host_root, force, &mut removal);
     if removal.failures.is_empty() {
         if let Ok(Some(lock)) = &mut agent {
             lock.remove_created();

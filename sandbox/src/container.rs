@@ -40,9 +40,6 @@ const NODE_AGENT: &str = include_str!("../../manifests/base/daemonset.yaml");
 /// The DaemonSet that uninstalls from each node, as shipped.
 const UNINSTALL: &str = include_str!("../../manifests/uninstall/uninstall.yaml");
 
-/// The patch that lets it see drop-ins, as shipped.
-const UNINSTALL_DROP_INS: &str = include_str!("../../manifests/uninstall-drop-ins/drop-ins.yaml");
-
 /// The patch with which the agent replaces OKE's own CNI, as shipped.
 const TAKEOVER: &str = include_str!("../../manifests/overlays/oke-vcn-native/takeover.yaml");
 
@@ -98,11 +95,6 @@ impl Container {
     /// The container that uninstalls from a node, of the shipped manifest.
     pub fn uninstaller() -> Result<Self> {
         Self::of(UNINSTALL, &[], ContainerChoice::Init)
-    }
-
-    /// The same with the shipped patch for nodes whose network managers have drop-ins.
-    pub fn uninstaller_of_drop_ins() -> Result<Self> {
-        Self::of(UNINSTALL, &[UNINSTALL_DROP_INS], ContainerChoice::Init)
     }
 
     /// The container that stays on a node after that.

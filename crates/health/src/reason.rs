@@ -105,11 +105,9 @@ reasons! {
     RepairWithoutEffect: "The agent raised a limit of the kernel, and the raised limit is nearly used up too. The agent restores the old value once usage is below half of it, and does not raise the limit again before.",
         "`oke-node-agent health` shows the problem: look for the pod that uses the limit up.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes our objects or configures a VNIC's link. The agent repairs them, and packets are lost in between.",
-        "Set HOST_DROP_INS=allow and mount the host's root at HOST_ROOT, so that the agent writes a drop-in. Otherwise write the one in the message by hand and restart that program.";
+        "Put the files of docs/operator.md, section Network managers, on the host and reload that program. For new nodes, let the node pool's cloud-init write them.";
     ConflictingConfiguration: "Another program (ocid, a script, nm-cloud-setup) also configures a VNIC, or gave the host an address that a pod has.",
         "Remove the address that the message names, and disable that program for secondary VNICs. For ocid, set `enabled = false` under `[vnic]` in /etc/oci-utils.conf.d/.";
-    DropInFailed: "A drop-in for a network manager could not be written although HOST_DROP_INS allows it, or not removed although HOST_DROP_INS denies it.",
-        "Mount the host's root at HOST_ROOT, writable where the message says, or remove the file by hand.";
     AttachmentLeftOver: "A pod is gone, and part of its network could not be removed. Its addresses stay in use until the removal succeeds; the agent retries.",
         "The message names the objects and the kernel's answer.";
     LeftInPlace: "Another pod network owns this node, or its owner is unknown, and objects that this agent created for pods are still there.",

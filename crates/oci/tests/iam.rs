@@ -14,12 +14,11 @@ const PROBE: &str = include_str!("../../api/src/probe.rs");
 const AGENT: &str = include_str!("../../../daemon/src/args.rs");
 const CONTROLLER: &str = include_str!("../../../controller/src/args.rs");
 /// Each with the address that the program of that name listens on.
-const MANIFESTS: [(&str, &str); 5] = [
+const MANIFESTS: [(&str, &str); 4] = [
     ("agent", include_str!("../../../manifests/base/daemonset.yaml")),
     ("controller", include_str!("../../../manifests/base/controller.yaml")),
     ("", include_str!("../../../manifests/uninstall/uninstall.yaml")),
     ("", include_str!("../../../manifests/overlays/oke-vcn-native/takeover.yaml")),
-    ("", include_str!("../../../manifests/uninstall-drop-ins/drop-ins.yaml")),
 ];
 
 type Words<'a> = BTreeSet<&'a str>;

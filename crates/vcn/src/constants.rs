@@ -66,6 +66,12 @@ pub const VNIC_ATTACH_NETWORK: &str = "vnic-attach";
 /// The pod annotation that lists the extra interfaces a pod wants.
 pub const INTERFACES_ANNOTATION: &str = "oke.oraclecloud.com/interfaces";
 
+/// Each binary of our plugins contains one of these texts, in every release (`ABOUT`): the installer recognizes it by that.
+pub const PLUGIN_MARKS: [&str; 2] = [
+    "gives pods VCN addresses of the node's secondary VNICs",
+    "gives pods extra interfaces on VNICs that they ask for",
+];
+
 /// Our CNI configuration. It sorts before OKE's `10-oci.conflist` and Cilium's `05-cilium` comes before it.
 pub const CONFLIST_FILE: &str = "05-vcn-native.conflist";
 

@@ -37,7 +37,6 @@ pub fn uninstall(settings: &Settings, ended: bool) {
     }
     let how = Uninstall {
         sysctl_root: settings.sysctl_root.clone(),
-        host_root: settings.host_root.clone(),
         force: false,
         // Asked before.
         returning: None,

@@ -58,8 +58,7 @@ impl StageReport {
 impl Stage for Interference {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let Some(network) = &context.wanted.network else { return StageReport::default() };
-        let (conditions, changes) = self.check(HostView { network, links: &context.links }, context.cause);
-        StageReport { conditions, changes, ..StageReport::default() }
+        StageReport::of_conditions(self.check(HostView { network, links: &context.links }, context.cause))
     }
 }
 

@@ -119,7 +119,7 @@ fn unchanged_binaries_are_not_read_and_own_writes_ignored() {
     let plugin = node.path("source/vcn-native");
     let runs = node.path("run/runs");
     let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}"#;
-    let script = format!("#!/bin/sh\necho run >> /run/vcn-native/runs\necho '{answer}'\n");
+    let script = format!("#!/bin/sh\n# {}\necho run >> /run/vcn-native/runs\necho '{answer}'\n", vcn::PLUGIN_MARKS[0]);
     sandbox::write_program(&plugin, script.as_bytes()).unwrap();
     let mut agent = node.agent(&["--resync-seconds", "0.2"]);
     node.wait_ready(&mut agent);

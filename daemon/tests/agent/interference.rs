@@ -1,5 +1,4 @@
-//! Programs that configure what pods use are reported with the next step; nothing of them is changed unless the operator allows
-//! it.
+//! Programs that configure what pods use are reported with the next step; nothing of them is changed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -72,17 +71,24 @@ fn rejecting_firewall_is_reported_with_a_working_fix() {
 }
 
 #[test]
-fn interfering_networkd_is_reported_and_nothing_written() {
+fn interfering_network_managers_are_reported_and_nothing_written() {
     let node = dual_stack_node();
+    let link = format!("run/systemd/netif/links/{}", index(&node));
+    let device = format!("run/NetworkManager/devices/{}", index(&node));
     write(&node, "run/systemd/netif/state", "");
-    write(&node, &format!("run/systemd/netif/links/{}", index(&node)), "ADMIN_STATE=configured\nOPER_STATE=routable\n");
+    write(&node, &link, "ADMIN_STATE=configured\nOPER_STATE=routable\n");
+    write(&node, &device, "[device]\nmanaged=true\n");
     write(&node, "etc/systemd/networkd.conf", "[Network]\nManageForeignRoutes=no\n");
     let before = host_files(&node);
     let agent = running(&node);
-    let said = wait_told(&node, &agent, "NetworkManagerInterferes", 2);
+    let said = wait_told(&node, &agent, "NetworkManagerInterferes", 3);
     assert!(said[1].starts_with("systemd-networkd, ens5: systemd-networkd gives the link"), "{said:?}");
     assert!(said[0].contains("([Network] ManageForeignRoutingPolicyRules is on)"), "{said:?}");
+    assert!(said[2].starts_with("NetworkManager, ens5: NetworkManager deletes our addresses"), "{said:?}");
     assert_eq!(host_files(&node), before);
+    write(&node, &link, "ADMIN_STATE=unmanaged\n");
+    write(&node, &device, "[device]\nmanaged=false\n");
+    wait_told(&node, &agent, "NetworkManagerInterferes", 1);
 }
 
 #[test]
@@ -108,92 +114,11 @@ fn networkd_configuration_is_read_from_every_directory() {
             fs::remove_file(node.path("host").join(file)).unwrap();
         }
     }
-}
-
-#[test]
-fn allowed_drop_ins_are_written_once_and_clear_the_condition() {
-    let node = dual_stack_node();
-    let link = format!("run/systemd/netif/links/{}", index(&node));
-    let device = format!("run/NetworkManager/devices/{}", index(&node));
-    write(&node, "run/systemd/netif/state", "");
-    write(&node, &link, "ADMIN_STATE=configured\n");
-    write(&node, &device, "[device]\nmanaged=true\n");
-    let mut agent = node.agent_with_drop_ins("allow");
-    node.wait_ready(&mut agent);
-    wait_told(&node, &agent, "NetworkManagerInterferes", 2);
-    let networkd = fs::read_to_string(node.path("host/etc/systemd/networkd.conf.d/50-vcn-native.conf")).unwrap();
-    assert!(networkd.contains("\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"), "{networkd}");
-    let vnics = fs::read_to_string(node.path("host/etc/systemd/network/10-vcn-native-vnics.network")).unwrap();
-    assert!(vnics.contains("MACAddress=02:00:17:00:00:21\n"), "{vnics}");
-    let manager = fs::read_to_string(node.path("host/etc/NetworkManager/conf.d/50-vcn-native.conf")).unwrap();
-    assert!(manager.contains("unmanaged-devices+=interface-name:vcn*;mac:02:00:17:00:00:21\n"), "{manager}");
-    // They read them after a reload.
-    write(&node, &link, "ADMIN_STATE=unmanaged\n");
-    write(&node, &device, "[device]\nmanaged=false\n");
+    wait_told(&node, &agent, "NetworkManagerInterferes", 1);
+    let documented = "etc/systemd/networkd.conf.d/50-vcn-native.conf";
+    let page = include_str!("../../../docs/operator.md");
+    write(&node, documented, page.split("```").find(|block| block.contains(&format!("# /{documented}"))).unwrap());
     wait_told(&node, &agent, "NetworkManagerInterferes", 0);
-    let metrics = node.get("/metrics").1;
-    let written = metrics.lines().filter(|line| line.contains(r#"reconcile_changes_total{noun="drop-in""#));
-    let written: u32 = written.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum();
-    assert_eq!(written, 4, "{metrics}");
-    let notes: Value = serde_json::from_slice(&fs::read(node.path("lib/drop-ins.json")).unwrap()).unwrap();
-    assert_eq!(notes["written"].as_array().unwrap().len(), 4, "{notes}");
-}
-
-/// A node with drop-ins, and no agent any more.
-fn node_with_drop_ins() -> (Node, Vec<String>) {
-    let node = dual_stack_node();
-    write(&node, "run/systemd/netif/state", "");
-    write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
-    let before = host_files(&node);
-    let mut agent = node.agent_with_drop_ins("allow");
-    node.wait_ready(&mut agent);
-    let written = || {
-        agent
-            .events("host.configured")
-            .iter()
-            .filter(|it| it["change"].as_str().unwrap().starts_with("write /"))
-            .count()
-    };
-    wait_for("the drop-ins", || written() == 4, || agent.log());
-    assert_eq!(host_files(&node).len(), before.len() + 4);
-    agent.stop();
-    (node, before)
-}
-
-#[test]
-fn drop_ins_are_removed_when_denied() {
-    let (node, before) = node_with_drop_ins();
-    let mut agent = node.agent_with_drop_ins("deny");
-    node.wait_ready(&mut agent);
-    wait_for("them to go", || host_files(&node) == before, || format!("{:?}\n{}", host_files(&node), agent.log()));
-    agent.wait_said("host.configured", "remove /etc/systemd/networkd.conf.d/50-vcn-native.conf");
-    let notes: Value = serde_json::from_slice(&fs::read(node.path("lib/drop-ins.json")).unwrap()).unwrap();
-    assert_eq!(notes["written"], serde_json::json!([]));
-}
-
-/// A mounted drop-in that cannot be removed is reported; one that is not mounted stays on record for the uninstaller.
-#[test]
-fn drop_ins_that_cannot_be_removed_are_reported() {
-    let (node, before) = node_with_drop_ins();
-    let agent = running(&node);
-    let said = wait_told(&node, &agent, "DropInFailed", 3);
-    let first = "etc/systemd/network/10-vcn-native-pods.network: removing /host/etc/systemd/network/10-vcn-native-pods.network: ";
-    assert!(said[0].starts_with(first), "{said:?}");
-    assert_eq!(host_files(&node).len(), before.len() + 4);
-}
-
-#[test]
-fn foreign_drop_in_stays_and_is_reported() {
-    let node = dual_stack_node();
-    write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
-    let theirs = "[keyfile]\nunmanaged-devices=none\n";
-    write(&node, "etc/NetworkManager/conf.d/50-vcn-native.conf", theirs);
-    let mut agent = node.agent_with_drop_ins("allow");
-    node.wait_ready(&mut agent);
-    let said = wait_told(&node, &agent, "DropInFailed", 1);
-    assert!(said[0].contains("was written by another program"), "{said:?}");
-    let now = fs::read_to_string(node.path("host/etc/NetworkManager/conf.d/50-vcn-native.conf")).unwrap();
-    assert_eq!(now, theirs);
 }
 
 #[test]

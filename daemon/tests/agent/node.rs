@@ -40,9 +40,6 @@ const VOLUMES: [(&str, &str); 11] = [
     ("/sys/fs/cgroup", "host/sys/fs/cgroup"),
 ];
 
-/// Those that an operator adds who allows drop-ins.
-const DROP_INS: [&str; 3] = ["etc/systemd/networkd.conf.d", "etc/systemd/network", "etc/NetworkManager/conf.d"];
-
 /// A node: a namespace, its directories and its metadata service.
 pub(crate) struct Node {
     pub(crate) metadata: Metadata,
@@ -76,7 +73,8 @@ impl Node {
         }
         let plugin = node.path("source/vcn-native");
         let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}"#;
-        sandbox::write_program(&plugin, format!("#!/bin/sh\necho '{answer}'\n").as_bytes()).unwrap();
+        let script = format!("#!/bin/sh\n# {}\necho '{answer}'\n", vcn::PLUGIN_MARKS[0]);
+        sandbox::write_program(&plugin, script.as_bytes()).unwrap();
         node
     }
 
@@ -136,17 +134,6 @@ impl Node {
     /// Starts the agent, under what its manifest gives it.
     pub(crate) fn agent(&self, more: &[&str]) -> Agent {
         self.start(self.container(), more)
-    }
-
-    /// Starts the agent where drop-ins can be written; whether they may is `allow` or `deny`.
-    pub(crate) fn agent_with_drop_ins(&self, permission: &str) -> Agent {
-        self.start(self.container_for_drop_ins(), &["--host-drop-ins", permission])
-    }
-
-    fn container_for_drop_ins(&self) -> Container {
-        DROP_INS.iter().fold(self.container(), |container, below| {
-            container.with_volume(&self.path("host").join(below), &std::path::Path::new("/host").join(below))
-        })
     }
 
     /// Starts the agent without a capability.

@@ -12,7 +12,7 @@ use crate::node::{Node, wait_for};
 use crate::pod::Pod;
 
 /// All that the agent and its installer keep in files.
-const FILES: [&str; 9] = [
+const FILES: [&str; 8] = [
     "run/pools.json",
     "run/allocations.json",
     "lib/tables.json",
@@ -21,10 +21,9 @@ const FILES: [&str; 9] = [
     "lib/reported-conditions.json",
     "lib/installer.json",
     "lib/sysctls.json",
-    "lib/drop-ins.json",
 ];
 
-/// Of them, what a node in order has: the others are written in a cluster, or where drop-ins are allowed.
+/// Of them, what a node in order has: the others are written in a cluster.
 const WRITTEN: [&str; 5] =
     ["run/pools.json", "run/allocations.json", "lib/tables.json", "lib/vnics-seen.json", "lib/installer.json"];
 
@@ -67,8 +66,7 @@ fn assert_recovers(plant: impl Fn(&Node, &Path)) -> Node {
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     let sound = |file: &&str| node.path(file).symlink_metadata().is_ok_and(|it| it.is_file() && it.len() < 1 << 20);
-    // Which drop-ins were written is for a person to find out, as where that file is damaged.
-    let all = || WRITTEN.iter().all(sound) && node.conditions() == ["DropInFailed"];
+    let all = || WRITTEN.iter().all(sound) && node.conditions().is_empty();
     wait_for("the files", all, || format!("{:?}\n{}", node.get("/readyz"), agent.log()));
     pod.wait_connected();
     Pod::add(&node, "b").wait_connected();

@@ -223,30 +223,6 @@ fn pod_with_an_address_prevents_uninstall() {
     assert_eq!(agent.events("agent.uninstalled"), [] as [Value; 0]);
 }
 
-#[test]
-fn drop_ins_are_removed_by_uninstall() {
-    let scene = Scene::new();
-    let node = &scene.cluster.node;
-    let host = |below: &str| node.path("host").join(below);
-    fs::write(host("run/NetworkManager/devices/1"), "[device]\nmanaged=false\n").unwrap();
-    for directory in ["etc/systemd/networkd.conf.d", "etc/systemd/network", "etc/NetworkManager/conf.d"] {
-        fs::create_dir_all(host(directory)).unwrap();
-    }
-    fs::write(host("etc/NetworkManager/conf.d/foreign.conf"), "foreign").unwrap();
-    let before = looks(node);
-    let start = || {
-        let mut agent = node.agent_with_drop_ins("allow");
-        node.wait_ready(&mut agent);
-        agent
-    };
-    let mut agent = start();
-    let ours = host("etc/NetworkManager/conf.d/50-vcn-native.conf");
-    wait_for("the drop-in", || ours.exists(), || agent.log());
-    scene.cluster.delete(OWN);
-    let (_, after) = scene.stop_or(&mut agent, start);
-    same(&after, &before, &agent);
-}
-
 /// Work in progress would put back what an uninstall removes. The work here: a plugin of the chain hangs when the installer
 /// asks for its versions, for two seconds; the agent waits one second when it stops.
 #[test]

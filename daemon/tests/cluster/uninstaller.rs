@@ -8,12 +8,8 @@ use crate::node::Node;
 /// What that pod does on a node.
 pub(crate) fn uninstall(node: &Node) -> Removal {
     let container = node.placed(Container::uninstaller().unwrap());
-    let variable = |name: &str| {
-        let (_, value) = container.environment().iter().find(|(known, _)| known == name).unwrap();
-        value.into()
-    };
-    let (sysctl_root, host_root) = (variable("SYSCTL_ROOT"), variable("HOST_ROOT"));
-    let how = Uninstall { sysctl_root, host_root, force: false, returning: None, dry_run: false };
+    let (_, root) = container.environment().iter().find(|(known, _)| known == "SYSCTL_ROOT").unwrap();
+    let how = Uninstall { sysctl_root: root.into(), force: false, returning: None, dry_run: false };
     let settings = node.settings(&[]);
     node.call_in(&container, || installer::uninstall(&settings.installer, how))
 }

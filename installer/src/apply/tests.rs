@@ -6,8 +6,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::decide::{Decision, Signal};
 use crate::settings::fixture;
-use crate::{Decision, Signal};
 
 struct Node {
     directory: TempDir,
@@ -27,12 +27,10 @@ impl Node {
     fn write(&mut self, target: &str, found: Option<&str>, new: &str) -> Report {
         let settings = fixture::settings_in(self.directory.path());
         let change = ConfChange {
-            name: vcn::CONFLIST_FILE.into(),
             target: self.path(target),
             contents: new.into(),
             mode: 0o600,
             found: found.map(Into::into),
-            link: None,
             wanted: json!({"plugins": [{"type": "vcn-native"}]}),
             backup: false,
             purpose: Purpose::Ours,
@@ -45,7 +43,6 @@ impl Node {
             settings: &settings,
             record: &mut self.record,
             file: &file,
-            inherited: true,
             still_ours: &|| true,
             now: SystemTime::now(),
         };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::{PodNetwork, Signals};
+use crate::decide::{PodNetwork, Signals};
 
 const EXAMPLES: &str = "Examples:
   oke-cni-installer --dry-run --signal-node-label true --cni-usable    what would be done on a node of a VCN-native cluster
@@ -73,9 +73,6 @@ pub struct UninstallArgs {
     /// Where the kernel settings are mounted; /proc/sys of a container is read-only
     #[arg(long, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
     pub sysctl_root: PathBuf,
-    /// Where the host's file system is mounted, for the drop-ins for network managers
-    #[arg(long, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
-    pub host_root: PathBuf,
     /// Continue although pods of our network run here (they lose it), or the agent's DaemonSet exists or cannot be read
     #[arg(long)]
     pub force: bool,

@@ -11,10 +11,12 @@ use resident::{api_server, logging};
 use tracing::Level;
 
 use super::{Args, Command, Options, StateDirectories, UninstallArgs};
-use crate::on_delete::{ask, refusal};
-use crate::{
-    RemovalStatus, Report, Settings, SettingsError, Status, Uninstall, VersionCache, dry_run, reconcile, uninstall,
-};
+use crate::reconcile::{dry_run, reconcile};
+use crate::report::{Report, Status};
+use crate::settings::{Settings, SettingsError};
+use crate::uninstall::on_delete::{ask, refusal};
+use crate::uninstall::{RemovalStatus, Uninstall, uninstall};
+use crate::versions::VersionCache;
 
 /// EX_USAGE of sysexits.h.
 const USAGE: u8 = 64;
@@ -58,10 +60,10 @@ fn run_install(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let UninstallArgs { directories, state, sysctl_root, host_root, force, dry_run } = args;
+    let UninstallArgs { directories, state, sysctl_root, force, dry_run } = args;
     let settings = settings(Options::at(directories), &state)?;
     let returning = if force { None } else { ask_for_daemon_set()? };
-    let removal = uninstall(&settings, Uninstall { sysctl_root, host_root, force, returning, dry_run });
+    let removal = uninstall(&settings, Uninstall { sysctl_root, force, returning, dry_run });
     removal.log("installer", "run it again when that is repaired");
     writeln!(io::stdout(), "{removal}").context("writing the report to stdout")?;
     Ok(match removal.status() {

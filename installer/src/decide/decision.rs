@@ -10,8 +10,8 @@ use std::path::Path;
 use super::signals::OKE_DAEMONSET;
 use super::statements::{Statement, StatementMeaning, statements};
 use super::{ForeignPods, Presence, Signal, Signals};
-use crate::Settings;
 use crate::observed::ConfFile;
+use crate::settings::Settings;
 
 /// Whether to install, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

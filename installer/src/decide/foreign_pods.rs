@@ -10,8 +10,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::Settings;
 use crate::observed::{ConfAt, ConfFile};
+use crate::settings::Settings;
 
 /// The name of OKE's network, if its configuration names no other.
 const NETWORK: &str = "oci";
@@ -92,7 +92,7 @@ fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> PodEvidence {
 /// The networks of OKE's configurations.
 fn networks(settings: &Settings, conf_files: &[ConfFile]) -> Vec<String> {
     let name = |file: &ConfFile| {
-        let found = ConfAt::read(&settings.cni_conf_dir.join(&file.name));
+        let found = ConfAt::any(&settings.cni_conf_dir.join(&file.name));
         let document: Value = serde_json::from_slice(&found.file()?.contents).ok()?;
         Some(document.get("name")?.as_str()?.to_owned())
     };

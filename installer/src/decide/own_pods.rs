@@ -3,7 +3,7 @@
 use ipam::{Allocation, BootId, Store};
 use vcn::{HOST_LINK_PREFIX, LINK_ALIAS_PREFIX};
 
-use crate::Settings;
+use crate::settings::Settings;
 
 /// Named in a message at most.
 const SHOWN: usize = 3;

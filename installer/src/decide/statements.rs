@@ -2,8 +2,8 @@
 
 use super::signals::{METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
 use super::{PodNetwork, Presence, Signal, Signals};
-use crate::Settings;
 use crate::observed::ConfFile;
+use crate::settings::Settings;
 
 /// One signal and its statement.
 pub(super) struct Statement {

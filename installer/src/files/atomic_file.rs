@@ -7,12 +7,12 @@ mod tests;
 use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use ipam::AtomicFile;
 
-use crate::Error;
+use crate::error::Error;
 
 /// No runtime takes such a name for a plugin or a configuration.
 const PREFIX: &str = ".oke-cni-installer.";
@@ -20,9 +20,6 @@ const SUFFIX: &str = ".tmp";
 
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
-
-/// An installer removes the temporary files that it finds, also one of the agent's, which notes kernel settings without the lock.
-const ATTEMPTS: usize = 5;
 
 /// A file's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,32 +45,12 @@ pub(crate) fn write_if(
     mode: u32,
     check: &dyn Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let removed =
-        |error: &Error| matches!(error, Error::Place { source, .. } if source.kind() == io::ErrorKind::NotFound);
-    let mut attempts = 1;
-    loop {
-        match replace(target, &mut &contents[..], mode, None, check) {
-            Err(error) if removed(&error) && attempts < ATTEMPTS => attempts += 1,
-            other => return other,
-        }
-    }
+    replace(target, &mut &contents[..], mode, None, check)
 }
 
 /// Copies a file of any size piece by piece. Without `owner` the copy belongs to this process.
 pub(crate) fn copy(target: &Path, mut from: impl Read, mode: u32, owner: Option<Owner>) -> Result<(), Error> {
     replace(target, &mut from, mode, owner, &|| Ok(()))
-}
-
-/// Replaces a file with a symbolic link to `to`.
-pub(crate) fn write_link(target: &Path, to: &Path) -> Result<(), Error> {
-    let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
-    let directory = target.parent().unwrap_or_else(|| Path::new("/"));
-    let temporary = directory.join(temporary_name());
-    symlink(to, &temporary).map_err(failed("creating a temporary link next to it"))?;
-    // The next installer removes the link by its name if this fails.
-    let renamed = fs::rename(&temporary, target).inspect_err(|_| drop(fs::remove_file(&temporary)));
-    renamed.map_err(failed("renaming it"))?;
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))
 }
 
 fn replace(

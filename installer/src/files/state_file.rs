@@ -8,10 +8,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 
-use super::write;
-use crate::Error;
+use crate::error::Error;
 
-const MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
 /// Reads a document; `None` if there is no file.
@@ -36,7 +34,9 @@ pub(crate) fn write_document(path: &Path, document: &impl Serialize) -> Result<(
         let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory);
         created.map_err(|source| Error::Place { target: path.to_owned(), action: "creating its directory", source })?;
     }
-    write(path, format!("{text}\n").as_bytes(), MODE)
+    // Not as one of our temporary files, which another installer removes: the agent notes kernel settings without the lock.
+    let written = ipam::write_atomically(path, format!("{text}\n").as_bytes());
+    written.map_err(|source| Error::Place { target: path.to_owned(), action: "writing", source })
 }
 
 /// Removes a file or link; one that is gone already is no error.

@@ -1,24 +1,22 @@
 //! Our binaries, with source and target, and the CNI versions that each binary of a chain speaks.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{ConfFile, ConfText, Contents};
-use crate::files::Digest;
-use crate::settings::{MAIN, OURS, PluginEntry, VNIC_ATTACH};
-use crate::versions::Answer;
-use crate::{Error, Settings, VersionCache};
+use crate::error::Error;
+use crate::files::{irregular, same_contents};
+use crate::settings::{MAIN, OURS, PluginEntry, Settings, VNIC_ATTACH};
+use crate::versions::{Answer, VersionCache};
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binary {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
-    /// The source's.
-    pub(crate) digest: Digest,
     pub(crate) found: BinaryFound,
 }
 
@@ -27,14 +25,13 @@ pub(crate) struct Binary {
 pub(crate) enum BinaryFound {
     Nothing,
     File {
-        digest: Digest,
+        /// Whether it has the source's contents.
+        same: bool,
         /// Permission bits.
         mode: u32,
     },
-    /// A link. It may lead to the right file in this container and to no file on the host.
-    Link,
-    /// A directory or special file.
-    Other,
+    /// A link, a directory or a special file; why it is in the way.
+    Other(String),
 }
 
 /// One binary of the chain.
@@ -130,22 +127,23 @@ fn path(settings: &Settings, name: &str) -> PathBuf {
 
 fn binary(settings: &Settings, name: &str) -> Result<Binary, Error> {
     let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
-    let digest = Digest::of_file(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-    let found = found(&target).map_err(|cause| Error::Read { path: target.clone(), source: cause })?;
-    Ok(Binary { source, target, digest, found })
+    let file = File::open(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
+    let found = found(&target, file).map_err(|cause| Error::Read { path: target.clone(), source: cause })?;
+    Ok(Binary { source, target, found })
 }
 
-fn found(target: &Path) -> io::Result<BinaryFound> {
+fn found(target: &Path, source: File) -> io::Result<BinaryFound> {
     let metadata = match fs::symlink_metadata(target) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BinaryFound::Nothing),
         Err(error) => return Err(error),
     };
-    if metadata.is_symlink() {
-        return Ok(BinaryFound::Link);
-    }
+    // A link may lead to the right file in this container and to no file on the host.
     if !metadata.is_file() {
-        return Ok(BinaryFound::Other);
+        return Ok(BinaryFound::Other(irregular(target)));
     }
-    Ok(BinaryFound::File { digest: Digest::of_file(target)?, mode: metadata.permissions().mode() & 0o7777 })
+    Ok(BinaryFound::File {
+        same: same_contents(source, File::open(target)?)?,
+        mode: metadata.permissions().mode() & 0o7777,
+    })
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::ConfAt;
 use super::conf_text::{kind, parse};
-use crate::Error;
 use crate::decide::OKE_CONFLIST;
+use crate::error::Error;
 use crate::settings::MAIN;
 
 /// A runtime loads files with these ends (libcni, ConfFiles), even if nothing is before them.
@@ -168,11 +168,10 @@ pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
         let name = entry.file_name().to_string_lossy().into_owned();
         // Our copy says nothing of its own.
         if !is_directory && name != vcn::COPIED_CONFLIST_FILE && ENDS.iter().any(|end| name.ends_with(end)) {
-            let found = ConfAt::read(&entry.path());
-            let contents = match (&found, found.unread()) {
-                (ConfAt::File(found), _) => Contents::of_file(&name, &found.contents),
-                (_, Some(why)) => Contents::Unread(why),
-                (_, None) => Contents::Malformed("it was removed while it was read".to_owned()),
+            let contents = match ConfAt::any(&entry.path()) {
+                ConfAt::File(found) => Contents::of_file(&name, &found.contents),
+                ConfAt::Unread(why) => Contents::Unread(why),
+                ConfAt::Nothing => Contents::Malformed("it was removed while it was read".to_owned()),
             };
             files.push((entry.file_name(), ConfFile { name, contents }));
         }

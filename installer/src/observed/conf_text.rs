@@ -1,15 +1,17 @@
-//! A configuration's file: its bytes, mode and real path. A pipe, a device or a huge file is not read, and no link is
-//! followed out of the directory: in a container it leads to another file than on the host.
+//! A configuration's file: its bytes and mode. A pipe, a device or a huge file is not read. Our own file is never a link, and
+//! another program's link is not followed out of the directory: in a container it leads to another file than on the host.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use nix::libc;
 use serde_json::{Map, Value};
+
+use crate::files::irregular;
 
 /// Some programs write a configuration in place. A half-written one is read again before it is called damaged: to repair it
 /// would overwrite what they are writing.
@@ -25,11 +27,9 @@ pub(crate) enum ConfAt {
     /// Nothing.
     #[default]
     Nothing,
-    /// A file, or a link within the directory to one.
+    /// A file.
     File(ConfText),
-    /// A link that leads out of the directory, or to nothing, with its target.
-    Link(PathBuf),
-    /// It cannot be read, and why.
+    /// It is not read, and why.
     Unread(String),
 }
 
@@ -40,20 +40,18 @@ pub(crate) struct ConfText {
     pub(crate) contents: Vec<u8>,
     /// Its permission bits.
     pub(crate) mode: u32,
-    /// The file itself: of a link within the directory its target, so that the link stays.
-    pub(crate) target: PathBuf,
 }
 
 impl ConfAt {
-    /// Reads it, and if the file is half-written, again.
-    pub(crate) fn settled(path: &Path) -> Self {
-        Self::settled_by(path, || thread::sleep(READ_EVERY))
+    /// Reads it by `read`, and if the file is half-written, again.
+    pub(crate) fn settled(path: &Path, read: fn(&Path) -> Self) -> Self {
+        Self::settled_by(|| read(path), || thread::sleep(READ_EVERY))
     }
 
-    pub(super) fn settled_by(path: &Path, mut pause: impl FnMut()) -> Self {
+    pub(super) fn settled_by(read: impl Fn() -> Self, mut pause: impl FnMut()) -> Self {
         let mut reads = 1;
         loop {
-            let found = Self::read(path);
+            let found = read();
             let half = found.file().is_some_and(|found| parse(&found.contents).is_err());
             if !half || reads == READS {
                 return found;
@@ -63,15 +61,21 @@ impl ConfAt {
         }
     }
 
-    /// Reads it once.
-    pub(crate) fn read(path: &Path) -> Self {
-        let found = match fs::symlink_metadata(path) {
-            Ok(found) if found.is_symlink() => Self::through(path),
-            Ok(_) => read_file(path).map(Self::File),
-            Err(error) => Err(error),
+    /// Reads one of our files once. A link with its name is a person's or another program's, and stays.
+    pub(crate) fn ours(path: &Path) -> Self {
+        if path.is_symlink() { Self::Unread(irregular(path)) } else { Self::any(path) }
+    }
+
+    /// Reads a file once, also by a link within its directory.
+    pub(crate) fn any(path: &Path) -> Self {
+        let found = match fs::read_link(path) {
+            Ok(to) if !stays_within(path) => {
+                return Self::Unread(format!("it is a link to {}, out of its directory or to nothing", to.display()));
+            }
+            _ => read_file(path),
         };
         match found {
-            Ok(found) => found,
+            Ok(found) => Self::File(found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Nothing,
             Err(error) => Self::Unread(error.to_string()),
         }
@@ -81,36 +85,7 @@ impl ConfAt {
     pub(crate) const fn file(&self) -> Option<&ConfText> {
         match self {
             Self::File(found) => Some(found),
-            Self::Nothing | Self::Link(_) | Self::Unread(_) => None,
-        }
-    }
-
-    /// Why it is not read, if something is there.
-    pub(crate) fn unread(&self) -> Option<String> {
-        match self {
-            Self::Nothing | Self::File(_) => None,
-            Self::Link(to) if to.is_absolute() || to.components().count() > 1 => {
-                Some(format!("it is a link that leads out of its directory, to {}", to.display()))
-            }
-            Self::Link(to) => Some(format!("it is a link to {}, which does not exist", to.display())),
-            Self::Unread(why) => Some(why.clone()),
-        }
-    }
-
-    /// Whether it is a link, at `path`, to a name in the same directory that does not exist.
-    pub(crate) fn leads_nowhere(&self, path: &Path) -> bool {
-        let Self::Link(to) = self else { return false };
-        let within = matches!(to.components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
-        let there = fs::symlink_metadata(path.with_file_name(to));
-        within && there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-    }
-
-    fn through(link: &Path) -> io::Result<Self> {
-        let says = fs::read_link(link)?;
-        let within = |target: &Path| Some(target.parent()? == link.parent()?.canonicalize().ok()?);
-        match link.canonicalize() {
-            Ok(target) if within(&target) == Some(true) => read_file(&target).map(Self::File),
-            _ => Ok(Self::Link(says)),
+            Self::Nothing | Self::Unread(_) => None,
         }
     }
 }
@@ -136,17 +111,23 @@ pub(crate) fn kind(plugin: &Value) -> Option<&str> {
     plugin.get("type").or_else(folded)?.as_str().filter(|kind| !kind.is_empty())
 }
 
-fn read_file(target: &Path) -> io::Result<ConfText> {
+/// Whether a link leads to a file of its own directory.
+fn stays_within(link: &Path) -> bool {
+    let within = |target: &Path| Some(target.parent()? == link.parent()?.canonicalize().ok()?);
+    link.canonicalize().is_ok_and(|target| within(&target) == Some(true))
+}
+
+fn read_file(path: &Path) -> io::Result<ConfText> {
     // A pipe must not block.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(target)?;
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is a directory or special file; move it away"));
+        return Err(io::Error::other(irregular(path)));
     }
     let mut contents = Vec::new();
     file.take(LONGEST + 1).read_to_end(&mut contents)?;
     if contents.len() as u64 > LONGEST {
         return Err(io::Error::other(format!("it is longer than {LONGEST} bytes; move it away")));
     }
-    Ok(ConfText { contents, mode: metadata.permissions().mode() & 0o7777, target: target.to_owned() })
+    Ok(ConfText { contents, mode: metadata.permissions().mode() & 0o7777 })
 }

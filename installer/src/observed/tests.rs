@@ -42,7 +42,10 @@ fn files_are_listed_as_the_runtime_loads_them() {
         file("20-single.conf", plugins(&["flannel"])),
         file("20-\u{fffd}.conf", plugins(&["x"])),
         file("30-nameless.json", malformed("a plugin has no type")),
-        file("40-link.conf", Contents::Unread("it is a link to nowhere, which does not exist".to_owned())),
+        file(
+            "40-link.conf",
+            Contents::Unread("it is a link to nowhere, out of its directory or to nothing".to_owned()),
+        ),
         file("87-podman.conflist", plugins(&["bridge", "portmap"])),
         file("99-dummy.conf", malformed("EOF while parsing a value at line 1 column 0")),
     ];
@@ -104,43 +107,41 @@ fn half_written_file_is_read_again() {
     let path = directory.path().join("05-vcn-native.conflist");
     fs::write(&path, "{\"plugins\": [").unwrap();
     let mut pauses = 0;
-    let found = ConfAt::settled_by(&path, || {
-        pauses += 1;
-        if pauses == 9 {
-            fs::write(&path, "{\"plugins\": []}").unwrap();
-        }
-    });
+    let found = ConfAt::settled_by(
+        || ConfAt::ours(&path),
+        || {
+            pauses += 1;
+            if pauses == 9 {
+                fs::write(&path, "{\"plugins\": []}").unwrap();
+            }
+        },
+    );
     assert_eq!(found.file().unwrap().contents, b"{\"plugins\": []}");
     fs::write(&path, [b'{', 0xff]).unwrap();
-    assert_eq!(ConfAt::settled(&path).file().unwrap().contents, [b'{', 0xff], "it stays so");
+    assert_eq!(ConfAt::settled(&path, ConfAt::ours).file().unwrap().contents, [b'{', 0xff], "it stays so");
 }
 
 #[test]
-fn links_are_followed_within_the_directory_only() {
+fn links_are_followed_within_the_directory_only_and_never_to_our_file() {
     let root = tempfile::tempdir().unwrap();
     let (directory, outside) = (root.path().join("net.d"), root.path().join("outside"));
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("real"), "{}").unwrap();
     fs::write(&outside, "{}").unwrap();
     let link = directory.join("05-vcn-native.conflist");
-    let read = |to: &Path| {
+    let why = |read: fn(&Path) -> ConfAt, to: &Path| {
         let _ = fs::remove_file(&link);
         symlink(to, &link).unwrap();
-        ConfAt::read(&link)
+        if let ConfAt::Unread(why) = read(&link) { Some(why) } else { None }
     };
     for to in [Path::new("real"), Path::new("../net.d/real"), &directory.join("real")] {
-        let target = directory.canonicalize().unwrap().join("real");
-        assert_eq!(read(to).file().map(|found| found.target.clone()), Some(target), "{}", to.display());
+        assert_eq!(why(ConfAt::any, to), None, "{}", to.display());
+        let refused = format!("it is a symbolic link to {}; replace it by a regular file", to.display());
+        assert_eq!(why(ConfAt::ours, to), Some(refused));
     }
-    for (to, why) in [
-        (outside.as_path(), "leads out of its directory"),
-        (Path::new("../outside"), "leads out of its directory"),
-        (Path::new("nothing"), "which does not exist"),
-        (Path::new("05-vcn-native.conflist"), "which does not exist"),
-    ] {
-        let found = read(to);
-        assert_eq!(found, ConfAt::Link(to.to_owned()));
-        assert!(found.unread().unwrap().contains(why), "{found:?}");
+    for to in [&outside, Path::new("../outside"), Path::new("nothing"), Path::new("05-vcn-native.conflist")] {
+        let refused = format!("it is a link to {}, out of its directory or to nothing", to.display());
+        assert_eq!(why(ConfAt::any, to), Some(refused));
     }
 }
 
@@ -153,8 +154,8 @@ fn special_and_huge_files_are_not_read() {
     fs::create_dir(&folder).unwrap();
     File::create(&huge).unwrap().set_len((1 << 20) + 1).unwrap();
     for (path, why) in [(pipe, "special file"), (folder, "directory"), (huge, "longer than 1048576 bytes")] {
-        let found = ConfAt::read(&path);
-        assert!(found.unread().is_some_and(|reason| reason.contains(why)), "{found:?}");
+        let found = ConfAt::ours(&path);
+        assert!(matches!(&found, ConfAt::Unread(reason) if reason.contains(why)), "{found:?}");
     }
 }
 

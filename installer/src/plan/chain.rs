@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::conflist::{PLUGINS, list};
 use super::{Note, NoteKind, Plan};
-use crate::Error;
+use crate::error::Error;
 use crate::observed::{ChainBinary, EntryOrigin, kind};
 use crate::settings::PluginEntry;
 use crate::versions::{Answer, Version};

@@ -4,10 +4,11 @@
 use serde_json::{Map, Value};
 
 use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
+use crate::error::Error;
 use crate::observed::{ConfAt, ConfText, kind};
 use crate::record::{ConfigurationRecord, WINDOW};
+use crate::report::ConflistState;
 use crate::settings::{MAIN, OURS};
-use crate::{ConflistState, Error};
 
 /// Readable by root alone, as the CIS benchmark asks; the runtime is root. A mode that was changed since stays.
 pub(super) const MODE: u32 = 0o600;
@@ -32,7 +33,7 @@ impl Plan {
             return self.failures.push(Error::InTheWay { path, reason });
         }
         if !facts.record_is_known && present.is_some_and(has_main) {
-            // Our plugin, no longer listed in the settings, would be mistaken for a foreign one.
+            // One of our plugins that the settings no longer list would be mistaken for another program's.
             return;
         }
         self.content(facts, present);
@@ -69,15 +70,12 @@ impl Plan {
         // If we want nothing new, another program made the difference.
         let reverted =
             (known.wanted.as_ref() == Some(&wanted)).then(|| difference(&wanted, present.is_some(), disk.as_ref()));
-        let link = if let ConfAt::Link(to) = &observed.conflist { Some(to.clone()) } else { None };
-        let is_foreign = present.map_or(link.is_some(), |found| !names_ours(found));
+        let is_foreign = present.is_some_and(|found| !names_ours(found));
         let change = ConfChange {
-            name: vcn::CONFLIST_FILE.to_owned(),
-            target: present.map_or_else(|| settings.conflist(), |found| found.target.clone()),
+            target: settings.conflist(),
             contents: format!("{document:#}\n").into_bytes(),
             mode: present.map_or(MODE, |found| found.mode),
             found: present.map(|found| found.contents.clone()),
-            link,
             wanted,
             backup: is_foreign && !known.is_written(),
             purpose: Purpose::Ours,

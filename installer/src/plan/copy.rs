@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::conflist::MODE;
 use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
-use crate::Error;
+use crate::error::Error;
 use crate::observed::{ConfAt, ConfFile, ConfText, Contents, Observed, Source, kind};
 use crate::record::ConfigurationRecord;
 use crate::settings::{PluginEntry, VNIC_ATTACH};
@@ -30,9 +30,12 @@ impl Plan {
         let found = match &facts.observed.copy {
             ConfAt::File(found) if is_copy(found) || known.is_written() => Some(found),
             ConfAt::Nothing => None,
-            other => {
-                let reason = other.unread().unwrap_or("another program wrote it".to_owned());
+            ConfAt::File(_) => {
+                let reason = "another program wrote it; move it away".to_owned();
                 return self.failures.push(Error::InTheWay { path, reason });
+            }
+            ConfAt::Unread(reason) => {
+                return self.failures.push(Error::InTheWay { path, reason: reason.clone() });
             }
         };
         let disk = found.and_then(ConfText::list);
@@ -44,12 +47,10 @@ impl Plan {
             None => "it was removed".to_owned(),
         });
         let change = ConfChange {
-            name: vcn::COPIED_CONFLIST_FILE.to_owned(),
             target: path,
             contents: format!("{document:#}\n").into_bytes(),
             mode: found.map_or(MODE, |found| found.mode),
             found: found.map(|found| found.contents.clone()),
-            link: None,
             wanted: document,
             backup: false,
             purpose: Purpose::Copy,
@@ -87,9 +88,11 @@ pub(crate) fn is_copy(found: &ConfText) -> bool {
 /// The source with our plugin as the last; the error says why there is none.
 fn copy_of(source: Option<&Source>, guest: Option<&Answer>) -> Result<Value, String> {
     let source = source.ok_or("there is no configuration of another pod network yet")?;
-    let text = source.at.file().ok_or_else(|| {
-        format!("{}: {}", source.name, source.at.unread().unwrap_or("it was removed while it was read".to_owned()))
-    })?;
+    let text = match &source.at {
+        ConfAt::File(text) => text,
+        ConfAt::Unread(why) => return Err(format!("{}: {why}", source.name)),
+        ConfAt::Nothing => return Err(format!("{}: it was removed while it was read", source.name)),
+    };
     let mut document = match text.list() {
         Some(list) => list,
         None => of_single(text).ok_or_else(|| format!("{} is no configuration of plugins", source.name))?,

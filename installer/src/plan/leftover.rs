@@ -2,9 +2,10 @@
 //! them addresses. It goes when another network is meant for sure, no pod uses our network, and pods have another network or shall
 //! have none.
 
-use super::{ConflistRemoval, Note, Plan, RuntimeUsage, Step};
-use crate::observed::{ConfFile, Contents, Leftover, OurConflist};
-use crate::{Decision, Settings, Signal};
+use super::{Note, Plan, RuntimeUsage, Step};
+use crate::decide::{Decision, Signal};
+use crate::observed::{ConfFile, Contents, Leftover};
+use crate::settings::Settings;
 
 impl Plan {
     pub(super) fn leftover(
@@ -14,25 +15,23 @@ impl Plan {
         conf_files: &[ConfFile],
         decision: &Decision,
     ) {
-        let file = match leftover {
-            Leftover::File(file) => file,
-            // Until that is certain, a missing configuration is repaired.
-            Leftover::Record if !decision.another => return,
-            Leftover::Record => return self.steps.push(Step::Forget { path: settings.conflist() }),
-        };
-        let OurConflist { path, target, found, blocked } = file;
+        // Until that is certain, a missing configuration is repaired.
+        if *leftover == Leftover::Record && !decision.another {
+            return;
+        }
+        let path = settings.conflist();
         let before = conf_files.iter().take_while(|file| file.name != vcn::CONFLIST_FILE);
         let first = !before.into_iter().any(|file| matches!(file.contents, Contents::Plugins(_)));
         let none_is_meant = decision.decided_by == Signal::Setting;
-        let reason = match blocked {
+        let reason = match leftover {
+            Leftover::Record => return self.steps.push(Step::Forget { path }),
             _ if !decision.another => "no signal says for sure that the pod network is another",
-            Some(reason) => reason,
-            None if none_is_meant || conf_files.iter().any(ConfFile::gives_another_network) => {
-                let (path, target, found) = (path.clone(), target.clone(), found.clone());
-                let removing = ConflistRemoval { path, target, found, first, decided_by: decision.decided_by };
-                return self.steps.push(Step::RemoveConflist(Box::new(removing)));
+            Leftover::Blocked(reason) => reason,
+            Leftover::File(found) if none_is_meant || conf_files.iter().any(ConfFile::gives_another_network) => {
+                let (found, decided_by) = (found.clone(), decision.decided_by);
+                return self.steps.push(Step::RemoveConflist { path, found, first, decided_by });
             }
-            None => {
+            Leftover::File(_) => {
                 "there is no configuration of another pod network that a runtime could use (POD_NETWORK=none says that \
                  none is meant)"
             }

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::ProvidedNetwork;
-use crate::observed::ConfFile;
+use crate::observed::{ConfFile, ProvidedNetwork};
 use crate::versions::Version;
 
 /// A note. Display is its message.

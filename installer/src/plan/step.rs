@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::BINARY_MODE;
-use crate::Signal;
+use crate::decide::Signal;
 use crate::settings::VNIC_ATTACH;
 
 /// One change. Display is its line in the report.
@@ -23,7 +23,15 @@ pub(crate) enum Step {
     /// Write a configuration.
     ChangeConf(Box<ConfChange>),
     /// Remove our configuration from a node whose pod network is another; what was there before it comes back.
-    RemoveConflist(Box<ConflistRemoval>),
+    RemoveConflist {
+        path: PathBuf,
+        /// Its contents when it was read; it is removed only if they are still the same.
+        found: Vec<u8>,
+        /// Whether every runtime uses it.
+        first: bool,
+        /// The signal that says that the pod network is another.
+        decided_by: Signal,
+    },
     /// Remove our copy of another network's configuration.
     RemoveCopy { path: PathBuf, found: Vec<u8> },
     /// Delete a configuration from the record: it is gone.
@@ -33,16 +41,12 @@ pub(crate) enum Step {
 /// A configuration that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfChange {
-    /// Its name in the directory.
-    pub(crate) name: String,
     pub(crate) target: PathBuf,
     pub(crate) contents: Vec<u8>,
     /// Its permission bits.
     pub(crate) mode: u32,
     /// Its contents when it was read; it is written only if they are still the same.
     pub(crate) found: Option<Vec<u8>>,
-    /// The target of a link with its name that leads out of the directory: the file replaces the link.
-    pub(crate) link: Option<PathBuf>,
     /// Our part of it.
     pub(crate) wanted: Value,
     /// Whether what is there is another program's and is copied before.
@@ -50,21 +54,6 @@ pub(crate) struct ConfChange {
     pub(crate) purpose: Purpose,
     /// What another program changed since we last wrote it.
     pub(crate) reverted: Option<String>,
-}
-
-/// Our configuration, to be removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConflistRemoval {
-    /// Its path in the directory.
-    pub(crate) path: PathBuf,
-    /// The file: of a link the link's target.
-    pub(crate) target: PathBuf,
-    /// Its contents when it was read; it is removed only if they are still the same. `None` of a link to nothing.
-    pub(crate) found: Option<Vec<u8>>,
-    /// Whether every runtime uses it.
-    pub(crate) first: bool,
-    /// The signal that says that the pod network is another.
-    pub(crate) decided_by: Signal,
 }
 
 /// What a configuration is written for.
@@ -89,19 +78,15 @@ impl fmt::Display for Step {
                 write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display())
             }
             Self::ChangeConf(change) => {
-                let ConfChange { target, found, link, purpose, reverted, .. } = change.as_ref();
+                let ConfChange { target, found, purpose, reverted, .. } = change.as_ref();
                 let target = target.display();
                 match purpose {
-                    Purpose::Ours => write!(f, "{} {target}", verb(found.is_some() || link.is_some()))?,
+                    Purpose::Ours => write!(f, "{} {target}", verb(found.is_some()))?,
                     Purpose::Copy => write!(f, "write {target} with {VNIC_ATTACH}")?,
-                }
-                if let Some(link) = link {
-                    write!(f, " in place of a link to {}", link.display())?;
                 }
                 reverted.as_ref().map_or(Ok(()), |reverted| write!(f, " ({reverted})"))
             }
-            Self::RemoveConflist(removing) => {
-                let ConflistRemoval { path, decided_by, .. } = removing.as_ref();
+            Self::RemoveConflist { path, decided_by, .. } => {
                 write!(f, "remove {}: the pod network is another ({decided_by})", path.display())
             }
             Self::RemoveCopy { path, .. } => write!(f, "remove {}", path.display()),

@@ -1,5 +1,5 @@
 //! Plans for whole nodes. What becomes of our configuration is in `golden/conflist`: a folder is a case, named by a sentence,
-//! with the file on disk, the record, the plugins' answers, and the plan. `UPDATE_GOLDEN=1` writes the plans.
+//! with the file on disk, the record (`null`: none), the plugins' answers, and the plan. `UPDATE_GOLDEN=1` writes the plans.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,13 +7,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::Signal;
-use crate::files::Digest;
-use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin, Leftover, OurConflist};
+use crate::decide::Signal;
+use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin, Leftover};
 use crate::settings::{PluginEntry, fixture};
 use crate::versions::Answer;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/conflist");
+
+/// The record of a case without one: what a node with portmap in the chain has.
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/record.json");
 
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -48,12 +50,11 @@ fn planned(case: &Path) -> String {
     let mut settings = fixture::settings_in(Path::new("/node"));
     let listed = chain.iter().filter(|binary| binary.origin == EntryOrigin::Settings);
     settings.chain = listed.map(|binary| PluginEntry::named(&binary.name).unwrap()).collect();
-    let conflist = read("disk.conflist").map_or(ConfAt::Nothing, |contents| {
-        ConfAt::File(ConfText { contents, mode: 0o640, target: settings.conflist() })
-    });
+    let conflist =
+        read("disk.conflist").map_or(ConfAt::Nothing, |contents| ConfAt::File(ConfText { contents, mode: 0o640 }));
     let mut record = Record::default();
-    if let Some(known) = read("record.json") {
-        let known = serde_json::from_slice(&known).unwrap();
+    let known = read("record.json").unwrap_or_else(|| fs::read(RECORD).unwrap());
+    if let Some(known) = serde_json::from_slice::<Option<_>>(&known).unwrap() {
         record.configurations.insert(vcn::CONFLIST_FILE.to_owned(), known);
     }
     let observed = Observed { conflist, chain, ..Observed::default() };
@@ -90,9 +91,8 @@ fn plans_of_our_configuration_are_golden() {
 }
 
 fn binary(found: BinaryFound) -> Observed {
-    let digest = Digest::of(b"plugin");
     let (source, target) = ("/node/source/vcn-native".into(), "/node/bin/vcn-native".into());
-    Observed { binaries: vec![Binary { source, target, digest, found }], ..Observed::default() }
+    Observed { binaries: vec![Binary { source, target, found }], ..Observed::default() }
 }
 
 fn plan_at(observed: &Observed, record: &Record, now: SystemTime) -> (Vec<String>, Vec<String>) {
@@ -119,15 +119,13 @@ fn empty_node_gets_directories_and_binaries_in_order() {
 
 #[test]
 fn changed_binaries_are_repaired() {
-    let same = Digest::of(b"plugin");
-    let file = |digest, mode| binary(BinaryFound::File { digest, mode });
+    let file = |same, mode| binary(BinaryFound::File { same, mode });
     let replace = "replace /node/bin/vcn-native from /node/source/vcn-native";
     for (observed, step, failure) in [
-        (file(same, 0o755), "", ""),
-        (file(Digest::of(b"old"), 0o755), replace, ""),
-        (binary(BinaryFound::Link), replace, ""),
-        (file(same, 0o644), "chmod 0755 /node/bin/vcn-native (was 0644)", ""),
-        (binary(BinaryFound::Other), "", "move it away [in-the-way]"),
+        (file(true, 0o755), "", ""),
+        (file(false, 0o755), replace, ""),
+        (file(true, 0o644), "chmod 0755 /node/bin/vcn-native (was 0644)", ""),
+        (binary(BinaryFound::Other("it is a link".into())), "", "it is a link [in-the-way]"),
     ] {
         let (steps, failures) = plan_at(&observed, &Record::default(), at(110));
         assert_eq!(steps, Vec::from_iter(Some(step.to_owned()).filter(|step| !step.is_empty())), "{observed:?}");
@@ -218,15 +216,13 @@ fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
         (vec![ours(), flannel()], Some("pods".to_owned()), setting, Some((RuntimeUsage::Always, "pods"))),
         (vec![ours(), flannel()], None, nothing, Some((RuntimeUsage::Always, "no signal says for sure"))),
     ] {
-        let path = settings.conflist();
-        let file = OurConflist { target: path.clone(), path, found: Some(b"{}".into()), blocked };
-        let leftover = Some(Leftover::File(file));
+        let leftover = Some(blocked.map_or_else(|| Leftover::File(b"{}".into()), Leftover::Blocked));
         let observed = Observed { conf_files: files, leftover, ..Observed::default() };
         let (record, settings) = (Record::default(), &settings);
         let facts = facts(settings, &observed, &record);
         let plan = plan(facts, &Decision { another, decided_by, ..decision(false) }, true);
         match (stays, &plan.notes[..]) {
-            (None, []) => assert!(matches!(&plan.steps[..], [Step::RemoveConflist(_)]), "{plan:?}"),
+            (None, []) => assert!(matches!(&plan.steps[..], [Step::RemoveConflist { .. }]), "{plan:?}"),
             (Some((uses, reason)), [note]) => {
                 assert_eq!((plan.steps.len(), note.kind), (0, NoteKind::LeftBehind { another, uses }));
                 assert!(note.message.contains(reason), "{note}");

@@ -1,15 +1,15 @@
 //! Foreign files that had the names of our files: one copy each, restored when our file is removed.
 //!
-//! A copy's name says whose it was (`1000.1000.vcn-native`), its mode is the file's, and a link is kept as a link, so that
-//! no record is needed to give it back.
+//! A copy's name says whose it was (`1000.1000.vcn-native`) and its mode is the file's, so that no record is needed to give it
+//! back.
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::Error;
-use crate::files::{Owner, copy, open_file, remove, write_link};
+use crate::error::Error;
+use crate::files::{Owner, copy, irregular, open_file, remove};
 
 /// The copies' directory, in the data directory.
 pub(crate) const DIRECTORY: &str = "before";
@@ -30,7 +30,7 @@ impl Backup {
         all(data_dir).into_iter().find_map(|(found, backup)| (found == name).then_some(backup))
     }
 
-    /// Copies a file or link, in place of an earlier copy. Nothing to copy is no error.
+    /// Copies a file, in place of an earlier copy. Nothing to copy is no error.
     pub(crate) fn make(path: &Path, name: &str, data_dir: &Path) -> Result<(), Error> {
         let read = |source| Error::Read { path: path.to_owned(), source };
         let directory = data_dir.join(DIRECTORY);
@@ -45,13 +45,10 @@ impl Backup {
         if let Some(earlier) = Self::find(data_dir, name).filter(|earlier| earlier.path != copied) {
             earlier.remove()?;
         }
-        if metadata.is_symlink() {
-            return write_link(&copied, &fs::read_link(path).map_err(read)?);
-        }
         let file = open_file(path).map_err(read)?;
         let metadata = file.metadata().map_err(read)?;
         if !metadata.is_file() {
-            return Err(Error::in_the_way(path));
+            return Err(Error::InTheWay { path: path.to_owned(), reason: irregular(path) });
         }
         if metadata.len() > LARGEST {
             let reason = format!("it is larger than {} MiB, too large to be kept; move it away", LARGEST >> 20);
@@ -60,11 +57,13 @@ impl Backup {
         copy(&copied, file.take(LARGEST), metadata.permissions().mode() & 0o7777, None)
     }
 
-    /// Puts the file or link back, with its contents, mode and owner.
+    /// Puts the file back, with its contents, mode and owner.
     pub(crate) fn restore(&self, target: &Path) -> Result<(), Error> {
         let read = |source| Error::Read { path: self.path.clone(), source };
-        if self.path.is_symlink() {
-            return write_link(target, &fs::read_link(&self.path).map_err(read)?);
+        // Release 0.2.0 replaced links, too.
+        if let Ok(to) = fs::read_link(&self.path) {
+            let failed = |source| Error::Place { target: target.to_owned(), action: "making it a link again", source };
+            return remove(target).and_then(|()| symlink(to, target).map_err(failed));
         }
         let file = open_file(&self.path).map_err(read)?;
         let mode = file.metadata().map_err(read)?.permissions().mode() & 0o7777;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use crate::settings::PluginEntry;
-use crate::{PodNetwork, Settings, VnicAttach};
+use crate::cli::VnicAttach;
+use crate::decide::PodNetwork;
+use crate::settings::{PluginEntry, Settings};
 
 /// Settings whose every directory is in one.
 pub(crate) fn settings_in(root: &Path) -> Settings {

@@ -4,41 +4,34 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::files::{Digest, remove};
+use crate::error::Error;
+use crate::files::{irregular, is_our_plugin, remove};
 use crate::observed::{ConfAt, ConfFile, conf_files, is_ours, stale_in};
 use crate::plan::is_copy;
-use crate::record::Record;
 use crate::record::backup::Backup;
-use crate::settings::OURS;
-use crate::{Error, Removal, Settings};
+use crate::record::{ConfigurationRecord, Record};
+use crate::settings::{OURS, Settings};
+use crate::uninstall::Removal;
 
 /// Our configurations go, whatever other programs added to them: without our plugin they have no interface to work on.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
     let copy = settings.copied_conflist();
     let recorded = record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
-    if ConfAt::settled(&copy).file().is_some_and(|found| recorded || is_copy(found)) {
+    if ConfAt::settled(&copy, ConfAt::ours).file().is_some_and(|found| recorded || is_copy(found)) {
         removal.step(format!("remove {}", copy.display()), || remove(&copy));
     }
     let known = record.configurations.get(vcn::CONFLIST_FILE);
     let path = settings.conflist();
-    let found = ConfAt::settled(&path);
-    let target = match (&found, known) {
-        (ConfAt::Nothing, _) => &path,
-        (ConfAt::File(found), _) if is_ours(found, known) => &found.target,
-        // Another program replaced our file with a link, or with what is no file.
-        (ConfAt::Link(_), Some(known)) if known.is_written() => &path,
-        (ConfAt::Unread(reason), Some(known)) if known.is_written() => {
-            let (path, reason) = (path.clone(), reason.clone());
+    match ConfAt::settled(&path, ConfAt::ours) {
+        ConfAt::Nothing => {}
+        ConfAt::File(found) if is_ours(&found, known) => {}
+        // Another program replaced our file.
+        ConfAt::Unread(reason) if known.is_some_and(ConfigurationRecord::is_written) => {
             return removal.failures.push(Error::InTheWay { path, reason });
         }
         _ => return removal.left.push(format!("{}: it was not written by us", path.display())),
-    };
-    let backup = Backup::find(&settings.data_dir, vcn::CONFLIST_FILE);
-    give_back(target, backup.as_ref(), removal);
-    // A runtime refuses all configurations because of a link that leads nowhere.
-    if backup.is_none() && *target != path && path.is_symlink() {
-        removal.step(format!("remove the link {}", path.display()), || remove(&path));
     }
+    give_back(&path, Backup::find(&settings.data_dir, vcn::CONFLIST_FILE).as_ref(), removal);
 }
 
 /// The configuration that may be another pod network's: pods get it now, or get it next.
@@ -52,44 +45,22 @@ pub(super) fn has_network(settings: &Settings) -> bool {
     conf_files(&settings.cni_conf_dir).unwrap_or_default().iter().any(ConfFile::gives_another_network)
 }
 
-/// Binaries go if they are what we installed.
-pub(super) fn binaries(settings: &Settings, record: &Record, removal: &mut Removal) {
+/// Binaries go if they have our mark.
+pub(super) fn binaries(settings: &Settings, removal: &mut Removal) {
     for name in OURS {
         let target = settings.cni_bin_dir.join(name);
-        let known = record.binaries.get(name);
-        let found = match digest(&target) {
-            Ok(found) => found,
-            Err(error) => {
-                removal.failures.push(error);
-                continue;
-            }
-        };
-        let source = digest(&settings.source_dir.join(name)).ok().flatten();
-        let is_ours =
-            |found: &String| known.is_some_and(|known| known.digests.contains(found)) || source.as_ref() == Some(found);
-        // Without a record, a configuration that names it shows that we installed it.
-        let inherited = record.binaries.is_empty() && removal.has_removed_configuration(settings);
         let backup = Backup::find(&settings.data_dir, name);
-        match &found {
-            Some(found) if !is_ours(found) && !inherited => {
-                removal.left.push(format!("{}: it is not what we installed", target.display()));
-            }
-            Some(_) => give_back(&target, backup.as_ref(), removal),
-            None if backup.is_some() => give_back(&target, backup.as_ref(), removal),
-            None => {}
+        match has_mark(&target) {
+            Ok(Some(false)) => removal.left.push(format!("{}: it is not what we installed", target.display())),
+            Ok(None) if backup.is_none() => {}
+            Ok(_) => give_back(&target, backup.as_ref(), removal),
+            Err(source) => removal.failures.push(Error::Read { path: target, source }),
         }
     }
     for directory in &settings.written_directories() {
         for path in stale_in(directory) {
             removal.step(format!("remove {}", path.display()), || remove(&path));
         }
-    }
-}
-
-impl Removal {
-    fn has_removed_configuration(&self, settings: &Settings) -> bool {
-        let path = settings.conflist().display().to_string();
-        self.steps.iter().any(|step| step.contains(&path))
     }
 }
 
@@ -107,16 +78,13 @@ fn give_back(target: &Path, backup: Option<&Backup>, removal: &mut Removal) {
     }
 }
 
-/// A file's digest. A link has none that we ever installed.
-fn digest(path: &Path) -> Result<Option<String>, Error> {
-    let of = |path: &Path| match fs::symlink_metadata(path)? {
-        found if found.is_symlink() => Ok("a link".to_owned()),
-        found if found.is_file() => Digest::of_file(path).map(|digest| digest.to_string()),
-        _ => Err(io::Error::other("it is a directory or special file; move it away")),
-    };
-    match of(path) {
-        Ok(digest) => Ok(Some(digest)),
+/// Whether a binary has our mark; `None` if nothing is there. No link has: none of our binaries is one.
+fn has_mark(path: &Path) -> io::Result<Option<bool>> {
+    match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Read { path: path.to_owned(), source }),
+        Err(error) => Err(error),
+        Ok(found) if found.is_symlink() => Ok(Some(false)),
+        Ok(found) if found.is_file() => is_our_plugin(path).map(Some),
+        Ok(_) => Err(io::Error::other(irregular(path))),
     }
 }

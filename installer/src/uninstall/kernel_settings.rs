@@ -16,8 +16,9 @@ use vcn::{IfName, Mtu};
 pub(super) use restore::restore;
 
 use super::OtherNetworks;
+use crate::error::Error;
 use crate::files::{read_document, write_document};
-use crate::{Error, Removal};
+use crate::uninstall::Removal;
 
 /// The notes, in the data directory.
 pub(crate) const FILE: &str = "sysctls.json";

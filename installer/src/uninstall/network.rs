@@ -10,7 +10,8 @@ use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use super::OtherNetworks;
-use crate::{Error, Removal};
+use crate::error::Error;
+use crate::uninstall::Removal;
 
 /// Removes them.
 pub(super) fn remove(sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) {

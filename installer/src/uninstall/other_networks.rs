@@ -9,7 +9,10 @@ use netlink::{Address, Link, Route, RouteFilter, RouteKind, Socket};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
 
 use super::files;
-use crate::{Error, Removal, Settings, decide};
+use crate::decide;
+use crate::error::Error;
+use crate::settings::Settings;
+use crate::uninstall::Removal;
 
 /// Routes of the kernel itself or of router advertisements (RTPROT_REDIRECT, _KERNEL, _RA) are no use of a link.
 const KERNEL_PROTOCOLS: [u8; 3] = [1, 2, 9];

@@ -5,7 +5,7 @@ use std::fmt;
 use resident::logging::chain;
 use vcn::printable;
 
-use crate::Error;
+use crate::error::Error;
 
 /// The result of an uninstallation.
 #[derive(Debug, Default)]

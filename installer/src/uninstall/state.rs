@@ -6,8 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::kernel_settings;
+use crate::error::Error;
 use crate::record::{self, backup};
-use crate::{Error, Removal, Settings, drop_ins};
+use crate::settings::Settings;
+use crate::uninstall::Removal;
 
 /// Our files in the state directory; a suffix names an older generation, a damaged file or a temporary one.
 const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.sock"];
@@ -23,7 +25,8 @@ const DATA: [&str; 8] = [
     vcn::VNICS_COPY_FILE,
     vcn::REPORTED_CONDITIONS_FILE,
     kernel_settings::FILE,
-    drop_ins::FILE,
+    // Of release 0.2.0.
+    "drop-ins.json",
 ];
 
 /// Removes our files, copies before the record, and the directories unless they are mount points or contain something else.

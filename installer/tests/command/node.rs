@@ -11,7 +11,9 @@ use installer::{Report, Settings, Signals, VersionCache};
 use sandbox::{Container, Image};
 use tempfile::TempDir;
 
+/// With our mark.
 pub(crate) const PLUGIN: &str = r#"#!/bin/sh
+# gives pods VCN addresses of the node's secondary VNICs
 echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}'
 "#;
 /// The arguments that install everything.
@@ -146,10 +148,7 @@ impl Node {
     pub(crate) fn uninstall_on_a_host(&self, more: &[&str]) -> (i32, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oke-cni-installer"));
         command.env_clear().env("CNI_BIN_DIR", self.path("bin")).env("CNI_CONF_DIR", self.path("net.d"));
-        command
-            .env("STATE_DIR", self.path("run"))
-            .env("DATA_DIR", self.path("lib"))
-            .env("HOST_ROOT", self.path("host"));
+        command.env("STATE_DIR", self.path("run")).env("DATA_DIR", self.path("lib"));
         printed(&command.arg("uninstall").args(more).output().unwrap())
     }
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -75,44 +75,34 @@ fn sixth_removal_of_our_plugin_makes_the_installer_pause() {
 }
 
 #[test]
-fn mode_and_link_within_the_directory_stay() {
+fn mode_that_was_changed_stays() {
     let node = node();
-    let real = node.path("net.d/vcn-native.real");
-    fs::rename(node.conflist(), &real).unwrap();
-    symlink("vcn-native.real", node.conflist()).unwrap();
-    fs::set_permissions(&real, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(node.conflist(), fs::Permissions::from_mode(0o644)).unwrap();
     fs::remove_file(node.path("bin/portmap")).unwrap();
     let (code, text) = node.run(&INSTALL);
     assert_eq!(code, 0, "{text}");
-    assert_eq!(fs::read_link(node.conflist()).unwrap(), Path::new("vcn-native.real"));
-    assert_eq!((mode(&real), kinds(&node)), (0o644, vec!["vcn-native".to_owned()]));
-    assert_eq!(fs::read_dir(node.path("net.d")).unwrap().count(), 2);
+    assert_eq!((mode(&node.conflist()), kinds(&node)), (0o644, vec!["vcn-native".to_owned()]));
 }
 
 /// In the container that path may be another file than on the host, or none.
 #[test]
-fn links_out_of_the_directories_are_replaced_and_not_followed() {
-    let node = node();
+fn link_in_place_of_our_file_is_refused_and_stays() {
     let foreign = r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
-    let mounted = (node.path("lib/outside.conflist"), PathBuf::from("/var/lib/vcn-native/outside.conflist"));
-    let not_mounted = (node.path("outside.conflist"), node.path("outside.conflist"));
-    for (outside, to) in [mounted, not_mounted] {
-        fs::write(&outside, foreign).unwrap();
-        fs::remove_file(node.conflist()).unwrap();
-        symlink(&to, node.conflist()).unwrap();
-        let (code, text) = node.run(&INSTALL);
-        assert!(code == 0 && text.contains(&format!("in place of a link to {}", to.display())), "{text}");
-        assert!(fs::symlink_metadata(node.conflist()).unwrap().is_file());
-        assert_eq!(kinds(&node), ["vcn-native", "portmap"]);
-        assert_eq!(fs::read_to_string(&outside).unwrap(), foreign);
-    }
-    let plugin = node.path("bin/vcn-native");
-    for to in ["/usr/libexec/vcn-native/vcn-native", "/nowhere/at/all"] {
-        fs::remove_file(&plugin).unwrap();
-        symlink(to, &plugin).unwrap();
-        let (code, text) = node.run(&INSTALL);
-        assert!(code == 0 && text.contains("did: replace "), "{text}");
-        assert!(fs::symlink_metadata(&plugin).unwrap().is_file() && mode(&plugin) == 0o755);
+    for name in ["net.d/05-vcn-native.conflist", "bin/vcn-native"] {
+        for to in ["real", "/var/lib/vcn-native/real", "/nowhere/at/all"] {
+            let node = node();
+            let ours = node.path(name);
+            fs::write(ours.with_file_name("real"), foreign).unwrap();
+            fs::write(node.path("lib/real"), foreign).unwrap();
+            fs::remove_file(&ours).unwrap();
+            symlink(to, &ours).unwrap();
+            let (code, text) = node.run(&INSTALL);
+            let refused = format!("it is a symbolic link to {to}; replace it by a regular file [in-the-way]");
+            assert!(code == 1 && text.contains(&refused) && !text.contains("did: "), "{name}: {text}");
+            assert_eq!(fs::read_link(&ours).unwrap(), PathBuf::from(to));
+            assert_eq!(fs::read_to_string(ours.with_file_name("real")).unwrap(), foreign);
+            assert_eq!(fs::read_to_string(node.path("lib/real")).unwrap(), foreign);
+        }
     }
 }
 
@@ -155,7 +145,11 @@ fn preceding_configurations_are_reported_and_not_changed() {
     let node = node();
     symlink("/opt/elsewhere.conflist", node.path("net.d/00-link.conflist")).unwrap();
     let (code, text) = node.run(&INSTALL);
-    assert!(code == 0 && text.contains("a link that leads out of its directory") && text.contains("[unread-before]"));
+    assert!(
+        code == 0
+            && text.contains("a link to /opt/elsewhere.conflist, out of its directory")
+            && text.contains("[unread-before]")
+    );
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! is as it was.
 
 mod cluster;
-mod drop_ins;
 mod forwarding;
 pub(crate) mod kernel;
 mod links;
@@ -12,7 +11,6 @@ mod refused;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
 
 use cni::AttachmentKey;
 use ipam::{BootId, BootTime, FamilyPool, PodRecord, Pools, Request, Store, VnicPool};
@@ -96,7 +94,7 @@ fn uninstall_removes_our_files_and_keeps_all_other_state() {
     assert_eq!(node.run(&INSTALL).0, 0);
     host.populate(&node.path("lib"));
     fs::create_dir_all(node.path("run/allocations")).unwrap();
-    for ours in ["run/pools.json", "lib/tables.json", "bin/.oke-cni-installer.00.tmp"] {
+    for ours in ["run/pools.json", "lib/tables.json", "lib/drop-ins.json", "bin/.oke-cni-installer.00.tmp"] {
         fs::write(node.path(ours), "{}").unwrap();
     }
     for ours in [vcn::NPN_COPY_FILE, vcn::REPORTED_CONDITIONS_FILE] {
@@ -152,7 +150,7 @@ fn files_from_before_us_come_back_to_the_byte() {
     assert_eq!(node.run(&INSTALL).0, 0);
     assert_eq!(node.run(&[&chain[2..], &["--pod-network", "none"]].concat()).0, 0);
     assert!(fs::read_to_string(node.path("net.d/00-vnic-attach.conflist")).unwrap().contains("flannel"));
-    node.executable("source/vcn-native", PORTMAP);
+    node.executable("source/vcn-native", &format!("{PLUGIN}# another"));
     assert_eq!(node.run(&INSTALL).0, 0);
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
@@ -209,38 +207,12 @@ fn foreign_files_with_our_names_are_kept() {
 }
 
 #[test]
-fn binaries_of_earlier_releases_are_recognized_as_our_own() {
-    let node = Node::installed();
-    for release in ["two", "three"] {
-        node.executable("source/vcn-native", &format!("{PORTMAP}# {release}"));
-        fs::set_permissions(node.path("bin"), fs::Permissions::from_mode(0o555)).unwrap();
-        let (code, text) = node.run(&INSTALL);
-        assert!(code == 1 && text.contains("[denied]"), "{text}");
-    }
-    fs::set_permissions(node.path("bin"), fs::Permissions::from_mode(0o755)).unwrap();
-    let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert_eq!((code, node.names()), (0, vec!["bin/portmap".to_owned()]), "{text}");
-
-    // Without a record our configuration shows it.
+fn binaries_of_other_releases_go_without_a_record() {
     let node = Node::installed();
     fs::remove_dir_all(node.path("lib")).unwrap();
-    node.executable("source/vcn-native", PORTMAP);
+    node.executable("source/vcn-native", &format!("{PLUGIN}# another"));
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!((code, node.names()), (0, vec!["bin/portmap".to_owned()]), "{text}");
-}
-
-#[test]
-fn links_from_before_us_come_back_as_links() {
-    let node = Node::new();
-    let links = [(node.path("bin/vcn-native"), "vcn-native-current"), (node.conflist(), "/opt/foreign.conflist")];
-    links.iter().for_each(|(link, to)| symlink(to, link).unwrap());
-    let (code, text) = node.run(&INSTALL);
-    assert_eq!(code, 0, "{text}");
-    assert!(links.iter().all(|(link, _)| link.symlink_metadata().unwrap().is_file()));
-    assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
-    for (link, to) in links {
-        assert_eq!(fs::read_link(link).unwrap(), Path::new(to));
-    }
 }
 
 #[test]
@@ -254,23 +226,17 @@ fn file_that_cannot_be_backed_up_is_not_replaced() {
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
 }
 
+/// A runtime may still use it, and its target has none of our names.
 #[test]
-fn no_link_to_our_configuration_is_left() {
+fn link_in_place_of_our_configuration_stays_and_is_a_failure() {
     let node = Node::installed();
     fs::rename(node.conflist(), node.path("net.d/real")).unwrap();
     symlink("real", node.conflist()).unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert_eq!(code, 0, "{text}");
-    assert!(!node.path("net.d/real").exists() && fs::symlink_metadata(node.conflist()).is_err());
-
-    let node = Node::installed();
-    fs::rename(node.conflist(), node.path("outside")).unwrap();
-    symlink(node.path("outside"), node.conflist()).unwrap();
+    assert!(code == 1 && text.contains("it is a symbolic link to real; replace it by a regular file"), "{text}");
+    assert!(node.path("net.d/real").exists() && node.conflist().is_symlink());
+    fs::remove_file(node.conflist()).unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
-    assert!(
-        fs::symlink_metadata(node.conflist()).is_err() && node.path("outside").exists(),
-        "files outside the directories stay"
-    );
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub struct VcnNative;
 impl Plugin for VcnNative {
     type Conf = Conf;
 
+    // With one of `vcn::PLUGIN_MARKS`, by which the installer recognizes the binary.
     const ABOUT: &'static str =
         concat!("vcn-native ", env!("CARGO_PKG_VERSION"), ": gives pods VCN addresses of the node's secondary VNICs");
 

@@ -36,6 +36,7 @@ pub struct VnicAttach;
 impl Plugin for VnicAttach {
     type Conf = Conf;
 
+    // With one of `vcn::PLUGIN_MARKS`, by which the installer recognizes the binary.
     const ABOUT: &'static str =
         concat!("vnic-attach ", env!("CARGO_PKG_VERSION"), ": gives pods extra interfaces on VNICs that they ask for");
 

@@ -15,14 +15,13 @@ use super::archive::{Archive, LONGEST};
 use crate::settings::Settings;
 
 /// Our files in the data directory, without `installer.json` and `before/`, which quote configurations of other programs.
-const DATA: [&str; 7] = [
+const DATA: [&str; 6] = [
     vcn::ATTACHMENTS_COPY_FILE,
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
     vcn::REPORTED_CONDITIONS_FILE,
     "tables.json",
     "sysctls.json",
-    "drop-ins.json",
 ];
 
 /// Our files in the state directory, and the folder with the records of attachments.

@@ -12,9 +12,9 @@ use super::HostView;
 use crate::report::condition::{Condition, Reason};
 
 /// systemd-networkd makes this file when it starts.
-pub(super) const NETWORKD: &str = "run/systemd/netif/state";
+const NETWORKD: &str = "run/systemd/netif/state";
 /// NetworkManager has a file here for each device. The kubelet makes the directory where it is missing, empty.
-pub(super) const NETWORK_MANAGER: &str = "run/NetworkManager/devices";
+const NETWORK_MANAGER: &str = "run/NetworkManager/devices";
 
 /// One way in which a program interferes.
 struct Check {
@@ -60,7 +60,7 @@ const CHECKS: &[Check] = &[
         },
         reason: Reason::NetworkManagerInterferes,
         effect: "deletes the routes and rules of pods when it restarts or a link changes, which breaks connections",
-        remedy: "Set HOST_DROP_INS=allow, or set these keys to `no` in /etc/systemd/networkd.conf.d/ and restart it",
+        remedy: "Set these keys to `no` in /etc/systemd/networkd.conf.d/ and restart it (docs/operator.md, Network managers)",
     },
     Check {
         program: "systemd-networkd",
@@ -73,8 +73,8 @@ const CHECKS: &[Check] = &[
         },
         reason: Reason::NetworkManagerInterferes,
         effect: "gives the link of a VNIC its own addresses and default route",
-        remedy: "Set HOST_DROP_INS=allow, or set `Unmanaged=yes` for the link in /etc/systemd/network/ and run `networkctl \
-                 reload`",
+        remedy: "Set `Unmanaged=yes` for the link in /etc/systemd/network/ and run `networkctl reload` (docs/operator.md, \
+                 Network managers)",
     },
     Check {
         program: "NetworkManager",
@@ -82,8 +82,8 @@ const CHECKS: &[Check] = &[
         sign: Sign::Link { directory: NETWORK_MANAGER, section: "device", key: "managed", values: TRUE },
         reason: Reason::NetworkManagerInterferes,
         effect: "deletes our addresses and routes on the link of a VNIC",
-        remedy: "Set HOST_DROP_INS=allow, or add the link to unmanaged-devices in /etc/NetworkManager/conf.d/ and run `nmcli \
-                 general reload`",
+        remedy: "Add the link to unmanaged-devices in /etc/NetworkManager/conf.d/ and run `nmcli general reload` \
+                 (docs/operator.md, Network managers)",
     },
     Check {
         program: "nm-cloud-setup",
@@ -107,11 +107,6 @@ const CHECKS: &[Check] = &[
 /// A condition for each sign of interference.
 pub(super) fn run(root: &Path, host: HostView<'_>) -> Vec<Condition> {
     CHECKS.iter().filter(|check| check.active.is_so(root)).flat_map(|check| check.conditions(root, host)).collect()
-}
-
-/// Whether the program that keeps this path runs.
-pub(super) fn is_running(root: &Path, path: &'static str) -> bool {
-    Active::Running(path).is_so(root)
 }
 
 impl Check {

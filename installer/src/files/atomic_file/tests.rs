@@ -1,6 +1,8 @@
 //! Replacing one file. Readers, running processes and several installers are in `tests/command/disk.rs`, kills and failures at
 //! every system call in `tests/command/kill.rs`.
 
+use std::os::unix::fs::symlink;
+
 use super::*;
 
 fn names(directory: &Path) -> Vec<String> {
@@ -35,21 +37,4 @@ fn failed_check_before_the_rename_keeps_the_old_file() {
     assert_eq!(write_if(&target, b"new", 0o600, &check).unwrap_err().word(), "raced");
     assert_eq!(fs::read_to_string(&target).unwrap(), "old");
     assert_eq!(names(directory.path()), ["05-vcn-native.conflist"]);
-}
-
-#[test]
-fn write_is_repeated_if_its_temporary_file_is_removed() {
-    let directory = tempfile::tempdir().unwrap();
-    let target = directory.path().join("vcn-native");
-    let left = std::cell::Cell::new(ATTEMPTS - 1);
-    let remove = || {
-        if left.get() > 0 {
-            left.set(left.get() - 1);
-            let temporary = names(directory.path()).into_iter().find(|name| is_temporary(name)).unwrap();
-            fs::remove_file(directory.path().join(temporary)).unwrap();
-        }
-        Ok(())
-    };
-    write_if(&target, b"new", 0o600, &remove).unwrap();
-    assert_eq!((fs::read(&target).unwrap().as_slice(), left.get()), (&b"new"[..], 0));
 }

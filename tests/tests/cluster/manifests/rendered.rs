@@ -25,7 +25,7 @@ const NAMESPACE: &str = "oke-node-manager";
 const CONTROLLER: &str = "oke-node-controller";
 
 /// Applied after the agent's DaemonSet was deleted, on a cluster; here its objects stay.
-const UNINSTALLERS: [&str; 2] = ["uninstall", "uninstall-drop-ins"];
+const UNINSTALLER: &str = "uninstall";
 
 /// Tests that apply to the shared API server take turns: each begins with the base.
 static APPLYING: Mutex<()> = Mutex::const_new(());
@@ -87,7 +87,7 @@ fn every_image_is_set_in_one_place() {
     // CRI-O takes no name without a registry's host.
     assert!(name.split_once('/').unwrap().0.contains('.'), "{name}");
     let wanted = format!("{name}:{}", env!("CARGO_PKG_VERSION"));
-    for folder in FOLDERS.into_iter().chain(UNINSTALLERS) {
+    for folder in FOLDERS.into_iter().chain([UNINSTALLER]) {
         let rendered = rendered(folder);
         let images: Vec<&str> = rendered.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
         assert_eq!(images, [wanted.as_str(); 2], "{folder}");
@@ -119,10 +119,10 @@ async fn an_api_server_accepts_every_overlay_without_a_warning() {
     let server = server();
     // The one object that a dry run needs of another: docs/install.md.
     server.apply(&root().join("manifests/base/namespace.yaml")).await.unwrap();
-    for name in FOLDERS.into_iter().chain(UNINSTALLERS) {
+    for name in FOLDERS.into_iter().chain([UNINSTALLER]) {
         // First as an operator would look at it: nothing that one object needs of another stands in the way.
         let tried = apply(server, name, &["--dry-run=server"]).unwrap();
-        let expected = if UNINSTALLERS.contains(&name) { "oke-node-uninstall" } else { AGENT };
+        let expected = if name == UNINSTALLER { "oke-node-uninstall" } else { AGENT };
         assert!(tried.contains(&format!("daemonset.apps/{expected} serverside-applied")), "{tried}");
         let applied = apply(server, name, &[]).unwrap();
         assert_eq!(applied.lines().count(), documents(&rendered(name)).len(), "{applied}");

@@ -4,7 +4,6 @@
 use std::fs;
 use std::ops::Deref;
 use std::os::unix::fs::chown;
-use std::path::Path;
 
 use sandbox::{Container, Runtime};
 
@@ -12,7 +11,7 @@ use super::node::World;
 use crate::becomes_true;
 
 /// Our state and what resembles it, with the addresses and mode of each file.
-const FILES: &str = "find /opt/cni /etc/cni /run/vcn-native /var/lib/vcn-native /etc/systemd /etc/NetworkManager \
+const FILES: &str = "find /opt/cni /etc/cni /run/vcn-native /var/lib/vcn-native \
                      -type f,l -printf '%p %m %U %l\\n' -exec sh -c 'test -L {} || sha256sum {}' ';' 2>/dev/null | sort";
 
 /// The host's network. That an address was probed shows by itself, and that a link was up once can never be undone.
@@ -183,30 +182,4 @@ fn each_volume_is_needed() {
             other => unreachable!("{other} is in the manifest, and no case shows what needs it"),
         }
     }
-}
-
-#[test]
-fn drop_ins_need_the_patch_and_go_with_it() {
-    let mut world = Before::new();
-    let theirs = "etc/NetworkManager/conf.d";
-    // A host with NetworkManager, which manages the VNIC's link.
-    let write = || {
-        fs::create_dir_all("/run/NetworkManager/devices").unwrap();
-        fs::write("/run/NetworkManager/devices/1", "[device]\nmanaged=false\n").unwrap();
-        fs::create_dir_all(Path::new("/").join(theirs)).unwrap();
-        fs::write("/etc/NetworkManager/conf.d/theirs.conf", "theirs").unwrap();
-    };
-    world.node.run(write).unwrap();
-    (world.files, world.kernel) = world.looks();
-    let allowed =
-        Container::node_agent().unwrap().with_volume(&Path::new("/").join(theirs), &Path::new("/host").join(theirs));
-    let words = ["/usr/local/bin/oke-node-agent", "run", "--host-drop-ins", "allow"];
-    world.ready(&allowed.running(words)).stop().unwrap();
-    assert!(world.sh("cat /etc/NetworkManager/conf.d/*").contains("unmanaged-devices"));
-
-    let (code, text) = world.run(&Container::uninstaller().unwrap());
-    assert!(code == 1 && text.contains("manifests/uninstall-drop-ins"), "{text}");
-    let (code, text) = world.run(&Container::uninstaller_of_drop_ins().unwrap());
-    assert_eq!(code, 0, "{text}");
-    world.assert_as_before(&text);
 }
