@@ -1,7 +1,6 @@
 //! Addresses in addition to a VNIC's own: added, released, and never those of other owners.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use oci::{CloudView, CreateAddress, RetryToken};
 use vcn::Family;
@@ -25,36 +24,6 @@ fn address(text: &str) -> IpAddr {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requested_counts_are_assigned_in_both_families() {
-    let scene = Scene::attached(|object| {
-        object.spec.vnic.ipv4_count = 31;
-        object.spec.vnic.ipv6_count = 2;
-    })
-    .await;
-    assert_eq!(
-        (extra_addresses(&scene, Family::Ipv4).await.len(), extra_addresses(&scene, Family::Ipv6).await.len()),
-        (31, 2)
-    );
-    assert_eq!(scene.reported("a")[1], "True Ready");
-    assert_eq!(scene.count("BulkCreateAddresses"), 2, "several need one request");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_vnic_that_is_being_modified_counts_as_busy() {
-    let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 1).await;
-    scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
-    let refusal = (409, "Conflict", "The VNIC is currently being modified, try again later");
-    scene.cloud.fail_next("CreateAddress", refusal, false);
-    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
-    assert_eq!(scene.reported("a"), ["True Attached", "False InstanceBusy"]);
-    scene.settle().await;
-    assert_eq!(
-        (extra_addresses(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()),
-        (vec![address("10.0.40.7")], "True Ready")
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_spent_token_of_an_address_is_replaced() {
     for requested in [vec![], vec![address("10.0.40.7")]] {
         let scene = Scene::attached(|_| {}).await;
@@ -69,7 +38,7 @@ async fn the_spent_token_of_an_address_is_replaced() {
         let extra = all.into_iter().find(|own| !own.is_primary).unwrap();
         oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &extra.id).await.unwrap();
         scene.reconcile().await;
-        assert_eq!((scene.reported("a")[1].as_str(), scene.addresses_beside().await), ("True Ready", 1));
+        assert_eq!((&*scene.ready("a"), scene.addresses_beside().await), ("True Ready", 1));
     }
 }
 
@@ -78,15 +47,13 @@ async fn an_unfinished_reconcile_continues_soon() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 1).await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
     // The token is refused twice; then the address is added, and the other one released.
-    for _ in 0..2 {
-        scene.cloud.fail_next("CreateAddress", (409, "InvalidatedRetryToken"), false);
-    }
+    scene.refuse(2, "CreateAddress", (409, "InvalidatedRetryToken"));
     assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
     assert_eq!((scene.count("CreateAddress"), scene.count("DeleteAddress")), (4, 1));
     assert_eq!(scene.message("a"), "the VNIC still has more than its 1 IPv4 addresses");
     scene.settle().await;
     let extra = extra_addresses(&scene, Family::Ipv4).await;
-    assert_eq!((extra, scene.reported("a")[1].as_str()), (vec![address("10.0.40.7")], "True Ready"));
+    assert_eq!((extra, &*scene.ready("a")), (vec![address("10.0.40.7")], "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,11 +63,8 @@ async fn slowly_assigned_addresses_are_requested_once() {
     scene.wants("a");
     scene.change("a", |object| object.spec.vnic.ipv4_count = 31);
     scene.settle().await;
-    assert_eq!(
-        (extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()),
-        (31, "True Ready")
-    );
-    assert_eq!((scene.count("BulkCreateAddresses"), scene.count("DeleteAddress")), (1, 0));
+    assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), &*scene.ready("a")), (31, "True Ready"));
+    assert_eq!((scene.count("BulkCreateAddresses"), scene.count("DeleteAddress")), (1, 0), "several need one request");
     // More of them are another request.
     scene.change("a", |object| object.spec.vnic.ipv4_count = 41);
     scene.settle().await;
@@ -116,14 +80,6 @@ async fn take(scene: &Scene, taken: IpAddr) -> vcn::Ocid {
     oci::Cloud::create_address(&scene.cloud, Family::Ipv4, &foreign, &token).await.unwrap().value.id
 }
 
-async fn reconcile_often(scene: &Scene) {
-    for _ in 0..10 {
-        scene.reconcile().await;
-        scene.cloud.settle();
-        tokio::time::sleep(Duration::from_secs(60)).await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn address_in_use_does_not_block_other_addresses() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 2).await;
@@ -133,7 +89,7 @@ async fn address_in_use_does_not_block_other_addresses() {
         object.spec.vnic.ipv6_count = 2;
         object.spec.requested_addresses = vec![address("10.0.40.7"), address("10.0.40.8")];
     });
-    reconcile_often(&scene).await;
+    scene.reconcile_often().await;
     let four = extra_addresses(&scene, Family::Ipv4).await;
     assert!(four.len() == 4 && four.contains(&address("10.0.40.8")), "{four:?}");
     assert_eq!(extra_addresses(&scene, Family::Ipv6).await.len(), 2);
@@ -150,16 +106,13 @@ async fn an_address_is_released_only_after_its_replacement_is_assigned() {
     let before = extra_addresses(&scene, Family::Ipv4).await;
     let foreign = take(&scene, address("10.0.40.7")).await;
     scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
-    reconcile_often(&scene).await;
-    assert_eq!(
-        (extra_addresses(&scene, Family::Ipv4).await, scene.reported("a")[1].as_str()),
-        (before, "False AddressTaken")
-    );
+    scene.reconcile_often().await;
+    assert_eq!((extra_addresses(&scene, Family::Ipv4).await, &*scene.ready("a")), (before, "False AddressTaken"));
     assert!(scene.message("a").starts_with("CreatePrivateIp of 10.0.40.7: 409 "), "{}", scene.message("a"));
     oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &foreign).await.unwrap();
     scene.settle().await;
     assert_eq!(extra_addresses(&scene, Family::Ipv4).await, [address("10.0.40.7")]);
-    assert_eq!(scene.reported("a")[1], "True Ready");
+    assert_eq!(scene.ready("a"), "True Ready");
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,8 +122,8 @@ async fn a_refused_change_does_not_block_addresses() {
         object.spec.vnic.skip_source_dest_check = true;
         object.spec.vnic.ipv4_count = 3;
     });
-    (0..200).for_each(|_| scene.cloud.fail_next("UpdateVnic", (404, "NotAuthorizedOrNotFound"), false));
-    reconcile_often(&scene).await;
+    scene.refuse(200, "UpdateVnic", (404, "NotAuthorizedOrNotFound"));
+    scene.reconcile_often().await;
     assert_eq!(extra_addresses(&scene, Family::Ipv4).await.len(), 3);
     assert_eq!(scene.reported("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
 }
@@ -204,10 +157,7 @@ async fn refused_bulk_requests_fall_back_to_single_ones() {
         scene.change("a", |object| object.spec.vnic.ipv4_count = 70);
         scene.cloud.fail_next("BulkCreateAddresses", refusal, false);
         scene.reconcile().await;
-        assert_eq!(
-            (extra_addresses(&scene, Family::Ipv4).await.len(), scene.reported("a")[1].as_str()),
-            (70, "True Ready")
-        );
+        assert_eq!((extra_addresses(&scene, Family::Ipv4).await.len(), &*scene.ready("a")), (70, "True Ready"));
         assert_eq!(scene.count("BulkCreateAddresses"), 1);
         // The next time, in bulk again.
         scene.change("a", |object| object.spec.vnic.ipv4_count = 80);
@@ -239,7 +189,7 @@ async fn a_single_ipv6_address_is_not_the_vnics_own() {
         assert_eq!(extra_addresses(&scene, Family::Ipv6).await.len(), 1);
         scene.change("a", |object| object.spec.vnic.ipv6_count = 0);
         scene.settle().await;
-        assert_eq!((scene.vnic().await.ipv6_addresses, scene.reported("a")[1].as_str()), (Vec::new(), "True Ready"));
+        assert_eq!((scene.vnic().await.ipv6_addresses, &*scene.ready("a")), (Vec::new(), "True Ready"));
         assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "had its own: {had_own}");
     }
 }

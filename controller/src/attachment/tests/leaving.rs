@@ -10,19 +10,6 @@ use crate::attachment::sample::instance;
 use crate::work::NextReconcile;
 
 #[tokio::test(start_paused = true)]
-async fn the_object_goes_after_its_vnic() {
-    let scene = Scene::attached(|_| {}).await;
-    scene.delete("a");
-    assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
-    assert_eq!(scene.reported("a"), ["False Detaching", "False Detaching"]);
-    assert!(scene.exists("a"));
-    scene.reconcile().await;
-    assert!(scene.exists("a"), "it is still DETACHING");
-    scene.settle().await;
-    assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 1));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_released_vnic_stays_without_our_tags() {
     let scene = Scene::attached(|object| {
         object.spec.vnic.on_delete = OnDelete::Orphan;
@@ -51,18 +38,6 @@ async fn an_outage_after_termination_blocks_nothing() {
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
     scene.reconcile().await;
     assert!(!scene.exists("a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_404_for_a_detach_is_no_proof() {
-    let scene = Scene::attached(|_| {}).await;
-    scene.delete("a");
-    scene.cloud.fail_next("DetachVnic", (404, "NotAuthorizedOrNotFound"), false);
-    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
-    assert!(scene.exists("a"));
-    assert_eq!(scene.reported("a")[0], "Unknown NotAuthorizedOrNotFound");
-    scene.settle().await;
-    assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
 }
 
 #[tokio::test(start_paused = true)]
