@@ -23,6 +23,7 @@ mod node;
 #[expect(dead_code, reason = "likewise")]
 #[path = "agent/pod.rs"]
 mod pod;
+#[expect(dead_code, reason = "likewise")]
 #[path = "agent/running.rs"]
 mod running;
 #[path = "cluster/served.rs"]
@@ -162,11 +163,11 @@ fn watch_follows_only_the_object_of_this_instance() {
     other["spec"]["id"] = "ocid1.instance.oc1.iad.other".into();
     cluster.apply(other);
     // So that nothing but the watch can tell.
-    let mut agent = cluster.node.agent(&["--resync-seconds", "3600"]);
+    let agent = cluster.node.agent(&["--resync-seconds", "3600"]);
     cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
     assert_eq!(cluster.offered(), [""; 0]);
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    cluster.node.wait_ready(&mut agent);
+    cluster.node.wait_ready(&agent);
     assert_eq!(cluster.offered(), ["pods"]);
     let mut source = cluster.source();
     // Since it was asked, which it is at each news; an hour, if it were by the timer.
@@ -187,8 +188,7 @@ fn failed_copy_is_written_when_possible() {
     let copy = cluster.node.path("lib/nativepodnetwork-seen.json");
     std::fs::create_dir_all(&copy).unwrap();
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     cluster.wait_conditions(&agent, &["StateFailed"]);
     let message = cluster.message("StateFailed");
     assert!(message.starts_with("writing /var/lib/vcn-native/nativepodnetwork-seen.json: "), "{message}");
@@ -201,8 +201,7 @@ fn failed_copy_is_written_when_possible() {
 fn agent_works_and_restarts_without_api_server() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     cluster.server.stop().unwrap();
     wait_for("the loss", || agent.events("npn.watch_lost").len() == 1, || agent.log());
     assert_eq!(cluster.node.get("/readyz").0, 200);
@@ -211,8 +210,7 @@ fn agent_works_and_restarts_without_api_server() {
 
     // Only the copy on disk has it.
     std::fs::remove_file(cluster.node.path("run/pools.json")).unwrap();
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     assert_eq!(cluster.offered(), ["pods"]);
     let source = cluster.source();
     assert_eq!((&source["summary"], &source["error"]), (&json!("SUCCESS"), &Value::Null), "{source}");
@@ -234,12 +232,10 @@ fn agent_works_and_restarts_without_api_server() {
 fn frozen_api_server_delays_nothing() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     agent.stop();
     cluster.server.freeze().unwrap();
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     // By the copy: the server had not even been given up, which it may have been since this thread looked.
     let log = agent.log();
     let (ready, lost) = (log.find("\"agent.ready\""), log.find("\"npn.watch_lost\""));
@@ -258,7 +254,7 @@ fn frozen_api_server_delays_nothing() {
 fn missing_kind_is_none_and_missing_right_is_reported() {
     let cluster = Cluster::bare();
     cluster.grant();
-    let mut agent = cluster.node.agent(&[]);
+    let agent = cluster.node.agent(&[]);
     cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
     assert_eq!(agent.events("npn.watch_lost"), [] as [Value; 0]);
     agent.stop();
@@ -267,7 +263,7 @@ fn missing_kind_is_none_and_missing_right_is_reported() {
     cluster.publish("SUCCESS", &[("pods", 33)]);
     cluster.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/oke-node-agent");
     cluster.wait_may(LIST_NPNS, false);
-    let mut agent = cluster.node.agent(&[]);
+    let agent = cluster.node.agent(&[]);
     cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable", "VnicAttachmentsUnreadable"]);
     let message = cluster.message("NativePodNetworkUnreadable");
     let forbidden =
@@ -275,7 +271,7 @@ fn missing_kind_is_none_and_missing_right_is_reported() {
     assert!(message.contains(forbidden), "{message}");
     assert_eq!(message.matches("forbidden").count(), 1, "{message}");
     cluster.do_(async |server| server.apply(&manifest()).await.unwrap());
-    cluster.node.wait_ready(&mut agent);
+    cluster.node.wait_ready(&agent);
     assert_eq!(cluster.offered(), ["pods"]);
     assert_eq!(agent.events("npn.watch_lost").len(), 1, "logged once");
     assert_eq!(agent.events("npn.watched_again").len(), 1);
@@ -294,7 +290,7 @@ fn every_verb_of_the_role_is_needed() {
         }));
         cluster.wait_may(has, true);
         cluster.wait_may(lacks, false);
-        let mut agent = cluster.node.agent(&[]);
+        let agent = cluster.node.agent(&[]);
         let lost = || {
             agent.events("npn.watch_lost").iter().any(|event| {
                 let message = event["message"].as_str().unwrap();
@@ -336,7 +332,7 @@ fn nothing_is_installed_while_okes_cni_exists() {
     cluster.wait_remembered(OKES, true);
     cluster.publish("SUCCESS", &[("pods", 33)]);
     let installed = || ["bin", "net.d"].map(|below| std::fs::read_dir(cluster.node.path(below)).unwrap().count());
-    let mut agent = cluster.node.agent(&[]);
+    let agent = cluster.node.agent(&[]);
     wait_for("a decision", || !decided(&agent).is_empty(), || agent.log());
     assert_eq!(decided(&agent), [(false, "oke-daemonset".to_owned())], "{}", agent.log());
     // OKE's pod has not come, or never will.
@@ -354,8 +350,7 @@ fn nothing_is_installed_while_okes_cni_exists() {
     agent.stop();
     assert_eq!(installed(), [0, 0]);
 
-    let mut agent = cluster.node.agent(&["--signal-oke-daemonset", "absent"]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&["--signal-oke-daemonset", "absent"]);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "who knows better says so");
     agent.stop();
     for file in ["bin/vcn-native", "net.d/05-vcn-native.conflist"] {
@@ -364,8 +359,7 @@ fn nothing_is_installed_while_okes_cni_exists() {
 
     cluster.delete(OKES);
     cluster.wait_remembered(OKES, false);
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())]);
     assert_eq!((installed(), agent.events("oke_cni.unknown").len()), ([1, 1], 0));
 }
@@ -375,8 +369,7 @@ fn nothing_is_installed_while_okes_cni_exists() {
 fn okes_daemonset_is_followed_by_one_watch() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     let is_seen = || {
         let decided = agent.events("pod_network.decided").pop();
         decided.is_some_and(|it| it["message"].as_str().unwrap().contains("the DaemonSet vcn-native-ip-cni exists"))
@@ -413,14 +406,12 @@ fn okes_daemonset_is_followed_by_one_watch() {
 fn installed_node_is_maintained_when_okes_cni_appears() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     agent.stop();
     cluster.apply(okes_daemonset());
     cluster.wait_remembered(OKES, true);
 
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
+    let agent = cluster.node.ready_agent(&[]);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "{}", agent.log());
     // The node has our pod network, so the agent waits for the API server for at most a second.
     let reason = || agent.events("pod_network.decided").pop().unwrap()["message"].as_str().unwrap().to_owned();
@@ -453,8 +444,7 @@ fn missing_right_to_read_okes_cni_is_logged_once() {
             "rules": if granted.is_empty() { json!([]) } else { json!([rule]) },
         }));
         cluster.wait_may(lacks, false);
-        let mut agent = cluster.node.agent(&[]);
-        cluster.node.wait_ready(&mut agent);
+        let agent = cluster.node.ready_agent(&[]);
         wait_for("the refusal", || !agent.events("oke_cni.unknown").is_empty(), || agent.log());
         let told = agent.events("oke_cni.unknown").remove(0);
         let missing = format!("cannot {missed} resource \"daemonsets\" in API group \"apps\" in the namespace");
@@ -474,7 +464,7 @@ fn object_of_another_instance_is_not_used() {
     let mut foreign = native_pod_network("SUCCESS", &[("pods", 33)], false);
     foreign["spec"]["id"] = "ocid1.instance.oc1.phx.node".into();
     cluster.apply(foreign);
-    let mut agent = cluster.node.agent(&[]);
+    let agent = cluster.node.agent(&[]);
     cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
     let message = cluster.message("NativePodNetworkUnreadable");
     let why = "NativePodNetwork node is the NativePodNetwork of ocid1.instance.oc1.phx.node, this instance is \
@@ -482,7 +472,7 @@ fn object_of_another_instance_is_not_used() {
     assert!(message.contains(why), "{message}");
     assert_eq!(cluster.offered(), [""; 0]);
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    cluster.node.wait_ready(&mut agent);
+    cluster.node.wait_ready(&agent);
 }
 
 #[test]
@@ -494,6 +484,5 @@ fn named_file_replaces_the_api_server() {
     std::fs::write(node.path("secrets/token"), "a token").unwrap();
     node.api_server.set(("127.0.0.1".into(), "1".into())).unwrap();
     node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&["--npn-file", "/var/lib/vcn-native/nativepodnetwork.json"]);
-    node.wait_ready(&mut agent);
+    let _agent = node.ready_agent(&["--npn-file", "/var/lib/vcn-native/nativepodnetwork.json"]);
 }

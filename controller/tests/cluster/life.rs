@@ -1,10 +1,8 @@
 //! The life of a requested VNIC.
 
-use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
-use sandbox::{ApiFault, ApiFaultKind, Operation};
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::scene::{Scene, wait_for};
@@ -99,68 +97,4 @@ async fn a_changed_spec_is_applied_in_oci() {
     })
     .await;
     scene.wait_for_reason("storage", "Ready").await;
-}
-
-#[tokio::test]
-async fn a_refusal_is_reported_with_ocis_answer_and_request_id() {
-    let scene = Scene::new().await;
-    let _controller = scene.controller("one");
-    scene.cloud.inject(ApiFault::refuse(400, "LimitExceeded").of(Operation::AttachVnic));
-    scene.want("storage", 0, json!({})).await;
-    let object = scene.wait_for_reason("storage", "LimitReached").await;
-    let message = object.status.unwrap().conditions[2].message.clone();
-    assert!(
-        message.starts_with("AttachVnic: 400 LimitExceeded: ") && message.contains("[opc-request-id "),
-        "{message}"
-    );
-    scene.cloud.heal();
-    scene.wait_for_reason("storage", "Ready").await;
-}
-
-#[tokio::test]
-async fn a_dropped_attach_is_reported_and_retried() {
-    let scene = Scene::new().await;
-    let controller = scene.controller("one");
-    scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(Operation::AttachVnic));
-    scene.want("storage", 0, json!({})).await;
-    scene.wait_for_reason("storage", "AttachFailed").await;
-    let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
-    wait_for("an event warns", async || {
-        let all = events.list(&ListParams::default()).await.unwrap();
-        let warns = |event: &Event| event.type_.as_deref() == Some("Warning");
-        all.items.iter().any(|event| event.reason.as_deref() == Some("AttachFailed") && warns(event))
-    })
-    .await;
-    scene.cloud.heal();
-    scene.wait_for_reason("storage", "Ready").await;
-    scene.assert_exact().await;
-    scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(Operation::DetachVnic));
-    scene.delete("storage").await;
-    scene.wait_for_reason("storage", "DetachFailed").await;
-    for kind in ["attach", "detach"] {
-        let undone = controller.metric(&format!("oke_node_controller_undone_total{{kind=\"{kind}\"}}"));
-        assert!(undone >= Some(1.0), "{kind}: {undone:?}");
-    }
-    scene.cloud.heal();
-    scene.wait_until_gone("storage").await;
-    assert_eq!(scene.vnics(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_missing_policy_never_loses_a_vnic() {
-    let scene = Scene::new().await;
-    let _controller = scene.controller("one");
-    scene.want("storage", 0, json!({})).await;
-    scene.wait_for_reason("storage", "Ready").await;
-    scene.cloud.forbid(&[Operation::GetInstance, Operation::DetachVnic]);
-    scene.delete("storage").await;
-    scene.wait_for_reason("storage", "NotAuthorizedOrNotFound").await;
-    scene.cloud.forbid(&[Operation::DetachVnic]);
-    let asked = scene.cloud.answered(Operation::DetachVnic, 404);
-    wait_for("it was requested twice more", async || scene.cloud.answered(Operation::DetachVnic, 404) >= asked + 2)
-        .await;
-    assert_eq!((scene.vnics().len(), scene.get("storage").await.is_some()), (1, true));
-    scene.cloud.forbid(&[]);
-    scene.wait_until_gone("storage").await;
-    assert_eq!(scene.vnics(), Vec::<String>::new());
 }

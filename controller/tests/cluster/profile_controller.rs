@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use api::{VnicAttachment, VnicProfile};
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
@@ -115,44 +114,6 @@ async fn a_node_that_leaves_and_returns_keeps_its_vnics() {
     scene.node_as("leaves-by-another-name", "leaves-1", json!({})).await;
     scene.profile_says("leaves", "Progressing").await;
     assert_eq!(scene.objects("leaves", 1).await[0].metadata.uid, uid);
-}
-
-#[tokio::test]
-async fn node_that_loses_its_label_loses_its_vnics() {
-    let scene = Scene::new("label");
-    scene.node("label-1", json!({})).await;
-    scene.profile("label", json!({})).await;
-    scene.objects("label", 1).await;
-    scene.merge::<Node>("label-1", json!({ "metadata": { "labels": { "pool": null } } })).await;
-    scene.profile_says("label", "NoNodes").await;
-    scene.objects("label", 0).await;
-}
-
-#[tokio::test]
-async fn a_recreated_node_without_its_annotation_keeps_its_vnics() {
-    let scene = Scene::new("again");
-    let asks = json!({ "annotations": { "oke.oraclecloud.com/vnics": "again" } });
-    scene.node("again-1", asks).await;
-    scene.profile_with("again", json!({}), json!({ "allowNodeAnnotation": true })).await;
-    let object = scene.objects("again", 1).await.remove(0);
-    scene.delete::<Node>("again-1").await;
-    scene.profile_says("again", "NoNodes").await;
-    // Timestamps have whole seconds.
-    let made = object.metadata.creation_timestamp.as_ref().unwrap().0;
-    scene.wait_for("another second", async || (Timestamp::now().as_second() > made.as_second()).then_some(())).await;
-    scene.node("again-1", json!({})).await;
-    let event = scene.event("again-1", "NodeRecreated").await;
-    let name = object.metadata.name.as_deref().unwrap();
-    assert!(event.note.as_ref().unwrap().contains(name), "{event:?}");
-    let (again, looks) = (Instant::now(), scene.looks());
-    scene
-        .wait_for("reconciles beyond the grace period", async || {
-            (again.elapsed() > GRACE * 2 && scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())
-        })
-        .await;
-    assert_eq!(scene.objects("again", 1).await[0].metadata.uid, object.metadata.uid);
-    scene.delete::<VnicAttachment>(name).await;
-    scene.objects("again", 0).await;
 }
 
 #[tokio::test]

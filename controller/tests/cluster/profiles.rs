@@ -162,30 +162,3 @@ async fn replacement_waits_while_pods_use_the_vnic() {
     assert_eq!(scene.cloud.answered(Operation::DetachVnic, 204), 1);
     scene.assert_exact().await;
 }
-
-#[tokio::test]
-async fn objects_of_a_terminated_instance_go_with_its_node() {
-    let scene = Scene::with(1, 8, OciSettings::default()).await;
-    let controller = scene.controller("one");
-    scene.put_into_pool(0..1).await;
-    scene.profile("pods", &["one"]).await;
-    scene.wait_for_nodes(1).await;
-    let name = scene.all().await[0].metadata.name.clone().unwrap();
-    scene.cloud.set_instance_state("node-0", "TERMINATED").unwrap();
-    let object = scene.wait_for_reason(&name, "NodeGone").await;
-    let looks = || controller.metric("oke_node_controller_profile_reconciles_total").unwrap_or_default();
-    let nodes: Api<Node> = Api::all(scene.client.clone());
-    let before = looks();
-    wait_for("it reconciles three times more", async || {
-        // A reconcile without an event comes too rarely for a test.
-        let nudge = Patch::Merge(json!({ "metadata": { "labels": { "nudge": looks().to_string() } } }));
-        nodes.patch("node-0", &PatchParams::default(), &nudge).await.unwrap();
-        looks() >= before + 3.0
-    })
-    .await;
-    assert_eq!(scene.get(&name).await.unwrap().metadata.uid, object.metadata.uid, "as long as the Node is there");
-    nodes.delete("node-0", &DeleteParams::default()).await.unwrap();
-    scene.wait_until_gone(&name).await;
-    let profile = scene.profiles().get("pool").await.unwrap();
-    assert_eq!(profile.metadata.deletion_timestamp, None);
-}

@@ -19,20 +19,6 @@ fn patient(scene: &mut Scene) {
 }
 
 #[tokio::test]
-async fn a_restart_of_the_api_server_is_survived() {
-    let mut scene = Scene::new().await;
-    patient(&mut scene);
-    let mut one = scene.controller("one");
-    scene.want("before", 0, json!({})).await;
-    scene.wait_for_reason("before", "Ready").await;
-    scene.kubernetes.restart().unwrap();
-    scene.want("after", 0, json!({})).await;
-    scene.wait_for_reason("after", "Ready").await;
-    assert_eq!(one.ended(), None, "by the same process");
-    scene.assert_exact().await;
-}
-
-#[tokio::test]
 async fn an_expired_watch_restarts_without_a_gap() {
     let mut scene = Scene::new().await;
     patient(&mut scene);

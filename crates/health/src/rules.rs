@@ -2,6 +2,7 @@
 //! `rules.json`; a file overrides them by name. A rule that is not valid is reported and left out, the others work.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};

@@ -4,7 +4,7 @@ use netlink::LinkChange;
 use serde_json::Value;
 
 use crate::follow_up::dual_stack_node;
-use crate::node::{Node, name, wait_for};
+use crate::node::{Node, RARELY, name, wait_for};
 use crate::pod::Pod;
 
 fn attachments(node: &Node) -> Vec<Value> {
@@ -18,9 +18,7 @@ fn problems(one: &Value) -> Vec<String> {
 
 #[test]
 fn attachments_have_addresses_vnic_link_age_and_state() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, _agent) = dual_stack_node().with_agent(&[]);
     let pods = [Pod::add(&node, "one"), Pod::add(&node, "two")];
     let all = attachments(&node);
     assert_eq!(all.len(), 2);
@@ -43,9 +41,7 @@ fn attachments_have_addresses_vnic_link_age_and_state() {
 
 #[test]
 fn problems_are_shown_with_and_without_an_agent() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&RARELY);
     let (broken, dead, adding) = (Pod::add(&node, "broken"), Pod::add(&node, "dead"), Pod::add(&node, "adding"));
     adding.reopen(&node);
     agent.stop();
@@ -72,9 +68,7 @@ fn problems_are_shown_with_and_without_an_agent() {
 
 #[test]
 fn address_outside_the_pools_is_shown() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let _pod = Pod::add(&node, "one");
     node.publish("SUCCESS", &[("pods", 99)]);
     let gone = || attachments(&node).iter().any(|it| problems(it).iter().any(|it| it.contains("in no pool")));

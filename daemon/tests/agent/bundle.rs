@@ -82,9 +82,7 @@ fn json(entries: &Entries, name: &str) -> Value {
 
 #[test]
 fn bundle_has_everything_and_no_secret() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let pod = Pod::add(&node, "one");
     let run = VerbRecord {
         message: "no address is free".into(),
@@ -145,9 +143,7 @@ fn bundle_has_everything_and_no_secret() {
 
 #[test]
 fn bundle_without_agent_has_the_nodes_own_state() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let pod = Pod::add(&node, "one");
     agent.stop();
     plant(&node);
@@ -186,9 +182,7 @@ fn log_of_plugin_runs_is_whole() {
 
 #[test]
 fn hanging_agent_is_asked_once() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     agent.signal(Signal::SIGSTOP);
     let mut all = Entries::new();
     in_time(50 * SECOND, "a bundle", || {

@@ -3,25 +3,22 @@
 use std::fs;
 use std::path::PathBuf;
 
-use netlink::nft;
 use oke_node_agent::args::DEFAULT_CONFIG;
 use serde_json::Value;
 
-use crate::node::{Agent, Node, wait_for};
+use crate::node::{Agent, Node, RARELY, wait_for};
 use crate::pod::Pod;
-use crate::program::node_with_pods;
+use crate::pod_network::nft_table;
 
 /// An agent that reconciles so rarely that a change within seconds must follow from an event.
 pub(crate) fn configured_at_rest(node: &Node, text: &str) -> Agent {
     node.deliver(1, text);
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
-    agent
+    node.ready_agent(&RARELY)
 }
 
 #[test]
 fn agent_refuses_wrong_configuration_and_reports_all_problems() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     node.deliver(1, "RESYNC_SECOND=5\nLOG_LEVEL=info\nPODS_MAY_USE_METADATA=no\n");
     let output = node.output_of(|command| {
         command.env("DETACH_GRACE_SECOND", "3").env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
@@ -45,25 +42,18 @@ fn agent_refuses_wrong_configuration_and_reports_all_problems() {
 /// As `kubectl delete configmap` leaves an optional volume.
 #[test]
 fn missing_configuration_file_is_reported_and_its_values_are_kept() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     let agent = configured_at_rest(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");
     let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
-    let before = (
-        conflist(),
-        node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap()),
-    );
+    let before = (conflist(), node.inside(nft_table));
     assert!(before.0.contains("\"mtu\": 1500") && before.1.is_some(), "{}", before.0);
     fs::remove_file(node.path("conf/agent.conf")).unwrap();
     fs::remove_file(node.path("conf/..data")).unwrap();
-    wait_for("the condition", || node.conditions() == ["ConfigurationInvalid"], || agent.log());
-    let now = (
-        conflist(),
-        node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap()),
-    );
-    assert_eq!(now, before);
+    node.wait_conditions(&agent, &["ConfigurationInvalid"]);
+    assert_eq!((conflist(), node.inside(nft_table)), before);
     assert!(node.get("/readyz").1.contains("it is gone"), "{:?}", node.get("/readyz"));
     node.deliver(2, "POD_MTU=1500\n");
-    wait_for("its end", || node.conditions().is_empty(), || agent.log());
+    node.wait_conditions(&agent, &[]);
 }
 
 /// The signals that the agent blocks, ignores and handles, how many descriptors it has, and its name.
@@ -77,12 +67,10 @@ fn process(agent: &Agent) -> (Vec<String>, usize, String) {
 
 #[test]
 fn valid_change_restarts_the_agent_in_place_while_pods_start() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     let agent = configured_at_rest(&node, "PODS_MAY_USE_METADATA=allow\n");
-    let rules = || {
-        let table = node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap());
-        table.map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>())
-    };
+    let rules =
+        || node.inside(nft_table).map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>());
     let (before, allowed) = (process(&agent), rules());
     assert_eq!(before.2, "oke-node-agent\n");
     for (version, value) in [(2, "deny"), (3, "allow"), (4, "deny")] {
@@ -110,17 +98,17 @@ fn valid_change_restarts_the_agent_in_place_while_pods_start() {
 
 #[test]
 fn invalid_change_is_reported_and_the_old_configuration_stays() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     let agent = configured_at_rest(&node, "POD_MTU=1500\n");
     let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
     let before = conflist();
     node.deliver(2, "POD_MTU=8500\nRESYNK_SECONDS=9\n");
-    wait_for("the condition", || node.conditions() == ["ConfigurationInvalid"], || agent.log());
+    node.wait_conditions(&agent, &["ConfigurationInvalid"]);
     assert_eq!(node.get("/readyz").0, 200);
     let status = String::from_utf8(node.output(&["status"]).stdout).unwrap();
     assert!(status.contains("line 2: RESYNK_SECONDS is no key; did you mean RESYNC_SECONDS?"), "{status}");
     node.deliver(3, "# in other words\nPOD_MTU = 1500\n");
-    wait_for("the condition to go", || node.conditions().is_empty(), || agent.log());
+    node.wait_conditions(&agent, &[]);
     assert_eq!((conflist(), agent.events("agent.started").len()), (before, 1), "{}", agent.log());
 }
 

@@ -55,9 +55,7 @@ fn damaged_index_is_set_aside_and_restored() {
 
 /// What is damaged, and where it goes.
 fn assert_made_anew(which: impl FnOnce(&Node) -> (PathBuf, PathBuf)) {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
     let (whole, addresses) = (left(&node), pods.iter().flat_map(Pod::addresses).collect::<HashSet<_>>());
     let committed = || {

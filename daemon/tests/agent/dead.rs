@@ -10,16 +10,9 @@ use vcn::{Family, MacAddr, PROTOCOL, RulePriorities, TableId};
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Agent, Node, wait_for};
+use crate::node::{Node, wait_for};
 use crate::pod::{Pod, store};
 use crate::pods::left;
-
-fn node_and_agent() -> (Node, Agent) {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    (node, agent)
-}
 
 fn held(node: &Node) -> Vec<IpAddr> {
     let held = store(node).read().unwrap();
@@ -32,7 +25,7 @@ fn freed(node: &Node) -> Vec<IpAddr> {
 
 #[test]
 fn pod_gone_without_del_frees_its_addresses_and_leaves_nothing() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let nothing = left(&node);
     let lives = Pod::add(&node, "lives");
     let one = left(&node);
@@ -59,9 +52,7 @@ fn pod_gone_without_del_frees_its_addresses_and_leaves_nothing() {
 
 #[test]
 fn pod_missing_in_one_reconcile_only_is_not_dead() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&["--dead-after-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&["--dead-after-seconds", "600"]);
     let died = Pod::add(&node, "died");
     let addresses = died.addresses();
     drop(died);
@@ -71,7 +62,7 @@ fn pod_missing_in_one_reconcile_only_is_not_dead() {
 
 #[test]
 fn pod_with_stale_namespace_path_or_changed_link_lives() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let (nameless, other) = (Pod::add(&node, "nameless"), Pod::add(&node, "other"));
     let stale = NetnsRecord { path: "/run/netns/gone".into(), dev: 1, inode: 2 };
     let renamed = store(&node).update(|held| {
@@ -91,7 +82,7 @@ fn pod_with_stale_namespace_path_or_changed_link_lives() {
 
 #[test]
 fn leftovers_of_a_killed_add_go_with_its_lease() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let nothing = left(&node);
     let (died, kept) = (Pod::add(&node, "died"), Pod::add(&node, "kept"));
     let addresses = [died.addresses(), kept.addresses()].concat();
@@ -110,7 +101,7 @@ fn leftovers_of_a_killed_add_go_with_its_lease() {
 /// Its addresses are never free: another pod with them would break its network.
 #[test]
 fn next_reconcile_restores_lost_record_of_a_pod() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let pod = Pod::add(&node, "a");
     let (whole, addresses) = (left(&node), pod.addresses());
     std::fs::remove_dir_all(node.path("run").join("allocations")).unwrap();

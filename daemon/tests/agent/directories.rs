@@ -5,22 +5,16 @@ use std::io::ErrorKind;
 
 use vcn::CONFLIST_FILE;
 
-use crate::node::{Node, wait_for};
-use crate::program::node_with_pods;
-
-/// So that only an event can be the cause of what is seen within seconds.
-const RARELY: [&str; 2] = ["--resync-seconds", "600"];
+use crate::node::{Node, RARELY, wait_for};
 
 /// The agent ends because of what was done to a directory, and the next one has everything in place.
 fn ends_and_the_next_heals(node: &Node, directory: &str, options: &[&str], work: impl Fn()) {
-    let mut agent = node.agent(options);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(options);
     work();
     let said = format!("{directory} was removed or moved away while it was in use");
     wait_for("its end", || agent.log().contains(&said), || agent.log());
     assert_eq!(agent.stop().0.code(), Some(1));
-    let mut next = node.agent(options);
-    node.wait_ready(&mut next);
+    let _next = node.ready_agent(options);
     for file in ["run/pools.json", "lib/tables.json", "bin/vcn-native", &format!("net.d/{CONFLIST_FILE}")] {
         assert!(node.path(file).exists(), "{directory}: {file}");
     }
@@ -28,7 +22,7 @@ fn ends_and_the_next_heals(node: &Node, directory: &str, options: &[&str], work:
 
 /// The file of the NativePodNetwork is in another directory.
 fn node() -> Node {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     fs::create_dir_all(node.path("host/usr")).unwrap();
     fs::rename(node.npn(), node.path("host/usr/npn.json")).unwrap();
     node
@@ -64,8 +58,7 @@ fn agent_ends_when_its_state_directory_was_emptied() {
             assert!(!removed.is_err_and(|error| error.kind() != ErrorKind::NotFound), "{path:?}");
         }
     });
-    let mut agent = node.agent(&NPN);
-    node.wait_ready(&mut agent);
+    let _agent = node.ready_agent(&NPN);
     let (answered, said) = node.run(&["status"]);
     assert!(answered && said.contains("running, version"), "{said}");
 }

@@ -7,16 +7,12 @@ use std::time::SystemTime;
 
 use vcn::CONFLIST_FILE;
 
-use crate::node::{Agent, Node, OKE, wait_for};
-use crate::program::node_with_pods;
+use crate::node::{Agent, Node, OKE, RARELY, wait_for};
 use crate::running::{SECOND, in_time};
 
 /// So that only events can be the cause of what is seen within seconds.
 fn node_and_agent() -> (Node, Agent) {
-    let node = node_with_pods();
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
-    (node, agent)
+    Node::with_pods().with_agent(&RARELY)
 }
 
 /// What is done to a file of a node is undone in time: to each try its node, because who fights for long loses.
@@ -110,19 +106,18 @@ fn new_configuration_of_okes_cni_decides_at_once() {
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let decided = || agent.events("pod_network.decided").last().is_some_and(|it| it["decided_by"] == "oke-conflist");
     wait_for("the decision", decided, || agent.log());
-    wait_for("the condition", || node.conditions() == ["LeftInPlace"], || format!("{:?}", node.conditions()));
+    node.wait_conditions(&agent, &["LeftInPlace"]);
 }
 
 #[test]
 fn unchanged_binaries_are_not_read_and_own_writes_ignored() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     let plugin = node.path("source/vcn-native");
     let runs = node.path("run/runs");
     let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}"#;
     let script = format!("#!/bin/sh\n# {}\necho run >> /run/vcn-native/runs\necho '{answer}'\n", vcn::PLUGIN_MARKS[0]);
     sandbox::write_program(&plugin, script.as_bytes()).unwrap();
-    let mut agent = node.agent(&["--resync-seconds", "0.2"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&["--resync-seconds", "0.2"]);
     node.wait_timer_passes(&agent, 3);
     let asked = || fs::read_to_string(&runs).unwrap().lines().count();
     let (before, files) = (asked(), node.passes("files"));

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use netlink::LinkChange;
 use vcn::{MacAddr, Mtu};
 
-use crate::node::{Agent, Node, name, wait_for};
-use crate::program::node_with_pods;
+use crate::node::{Agent, Node, RARELY, name, wait_for};
 
 /// Long enough to tell a rate.
 const LONG: Duration = Duration::from_secs(8);
@@ -65,12 +64,11 @@ fn assert_at_most(what: &str, counted: u32, per_second: f64, cost: &Cost) {
 
 #[test]
 fn flapping_foreign_link_causes_no_questions_and_few_reconciles() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     node.plug("veth0", 77);
     let of_a_pod = LinkChange::Mac(MacAddr([0x0a, 0x58, 10, 0, 0, 9]));
     node.on(|socket| socket.change_link_named(&name("veth0"), &[of_a_pod]).unwrap());
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&RARELY);
     let cost = flap(&node, &agent, "veth0", |cost| cost.passes > 0);
     // The agent raised a VNIC's link when it started: about that it asks some more.
     assert_at_most("questions", u32::try_from(cost.questions).unwrap(), 0.0, &cost);
@@ -79,10 +77,9 @@ fn flapping_foreign_link_causes_no_questions_and_few_reconciles() {
 
 #[test]
 fn flapping_device_causes_one_question_in_two_seconds() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     node.plug("ens9", 77);
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&RARELY);
     let cost = flap(&node, &agent, "ens9", |cost| cost.questions > 0);
     assert_at_most("questions", u32::try_from(cost.questions).unwrap(), 0.5, &cost);
 }

@@ -14,7 +14,6 @@ use vcn::MacAddr;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, name, wait_for};
 use crate::pod::store;
-use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
 /// The previous owner of the address.
@@ -66,9 +65,7 @@ pub(crate) fn dual_stack_node() -> Node {
 
 #[test]
 fn new_addresses_are_announced_twice() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let addresses = ["10.0.33.33", "2603:c020:0:33::21"];
     let learnt = |what: &str| {
         let all = || node.on_fabric(|socket| addresses.iter().all(|it| believed(socket, ip(it)) == Some(NEW)));
@@ -101,10 +98,10 @@ fn new_addresses_are_announced_twice() {
 
 #[test]
 fn missing_right_to_announce_is_logged_once() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     raise_neighbour(&node);
-    let mut agent = node.agent_without("NET_RAW");
-    node.wait_ready(&mut agent);
+    let agent = node.agent_without("NET_RAW");
+    node.wait_ready(&agent);
     let failed = |count: u32| {
         let counted = format!(r#"oke_node_agent_follow_up_addresses_total{{what="announce",result="error"}} {count}"#);
         wait_for("the failures", || node.get("/metrics").1.contains(&counted), || node.get("/metrics").1);
@@ -187,9 +184,7 @@ fn free_at<'a>(node: &Node, addresses: impl Iterator<Item = (&'a str, BootTime)>
 
 #[test]
 fn only_connections_of_freed_addresses_are_removed() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     track(&node);
     // Three of pods, then two of others, of each family.
     let addresses = [
@@ -216,9 +211,7 @@ fn only_connections_of_freed_addresses_are_removed() {
 /// A line has room for a few addresses, and a GC may free hundreds.
 #[test]
 fn gc_removes_connections_beyond_those_its_record_names() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     track(&node);
     let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.0.33.35", "10.9.9.9")]);
     free_now(&node, &["10.0.33.33", "10.0.33.34"]);
@@ -237,9 +230,7 @@ fn forgotten(node: &Node, agent: &Agent, count: u32) {
 
 #[test]
 fn connections_are_removed_again_when_the_cooldown_ends() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
     track(&node);
     let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);

@@ -7,7 +7,6 @@ use std::time::Duration;
 use vcn::{CONFLIST_FILE, Family};
 
 use crate::node::{Node, wait_for};
-use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
 /// The time that the installer gives a plugin.
@@ -30,11 +29,10 @@ fn asked(node: &Node) -> usize {
 
 #[test]
 fn hanging_plugin_delays_repair_only_until_its_deadline() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     hangs(&node);
-    let mut agent = node.agent(&["--resync-seconds", "0.2"]);
-    node.wait_ready(&mut agent);
-    wait_for("the report", || node.conditions() == ["PluginUnanswered"], || agent.log());
+    let agent = node.ready_agent(&["--resync-seconds", "0.2"]);
+    node.wait_conditions(&agent, &["PluginUnanswered"]);
     let conflist = fs::read_to_string(node.path("net.d").join(CONFLIST_FILE)).unwrap();
     assert!(!conflist.contains("portmap"), "{conflist}");
     let whole = node.rules(Family::Ipv4);
@@ -53,10 +51,9 @@ fn hanging_plugin_delays_repair_only_until_its_deadline() {
 
 #[test]
 fn agent_keeps_a_hanging_plugin_in_the_chain_at_start() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     portmap(&node, r#"echo '{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}'"#);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     let conflist = node.path("net.d").join(CONFLIST_FILE);
     let chained = || fs::read_to_string(&conflist).is_ok_and(|text| text.contains("portmap"));
     wait_for("portmap in the chain", chained, || agent.log());
@@ -64,9 +61,8 @@ fn agent_keeps_a_hanging_plugin_in_the_chain_at_start() {
     agent.stop();
 
     hangs(&node);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    wait_for("the report", || node.conditions() == ["PluginUnanswered"], || agent.log());
+    let agent = node.ready_agent(&[]);
+    node.wait_conditions(&agent, &["PluginUnanswered"]);
     wait_for("it to be asked again", || asked(&node) > 1, || agent.log());
     assert_eq!(fs::read(&conflist).unwrap(), whole);
     let (_, said) = node.run(&["status"]);

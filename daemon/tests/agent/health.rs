@@ -2,19 +2,14 @@
 
 use serde_json::Value;
 
-use crate::metadata::vnic;
 use crate::node::Node;
 use crate::running::wait_for;
 
 #[test]
 fn signals_are_reported_with_cause_and_next_step() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    node.publish("SUCCESS", &[("pods", 33)]);
+    let node = Node::with_pods();
     sandbox::copy_program(&node.path("source/vcn-native"), &node.path("source/vnic-attach")).unwrap();
-    let mut agent = node.agent(&["--node-ip", "10.0.33.7", "--node-name", "10.0.10.7"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&["--node-ip", "10.0.33.7", "--node-name", "10.0.10.7"]);
     let has = |line: &str| node.get("/metrics").1.lines().any(|found| found == line);
     for line in [
         r#"oke_node_agent_signal{signal="node_ip_mismatch",result="problem"} 1"#,

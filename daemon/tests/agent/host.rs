@@ -86,8 +86,7 @@ fn vnic_with_ipv6_works_where_new_links_disable_it() {
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
     node.publish_dual_stack(&[("pods", 33)]);
     assert_eq!(node.sysctl("net/ipv6/conf/ens5/disable_ipv6"), "1");
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     assert_eq!(node.conditions(), [""; 0], "{}", agent.log());
     assert!(node.routes(Family::Ipv6, 1000).contains(&"::/0 fe80::200:17ff:fe00:1".into()));
 }

@@ -12,7 +12,6 @@ mod damaged;
 mod dead;
 mod directories;
 mod entries;
-mod families;
 mod files;
 mod flapping;
 mod follow_up;

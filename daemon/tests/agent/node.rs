@@ -1,5 +1,6 @@
 //! A node for one test.
 
+use std::borrow::Borrow;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +15,7 @@ use sandbox::{Container, Image, spawn_first};
 use serde_json::{Value, json};
 use vcn::{Family, IfName, MacAddr, TableId};
 
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, vnic};
 pub(crate) use crate::running::{Agent, wait_for};
 
 /// The configuration of OKE's own CNI.
@@ -78,6 +79,15 @@ impl Node {
         node
     }
 
+    /// With the link and the NativePodNetwork of a VNIC `pods`.
+    pub(crate) fn with_pods() -> Self {
+        let node = Self::new();
+        node.plug("ens5", 33);
+        node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+        node.publish("SUCCESS", &[("pods", 33)]);
+        node
+    }
+
     /// A link appears, as a hot-plugged VNIC's does: down, with its Ethernet address.
     pub(crate) fn plug(&self, link: &str, last: u8) {
         self.on(|socket| {
@@ -90,6 +100,13 @@ impl Node {
 
     pub(crate) fn on<T: Send>(&self, work: impl FnOnce(&mut Socket) -> T + Send) -> T {
         self.netns.run(|| work(&mut Socket::open().unwrap())).unwrap()
+    }
+
+    /// Runs a script on the node.
+    pub(crate) fn sh(&self, script: &str) -> String {
+        let output = self.inside(|| Command::new("sh").args(["-ec", script]).output().unwrap());
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
 
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
@@ -134,6 +151,19 @@ impl Node {
     /// Starts the agent, under what its manifest gives it.
     pub(crate) fn agent(&self, more: &[&str]) -> Agent {
         self.start(self.container(), more)
+    }
+
+    /// The node with an agent that is ready.
+    pub(crate) fn with_agent(self, more: &[&str]) -> (Self, Agent) {
+        let agent = self.ready_agent(more);
+        (self, agent)
+    }
+
+    /// The same, and waits until it is ready.
+    pub(crate) fn ready_agent(&self, more: &[&str]) -> Agent {
+        let agent = self.agent(more);
+        self.wait_ready(&agent);
+        agent
     }
 
     /// Starts the agent without a capability.
@@ -249,6 +279,13 @@ impl Node {
         wait_for("reconciles", || self.passes("timer") >= before + more, || agent.log());
     }
 
+    /// So many answers of the metadata service, and passes of the timer, that the grace is over.
+    pub(crate) fn wait_grace(&self, agent: &Agent) {
+        let (asked, passes) = (self.metadata.asked(), self.passes("timer"));
+        let is_over = || self.metadata.asked() >= asked + 4 && self.passes("timer") >= passes + 3;
+        wait_for("answers and passes", is_over, || agent.log());
+    }
+
     /// The words of the conditions that /readyz reports.
     pub(crate) fn conditions(&self) -> Vec<String> {
         let body: Value = serde_json::from_str(&self.get("/readyz").1).unwrap_or_default();
@@ -256,11 +293,17 @@ impl Node {
         conditions.iter().map(|condition| condition["reason"].as_str().unwrap().to_owned()).collect()
     }
 
-    pub(crate) fn wait_ready(&self, agent: &mut Agent) {
+    /// Waits until these conditions, and no others, are reported.
+    pub(crate) fn wait_conditions(&self, agent: &Agent, wanted: &[&str]) {
+        let seen = || format!("{:?}\n{}", self.get("/readyz"), agent.log());
+        wait_for(&format!("the conditions {wanted:?}"), || self.conditions() == wanted, seen);
+    }
+
+    pub(crate) fn wait_ready(&self, agent: impl Borrow<Agent>) {
         wait_for(
             "/readyz to say 200",
             || self.get("/readyz").0 == 200,
-            || format!("{:?}\n{}", self.get("/readyz"), agent.log()),
+            || format!("{:?}\n{}", self.get("/readyz"), agent.borrow().log()),
         );
     }
 
@@ -354,6 +397,9 @@ pub(crate) fn native_pod_network(state: &str, vnics: &[(&str, u8)], dual: bool) 
         },
     })
 }
+
+/// Reconciles so rare that only an event can be the cause of what a test sees within seconds.
+pub(crate) const RARELY: [&str; 2] = ["--resync-seconds", "600"];
 
 pub(crate) fn name(text: &str) -> IfName {
     text.parse().unwrap()

@@ -25,8 +25,7 @@ fn vnic_of_okes_cni_is_never_changed() {
     node.metadata.set_vnics(vec![vnic("primary", 10)]);
     node.publish("BACKOFF", &[]);
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     assert_eq!(node.conditions(), [""; 0]);
 
     node.plug("ens5", 33);
@@ -61,23 +60,21 @@ fn unused_configuration_of_oke_vnic_is_removed_without_its_link() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    let mut agent = node.agent(&["--signal-node-label", "false"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&["--signal-node-label", "false"]);
     wait_for("what is made", || node.rules(Family::Ipv4) == ["1537 10.0.33.7/32 all 1000"], || agent.log());
     agent.stop();
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
 
     // Its owner is not known yet: it stays unchanged.
     node.publish("BACKOFF", &[]);
-    let mut agent = node.agent(&["--signal-node-label", "true"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&["--signal-node-label", "true"]);
     node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), ["1537 10.0.33.7/32 all 1000"]);
     assert_eq!(node.conditions(), ["NativePodNetworkPending"]);
 
     node.publish("SUCCESS", &[("pods", 33)]);
     wait_for("its end", || node.rules(Family::Ipv4).is_empty(), || agent.log());
-    wait_for("the end of the condition", || node.conditions().is_empty(), || format!("{:?}", node.conditions()));
+    node.wait_conditions(&agent, &[]);
     let (link, addresses, _) = link(&node, "ens5");
     assert!(link.up && link.mtu == Mtu::VCN, "another program may use it by now");
     assert!(!addresses.contains(&"10.0.33.7/32".to_owned()), "{addresses:?}");
@@ -86,19 +83,14 @@ fn unused_configuration_of_oke_vnic_is_removed_without_its_link() {
 
 #[test]
 fn network_of_running_pods_stays_on_an_oke_vnic() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     let _pod = Pod::add(&node, "a");
     let rules = node.rules(Family::Ipv4);
     agent.stop();
     // What was published is lost, and only the pod's own record is there.
     fs::remove_file(node.path("run/pools.json")).unwrap();
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
-    let mut agent = node.agent(&[]);
+    let agent = node.agent(&[]);
     wait_for("a reconcile", || node.conditions().contains(&"LeftInPlace".to_owned()), || agent.log());
     node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), rules);

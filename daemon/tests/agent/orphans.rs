@@ -4,16 +4,9 @@ use netlink::{LinkChange, Neighbour, Rule};
 use vcn::{Family, PROTOCOL, RulePriorities, TableId};
 
 use crate::follow_up::dual_stack_node;
-use crate::node::{Agent, Node, name, wait_for};
+use crate::node::{name, wait_for};
 use crate::pod::Pod;
 use crate::pods::left;
-
-fn node_and_agent() -> (Node, Agent) {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    (node, agent)
-}
 
 fn rule(from: &str, protocol: u8) -> Rule {
     let from = Some(from.parse().unwrap());
@@ -22,7 +15,7 @@ fn rule(from: &str, protocol: u8) -> Rule {
 
 #[test]
 fn only_our_own_orphaned_rules_and_proxies_are_removed() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let (pod, adding) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
     adding.reopen(&node);
     node.on(|socket| {
@@ -46,7 +39,7 @@ fn only_our_own_orphaned_rules_and_proxies_are_removed() {
 /// As after a lost record: the next ADD restores it from the kernel.
 #[test]
 fn pod_with_lost_record_keeps_its_network() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
     pod.release(&node);
@@ -59,7 +52,7 @@ fn pod_with_lost_record_keeps_its_network() {
 
 #[test]
 fn pod_leaves_nothing_after_its_vnic_link_was_renamed() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let nothing = left(&node);
     let pod = Pod::add(&node, "a");
     // While it is up, or its proxies would go.

@@ -1,54 +1,43 @@
 //! What happens while a source does not answer.
 
-use netlink::{LinkChange, Socket};
 use serde_json::{Value, json};
 
 use crate::follow_up::dual_stack_node;
-use crate::metadata::{Fault, vnic};
-use crate::node::{Node, name, wait_for};
+use crate::metadata::Fault;
+use crate::node::{Agent, Node, RARELY, wait_for};
 use crate::pod::Pod;
 use crate::running::{SECOND, in_time};
 
-fn node_with_pods() -> Node {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    node
-}
-
 #[test]
 fn agent_recovers_from_a_start_without_metadata_service() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     node.metadata.set_status(503);
-    let mut agent = node.agent(&[]);
+    let agent = node.agent(&[]);
     wait_for("the reason", || node.conditions().contains(&"MetadataUnavailable".into()), || agent.log());
     assert_eq!((node.get("/healthz").0, node.get("/readyz").0), (200, 503));
     assert!(!node.path("net.d").join(vcn::CONFLIST_FILE).exists());
     node.metadata.set_status(200);
-    node.wait_ready(&mut agent);
+    node.wait_ready(&agent);
     assert_eq!(node.conditions(), [""; 0]);
 }
 
 /// The age of the last good answer, which is part of what is said, grows meanwhile.
 #[test]
 fn metadata_outage_is_logged_at_its_begin_and_end() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&["--resync-seconds", "0.1"]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&["--resync-seconds", "0.1"]);
     // A source that was slow at the start may have been reported, too.
-    wait_for("all to be well", || node.conditions().is_empty(), || agent.log());
+    node.wait_conditions(&agent, &[]);
     let count = |event| agent.events(event).len();
     let at_first = (count("condition.raised"), count("condition.cleared"));
     node.metadata.set_status(400);
-    wait_for("the condition", || node.conditions() == ["MetadataUnavailable"], || agent.log());
+    node.wait_conditions(&agent, &["MetadataUnavailable"]);
     let (before, log, said) = (node.passes("timer"), agent.log(), node.get("/readyz").1);
     let later = || node.passes("timer") > before + 10 && node.get("/readyz").1 != said;
     wait_for("ten more passes and another age", later, || node.get("/readyz").1);
     assert_eq!(agent.log(), log);
     assert_eq!(count("condition.raised"), at_first.0 + 1, "{log}");
     node.metadata.set_status(200);
-    wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
+    node.wait_conditions(&agent, &[]);
     assert_eq!(count("condition.cleared"), at_first.1 + 1, "{}", agent.log());
 }
 
@@ -57,7 +46,7 @@ fn broken(node: &Node) {
     std::fs::remove_file(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
     std::fs::remove_file(node.path("bin/vcn-native")).unwrap();
     node.delete_rule(vcn::Family::Ipv4, 1537);
-    node.on(|socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap());
+    node.sh("ip link set ens5 down");
 }
 
 /// Everything that [`broken`] broke.
@@ -68,12 +57,18 @@ fn whole(node: &Node) -> bool {
         && node.routes(vcn::Family::Ipv4, 1000).len() == 2
 }
 
+/// As soon as ever.
+fn assert_repairs(node: &Node, agent: &Agent) {
+    in_time(SECOND, "the repair", || {
+        node.sh("ip link set ens5 down");
+        agent.timed(|| wait_for("the repair", || node.routes(vcn::Family::Ipv4, 1000).len() == 2, || agent.log()))
+    });
+}
+
 #[test]
 fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
     for fault in [Fault::Status(404), Fault::Silent] {
-        let node = dual_stack_node();
-        let mut agent = node.agent(&[]);
-        node.wait_ready(&mut agent);
+        let (node, mut agent) = dual_stack_node().with_agent(&[]);
         let pod = Pod::add(&node, "a");
         pod.wait_connected();
         let before = (node.pools(), node.rules(vcn::Family::Ipv4));
@@ -85,7 +80,7 @@ fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
             agent = node.agent(&[]);
             agent.timed(|| wait_for("the repair", || whole(&node), || agent.log()))
         });
-        node.wait_ready(&mut agent);
+        node.wait_ready(&agent);
         assert_eq!((node.pools(), node.rules(vcn::Family::Ipv4)), before);
         assert_eq!(node.conditions(), ["MetadataUnavailable"], "{}", agent.log());
         let message = node.get("/readyz").1;
@@ -94,10 +89,11 @@ fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
         change_copy(&node, |copy| {
             assert_eq!(copy["value"]["instance"]["metadata"], json!({"oke-native-pod-networking": "true"}));
         });
+        assert_repairs(&node, &agent);
         pod.wait_connected();
         Pod::add(&node, "b").wait_connected();
         node.metadata.set_fault(Fault::None);
-        wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
+        node.wait_conditions(&agent, &[]);
     }
 }
 
@@ -111,24 +107,19 @@ fn change_copy(node: &Node, change: impl FnOnce(&mut Value)) {
 
 #[test]
 fn pods_start_after_a_boot_into_an_outage() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     agent.stop();
     change_copy(&node, |copy| copy["bootId"] = "another".into());
     std::fs::remove_file(node.path("run/pools.json")).unwrap();
     broken(&node);
     node.metadata.set_status(404);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let _agent = node.ready_agent(&[]);
     Pod::add(&node, "a").wait_connected();
 }
 
 #[test]
 fn cached_copy_of_another_machine_is_not_used() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     agent.stop();
     change_copy(&node, |copy| {
         copy["bootId"] = "another".into();
@@ -146,9 +137,7 @@ fn cached_copy_of_another_machine_is_not_used() {
 /// It asks no operator to drain the node for that.
 #[test]
 fn unknown_pod_network_owner_is_not_reported_as_handover() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let rules = node.rules(vcn::Family::Ipv4);
     agent.stop();
     std::fs::remove_file(node.path("lib").join(vcn::VNICS_COPY_FILE)).unwrap();
@@ -163,33 +152,27 @@ fn unknown_pod_network_owner_is_not_reported_as_handover() {
     );
     assert_eq!(node.rules(vcn::Family::Ipv4), rules);
     node.metadata.fail_instance(false);
-    wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
+    node.wait_conditions(&agent, &[]);
 }
 
 #[test]
 fn damaged_native_pod_network_removes_nothing_and_is_reported() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     let vnics = node.pools()["vnics"].clone();
     std::fs::write(node.npn(), "{half").unwrap();
-    wait_for("the condition", || node.conditions() == ["NativePodNetworkUnreadable"], || agent.log());
+    node.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
     assert_eq!(node.get("/readyz").0, 200);
     assert_eq!(node.pools()["vnics"], vnics);
 }
 
 /// What was known stays, its age is reported everywhere, drift is repaired, pods start. The client's tests have the other
-/// faults: what the agent sees of them is the same.
-fn withstands(fault: Fault) {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+/// faults, silence for example: what the agent sees of them is the same.
+#[test]
+fn agent_withstands_a_metadata_outage() {
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let (pools, rules) = (node.pools(), node.rules(vcn::Family::Ipv4));
-    node.metadata.set_fault(fault);
-    // A question takes half a minute at most.
-    let told = || node.conditions() == ["MetadataUnavailable"];
-    let took = wait_for("the report", told, || format!("{fault:?}: {:?}\n{}", node.conditions(), agent.log()));
-    println!("{fault:?} is reported after {took:?}");
+    node.metadata.set_fault(Fault::Garbage("[{\"vnicId\": null}]"));
+    node.wait_conditions(&agent, &["MetadataUnavailable"]);
     assert_eq!(node.get("/readyz").0, 200);
     let message = node.get("/readyz").1;
     assert!(
@@ -205,39 +188,18 @@ fn withstands(fault: Fault) {
     assert!(age > 0.0 && age < 120.0, "{age}");
 
     assert_eq!((node.pools(), node.rules(vcn::Family::Ipv4)), (pools, rules.clone()));
-    in_time(SECOND, "the repair", || {
-        node.on(|socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap());
-        let whole = || node.routes(vcn::Family::Ipv4, 1000).len() == 2;
-        agent.timed(|| wait_for("the repair", whole, || agent.log()))
-    });
+    assert_repairs(&node, &agent);
     Pod::add(&node, "a").wait_connected();
     node.metadata.set_fault(Fault::None);
-    wait_for("the end of it", || node.conditions().is_empty(), || format!("{:?}\n{}", node.conditions(), agent.log()));
-}
-
-#[test]
-fn agent_withstands_metadata_not_found() {
-    withstands(Fault::Status(404));
-}
-
-#[test]
-fn agent_withstands_metadata_garbage() {
-    withstands(Fault::Garbage("[{\"vnicId\": null}]"));
-}
-
-#[test]
-fn agent_withstands_silent_metadata() {
-    withstands(Fault::Silent);
+    node.wait_conditions(&agent, &[]);
 }
 
 #[test]
 fn pools_stay_without_native_pod_network_and_follow_its_return() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&RARELY);
     let vnics = node.pools()["vnics"].clone();
     std::fs::remove_file(node.npn()).unwrap();
-    wait_for("the condition", || node.conditions() == ["NativePodNetworkPending"], || agent.log());
+    node.wait_conditions(&agent, &["NativePodNetworkPending"]);
     assert_eq!((node.get("/readyz").0, node.pools()["vnics"].clone()), (200, vnics.clone()));
     assert!(node.pools()["reason"].as_str().unwrap().contains("no NativePodNetwork"), "{}", node.pools());
     in_time(SECOND, "it is followed", || {

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use netlink::{Address, Rule};
-use serde_json::{Value, json};
+use serde_json::json;
 use vcn::{Family, PROTOCOL, RulePriorities, TableId};
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Agent, Node, name, native_pod_network, wait_for};
+use crate::node::{Node, name, native_pod_network, wait_for};
 use crate::pod::Pod;
 
 /// The address of the host's, and one that is for pods.
@@ -36,17 +36,6 @@ fn hosts(node: &Node) -> Vec<String> {
     texts.collect()
 }
 
-/// The network of pods and of the host.
-fn network(node: &Node) -> (Vec<String>, Vec<String>, Vec<String>, Value) {
-    (hosts(node), node.rules(Family::Ipv6), node.routes(Family::Ipv6, 1000), node.pools())
-}
-
-fn wait_passes(node: &Node, agent: &Agent) {
-    let (asked, passes) = (node.metadata.asked(), node.passes("timer"));
-    let looked = || node.metadata.asked() >= asked + 3 && node.passes("timer") >= passes + 3;
-    wait_for("answers and passes", looked, || agent.log());
-}
-
 /// The kernel no longer tells which address is the host's.
 fn forget_own(node: &Node) {
     node.on(|socket| {
@@ -57,28 +46,19 @@ fn forget_own(node: &Node) {
 }
 
 #[test]
-fn pod_address_listed_first_is_not_assigned_to_the_host() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+fn pod_address_listed_alone_is_not_assigned_to_the_host() {
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
-    let before = network(&node);
-    assert_eq!(before.0, [format!("{OWN}/128")]);
-
-    list(&node, &[&ipv6(&pod), FOR_PODS, OWN]);
-    wait_passes(&node, &agent);
-    assert_eq!(network(&node), before, "{}", agent.log());
-    assert!(pod.is_connected());
-    // Nothing but it is listed, and it is not known from before what is the host's: there is no address for the host.
+    // Nothing but it is listed, and it is not known from before what is the host's: there is no address for the host. Where it is
+    // known, see `remembered.rs`.
     drop(agent);
     std::fs::remove_dir_all(node.path("lib")).unwrap();
     node.publish_dual_stack(&[("pods", 33)]);
     forget_own(&node);
     list(&node, &[&ipv6(&pod)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    wait_passes(&node, &agent);
+    let agent = node.ready_agent(&[]);
+    node.wait_grace(&agent);
     assert_eq!(hosts(&node), [""; 0]);
     assert!(pod.is_connected());
     assert_eq!(node.conditions(), ["HostAddressTaken"], "{}", agent.log());
@@ -91,9 +71,7 @@ fn pod_address_listed_first_is_not_assigned_to_the_host() {
 #[test]
 fn pod_address_is_not_assigned_to_the_host_without_index() {
     for index in [Some(r#"{"version":99}"#), None] {
-        let node = dual_stack_node();
-        let mut agent = node.agent(&[]);
-        node.wait_ready(&mut agent);
+        let (node, agent) = dual_stack_node().with_agent(&[]);
         let pod = Pod::add(&node, "a");
         pod.wait_connected();
         drop(agent);
@@ -105,8 +83,7 @@ fn pod_address_is_not_assigned_to_the_host_without_index() {
             Some(text) => std::fs::write(path, text).unwrap(),
             None => std::fs::remove_file(path).unwrap(),
         }
-        let mut agent = node.agent(&[]);
-        node.wait_ready(&mut agent);
+        let agent = node.ready_agent(&[]);
         // Of the VNIC's it comes last.
         let from = format!("1537 {}/128 ", ipv6(&pod));
         let configured = || node.rules(Family::Ipv6).iter().any(|rule| rule.starts_with(&from));
@@ -124,17 +101,14 @@ fn rule_for_pod_address_does_not_assign_it_to_host() {
     let from: IpAddr = FOR_PODS.parse().unwrap();
     node.on(|socket| socket.add_rule(&Rule { from: Some(from.into()), ..rule }).unwrap());
     list(&node, &[FOR_PODS, OWN]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     wait_for("the host's own", || hosts(&node) == [format!("{OWN}/128")], || agent.log());
 }
 
 /// As an agent made it that took the first for the host's. The grace is not over: what is taken back at once is no leftover.
 #[test]
 fn pod_address_assigned_to_the_host_is_removed_at_once() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&["--detach-grace-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&["--detach-grace-seconds", "600"]);
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
     drop(agent);
@@ -147,8 +121,7 @@ fn pod_address_assigned_to_the_host_is_removed_at_once() {
     });
     assert!(!pod.is_connected());
     list(&node, &[&taken.to_string(), OWN]);
-    let mut agent = node.agent(&["--detach-grace-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&["--detach-grace-seconds", "600"]);
     wait_for("the host's own alone", || hosts(&node) == [format!("{OWN}/128")], || agent.log());
     pod.wait_connected();
 }
@@ -158,12 +131,12 @@ fn host_address_of_native_pod_network_replaces_the_chosen_one() {
     let node = dual_stack_node();
     node.publish("BACKOFF", &[]);
     list(&node, &[FOR_PODS, "2603:c020:0:33::21", OWN]);
-    let mut agent = node.agent(&["--detach-grace-seconds", "600"]);
+    let agent = node.agent(&["--detach-grace-seconds", "600"]);
     wait_for("an address", || hosts(&node) == [format!("{FOR_PODS}/128")], || agent.log());
     let mut npn = native_pod_network("SUCCESS", &[("pods", 33)], true);
     npn["status"]["vnics"][0]["hostAddresses"] = json!([{"v4": "10.0.33.7", "v6": OWN}]);
     node.publish_document(&npn);
-    node.wait_ready(&mut agent);
+    node.wait_ready(&agent);
     assert_eq!(hosts(&node), [format!("{OWN}/128")], "{}", agent.log());
     for container in ["a", "b"] {
         Pod::add(&node, container).wait_connected();

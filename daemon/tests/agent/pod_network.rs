@@ -6,21 +6,14 @@ use netlink::nft;
 use vcn::{CONFLIST_FILE, Family};
 
 use crate::metadata::vnic;
-use crate::node::{Node, OKE, wait_for};
+use crate::node::{Node, OKE, RARELY, wait_for};
 use crate::pod::Pod;
 
 const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"0.3.1","plugins":[{"type":"flannel"}]}"#;
 
-fn node() -> Node {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    node
-}
-
 /// With a VNIC that is not for pods.
 fn node_with_storage() -> Node {
-    let node = node();
+    let node = Node::with_pods();
     node.plug("ens6", 34);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("storage", 34)]);
     // As a node without pods boots; a fresh namespace inherits this machine's.
@@ -55,60 +48,51 @@ fn is_left(node: &Node) -> bool {
 
 #[test]
 fn configuration_is_written_only_when_an_address_is_usable() {
-    let node = node();
+    let node = Node::with_pods();
     node.publish("BACKOFF", &[]);
-    let mut agent = node.agent(&[]);
+    let agent = node.agent(&[]);
     let reason = "NativePodNetwork is BACKOFF: FailedToCreatePrivateIP";
     wait_for("pools with a reason", || node.pools()["reason"] == reason, || agent.log());
-    wait_for("its condition", || node.conditions() == ["NativePodNetworkPending"], || agent.log());
+    node.wait_conditions(&agent, &["NativePodNetworkPending"]);
     wait_for("the binary", || node.path("bin/vcn-native").exists(), || agent.log());
     assert!(!node.path("net.d").join(CONFLIST_FILE).exists());
     node.publish("SUCCESS", &[("pods", 33)]);
-    node.wait_ready(&mut agent);
+    node.wait_ready(&agent);
     assert!(node.path("net.d").join(CONFLIST_FILE).exists());
     assert!(node.pools()["reason"].is_null());
 }
 
 #[test]
-fn other_vnics_are_configured_on_a_foreign_pod_network() {
-    let node = node_with_storage();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&["--pod-network", "none"]);
-    node.wait_ready(&mut agent);
-    left_alone(&node);
-    assert!(node.pools().is_null());
-    for directory in ["bin", "net.d"] {
-        assert_eq!(std::fs::read_dir(node.path(directory)).unwrap().count(), 0, "{directory}");
+fn foreign_pod_network_gets_other_vnics_and_no_cni_file() {
+    for (options, decided_by, configurations) in [
+        (["--pod-network", "none"], "setting", 0),
+        // Flannel's.
+        (["--signal-node-label", "false"], "node-label", 1),
+    ] {
+        let node = node_with_storage();
+        if configurations == 1 {
+            fs::remove_file(node.npn()).unwrap();
+            fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
+        }
+        let agent = node.ready_agent(&options);
+        left_alone(&node);
+        assert!(node.pools().is_null());
+        let count = |directory: &str| fs::read_dir(node.path(directory)).unwrap().count();
+        assert_eq!((count("bin"), count("net.d")), (0, configurations));
+        assert_eq!(agent.events("pod_network.decided").last().unwrap()["decided_by"], decided_by);
     }
-}
-
-#[test]
-fn agent_is_ready_and_changes_no_cni_file_on_flannel() {
-    let node = node_with_storage();
-    let flannel = node.path("net.d/10-flannel.conflist");
-    std::fs::write(&flannel, FLANNEL).unwrap();
-    let mut agent = node.agent(&["--signal-node-label", "false"]);
-    node.wait_ready(&mut agent);
-    left_alone(&node);
-    assert!(node.pools().is_null());
-    assert_eq!(std::fs::read_dir(node.path("net.d")).unwrap().count(), 1);
-    let decided = agent.events("pod_network.decided");
-    assert_eq!(decided.last().unwrap()["decided_by"], "node-label");
 }
 
 #[test]
 fn pod_network_handed_over_keeps_the_network_of_running_pods() {
     let node = node_with_storage();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     agent.stop();
     let (rules, pools) = (node.rules(Family::Ipv4), node.pools());
     let table = node.inside(nft_table);
     assert!(rules.len() == 7 && table.is_some());
     std::fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), rules);
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
@@ -120,10 +104,7 @@ fn pod_network_handed_over_keeps_the_network_of_running_pods() {
 
 #[test]
 fn own_conflist_is_removed_with_last_pod_on_foreign_network() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     let pod = Pod::add(&node, "a");
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     wait_for("its condition", || is_left(&node), || format!("{:?}\n{}", node.conditions(), agent.log()));
@@ -141,14 +122,10 @@ fn own_conflist_is_removed_with_last_pod_on_foreign_network() {
 /// A mistyped label takes no node down.
 #[test]
 fn our_pod_network_is_maintained_in_doubt() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
     let rules = node.rules(Family::Ipv4);
-    let mut agent = node.agent(&["--signal-node-label", "yes"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&["--signal-node-label", "yes"]);
     node.delete_rule(Family::Ipv4, 1537);
     wait_for("the rule", || node.rules(Family::Ipv4) == rules, || agent.log());
     fs::remove_file(node.path("net.d").join(CONFLIST_FILE)).unwrap();
@@ -168,15 +145,11 @@ fn our_pod_network_is_maintained_in_doubt() {
 /// Without a record nothing is changed, and no operator is asked to drain a working node.
 #[test]
 fn doubt_is_not_reported_as_handover() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
     fs::remove_file(node.path("lib/installer.json")).unwrap();
-    let mut agent = node.agent(&["--signal-node-label", "yes"]);
-    node.wait_ready(&mut agent);
-    wait_for("its condition", || node.conditions() == ["LeftInPlace"], || agent.log());
+    let agent = node.ready_agent(&["--signal-node-label", "yes"]);
+    node.wait_conditions(&agent, &["LeftInPlace"]);
     let said = node.get("/readyz").1;
     assert!(said.contains("nothing has been handed over") && !said.contains("another pod network owns"), "{said}");
 }
@@ -184,34 +157,28 @@ fn doubt_is_not_reported_as_handover() {
 /// After a boot, or in an image of a node: the runtime uses it, and no agent offers addresses.
 #[test]
 fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
     for file in fs::read_dir(node.path("run")).unwrap().map(|entry| entry.unwrap().path()) {
         if file.is_dir() { fs::remove_dir_all(file).unwrap() } else { fs::remove_file(file).unwrap() }
     }
-    let mut agent = node.agent(&["--signal-node-label", "false"]);
+    let agent = node.agent(&["--signal-node-label", "false"]);
     wait_for("its condition", || is_left(&node), || format!("{:?}\n{}", node.conditions(), agent.log()));
     let (code, said) = node.get("/readyz");
     assert!(code == 503 && said.contains("there is no configuration of another pod network"), "{said}");
     assert_eq!(configurations(&node), [CONFLIST_FILE]);
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
-    node.wait_ready(&mut agent);
+    node.wait_ready(&agent);
     assert_eq!(configurations(&node), ["10-flannel.conflist"]);
 }
 
 /// The runtime may see more than the agent: it is reported all the same.
 #[test]
 fn dangling_link_before_our_configuration_is_reported() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     let link = node.path("net.d/00-gone.conflist");
     std::os::unix::fs::symlink("/nowhere/x", &link).unwrap();
-    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationBlocked"], || agent.log());
+    node.wait_conditions(&agent, &["RuntimeConfigurationBlocked"]);
     assert_eq!(node.get("/readyz").0, 503);
     let (_, why) = node.run(&["why-not-ready"]);
     assert!(why.contains("1. RuntimeConfigurationBlocked (00-gone.conflist)") && why.contains("/nowhere/x"), "{why}");
@@ -221,14 +188,11 @@ fn dangling_link_before_our_configuration_is_reported() {
 
 #[test]
 fn foreign_configuration_before_own_blocks_when_binary_is_missing() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     let list = |kind: &str| format!(r#"{{"name":"x","cniVersion":"0.3.1","plugins":[{{"type":"{kind}"}}]}}"#);
     let (cilium, multus) = (node.path("net.d/05-cilium.conflist"), node.path("net.d/00-multus.conflist"));
     fs::write(&cilium, list("cilium-cni")).unwrap();
-    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
+    node.wait_conditions(&agent, &["RuntimeConfigurationPreceded"]);
     let (code, said) = node.get("/readyz");
     assert!(code == 503 && said.contains("plugins without a binary: cilium-cni"), "{said}");
     fs::write(node.path("bin/cilium-cni"), "").unwrap();
@@ -240,16 +204,13 @@ fn foreign_configuration_before_own_blocks_when_binary_is_missing() {
     fs::remove_file(&cilium).unwrap();
     wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
     fs::remove_file(node.path("bin/multus")).unwrap();
-    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
+    node.wait_conditions(&agent, &["RuntimeConfigurationPreceded"]);
     assert_eq!(node.get("/readyz").0, 503);
 }
 
 #[test]
 fn foreign_plugin_without_binary_in_our_chain_blocks() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     let istio = node.path("bin/istio-cni");
     // What it leads to is not in the agent's container.
     std::os::unix::fs::symlink("/opt/istio/bin/istio-cni", &istio).unwrap();
@@ -261,7 +222,7 @@ fn foreign_plugin_without_binary_in_our_chain_blocks() {
     wait_for("the note", noted, || agent.log());
     assert_eq!((node.conditions(), node.get("/readyz").0), (vec![], 200));
     fs::remove_file(&istio).unwrap();
-    wait_for("its condition", || node.conditions() == ["PluginMissing"], || agent.log());
+    node.wait_conditions(&agent, &["PluginMissing"]);
     assert_eq!(node.get("/readyz").0, 503);
     let (_, why) = node.run(&["why-not-ready"]);
     assert!(why.contains("1. PluginMissing (istio-cni)"), "{why}");
@@ -272,8 +233,7 @@ fn foreign_plugin_without_binary_in_our_chain_blocks() {
 
 #[test]
 fn slow_plugin_is_reported_and_chained_when_it_answers() {
-    let node = node();
-    node.publish("SUCCESS", &[("pods", 33)]);
+    let node = Node::with_pods();
     // On a node that boots it is slow; what it answers then is as good as nothing.
     let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0"]}"#;
     let busy = "[ -e /run/vcn-native/busy ] && exit 1";
@@ -281,8 +241,7 @@ fn slow_plugin_is_reported_and_chained_when_it_answers() {
     sandbox::write_program(&node.path("bin/portmap"), portmap.as_bytes()).unwrap();
     fs::create_dir_all(node.path("run")).unwrap();
     fs::write(node.path("run/busy"), "").unwrap();
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&RARELY);
     assert_eq!(node.conditions(), ["PluginUnanswered"]);
     let chained = || fs::read_to_string(node.path("net.d").join(CONFLIST_FILE)).unwrap().contains("portmap");
     assert!(!chained());
@@ -290,5 +249,5 @@ fn slow_plugin_is_reported_and_chained_when_it_answers() {
     assert!(said.contains("portmap is left out of the chain until it answers: it ended with exit status: 1"), "{said}");
     fs::remove_file(node.path("run/busy")).unwrap();
     wait_for("portmap in the chain", chained, || agent.log());
-    wait_for("no condition to stay", || node.conditions().is_empty(), || agent.log());
+    node.wait_conditions(&agent, &[]);
 }

@@ -9,26 +9,9 @@ use sandbox::kept_waiting;
 use vcn::{Family, HOST_LINK_PREFIX, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use crate::follow_up::dual_stack_node;
-use crate::node::{Agent, Node, wait_for};
+use crate::node::{Agent, Node, RARELY, wait_for};
 use crate::pod::{Pod, is_link};
-use crate::running::{SECOND, in_time};
-
-/// So that only events can be the cause of what is seen within seconds.
-fn node_and_agent() -> (Node, Agent) {
-    node_and_agent_with(&["--resync-seconds", "600"])
-}
-
-/// An orphaned rule is removed by the timer.
-fn node_and_agent_that_removes_orphans_soon() -> (Node, Agent) {
-    node_and_agent_with(&["--resync-seconds", "1", "--dead-after-seconds", "1"])
-}
-
-fn node_and_agent_with(options: &[&str]) -> (Node, Agent) {
-    let node = dual_stack_node();
-    let mut agent = node.agent(options);
-    node.wait_ready(&mut agent);
-    (node, agent)
-}
+use crate::running::{SECOND, at_once, in_time};
 
 /// What the host has of pods.
 pub(crate) fn left(node: &Node) -> Vec<String> {
@@ -58,52 +41,66 @@ fn flush_rules(socket: &mut Socket) {
     }
 }
 
-fn mended(break_it: impl Fn(&mut Socket, &Pod) + Send + Sync) -> (Node, Agent) {
-    let (node, agent) = node_and_agent();
-    let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
-    let whole = left(&node);
-    pods.iter().for_each(Pod::wait_connected);
-    in_time(SECOND, "mended", || {
-        node.on(|socket| break_it(socket, &pods[0]));
-        agent.timed(|| {
-            wait_for(
-                "the repair",
-                || left(&node) == whole,
-                || format!("{:#?} of {whole:#?}\n{}", left(&node), agent.log()),
-            )
-        })
-    });
-    // Not timed: packets may be lost, and a ping waits a second for each.
-    pods.iter().for_each(Pod::wait_connected);
-    (node, agent)
+fn flush_rules_of_pods(socket: &mut Socket, _: &Pod) {
+    for family in Family::ALL {
+        for rule in socket.rules(family).unwrap().iter().filter(|it| it.priority == RulePriorities::FROM_POD) {
+            socket.delete_rule(rule).unwrap();
+        }
+    }
 }
 
-#[test]
-fn flushed_rules_are_repaired_within_a_second() {
-    let (node, agent) = mended(|socket, _| flush_rules(socket));
-    agent.wait_said("host.repaired", "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)");
-    let counted = r#"oke_node_agent_reconcile_changes_total{noun="rule",cause="kernel"}"#;
-    assert!(node.get("/metrics").1.contains(counted));
+fn delete_routes(socket: &mut Socket, pod: &Pod) {
+    for family in Family::ALL {
+        let filter = RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) };
+        let routes = socket.routes(&filter).unwrap();
+        for route in routes.iter().filter(|it| pod.addresses().contains(&it.destination.ip())) {
+            socket.delete_route(route).unwrap();
+        }
+    }
 }
 
+fn change(socket: &mut Socket, pod: &Pod, change: LinkChange<'_>) {
+    socket.change_link_named(pod.host_link(), &[change]).unwrap();
+}
+
+const OTHER_MAC: LinkChange<'_> = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
+
+/// What is broken of a pod's network, how, and the beginning of the repair's report.
+type Drift = (&'static str, fn(&mut Socket, &Pod), &'static str);
+
 #[test]
-fn rules_of_pods_alone_are_repaired() {
-    mended(|socket, _| {
-        for family in Family::ALL {
-            for rule in socket.rules(family).unwrap().iter().filter(|it| it.priority == RulePriorities::FROM_POD) {
-                socket.delete_rule(rule).unwrap();
-            }
+fn drift_of_pods_is_repaired_within_a_second() {
+    let drifts: [Drift; 6] = [
+        ("all rules", |socket, _| flush_rules(socket), "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"),
+        ("the rules of pods", flush_rules_of_pods, "rule add pref 1536"),
+        ("the MAC of a host end", |socket, pod| change(socket, pod, OTHER_MAC), "link set vcn"),
+        ("the MTU of a host end", |socket, pod| change(socket, pod, LinkChange::Mtu(Mtu(1400))), "link set vcn"),
+        ("the routes of a pod", delete_routes, "route add 10.0.33.32"),
+        // The pod's own end has lost its carrier meanwhile, but nothing else.
+        ("a host end that is down", |socket, pod| change(socket, pod, LinkChange::Down), "link set vcn"),
+    ];
+    at_once(drifts, |(what, break_it, said)| {
+        let (node, agent) = dual_stack_node().with_agent(&RARELY);
+        let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
+        let whole = left(&node);
+        pods.iter().for_each(Pod::wait_connected);
+        let seen = || format!("{:#?} of {whole:#?}\n{}", left(&node), agent.log());
+        in_time(SECOND, what, || {
+            node.on(|socket| break_it(socket, &pods[0]));
+            agent.timed(|| wait_for(what, || left(&node) == whole, seen))
+        });
+        // Not timed: packets may be lost, and a ping waits a second for each.
+        pods.iter().for_each(Pod::wait_connected);
+        let said = agent.wait_said("host.repaired", said);
+        if what == "the MTU of a host end" {
+            let (now, was) = said["change"].as_str().unwrap().split_once(" (was ").unwrap();
+            assert!(now.contains(" mtu 9000") && was.contains(" mtu 1400"), "{said}");
+        }
+        if what == "all rules" {
+            let counted = r#"oke_node_agent_reconcile_changes_total{noun="rule",cause="kernel"}"#;
+            assert!(node.get("/metrics").1.contains(counted));
         }
     });
-}
-
-#[test]
-fn mac_of_a_host_end_is_repaired() {
-    let (_node, agent) = mended(|socket, pod| {
-        let mac = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
-        socket.change_link_named(pod.host_link(), &[mac]).unwrap();
-    });
-    agent.wait_said("host.repaired", "link set vcn");
 }
 
 /// Until no pass ran for a while, and so none that finds what is broken next runs anyway.
@@ -123,15 +120,12 @@ fn wait_rest(node: &Node, agent: &Agent) {
 /// Signs that come together with what every pass is due for are looked into as well, and do not hide the next ones.
 #[test]
 fn drift_is_seen_although_it_was_undone_once_before() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&RARELY);
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
     pod.wait_connected();
     let before = node.passes("kernel");
-    let break_it = |socket: &mut Socket| {
-        let mac = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
-        socket.change_link_named(pod.host_link(), &[mac]).unwrap();
-    };
+    let break_it = |socket: &mut Socket| change(socket, &pod, OTHER_MAC);
     node.on(|socket| {
         let own = socket.link(pod.host_link()).unwrap().mac.unwrap();
         break_it(socket);
@@ -146,52 +140,22 @@ fn drift_is_seen_although_it_was_undone_once_before() {
 }
 
 #[test]
-fn deleted_pod_routes_are_repaired_within_a_second() {
-    mended(|socket, pod| {
-        for family in Family::ALL {
-            let filter = RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) };
-            let routes = socket.routes(&filter).unwrap();
-            for route in routes.iter().filter(|it| pod.addresses().contains(&it.destination.ip())) {
-                socket.delete_route(route).unwrap();
-            }
-        }
-    });
-}
-
-#[test]
-fn host_end_that_is_down_is_raised_with_its_routes() {
-    // The pod's own end has lost its carrier meanwhile, but nothing else.
-    mended(|socket, pod| socket.change_link_named(pod.host_link(), &[LinkChange::Down]).unwrap());
-}
-
-#[test]
-fn mtu_of_a_host_end_is_repaired() {
-    let (_node, agent) = mended(|socket, pod| {
-        socket.change_link_named(pod.host_link(), &[LinkChange::Mtu(Mtu(1400))]).unwrap();
-    });
-    let said = agent.wait_said("host.repaired", "link set vcn");
-    let (now, was) = said["change"].as_str().unwrap().split_once(" (was ").unwrap();
-    assert!(now.contains(" mtu 9000") && was.contains(" mtu 1400"), "{said}");
-}
-
-#[test]
 fn drift_during_agent_downtime_is_planned_and_repaired_at_start() {
-    let (node, mut agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&RARELY);
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
     agent.stop();
     node.on(flush_rules);
     let text = String::from_utf8(node.output(&["plan"]).stdout).unwrap();
     assert!(text.contains("rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"), "{text}");
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&RARELY);
     wait_for("the repair", || left(&node) == whole, || agent.log());
     pod.wait_connected();
 }
 
 #[test]
 fn unfinished_add_is_not_repaired() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&RARELY);
     let (pod, other) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
     let whole = left(&node);
     pod.reopen(&node);
@@ -209,7 +173,7 @@ fn unfinished_add_is_not_repaired() {
 
 #[test]
 fn pods_that_come_and_go_cause_no_reconcile() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = dual_stack_node().with_agent(&RARELY);
     // Events come in their order: with this repair all that the start made have been heard.
     node.delete_rule(Family::Ipv4, 1537);
     agent.wait_said("host.repaired", "rule add pref 1537");
@@ -234,7 +198,8 @@ fn pods_that_come_and_go_cause_no_reconcile() {
 
 #[test]
 fn del_slower_than_the_repair_leaves_nothing() {
-    let (node, agent) = node_and_agent_that_removes_orphans_soon();
+    // The timer removes an orphaned rule.
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let nothing = left(&node);
     let pods: Vec<Pod> = (0..12).map(|number| Pod::add(&node, &format!("c{number}"))).collect();
     let whole = left(&node);
@@ -250,14 +215,15 @@ fn del_slower_than_the_repair_leaves_nothing() {
 
 #[test]
 fn del_at_any_moment_of_a_repair_leaves_nothing() {
-    let (node, agent) = node_and_agent_that_removes_orphans_soon();
+    // The timer removes an orphaned rule.
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let nothing = left(&node);
-    for number in 0..50 {
+    for number in 0..25 {
         let pod = Pod::add(&node, &format!("c{number}"));
         let broken = Instant::now();
         node.on(flush_rules);
         // A repair takes some 300 ms: the DELs are spread over it and what follows.
-        while broken.elapsed() < Duration::from_millis(10) * number {
+        while broken.elapsed() < Duration::from_millis(20) * number {
             std::thread::yield_now();
         }
         pod.del(&node);

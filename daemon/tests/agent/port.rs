@@ -5,14 +5,13 @@ use std::net::{TcpListener, TcpStream};
 
 use vcn::{CONFLIST_FILE, Family};
 
-use crate::node::{Node, wait_for};
-use crate::program::node_with_pods;
+use crate::node::{Node, RARELY, wait_for};
 
 #[test]
 fn taken_port_is_reported_and_bound_when_free() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     let taken = node.inside(|| TcpListener::bind("127.0.0.1:9808").unwrap());
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    let agent = node.agent(&RARELY);
     let conflist = node.path("net.d").join(CONFLIST_FILE);
     wait_for("the configuration", || conflist.exists(), || agent.log());
     let whole = node.rules(Family::Ipv4);
@@ -27,8 +26,8 @@ fn taken_port_is_reported_and_bound_when_free() {
     wait_for("a repair", || node.rules(Family::Ipv4) == whole, || agent.log());
 
     drop(taken);
-    node.wait_ready(&mut agent);
-    wait_for("no condition to stay", || node.conditions().is_empty(), || agent.log());
+    node.wait_ready(&agent);
+    node.wait_conditions(&agent, &[]);
     assert!(node.get("/metrics").1.contains("oke_node_agent_build_info"));
 }
 
@@ -45,9 +44,7 @@ fn answer(node: &Node, path: &str) -> Option<String> {
 
 #[test]
 fn metrics_port_serves_metrics_alone_on_the_nodes_address() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&["--metrics-port", "9808", "--node-ip", "127.0.0.2"]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&["--metrics-port", "9808", "--node-ip", "127.0.0.2"]);
     wait_for("the port", || answer(&node, "/metrics").is_some(), || agent.log());
     let metrics = answer(&node, "/metrics").unwrap();
     assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("oke_node_agent_ready 1"), "{metrics}");

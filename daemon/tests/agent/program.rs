@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpStream;
-use std::process::Command;
 use std::time::Instant;
 
 use netlink::{LinkChange, Socket, nft};
@@ -11,20 +10,9 @@ use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Node, name, wait_for};
+use crate::node::{Node, RARELY, name, wait_for};
 use crate::pod::Pod;
 use crate::running::{SECOND, in_time};
-
-pub(crate) fn node_with_pods() -> Node {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    node
-}
-
-/// Long enough that only an event can be the cause of what a test sees within seconds.
-pub(crate) const RARELY: [&str; 2] = ["--resync-seconds", "600"];
 
 /// How many changes the agent has counted whose labels begin so.
 fn counted(node: &Node, labels: &str) -> u32 {
@@ -36,9 +24,7 @@ fn counted(node: &Node, labels: &str) -> u32 {
 
 #[test]
 fn drift_is_repaired_within_a_second() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&RARELY);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&RARELY);
     let rules = node.rules(Family::Ipv4);
     let repaired = |what: &str, broken: &dyn Fn(&Node), whole: &dyn Fn() -> bool| {
         in_time(SECOND, what, || {
@@ -52,10 +38,7 @@ fn drift_is_repaired_within_a_second() {
     repaired("the rule to the metadata service", &|node| node.delete_rule(Family::Ipv4, 1000), &|| {
         node.rules(Family::Ipv4) == rules
     });
-    let nft = |words: &str| {
-        let words: Vec<&str> = words.split(' ').collect();
-        assert!(node.inside(|| Command::new("nft").args(words).status().unwrap()).success());
-    };
+    let nft = |words: &str| drop(node.sh(&format!("nft {words}")));
     let comments = || -> Vec<String> {
         let table = |family| nft::Socket::open().unwrap().table(family, vcn::NFT_TABLE).unwrap();
         let tables = node.inside(|| nft::TableFamily::ALL.map(table));
@@ -77,9 +60,7 @@ fn drift_is_repaired_within_a_second() {
 
 #[test]
 fn changed_kernel_settings_are_repaired_within_a_second() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&RARELY);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&RARELY);
     for (setting, wrong) in [
         ("net/ipv4/ip_forward", "0"),
         ("net/ipv4/conf/ens3/rp_filter", "1"),
@@ -101,9 +82,7 @@ fn changed_kernel_settings_are_repaired_within_a_second() {
 /// No event of the kernel's tells of these.
 #[test]
 fn drift_without_event_is_repaired_by_the_timer() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let by_timer = || counted(&node, r#"noun="sysctl",cause="timer""#);
     for (setting, wrong) in [("net/ipv6/conf/ens3/accept_ra", "1"), ("net/ipv4/neigh/ens5/proxy_delay", "80")] {
         let (right, before) = (node.sysctl(setting), by_timer());
@@ -122,7 +101,7 @@ fn drift_without_event_is_repaired_by_the_timer() {
 /// Without its capability the agent hears of links and routes, but not of nft tables.
 #[test]
 fn missing_change_events_are_reported_once() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     let agent = node.agent_without("NET_ADMIN");
     let raised = || {
         let raised = agent.events("condition.raised");
@@ -140,16 +119,14 @@ fn missing_change_events_are_reported_once() {
 /// A script that runs on a timer, say.
 #[test]
 fn reverted_repairs_are_reported_once_and_continue() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&RARELY);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&RARELY);
     let whole = node.rules(Family::Ipv4);
     let before = counted(&node, r#"noun="rule","#);
     for round in 0..20 {
         node.delete_rule(Family::Ipv4, 1537);
         wait_for(&format!("repair {round}"), || node.rules(Family::Ipv4) == whole, || agent.log());
     }
-    wait_for("the report", || node.conditions() == ["RepairsUndone"], || format!("{:?}", node.conditions()));
+    node.wait_conditions(&agent, &["RepairsUndone"]);
     let raised = agent.events("condition.raised");
     let of_fights: Vec<_> = raised.iter().filter(|line| line["reason"] == "RepairsUndone").collect();
     assert_eq!(of_fights.len(), 1, "{raised:?}");
@@ -160,16 +137,15 @@ fn reverted_repairs_are_reported_once_and_continue() {
     wait_for("all to be counted", all, || node.get("/metrics").1);
     let lines = agent.events("host.repaired").len();
     assert!((9..=11).contains(&lines), "{lines} lines for 20 repairs");
-    wait_for("it to be over", || node.conditions().is_empty(), || format!("{:?}", node.conditions()));
+    node.wait_conditions(&agent, &[]);
 }
 
 #[test]
 fn hot_plugged_vnic_is_configured_when_its_link_appears() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("late", 34)]);
     node.publish("SUCCESS", &[("pods", 33), ("late", 34)]);
-    let mut agent = node.agent(&RARELY);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&RARELY);
     assert_eq!(node.conditions(), ["LinkMissing"]);
     let pools = || node.pools()["vnics"].as_array().unwrap().len();
     assert_eq!(pools(), 1);
@@ -177,26 +153,25 @@ fn hot_plugged_vnic_is_configured_when_its_link_appears() {
     in_time(SECOND, "the late VNIC's pool", || {
         if plugged > 0 {
             node.on(|socket| socket.delete_link_named(&name("ens6")).unwrap());
-            wait_for("it to be missing again", || node.conditions() == ["LinkMissing"], || agent.log());
+            node.wait_conditions(&agent, &["LinkMissing"]);
         }
         node.plug("ens6", 34);
         plugged += 1;
         agent.timed(|| wait_for("the late VNIC's pool", || pools() == 2, || agent.log()))
     });
-    wait_for("its condition to clear", || node.conditions().is_empty(), || agent.log());
+    node.wait_conditions(&agent, &[]);
     let cleared = agent.events("condition.cleared");
     assert_eq!(cleared.iter().filter(|line| line["reason"] == "LinkMissing").count(), plugged, "{cleared:?}");
 }
 
 #[test]
 fn failing_vnic_is_retried_with_backoff_only() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     node.plug("ens6", 34);
     let mut broken = vnic("broken", 34);
     broken["virtualRouterIp"] = "224.0.0.1".into();
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), broken]);
-    let mut agent = node.agent(&RARELY);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&RARELY);
     assert_eq!(node.conditions(), ["HostNetworkFailed"]);
     let passes = |cause: &str| node.passes(cause);
     wait_for("two retries", || passes("retry") >= 2, || agent.log());
@@ -214,9 +189,7 @@ fn failing_vnic_is_retried_with_backoff_only() {
 
 #[test]
 fn silent_clients_delay_no_probe() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     let silent = node.inside(|| (0..60).map(|_| TcpStream::connect("127.0.0.1:9808").unwrap()).collect::<Vec<_>>());
     in_time(SECOND, "a probe", || {
         agent.timed(|| {
@@ -230,10 +203,9 @@ fn silent_clients_delay_no_probe() {
 
 #[test]
 fn sigterm_ends_the_agent_within_two_seconds() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     in_time(2 * SECOND, "its end", || {
-        let mut agent = node.agent(&[]);
-        node.wait_ready(&mut agent);
+        let agent = node.ready_agent(&[]);
         let (rules, routes, pools) = (node.rules(Family::Ipv4), node.routes(Family::Ipv4, 1000), node.pools());
         let (status, took) = agent.stop();
         assert!(status.success(), "{status} after {took:?}");
@@ -248,10 +220,10 @@ fn sigterm_ends_the_agent_within_two_seconds() {
 
 #[test]
 fn sigterm_ends_an_agent_that_waits_for_metadata() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     node.metadata.set_status(503);
     in_time(2 * SECOND, "its end", || {
-        let mut agent = node.agent(&[]);
+        let agent = node.agent(&[]);
         wait_for("/healthz", || node.get("/healthz").0 == 200, || agent.log());
         let (status, took) = agent.stop();
         assert!(status.success(), "{status} after {took:?}");
@@ -261,31 +233,15 @@ fn sigterm_ends_an_agent_that_waits_for_metadata() {
 
 #[test]
 fn second_agent_on_a_node_does_not_start() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, _agent) = Node::with_pods().with_agent(&[]);
     let (ok, text) = node.run(&["run"]);
     assert!(!ok && text.contains("another agent is running on this node"), "{text}");
     assert_eq!(node.get("/readyz").0, 200);
 }
 
 #[test]
-fn unchanged_node_logs_nothing() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&["--resync-seconds", "0.1"]);
-    node.wait_ready(&mut agent);
-    let passes = || node.passes("timer");
-    wait_for("the first timer pass", || passes() > 0, || agent.log());
-    let (before, log) = (passes(), agent.log());
-    wait_for("ten more passes", || passes() > before + 10, || agent.log());
-    assert_eq!(agent.log(), log);
-}
-
-#[test]
 fn metrics_have_pools_sources_changes_and_decisions() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, _agent) = Node::with_pods().with_agent(&[]);
     let (status, metrics) = node.get("/metrics");
     assert_eq!(status, 200);
     for line in [
@@ -309,8 +265,7 @@ fn pool_gauges_count_held_and_cooling_addresses() {
     node.plug("ens6", 34);
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33), dual_stack("more", 34)]);
     node.publish_dual_stack(&[("pods", 33), ("more", 34)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let _agent = node.ready_agent(&[]);
     // The VNIC with the fewest in use is next.
     let (on_pods, on_more): (Vec<Pod>, Vec<Pod>) = (0..8)
         .map(|number| Pod::add(&node, &format!("p{number}")))
@@ -338,9 +293,7 @@ fn pool_gauges_count_held_and_cooling_addresses() {
 
 #[test]
 fn port_answers_only_public_requests() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, _agent) = Node::with_pods().with_agent(&[]);
     for path in ["/status", "/pools", "/plan", "/", "/metrics/"] {
         assert_eq!(node.get(path).0, 404, "{path}");
     }
@@ -352,20 +305,18 @@ fn port_answers_only_public_requests() {
 
 /// Not a benchmark of this build (tests are not optimised), but a leak would show.
 #[test]
-fn memory_does_not_grow_with_reconciles() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&["--resync-seconds", "0.1"]);
-    node.wait_ready(&mut agent);
+fn reconciles_without_change_log_nothing_and_take_no_memory() {
+    let (node, agent) = Node::with_pods().with_agent(&["--resync-seconds", "0.1"]);
     let resident = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
-    let passes = || node.passes("timer");
-    wait_for("20 passes", || passes() > 20, || agent.log());
-    let before = resident();
-    wait_for("60 passes", || passes() > 60, || agent.log());
+    node.wait_timer_passes(&agent, 20);
+    let (before, log) = (resident(), agent.log());
+    node.wait_timer_passes(&agent, 40);
     let after = resident();
-    println!("{before} KiB after 20 passes, {after} KiB after 60");
+    println!("{before} KiB, and {after} KiB after 40 more reconciles");
     assert!(after < before + 1024, "{before} KiB, then {after} KiB");
+    assert_eq!(agent.log(), log);
 }

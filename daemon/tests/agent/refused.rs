@@ -31,9 +31,7 @@ fn asks_metadata_from(node: &Node) -> IpAddr {
 
 #[test]
 fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
     assert_eq!(pod.addresses()[0].to_string(), "10.0.33.32");
@@ -78,8 +76,7 @@ fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
 
     // An agent that starts now keeps it so; new pods get the others.
     drop(agent);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     node.wait_timer_passes(&agent, 3);
     assert_eq!(asks_metadata_from(&node).to_string(), "10.0.10.7");
     pod.wait_connected();
@@ -92,9 +89,7 @@ fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
 /// As an agent did it that did not look at addresses.
 #[test]
 fn metadata_address_on_the_host_is_removed_at_start() {
-    let node = dual_stack_node();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = dual_stack_node().with_agent(&[]);
     drop(agent);
     let copy = node.path("lib").join(vcn::VNICS_COPY_FILE);
     let kept = std::fs::read_to_string(&copy).unwrap();

@@ -1,55 +1,86 @@
-//! What an agent knows of VNICs that it never saw listed: the one before it did.
+//! Lists of the metadata service that lack something for longer than the grace, or have it in another order: the network of
+//! pods stays, also when the agent starts meanwhile, because the one before it saw a complete list.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Node, wait_for};
+use crate::node::{Agent, Node, wait_for};
 use crate::pod::Pod;
+use crate::running::at_once;
+
+/// The rules, and the routes of the VNICs' tables.
+type FamilyNetwork = (Vec<String>, [Vec<String>; 2]);
 
 /// The network of pods and of the host.
-fn network(node: &Node) -> (Vec<String>, [Vec<String>; 2], Value) {
-    let routes = [1000, 1001].map(|table| node.routes(Family::Ipv4, table));
-    (node.rules(Family::Ipv4), routes, node.pools()["vnics"].clone())
+fn network(node: &Node) -> ([FamilyNetwork; 2], Value) {
+    let of = |family| (node.rules(family), [1000, 1001].map(|table| node.routes(family, table)));
+    (Family::ALL.map(of), node.pools()["vnics"].clone())
 }
 
+/// The VNIC of the pods, with this changed.
+fn pods(change: impl FnOnce(&mut Value)) -> Value {
+    let mut entry = dual_stack("pods", 33);
+    change(&mut entry);
+    entry
+}
+
+/// Beyond the grace, with these conditions, the network is what it was.
+fn assert_kept(node: &Node, agent: &Agent, whole: &([FamilyNetwork; 2], Value), conditions: &[&str]) {
+    node.wait_conditions(agent, conditions);
+    node.wait_grace(agent);
+    assert_eq!((&network(node), node.get("/readyz").0), (whole, 200), "{conditions:?}: {}", agent.log());
+    node.wait_conditions(agent, conditions);
+}
+
+/// The VNIC `storage` is only the host's: no NativePodNetwork names it.
 #[test]
-fn agent_started_with_incomplete_list_serves_present_vnics() {
-    let node = dual_stack_node();
-    node.plug("ens6", 34);
-    // The second is only the host's: no NativePodNetwork names it.
-    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33), vnic("storage", 34)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    let pod = Pod::add(&node, "a");
-    pod.wait_connected();
-    let before = network(&node);
-    assert_eq!(before.1.clone().map(|routes| routes.len()), [2, 2]);
-    drop(agent);
+fn incomplete_list_takes_nothing_from_pods_and_host() {
+    let (primary, storage) = (vnic("primary", 10), vnic("storage", 34));
+    // Of the first pod, and one that no pod has.
+    let reordered = json!(["2603:c020:0:33::20", "2603:c020:0:33::22", "2603:c020:0:33::7"]);
+    let cases = [
+        (vec![], &["VnicNotListed"; 2][..]),
+        // A family is missing.
+        (vec![vnic("pods", 33), storage.clone()], &["VnicFamilyNotListed"]),
+        (vec![pods(|it| it["subnetCidrBlock"] = Value::Null), storage.clone()], &["VnicUnreadable"]),
+        (vec![pods(|it| it["ipv6Addresses"] = reordered), storage.clone()], &[]),
+    ];
+    at_once(cases, |(list, conditions)| {
+        let node = dual_stack_node();
+        node.plug("ens6", 34);
+        let complete = vec![primary.clone(), dual_stack("pods", 33), storage.clone()];
+        node.metadata.set_vnics(complete.clone());
+        let agent = node.ready_agent(&[]);
+        let pod = Pod::add(&node, "a");
+        pod.wait_connected();
+        let whole = network(&node);
+        assert!(whole.0[0].1.iter().all(|routes| routes.len() == 2), "{whole:?}");
 
-    node.metadata.set_vnics(vec![vnic("primary", 10)]);
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    wait_for("the reason", || node.conditions() == ["VnicNotListed"; 2], || agent.log());
-    let asked = node.metadata.asked();
-    // The grace is one second.
-    wait_for("several more answers", || node.metadata.asked() >= asked + 4, || agent.log());
-    assert_eq!(network(&node), before, "{}", agent.log());
-    pod.wait_connected();
-    Pod::add(&node, "b").wait_connected();
-
-    // One that went meanwhile is not remembered.
-    drop(agent);
-    node.on(|socket| {
-        let index = socket.index_of(&"ens6".parse().unwrap()).unwrap();
-        socket.delete_link(index).unwrap();
+        node.metadata.set_vnics([vec![primary.clone()], list].concat());
+        assert_kept(&node, &agent, &whole, conditions);
+        pod.wait_connected();
+        // One that starts meanwhile.
+        drop(agent);
+        let agent = node.ready_agent(&[]);
+        assert_kept(&node, &agent, &whole, conditions);
+        let another = Pod::add(&node, "b");
+        another.wait_connected();
+        if conditions.contains(&"VnicNotListed") {
+            // One that went meanwhile is not remembered.
+            drop(agent);
+            node.sh("ip link del ens6");
+            let agent = node.ready_agent(&[]);
+            let gone = || !node.rules(Family::Ipv4).iter().any(|rule| rule.ends_with("1001"));
+            wait_for("what is left of it to go", gone, || agent.log());
+        } else {
+            let whole = network(&node);
+            node.metadata.set_vnics(complete);
+            assert_kept(&node, &agent, &whole, &[]);
+        }
+        pod.wait_connected();
     });
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    let gone = || !node.rules(Family::Ipv4).iter().any(|rule| rule.ends_with("1001"));
-    wait_for("what is left of it to go", gone, || agent.log());
-    pod.wait_connected();
 }
 
 #[test]
@@ -57,8 +88,7 @@ fn unwritable_copy_is_reported_once_and_written_when_possible() {
     let node = dual_stack_node();
     let copy = node.path("lib/vnics-seen.json");
     std::fs::create_dir(&copy).unwrap();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     let told = || node.get("/readyz").1.contains("writing /var/lib/vcn-native/vnics-seen.json: ");
     wait_for("the report", told, || agent.log());
     assert_eq!(node.conditions(), ["StateFailed"]);

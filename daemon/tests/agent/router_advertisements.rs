@@ -62,8 +62,7 @@ fn advertised_default_route_survives_the_agents_start() {
         has_default(&node)
     };
     wait_for("the default route", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     assert_eq!(node.sysctl("net/ipv6/conf/all/forwarding"), "1");
     assert!(has_default(&node), "{:?}\n{}", node.routes(Family::Ipv6, 254), agent.log());
     // If another program removes it, it is learnt again.
@@ -85,8 +84,7 @@ fn advertisements_on_a_secondary_vnic_are_ignored() {
     let node = booted();
     // The VNIC is the host's own.
     std::fs::remove_file(node.npn()).unwrap();
-    let mut agent = node.agent(&["--pod-network", "none"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&["--pod-network", "none"]);
     wait_for("its link", || node.on(|socket| socket.link(&name("ens5")).unwrap().running), || agent.log());
     let learnt = || {
         // First, so that it has been heard when the other is.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,13 +24,14 @@ const TRIES: usize = 5;
 
 /// The real program, running on a node. Killed when dropped.
 pub(crate) struct Agent {
-    child: Child,
+    child: Mutex<Child>,
+    id: u32,
     log: PathBuf,
 }
 
 impl Agent {
-    pub(crate) const fn new(child: Child, log: PathBuf) -> Self {
-        Self { child, log }
+    pub(crate) fn new(child: Child, log: PathBuf) -> Self {
+        Self { id: child.id(), child: Mutex::new(child), log }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -54,14 +56,14 @@ impl Agent {
         found().unwrap()
     }
 
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+    pub(crate) const fn id(&self) -> u32 {
+        self.id
     }
 
     /// Sends it a signal. After SIGSTOP it stands still: the signal comes to one thread, which stops the others when it
     /// runs.
     pub(crate) fn signal(&self, signal: Signal) {
-        let id = Pid::from_raw(self.child.id().try_into().unwrap());
+        let id = Pid::from_raw(self.id.try_into().unwrap());
         kill(id, signal).unwrap();
         if signal == Signal::SIGSTOP {
             let stands = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
@@ -70,10 +72,10 @@ impl Agent {
     }
 
     /// SIGTERM; how it ended and after which time.
-    pub(crate) fn stop(&mut self) -> (ExitStatus, Duration) {
+    pub(crate) fn stop(&self) -> (ExitStatus, Duration) {
         let begun = Instant::now();
         self.signal(Signal::SIGTERM);
-        (self.child.wait().unwrap(), begun.elapsed())
+        (self.child.lock().unwrap().wait().unwrap(), begun.elapsed())
     }
 
     /// How long something takes, less what the agent's threads and this one waited for a processor meanwhile: that is the
@@ -87,8 +89,9 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let child = self.child.get_mut().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
@@ -105,6 +108,11 @@ pub(crate) fn in_time(bound: Duration, what: &str, mut attempt: impl FnMut() -> 
         late.push(took);
     }
     panic!("{what}: not within {bound:?}, but after {late:?}");
+}
+
+/// Runs all cases of a table at the same time: each has its own node, and most of its time is waiting.
+pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, run: impl Fn(T) + Sync) {
+    thread::scope(|scope| cases.into_iter().for_each(|case| drop(scope.spawn(|| run(case)))));
 }
 
 /// Waits for a condition; says how long it took. Fails with what `otherwise` tells.

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::node::Node;
-use crate::program::node_with_pods;
 
 /// The answer to another user than root. A user namespace without another user skips it.
 fn asked_by_nobody(node: &Node) -> (Option<i32>, String) {
@@ -27,9 +26,7 @@ fn open(node: &Node, below: &str, mode: u32) {
 #[test]
 #[ignore = "needs another user than root, which a user namespace lacks: run in the guest without IPv6"]
 fn other_users_get_no_answer_even_with_socket_access() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, _agent) = Node::with_pods().with_agent(&[]);
     open(&node, "", 0o755);
     let (status, said) = asked_by_nobody(&node);
     assert!(status == Some(1) && said.contains("it answers root only; run this as root"), "{status:?}: {said}");

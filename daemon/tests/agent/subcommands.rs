@@ -6,19 +6,10 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::hanging::hangs;
-use crate::metadata::vnic;
-use crate::node::{Node, wait_for};
+use crate::node::{Node, RARELY, wait_for};
 use crate::running::{SECOND, in_time};
 
 const ALONE: &str = "The agent is not running";
-
-fn node_with_pods() -> Node {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    node
-}
 
 /// Prints the words and exits with the status: 0, or 3 where no agent runs.
 fn says(node: &Node, subcommand: &[&str], words: &[&str]) {
@@ -38,9 +29,7 @@ fn json(node: &Node, subcommand: &str) -> Value {
 
 #[test]
 fn subcommands_print_the_answers_of_the_agent() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, _agent) = Node::with_pods().with_agent(&[]);
     says(&node, &["status"], &["running, version", "ready               yes", "ens5", "1000", "10.0.33.7", "in sync"]);
     says(&node, &["pools"], &["ocid1.vnic.oc1.iad.pods", "ens5", "IPv4", "16"]);
     says(&node, &["plan"], &["Nothing would be changed."]);
@@ -63,9 +52,7 @@ fn subcommands_print_json_with_and_without_an_agent() {
         &["config"],
         &["config", "--explain"],
     ];
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     let answers = || {
         QUESTIONS.map(|question| {
             let output = node.output(&[question, &["-o", "json"]].concat());
@@ -85,9 +72,7 @@ fn subcommands_print_json_with_and_without_an_agent() {
 
 #[test]
 fn plan_shows_drift_without_events() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let (node, _agent) = Node::with_pods().with_agent(&RARELY);
     // No event tells of a setting.
     let set = || std::fs::write("/proc/sys/net/ipv4/neigh/ens5/proxy_delay", "80").unwrap();
     // As often as the passes that follow the start repair it.
@@ -101,9 +86,7 @@ fn plan_shows_drift_without_events() {
 
 #[test]
 fn hanging_agent_is_reported_in_time() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.signal(Signal::SIGSTOP);
     // It waits for 10 s, and for nothing else.
     in_time(30 * SECOND, "the answer", || {
@@ -120,7 +103,7 @@ fn hanging_agent_is_reported_in_time() {
 
 #[test]
 fn subcommands_work_on_a_fresh_node_without_agent() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     says(
         &node,
         &["plan"],
@@ -141,9 +124,7 @@ fn subcommands_work_on_a_fresh_node_without_agent() {
 
 #[test]
 fn subcommands_work_after_the_agent_stopped() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
     says(&node, &["status"], &[ALONE, "in sync"]);
     says(&node, &["pools"], &[ALONE, "ocid1.vnic.oc1.iad.pods"]);
@@ -156,9 +137,7 @@ fn subcommands_work_after_the_agent_stopped() {
 
 #[test]
 fn plan_without_agent_waits_for_a_slow_plugin() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
     std::fs::remove_file(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
     hangs(&node);
@@ -169,7 +148,7 @@ fn plan_without_agent_waits_for_a_slow_plugin() {
 
 #[test]
 fn status_without_agent_reports_a_metadata_outage() {
-    let node = node_with_pods();
+    let node = Node::with_pods();
     node.metadata.set_status(400);
     says(&node, &["status"], &[ALONE, "BLOCKING MetadataUnavailable", "status 400"]);
 }

@@ -12,7 +12,7 @@ use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::vnic;
-use crate::node::{Node, name, wait_for};
+use crate::node::{Node, RARELY, name, wait_for};
 
 const LISTS: [&str; 12] = [
     "ip -d -j link show",
@@ -182,8 +182,7 @@ fn foreign_objects_are_unchanged_by_the_agent() {
     furnish(&node);
     let before = dump(&node);
     assert!(before.len() > 300, "{}", before.len());
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&[]);
     let rules = node.rules(Family::Ipv4);
     assert!(rules.iter().any(|rule| rule.starts_with("1537 10.0.33.7/32")), "it works here: {rules:?}");
     assert_eq!(differences(&before, &dump(&node)), [""; 0]);
@@ -214,30 +213,24 @@ fn foreign_default_route_in_pod_table_does_not_affect_host() {
     node.plug("tun0", 99);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
     node.publish("SUCCESS", &[("pods", 33)]);
-    let on_the_node = |command: &str| {
-        let output = node.inside(|| Command::new("sh").args(["-c", command]).output().unwrap());
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    on_the_node("ip link set tun0 up && ip route add default dev tun0 table 999 proto static");
-    let way_out = || on_the_node("ip route get 8.8.8.8");
+    node.sh("ip link set tun0 up && ip route add default dev tun0 table 999 proto static");
+    let way_out = || node.sh("ip route get 8.8.8.8");
     let before = way_out();
     assert!(before.contains("dev ens3"), "{before}");
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
-    node.wait_ready(&mut agent);
+    let agent = node.ready_agent(&RARELY);
     assert_eq!((node.conditions(), way_out()), (vec!["PodTableShared".to_owned()], before.clone()));
     let said = node.get("/readyz").1;
     assert!(said.contains("default table 999 dev tun0 proto 4"), "{said}");
 
     let leads = || node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("512 "));
     assert!(leads());
-    on_the_node("ip route replace blackhole default table 999 proto static");
+    node.sh("ip route replace blackhole default table 999 proto static");
     wait_for("no rule to lead there", || !leads() && node.get("/readyz").0 == 503, || agent.log());
     assert_eq!((node.conditions(), way_out()), (vec!["PodTableShared".to_owned()], before.clone()));
     let (_, why) = node.run(&["why-not-ready"]);
     assert!(why.contains("1. PodTableShared (IPv4)") && why.contains("blackhole default table 999 proto 4"), "{why}");
 
-    on_the_node("ip route del blackhole default table 999");
+    node.sh("ip route del blackhole default table 999");
     wait_for("the rule", || leads() && node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
     assert_eq!(way_out(), before);
 }
@@ -248,8 +241,7 @@ fn foreign_pod_network_may_use_the_pod_table() {
     let node = Node::new();
     node.metadata.set_vnics(vec![vnic("primary", 10)]);
     let add = "ip route add blackhole default table 999 proto static && ip route add 192.0.2.7 dev ens3 table 999";
-    node.inside(|| text_of(add));
-    let mut agent = node.agent(&["--pod-network", "none"]);
-    node.wait_ready(&mut agent);
+    node.sh(add);
+    let _agent = node.ready_agent(&["--pod-network", "none"]);
     assert_eq!((node.conditions(), node.rules(Family::Ipv4)), (vec![], vec![]));
 }

@@ -7,9 +7,8 @@ use serde_json::Value;
 use telemetry::{Delivery, Sink};
 
 use crate::metadata::vnic;
-use crate::node::{Node, name, wait_for};
+use crate::node::{Node, RARELY, name, wait_for};
 use crate::pod::store;
-use crate::program::{RARELY, node_with_pods};
 use crate::records::record;
 
 fn why(node: &Node) -> (i32, Value) {
@@ -23,9 +22,7 @@ fn reasons(list: &Value) -> Vec<String> {
 
 #[test]
 fn ready_node_exits_0() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
+    let (node, _agent) = Node::with_pods().with_agent(&[]);
     let (status, why) = why(&node);
     assert_eq!((status, &why["ready"], reasons(&why["blocking"]).len()), (0, &true.into(), 0));
     let (ok, text) = node.run(&["why-not-ready"]);
@@ -36,9 +33,7 @@ fn ready_node_exits_0() {
 /// Nothing but the plugins' records says that addresses were taken and freed.
 #[test]
 fn full_node_blocks_pods_and_leaves_the_agent_ready() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&RARELY);
-    node.wait_ready(&mut agent);
+    let (node, agent) = Node::with_pods().with_agent(&RARELY);
     let told = |verb| assert_eq!(Sink::new(node.path("run")).send(&record(verb, "a")), Delivery::Agent);
     let key = |pod: usize| format!("vcn-native/pod{pod}/eth0").parse().unwrap();
     let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
@@ -51,7 +46,7 @@ fn full_node_blocks_pods_and_leaves_the_agent_ready() {
     assert_eq!(why(&node).0, 0, "one is free");
     for _ in 0..2 {
         reserve(15);
-        wait_for("the condition", || node.conditions() == ["AddressesExhausted"], || agent.log());
+        node.wait_conditions(&agent, &["AddressesExhausted"]);
         assert_eq!(node.get("/readyz").0, 200);
         let (status, why) = why(&node);
         assert_eq!((status, &why["ready"], &why["agentReady"]), (1, &false.into(), &true.into()));
@@ -66,7 +61,7 @@ fn full_node_blocks_pods_and_leaves_the_agent_ready() {
         let now = BootTime::now().unwrap();
         store(&node).update(|held| Ok::<_, ipam::Error>(held.release(&key(15), now))).unwrap();
         told("DEL");
-        wait_for("its end", || node.conditions().is_empty(), || agent.log());
+        node.wait_conditions(&agent, &[]);
     }
     let of_it = |event| agent.events(event).iter().filter(|it| it["reason"] == "AddressesExhausted").count();
     assert_eq!((of_it("condition.raised"), of_it("condition.cleared")), (2, 2));
@@ -78,7 +73,7 @@ fn blocking_condition_is_shown_with_age_and_next_step() {
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
     let agent = node.agent(&[]);
-    wait_for("the condition", || node.conditions() == ["NativePodNetworkPending"], || agent.log());
+    node.wait_conditions(&agent, &["NativePodNetworkPending"]);
     let since = || {
         let body: Value = serde_json::from_str(&node.get("/readyz").1).unwrap();
         body["conditions"][0]["sinceUnixMillis"].as_u64().unwrap()

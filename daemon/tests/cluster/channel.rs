@@ -43,8 +43,8 @@ impl Channel {
         std::fs::write(limits.join("nf_conntrack_max"), "1000\n").unwrap();
         let container = node.container().with_config_map(api::CONTROLLER_KEYS, &keys);
         let container = container.with_volume(&limits, "/host/proc/sys/net/netfilter".as_ref());
-        let mut agent = node.start(container, &["--node-ip", "127.0.0.1"]);
-        node.wait_ready(&mut agent);
+        let agent = node.start(container, &["--node-ip", "127.0.0.1"]);
+        node.wait_ready(&agent);
         wait_for("the annotation", || announcement(&scene).is_some(), || agent.log());
         let Announcement { port, key } = announcement(&scene).unwrap();
         let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], port)), key };

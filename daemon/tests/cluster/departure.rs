@@ -76,9 +76,7 @@ impl Scene {
     }
 
     fn agent(&self, more: &[&str]) -> Agent {
-        let mut agent = self.cluster.node.agent(more);
-        self.cluster.node.wait_ready(&mut agent);
-        agent
+        self.cluster.node.ready_agent(more)
     }
 
     /// SIGTERM; the node before it and after it.
@@ -240,7 +238,7 @@ fn busy_agent_uninstalls_nothing() {
     sandbox::write_program(portmap, script.as_bytes()).unwrap();
     scene.cluster.delete(OWN);
     for attempt in 1.. {
-        let mut agent = scene.ready_agent(&["--resync-seconds", "0.2"]);
+        let agent = scene.ready_agent(&["--resync-seconds", "0.2"]);
         let before = looks(node);
         while called() {}
         wait_for("the installer to ask the plugin again", called, || agent.log());
@@ -292,7 +290,7 @@ fn unclear_answer_about_the_daemonset_keeps_everything() {
 #[test]
 fn silent_api_server_delays_the_end_four_seconds() {
     let scene = Scene::new();
-    let mut agent = scene.ready_agent(&[]);
+    let agent = scene.ready_agent(&[]);
     scene.cluster.server.stop().unwrap();
     let port: u16 = scene.cluster.node.api_server.get().unwrap().1.parse().unwrap();
     // It takes the connection, and that is all.
@@ -329,7 +327,7 @@ fn changed_configuration_uninstalls_nothing() {
     let mut agent = scene.ready_agent(&[]);
     node.deliver(2, "UNINSTALL_WHEN_DELETED=deny\n");
     wait_for("the new configuration", || agent.events("agent.started").len() == 2, || agent.log());
-    node.wait_ready(&mut agent);
+    node.wait_ready(&agent);
     let (before, after) = scene.stop(&mut agent);
     same(&after, &before, &agent);
     assert_ne!(after, scene.before);

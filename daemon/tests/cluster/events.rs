@@ -70,9 +70,7 @@ impl Scene {
     }
 
     pub(crate) fn agent(&self) -> Agent {
-        let mut agent = self.cluster.node.agent(&[]);
-        self.cluster.node.wait_ready(&mut agent);
-        agent
+        self.cluster.node.ready_agent(&[])
     }
 
     fn events(&self) -> Vec<Event> {
@@ -144,7 +142,7 @@ async fn enforced(unbound: kube::Client) {
 #[test]
 fn condition_has_one_event_when_raised_and_cleared() {
     let scene = Scene::new();
-    let mut agent = scene.agent();
+    let agent = scene.agent();
     scene.wait_some_reconciles(&agent);
     assert_eq!(scene.reported(), [""; 0], "a start has no Event");
     scene.vnic_gone();
@@ -163,7 +161,7 @@ fn condition_has_one_event_when_raised_and_cleared() {
 
     scene.wait_some_reconciles(&agent);
     agent.stop();
-    let mut agent = scene.agent();
+    let agent = scene.agent();
     scene.wait_some_reconciles(&agent);
     assert_eq!(
         (scene.reported(), scene.counted("ok")),

@@ -147,7 +147,7 @@ fn agent_applies_requests_reports_use_and_remembers_them_without_api() {
     scene.cluster.node.wait_timer_passes(&agent, 8);
     assert_eq!(writes(), before, "nothing is written while nothing changes");
 
-    let mut agent = agent;
+    let agent = agent;
     agent.stop();
     scene.cluster.server.stop().unwrap();
     std::fs::remove_file(scene.cluster.node.path("run/pools.json")).unwrap();

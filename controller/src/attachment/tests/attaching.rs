@@ -111,5 +111,5 @@ async fn a_vnic_is_ready_only_when_it_is_available() {
     }
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Available);
     scene.settle().await;
-    assert_eq!((scene.reported("a")[1].as_str(), scene.extra_addresses(Family::Ipv4).await.len()), ("True Ready", 2));
+    assert_eq!((&*scene.ready("a"), scene.extra_addresses(Family::Ipv4).await.len()), ("True Ready", 2));
 }

@@ -19,7 +19,7 @@ async fn scene_of(operation: &'static str, refusal: (u16, &str), times: usize) -
         "DetachVnic" => scene.delete("a"),
         _ => {}
     }
-    (0..times).for_each(|_| scene.cloud.fail_next(operation, refusal, false));
+    scene.refuse(times, operation, refusal);
     scene
 }
 
@@ -69,7 +69,7 @@ async fn one_conflict_is_not_reported() {
     {
         let scene = scene_of(operation, refusal, 1).await;
         scene.reconcile().await;
-        let reported = scene.reported("a")[1].clone();
+        let reported = scene.ready("a");
         assert!(
             !reported.ends_with("InstanceBusy") && !reported.ends_with("NotAuthorizedOrNotFound"),
             "{operation}: {reported}"
@@ -92,21 +92,19 @@ async fn a_conflict_after_a_successful_attach_attaches_one_vnic() {
         scene.cloud.settle();
     }
     scene.settle().await;
-    assert_eq!((scene.live().len(), scene.reported("a")[1].as_str()), (1, "True Ready"));
+    assert_eq!((scene.live().len(), &*scene.ready("a")), (1, "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lasting_conflict_does_not_block_the_instance() {
     let scene = Scene::with(4);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
-    for _ in 0..2 {
-        scene.cloud.fail_next("AttachVnic", (412, "NoEtagMatch"), false);
-    }
+    scene.refuse(2, "AttachVnic", (412, "NoEtagMatch"));
     scene.reconcile().await;
     assert_eq!(["a", "b"].map(|name| scene.reported(name)[0].clone()), ["False InstanceBusy", "False Attaching"]);
     assert!(scene.message("a").starts_with("AttachVnic: 412 NoEtagMatch"), "{}", scene.message("a"));
     scene.settle().await;
-    assert_eq!(["a", "b"].map(|name| scene.reported(name)[1].clone()), ["True Ready"; 2].map(String::from));
+    assert_eq!(["a", "b"].map(|name| scene.ready(name)), ["True Ready"; 2].map(String::from));
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +121,7 @@ async fn a_busy_instance_gets_one_request_per_reconcile() {
             scene.settle().await;
             names.iter().for_each(|name| scene.delete(name));
         }
-        (0..6).for_each(|_| scene.cloud.fail_next(operation, (409, code), false));
+        scene.refuse(6, operation, (409, code));
         let asked = scene.count(operation);
         for look in 1..=6 {
             assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{operation} {code}");
@@ -131,7 +129,7 @@ async fn a_busy_instance_gets_one_request_per_reconcile() {
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
         // Each was tried, and reports it.
-        let reported = names.map(|name| (scene.reported(name)[1].clone(), scene.message(name).contains(code)));
+        let reported = names.map(|name| (scene.ready(name), scene.message(name).contains(code)));
         assert_eq!(reported, names.map(|_| ("False InstanceBusy".to_owned(), true)), "{operation} {code}");
     }
 }

@@ -3,26 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::VnicAttachment;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use oci::{Budget, Rates};
 use sandbox::FakeCloud;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::objects::FakeObjects;
+use super::objects::{FakeObjects, delete, next};
 use super::pod_networks::npn;
 use super::scene::{Scene, compartment};
 use crate::attachment::report::event_diff::is_settled;
-use crate::attachment::sample::{attachment, instance};
+use crate::attachment::sample::{attachment, instance, subnet};
 use crate::attachment::worker::AttachmentWorker;
 use crate::cluster::store::Store;
 use crate::work::{self, NextReconcile, Retries, Work, Worker};
 
 /// Calls per reconcile of a refused object; the budget is two per second.
 const LOOK: Duration = Duration::from_millis(1500);
-const REFUSED: u32 = 100;
+const REFUSED: u32 = 40;
 
 /// Delays each reconcile by the time of its calls.
 struct SlowWorker(AttachmentWorker<FakeObjects>);
@@ -60,7 +57,7 @@ fn is_ready(store: &Store, name: &str) -> bool {
     object.is_some_and(|object| is_settled(&object))
 }
 
-/// A queue with a hundred objects that have been refused for half an hour.
+/// A queue with many objects that have been refused for half an hour.
 struct Crowd {
     cloud: FakeCloud,
     store: Arc<Store>,
@@ -90,39 +87,32 @@ impl Crowd {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_refused_objects_block_no_other() {
+async fn new_deleted_and_pending_objects_do_not_wait_for_refused_ones() {
     let scene = Scene::with(4);
     scene.wants("old");
     scene.settle().await;
-    let Crowd { cloud, store, work, running, .. } = Crowd::of_refused(scene).await;
-    wants(&store, "new", REFUSED + 2, &crate::attachment::sample::subnet());
+    let Crowd { cloud, store, objects, work, running } = Crowd::of_refused(scene).await;
+    wants(&store, "new", REFUSED + 2, &subnet());
     work.now(instance(REFUSED + 2));
     let attached = until(&cloud, "the new one is ready", || is_ready(&store, "new")).await;
-    let mut object = VnicAttachment::clone(store.attachments().get("old").unwrap());
-    object.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_000_000).unwrap()));
-    store.attachments_mut().apply(object);
+    delete(&store, "old");
     work.now(instance(1));
     let gone = until(&cloud, "the old one is gone", || store.attachments().get("old").is_none()).await;
-    running.abort();
-    // Two or three reconciles each, and polls. Behind all refused ones, one reconcile alone would wait for 150 s.
+    // Two or three reconciles each, and polls. Behind all refused ones, one reconcile alone would wait for a minute.
     assert!(attached < Duration::from_secs(30) && gone < Duration::from_secs(30), "{attached:?}, {gone:?}");
-}
 
-#[tokio::test(start_paused = true)]
-async fn pending_objects_do_not_wait_for_refused_ones() {
-    let Crowd { cloud, store, objects, work, running } = Crowd::of_refused(Scene::with(4)).await;
     let says = |state: &str| objects.pod_network.lock().unwrap().0 = Some(npn(state, state, &[]));
     let began = Instant::now();
     says("IN_PROGRESS");
-    wants(&store, "new", 1, &crate::attachment::sample::subnet());
+    wants(&store, "pending", 1, &subnet());
     work.now(instance(1));
     sleep(Duration::from_secs(30)).await;
     says("SUCCESS");
-    until(&cloud, "the new one is ready", || is_ready(&store, "new")).await;
+    until(&cloud, "the pending one is ready", || is_ready(&store, "pending")).await;
     let attached = began.elapsed();
     // OCI accepts a change but does not apply it, and has to be asked again.
     cloud.accept_without_effect("UpdateVnic");
-    let mut object = VnicAttachment::clone(store.attachments().get("new").unwrap());
+    let mut object = next(store.attachments().get("pending").unwrap());
     object.metadata.generation = Some(object.metadata.generation.unwrap_or_default() + 1);
     object.spec.vnic.skip_source_dest_check = true;
     store.attachments_mut().apply(object);
@@ -130,9 +120,9 @@ async fn pending_objects_do_not_wait_for_refused_ones() {
     let asked = || cloud.calls().iter().filter(|(operation, _)| *operation == "UpdateVnic").count();
     until(&cloud, "the change is requested", || asked() == 1).await;
     cloud.carry_out("UpdateVnic");
-    let changed = until(&cloud, "the new one is changed", || is_ready(&store, "new")).await;
+    let changed = until(&cloud, "the pending one is changed", || is_ready(&store, "pending")).await;
     running.abort();
-    // Reconciles after 0, 15 and 45 s, and polls. In the retry lane, one reconcile alone would wait for 450 s.
+    // Reconciles after 0, 15 and 45 s, and polls. In the retry lane, one reconcile alone would wait for three minutes.
     assert!(attached < Duration::from_secs(75) && changed < Duration::from_secs(15), "{attached:?}, {changed:?}");
 }
 

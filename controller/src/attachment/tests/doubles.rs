@@ -35,7 +35,7 @@ async fn an_invisible_vnic_is_not_attached_twice() {
         assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)), "one list proves nothing");
         scene.settle().await;
         assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "not seen {unseen} times");
-        assert_eq!((scene.reported("a")[1].as_str(), scene.status("a").vnic_id), ("True Ready", reported));
+        assert_eq!((&*scene.ready("a"), scene.status("a").vnic_id), ("True Ready", reported));
     }
 }
 
@@ -54,7 +54,7 @@ async fn an_old_object_needs_proof_before_an_attach() {
         assert_eq!(scene.reported("a")[0], format!("False {}", api::Reason::as_str(AttachmentReason::Attaching)));
         scene.settle().await;
         assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
-        assert_eq!(scene.reported("a")[1], "True Ready");
+        assert_eq!(scene.ready("a"), "True Ready");
     }
 }
 
@@ -75,7 +75,7 @@ async fn an_old_object_waits_for_that_proof_once() {
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
     scene.settle().await;
-    assert_eq!((scene.live().len(), scene.reported("a")[1].as_str()), (1, "True Ready"));
+    assert_eq!((scene.live().len(), &*scene.ready("a")), (1, "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,7 +33,7 @@ async fn a_refused_object_is_queued_at_the_start() {
     scene.change("a", |object| object.spec.vnic.subnet_id = full);
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     scene.reconcile().await;
-    assert_eq!(scene.reported("a")[1], "False SubnetFull");
+    assert_eq!(scene.ready("a"), "False SubnetFull");
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::InTurn);
     scene.wants("b");
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now, "another object is new");
@@ -41,10 +41,7 @@ async fn a_refused_object_is_queued_at_the_start() {
     scene.change("a", |object| object.spec.vnic.subnet_id = crate::attachment::sample::subnet());
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     scene.reconcile().await;
-    assert_eq!(
-        (scene.reported("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)),
-        ("False Attaching", Schedule::Now)
-    );
+    assert_eq!((&*scene.ready("a"), scene.worker.due(&instance(1), 1.0)), ("False Attaching", Schedule::Now));
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,17 +50,17 @@ async fn a_pending_reason_survives_an_outage() {
     scene.objects.pod_network.lock().unwrap().0 = Some(npn("IN_PROGRESS", "IN_PROGRESS", &[]));
     scene.wants("a");
     scene.reconcile().await;
-    assert_eq!(scene.reported("a")[1], "False PodNetworkPending");
+    assert_eq!(scene.ready("a"), "False PodNetworkPending");
     scene.restart();
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::Now);
     for _ in 0..3 {
-        scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
+        scene.refuse(1, "GetInstance", (503, "ServiceUnavailable"));
         scene.reconcile().await;
     }
-    assert_eq!(scene.reported("a")[1], "False PodNetworkPending");
+    assert_eq!(scene.ready("a"), "False PodNetworkPending");
     scene.objects.pod_network.lock().unwrap().0 = Some(PodNetwork::Unreadable("403".to_owned()));
     scene.reconcile().await;
-    assert_eq!(scene.reported("a")[1], "Unknown PodNetworkUnknown");
+    assert_eq!(scene.ready("a"), "Unknown PodNetworkUnknown");
     assert_eq!(scene.worker.due(&instance(1), 1.0), Schedule::InTurn, "a person has to act");
 }
 

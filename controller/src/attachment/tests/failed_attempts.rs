@@ -19,18 +19,9 @@ async fn go_on(scene: &Scene, most: Duration, mut happens: impl FnMut(&Scene)) -
         let next = scene.reconcile().await;
         looks += 1;
         happens(scene);
-        advance(pause(next)).await;
+        advance(next.pause(Duration::from_secs(60))).await;
     }
     looks
-}
-
-fn pause(next: NextReconcile) -> Duration {
-    match next {
-        NextReconcile::Soon(pause) | NextReconcile::Settled(pause) | NextReconcile::Stuck(pause) => pause,
-        NextReconcile::BackOff(pause) => pause.left,
-        NextReconcile::Failed => Duration::from_secs(60),
-        NextReconcile::Gone => HOUR,
-    }
 }
 
 fn of(scene: &Scene, name: &str) -> Vec<Listed> {
@@ -41,10 +32,6 @@ fn of(scene: &Scene, name: &str) -> Vec<Listed> {
 
 fn gives_up(scene: &Scene, name: &str) {
     of(scene, name).iter().for_each(|it| scene.cloud.give_up(&it.id));
-}
-
-fn reason(scene: &Scene, name: &str) -> String {
-    scene.reported(name)[1].clone()
 }
 
 fn counted(scene: &Scene, line: &str) -> bool {
@@ -60,7 +47,7 @@ async fn a_failing_attach_is_reported_and_backs_off() {
         scene.cloud.settle();
     })
     .await;
-    assert_eq!(["b", "c"].map(|name| reason(&scene, name)), ["True Ready", "True Ready"]);
+    assert_eq!(["b", "c"].map(|name| scene.ready(name)), ["True Ready", "True Ready"]);
     assert_eq!(scene.reported("a"), ["False AttachFailed", "False AttachFailed"]);
     let (asked, written) = (scene.count("AttachVnic"), scene.statuses());
     let looks = go_on(&scene, HOUR, |scene| {
@@ -71,12 +58,12 @@ async fn a_failing_attach_is_reported_and_backs_off() {
     let asked = scene.count("AttachVnic") - asked;
     // Every two minutes, the longest backoff; each time one reconcile that requests and one that sees the result.
     assert!((25..=32).contains(&asked) && looks <= 70, "{asked} times in {looks} reconciles");
-    assert_eq!((scene.statuses(), reason(&scene, "a").as_str()), (written, "False AttachFailed"), "no change");
+    assert_eq!((scene.statuses(), scene.ready("a").as_str()), (written, "False AttachFailed"), "no change");
     let records = of(&scene, "a").len();
     let is_counted = |count| counted(&scene, &format!(r#"undone_total{{kind="attach"}} {count}"#));
     assert!(is_counted(records) || is_counted(records - 1), "the last one may be unseen: {records}");
     go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
-    assert_eq!((reason(&scene, "a").as_str(), scene.live().len()), ("True Ready", 3));
+    assert_eq!((scene.ready("a").as_str(), scene.live().len()), ("True Ready", 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +97,7 @@ async fn a_changed_spec_ends_the_backoff() {
         matches!(scene.reconcile().await, NextReconcile::BackOff(pause) if pause.left > Duration::from_mins(1)),
         "it counts records"
     );
-    assert_eq!(reason(&scene, "a"), "False AttachFailed");
+    assert_eq!(scene.ready("a"), "False AttachFailed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +112,7 @@ async fn a_failing_detach_is_reported_and_blocks_no_other() {
         scene.cloud.settle();
     })
     .await;
-    assert_eq!((scene.reported("a")[0].as_str(), reason(&scene, "b").as_str()), ("False DetachFailed", "True Ready"));
+    assert_eq!((scene.reported("a")[0].as_str(), scene.ready("b").as_str()), ("False DetachFailed", "True Ready"));
     let asked = scene.count("DetachVnic");
     assert!((25..=40).contains(&asked), "{asked} times");
     let written = scene.statuses();
@@ -190,8 +177,8 @@ async fn a_refused_object_lets_the_next_one_try() {
         assert_eq!(scene.count("AttachVnic"), 1, "{refusal:?}");
         assert_eq!(["b", "c"].map(|name| scene.reported(name)[0].clone()), ["False InstanceBusy"; 2].map(String::from));
         go_on(&scene, Duration::from_mins(5), |scene| scene.cloud.settle()).await;
-        assert_eq!(["b", "c"].map(|name| reason(&scene, name)), ["True Ready", "True Ready"], "{refusal:?}");
-        assert_ne!(reason(&scene, "a"), "True Ready", "{refusal:?}");
+        assert_eq!(["b", "c"].map(|name| scene.ready(name)), ["True Ready", "True Ready"], "{refusal:?}");
+        assert_ne!(scene.ready("a"), "True Ready", "{refusal:?}");
     }
 }
 
@@ -210,18 +197,18 @@ async fn repeated_foreign_detaches_are_repaired_with_backoff() {
         let next = scene.reconcile().await;
         reported |= scene.message("a").contains("controller again");
         scene.cloud.settle();
-        if reason(&scene, "a") == "True Ready" {
+        if scene.ready("a") == "True Ready" {
             // Each loss is noticed within a second.
             scene.live().iter().for_each(|it| scene.cloud.detach_behind(&it.id));
             advance(Duration::from_secs(1)).await;
         } else {
-            advance(pause(next)).await;
+            advance(next.pause(Duration::from_secs(60))).await;
         }
     }
     let asked = scene.count("AttachVnic") - asked;
     assert!(reported && (25..=45).contains(&asked), "{reported}, {asked} times");
     go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
-    assert_eq!((reason(&scene, "a").as_str(), scene.live().len()), ("True Ready", 1));
+    assert_eq!((scene.ready("a").as_str(), scene.live().len()), ("True Ready", 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,5 +235,5 @@ async fn an_attach_that_failed_unlisted_leads_to_one_vnic() {
     go_on(&scene, Duration::from_mins(1), |scene| scene.cloud.settle()).await;
     let states: Vec<AttachmentState> = of(&scene, "a").iter().map(|it| it.lifecycle_state).collect();
     assert_eq!(states, [AttachmentState::Detached, AttachmentState::Attached], "{:?}", scene.calls());
-    assert_eq!(reason(&scene, "a"), "True Ready");
+    assert_eq!(scene.ready("a"), "True Ready");
 }

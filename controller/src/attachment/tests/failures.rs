@@ -31,7 +31,7 @@ async fn a_refused_attach_is_reported_and_retried() {
         assert!(message.starts_with(words), "{message}");
         assert_eq!(message.contains("[opc-request-id "), status != 429, "{message}");
         scene.settle().await;
-        assert_eq!(scene.reported("a")[1], "True Ready", "{code}");
+        assert_eq!(scene.ready("a"), "True Ready", "{code}");
     }
 }
 
@@ -53,16 +53,12 @@ async fn an_outage_does_not_replace_a_refusal() {
             assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{operation}");
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
-        assert_eq!(
-            (scene.statuses(), scene.reported("a")[1].as_str()),
-            (1, "False LimitReached"),
-            "{operation} {none:?}"
-        );
+        assert_eq!((scene.statuses(), &*scene.ready("a")), (1, "False LimitReached"), "{operation} {none:?}");
         // It is not about later requests.
         scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
         scene.cloud.fail_next(operation, none, false);
         scene.reconcile().await;
-        assert_eq!(scene.reported("a")[1].split(' ').next(), Some("Unknown"), "{operation} {none:?}");
+        assert_eq!(scene.ready("a").split(' ').next(), Some("Unknown"), "{operation} {none:?}");
     }
 }
 
@@ -93,7 +89,7 @@ async fn a_failed_read_during_progress_is_reported_the_second_time() {
     }
     assert_eq!(scene.statuses(), written + 1);
     scene.settle().await;
-    assert_eq!(scene.reported("a")[1], "True Ready");
+    assert_eq!(scene.ready("a"), "True Ready");
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +122,7 @@ async fn a_refused_object_blocks_no_other() {
     for _ in 0..3 {
         scene.reconcile().await;
     }
-    assert_eq!(scene.reported("c")[1], "True Ready");
+    assert_eq!(scene.ready("c"), "True Ready");
     assert_eq!(scene.statuses(), written + 1, "the status of the others stays");
     // Nor does a refused detach.
     scene.delete("c");
@@ -143,10 +139,7 @@ async fn a_refused_object_blocks_no_other() {
         scene.reconcile().await;
         scene.cloud.settle();
     }
-    assert_eq!(
-        (scene.exists("c"), scene.reported("a")[1].as_str(), scene.reported("b")[1].as_str()),
-        (false, "True Ready", "False SubnetFull")
-    );
+    assert_eq!((scene.exists("c"), &*scene.ready("a"), &*scene.ready("b")), (false, "True Ready", "False SubnetFull"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +156,7 @@ async fn a_foreign_detach_is_reported_before_the_failed_repair() {
         assert_eq!(scene.reported("a")[0], "False LimitReached");
     }
     scene.settle().await;
-    assert_eq!(scene.reported("a")[1], "True Ready");
+    assert_eq!(scene.ready("a"), "True Ready");
     assert!(scene.metrics.text().contains("detached_out_of_band_total 1"));
 }
 
@@ -207,8 +200,8 @@ async fn statuses_of_refused_objects_do_not_change() {
         for first in [refusal, locked, away] {
             let scene = Scene::with(8);
             ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
-            (0..3).for_each(|_| scene.cloud.fail_next("AttachVnic", first, false));
-            (0..60).for_each(|_| scene.cloud.fail_next("AttachVnic", refusal, false));
+            scene.refuse(3, "AttachVnic", first);
+            scene.refuse(60, "AttachVnic", refusal);
             let case = format!("{refusal:?} after {first:?}");
             for _ in 0..6 {
                 assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{case}");

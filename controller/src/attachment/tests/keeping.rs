@@ -32,7 +32,7 @@ async fn a_list_without_the_primary_vnic_is_ignored() {
     assert!(scene.message("new").starts_with("OCI lists 0 VNIC(s)"), "{}", scene.message("new"));
     assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written + 1));
     scene.settle().await;
-    assert_eq!((scene.live().len(), scene.reported("new")[1].as_str()), (2, "True Ready"));
+    assert_eq!((scene.live().len(), &*scene.ready("new")), (2, "True Ready"));
     assert!(scene.metrics.text().contains("detached_out_of_band_total 0"));
 }
 

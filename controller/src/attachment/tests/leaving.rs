@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::{OnDelete, RELEASED_TAG};
 use oci::InstanceState;
 
 use super::scene::Scene;
@@ -9,16 +10,18 @@ use crate::attachment::sample::instance;
 use crate::work::NextReconcile;
 
 #[tokio::test(start_paused = true)]
-async fn the_object_goes_after_its_vnic() {
-    let scene = Scene::attached(|_| {}).await;
+async fn a_released_vnic_stays_without_our_tags() {
+    let scene = Scene::attached(|object| {
+        object.spec.vnic.on_delete = OnDelete::Orphan;
+        object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into();
+    })
+    .await;
     scene.delete("a");
-    assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
-    assert_eq!(scene.reported("a"), ["False Detaching", "False Detaching"]);
-    assert!(scene.exists("a"));
-    scene.reconcile().await;
-    assert!(scene.exists("a"), "it is still DETACHING");
     scene.settle().await;
-    assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 1));
+    assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
+    let tags = scene.vnic().await.freeform_tags;
+    let left = [("team", "x"), (RELEASED_TAG, "uid-a")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(tags, left.into());
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,18 +38,6 @@ async fn an_outage_after_termination_blocks_nothing() {
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
     scene.reconcile().await;
     assert!(!scene.exists("a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_404_for_a_detach_is_no_proof() {
-    let scene = Scene::attached(|_| {}).await;
-    scene.delete("a");
-    scene.cloud.fail_next("DetachVnic", (404, "NotAuthorizedOrNotFound"), false);
-    assert_eq!(scene.reconcile().await, NextReconcile::Failed);
-    assert!(scene.exists("a"));
-    assert_eq!(scene.reported("a")[0], "Unknown NotAuthorizedOrNotFound");
-    scene.settle().await;
-    assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,7 +126,7 @@ async fn the_primary_vnic_belongs_to_no_object() {
         scene.cloud.update_vnic(&primary, &copy, None).await.unwrap();
         scene.settle().await;
         let own = scene.vnic().await.id;
-        assert_eq!((scene.status("a").vnic_id, scene.reported("a")[1].as_str()), (Some(own), "True Ready"));
+        assert_eq!((scene.status("a").vnic_id, &*scene.ready("a")), (Some(own), "True Ready"));
         scene.delete("a");
         scene.settle().await;
         assert!(!scene.exists("a"));

@@ -76,7 +76,7 @@ async fn a_detach_waits_for_an_answer() {
     scene.delete("a");
     for _ in 0..3 {
         assert_eq!(scene.reconcile().await, NextReconcile::Failed);
-        assert_eq!((scene.statuses() - before, scene.reported("a")[1].as_str()), (1, "Unknown PodNetworkUnanswered"));
+        assert_eq!((scene.statuses() - before, &*scene.ready("a")), (1, "Unknown PodNetworkUnanswered"));
     }
     assert_eq!((scene.status("a").vnic_id, scene.count("DetachVnic")), (id, 0));
     let trouble = State::of(scene.store.attachments().get("a").unwrap()).trouble;

@@ -26,15 +26,9 @@ async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> 
     let (began, mut all, mut failed) = (Instant::now(), Vec::new(), 0);
     while began.elapsed() < most {
         let before = scene.count(operation);
-        let pause = match scene.reconcile().await {
-            NextReconcile::Failed => {
-                failed += 1;
-                Duration::from_secs(1 << failed.min(7))
-            }
-            NextReconcile::Soon(pause) | NextReconcile::Settled(pause) | NextReconcile::Stuck(pause) => pause,
-            NextReconcile::BackOff(pause) => pause.left,
-            NextReconcile::Gone => most,
-        };
+        let next = scene.reconcile().await;
+        failed += u32::from(next == NextReconcile::Failed);
+        let pause = next.pause(Duration::from_secs(1 << failed.min(7)));
         all.push(scene.count(operation) - before);
         advance(pause).await;
     }
@@ -61,7 +55,7 @@ async fn a_refused_release_is_not_requested_for_each_address() {
         scene.cloud.allow(&own.id);
     }
     scene.settle().await;
-    assert_eq!((beside(&scene).await.len(), scene.reported("a")[1].as_str()), (0, "True Ready"));
+    assert_eq!((beside(&scene).await.len(), &*scene.ready("a")), (0, "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +66,7 @@ async fn an_address_released_elsewhere_blocks_no_other() {
     // The answer to the first is lost, and the request was carried out.
     scene.cloud.fail_next("DeleteAddress", (404, "NotAuthorizedOrNotFound"), true);
     assert!(matches!(scene.reconcile().await, NextReconcile::Settled(_)));
-    assert_eq!((beside(&scene).await.len(), scene.reported("a")[1].as_str()), (0, "True Ready"));
+    assert_eq!((beside(&scene).await.len(), &*scene.ready("a")), (0, "True Ready"));
     assert_eq!((scene.count("DeleteAddress"), scene.statuses()), (4, written + 1));
 }
 
@@ -87,7 +81,7 @@ async fn an_ignored_request_is_repeated_with_backoff() {
             _ => object.spec.vnic.ipv4_count = 0,
         });
         assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{operation}");
-        assert_eq!((scene.count(operation), scene.reported("a")[1].as_str()), (1, reported));
+        assert_eq!((scene.count(operation), &*scene.ready("a")), (1, reported));
         assert!(scene.message("a").contains("retried with backoff"), "{}", scene.message("a"));
         let written = scene.statuses();
         let asked = requests(&scene, operation, minutes).await;
@@ -99,7 +93,7 @@ async fn an_ignored_request_is_repeated_with_backoff() {
         scene.cloud.carry_out(operation);
         tokio::time::sleep(Duration::from_mins(2)).await;
         scene.settle().await;
-        assert_eq!(scene.reported("a")[1], "True Ready", "{operation}");
+        assert_eq!(scene.ready("a"), "True Ready", "{operation}");
         assert_eq!(scene.vnic().await.skip_source_dest_check, operation == "UpdateVnic");
     }
 }

@@ -57,7 +57,7 @@ async fn the_condition_names_each_refused_call() {
     assert!(all.len() >= 17 && NEVER_NAMED.iter().all(|operation| all.contains(operation)), "{all:?}");
     for operation in all.into_iter().filter(|operation| !NEVER_NAMED.contains(operation)) {
         let scene = scene_of(operation).await;
-        (0..20).for_each(|_| scene.cloud.fail_next(operation, (404, "NotAuthorizedOrNotFound"), false));
+        scene.refuse(20, operation, (404, "NotAuthorizedOrNotFound"));
         let mut cause = Vec::new();
         // An attached VNIC is reported at the second reconcile.
         for _ in 0..2 {

@@ -169,13 +169,18 @@ impl Scene {
         panic!("it does not settle: {:?}", self.calls());
     }
 
-    /// Ten reconciles, a minute apart.
+    /// Reconciles for minutes, whatever comes of it; OCI settles in between.
     pub(super) async fn reconcile_often(&self) {
         for _ in 0..10 {
             self.reconcile().await;
             self.cloud.settle();
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
+    }
+
+    /// OCI answers so many requests of an operation so.
+    pub(super) fn refuse(&self, times: usize, operation: &'static str, refusal: (u16, &str)) {
+        (0..times).for_each(|_| self.cloud.fail_next(operation, refusal, false));
     }
 
     pub(super) fn status(&self, name: &str) -> VnicAttachmentStatus {
@@ -189,6 +194,12 @@ impl Scene {
             let reported = find(&status.conditions, kind);
             reported.map(|reported| format!("{} {}", reported.status, reported.reason)).unwrap_or_default()
         })
+    }
+
+    /// Status and reason of Ready.
+    pub(super) fn ready(&self, name: &str) -> String {
+        let [_, ready] = self.reported(name);
+        ready
     }
 
     pub(super) fn message(&self, name: &str) -> String {
@@ -244,6 +255,18 @@ impl Scene {
 
     pub(super) fn statuses(&self) -> usize {
         self.objects.statuses.load(Ordering::SeqCst)
+    }
+}
+
+impl NextReconcile {
+    /// How long the queue waits then, after a failure for this long.
+    pub(super) fn pause(self, failed: Duration) -> Duration {
+        match self {
+            Self::Soon(pause) | Self::Settled(pause) | Self::Stuck(pause) => pause,
+            Self::BackOff(pause) => pause.left,
+            Self::Failed => failed,
+            Self::Gone => Duration::from_hours(1),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ fn change_tags(scene: &Scene) {
 async fn ready_within(scene: &Scene, most: Duration, case: &str) {
     let began = Instant::now();
     let is_there = || scene.live().iter().any(|it| it.vnic_id.is_some() && it.vnic_id == scene.status("a").vnic_id);
-    while scene.reported("a")[1] != "True Ready" || !is_there() {
+    while scene.ready("a") != "True Ready" || !is_there() {
         assert!(began.elapsed() < most, "{case}: {:?}", scene.reported("a"));
         assert_ne!(scene.reported("a")[0], "False InvalidSpec", "{case}");
         sleep(Duration::from_secs(1)).await;

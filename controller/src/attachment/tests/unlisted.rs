@@ -12,10 +12,6 @@ use crate::work::NextReconcile;
 const NO_RIGHT: (u16, &str) = (404, "NotAuthorizedOrNotFound");
 const FOR_EVER: usize = 1000;
 
-fn refuse(scene: &Scene, operation: &'static str, refusal: (u16, &str)) {
-    (0..FOR_EVER).for_each(|_| scene.cloud.fail_next(operation, refusal, false));
-}
-
 #[tokio::test(start_paused = true)]
 async fn attach_and_detach_work_without_listing_addresses() {
     for operation in ["ListPrivateIps", "ListIpv6s"] {
@@ -24,7 +20,7 @@ async fn attach_and_detach_work_without_listing_addresses() {
         scene.change("c", |object| (object.spec.vnic.ipv4_count, object.spec.vnic.ipv6_count) = (2, 2));
         scene.settle().await;
         let before = scene.status("c").own_addresses;
-        refuse(&scene, operation, NO_RIGHT);
+        scene.refuse(FOR_EVER, operation, NO_RIGHT);
         scene.delete("a");
         scene.wants("b");
         let asked = scene.calls().len();
@@ -55,22 +51,22 @@ async fn two_404_answers_are_reported_and_one_is_not() {
     assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
     scene.settle().await;
     assert_eq!(scene.statuses(), written);
-    (0..2).for_each(|_| scene.cloud.fail_next("ListAddresses", NO_RIGHT, false));
+    scene.refuse(2, "ListAddresses", NO_RIGHT);
     scene.reconcile().await;
     assert_eq!(scene.reconcile().await, NextReconcile::Failed);
-    assert_eq!((scene.statuses(), scene.reported("a")[1].as_str()), (written + 1, "Unknown NotAuthorizedOrNotFound"));
+    assert_eq!((scene.statuses(), &*scene.ready("a")), (written + 1, "Unknown NotAuthorizedOrNotFound"));
     scene.settle().await;
-    assert_eq!((scene.reported("a")[1].as_str(), scene.calls().len()), ("True Ready", asked));
+    assert_eq!((&*scene.ready("a"), scene.calls().len()), ("True Ready", asked));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_object_is_not_ready_without_its_addresses() {
     let scene = Scene::attached(|_| {}).await;
-    refuse(&scene, "ListPrivateIps", NO_RIGHT);
+    scene.refuse(FOR_EVER, "ListPrivateIps", NO_RIGHT);
     let asked = scene.calls().len();
     scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
     scene.reconcile().await;
-    assert_eq!((scene.reported("a")[1].as_str(), scene.calls().len()), ("Unknown NotAuthorizedOrNotFound", asked));
+    assert_eq!((&*scene.ready("a"), scene.calls().len()), ("Unknown NotAuthorizedOrNotFound", asked));
     // The VNIC itself is known, and is changed; so is the other family.
     scene.change("a", |object| {
         object.spec.vnic.skip_source_dest_check = true;
@@ -78,14 +74,14 @@ async fn a_changed_object_is_not_ready_without_its_addresses() {
     });
     scene.reconcile_often().await;
     assert_eq!(scene.calls()[asked..], ["UpdateVnic", "CreateAddress"]);
-    assert_eq!(scene.reported("a")[1], "Unknown NotAuthorizedOrNotFound");
+    assert_eq!(scene.ready("a"), "Unknown NotAuthorizedOrNotFound");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_own_ipv6_address_is_not_replaced() {
     let scene = Scene::with(4);
     scene.wants("a");
-    refuse(&scene, "ListIpv6s", NO_RIGHT);
+    scene.refuse(FOR_EVER, "ListIpv6s", NO_RIGHT);
     scene.reconcile_often().await;
     let vnic = scene.vnic().await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "the list shows which it is");
@@ -107,22 +103,22 @@ async fn an_outage_ends_the_requests_of_a_reconcile() {
     assert_eq!(scene.reconcile().await, NextReconcile::Failed);
     assert_eq!((scene.statuses(), scene.count("ListAddresses")), (written, listed + 1));
     // An unreadable answer does not concern the VNIC either; others continue.
-    refuse(&scene, "ListPrivateIps", (415, ""));
+    scene.refuse(FOR_EVER, "ListPrivateIps", (415, ""));
     scene.wants("c");
     scene.reconcile_often().await;
-    assert_eq!(["a", "b"].map(|name| scene.reported(name)[1].clone()), ["True Ready"; 2].map(String::from));
+    assert_eq!(["a", "b"].map(|name| scene.ready(name)), ["True Ready"; 2].map(String::from));
     assert_eq!(scene.reported("c"), ["True Attached", "Unknown OciUnavailable"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_vnic_stays_ready() {
     let scene = Scene::attached(|_| {}).await;
-    refuse(&scene, "GetVnic", (415, ""));
+    scene.refuse(FOR_EVER, "GetVnic", (415, ""));
     for _ in 0..5 {
         assert_eq!(scene.reconcile().await, NextReconcile::Failed);
         tokio::time::sleep(Duration::from_mins(1)).await;
     }
-    assert_eq!((scene.reported("a")[1].as_str(), scene.live().len(), scene.count("AttachVnic")), ("True Ready", 1, 1));
+    assert_eq!((&*scene.ready("a"), scene.live().len(), scene.count("AttachVnic")), ("True Ready", 1, 1));
     let vnic = scene.live()[0].vnic_id.clone().unwrap();
     assert!(scene.cloud.vnic(&vnic).await.is_err(), "it still cannot be read");
 }

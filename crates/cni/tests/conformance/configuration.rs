@@ -16,7 +16,12 @@ fn input_that_is_no_json_object_returns_code_6() {
     let whole = config("1.1.0").to_string();
     let truncated = whole.split_at(whole.len() / 2).0.to_owned();
     let many = format!("[{}0]", "0,".repeat(1 << 18));
-    let cases: [(&str, &[u8], &str); 14] = [
+    let utf_16: Vec<u8> = whole.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let cases: [(&str, &[u8], &str); 18] = [
+        ("a NUL", b"\0", "is not JSON: expected value"),
+        ("UTF-16 without its mark", &utf_16, "is not JSON: key must be a string"),
+        ("YAML", b"cniVersion: 1.0.0\n", "is not JSON: expected value"),
+        ("a text", b"\"{}\"", "it is a string, it must be an object"),
         ("empty", b"", "stdin is empty"),
         ("blank", b" \n\t", "stdin is empty"),
         ("one byte", b"{", "is not JSON: EOF"),
@@ -131,15 +136,17 @@ fn wrong_fields() -> Vec<(&'static str, Value, &'static str)> {
 
 #[test]
 fn field_of_wrong_type_returns_code_6_with_its_path() {
-    for (key, value, complaint) in wrong_fields() {
-        let outcome = Call::of("ADD").config(&config_with(key, value)).run();
-        assert_eq!(outcome.code(), 6, "{complaint}");
-        assert!(outcome.message().starts_with(complaint), "{complaint}: {outcome:?}");
-        assert_eq!(outcome.error()["cniVersion"], "1.1.0");
-        assert!(outcome.calls.is_empty());
+    for verb in ["ADD", "CHECK", "STATUS"] {
+        for (key, value, complaint) in wrong_fields() {
+            let outcome = Call::of(verb).config(&config_with(key, value)).run();
+            assert_eq!(outcome.code(), 6, "{verb} {complaint}");
+            assert!(outcome.message().starts_with(complaint), "{verb} {complaint}: {outcome:?}");
+            assert_eq!(outcome.error()["cniVersion"], "1.1.0");
+            assert!(outcome.calls.is_empty());
+        }
     }
-    for key in ["cniVersion", "name"] {
-        let outcome = Call::of("ADD").config(&config_with(key, json!(1))).run();
+    for (key, verb) in ["cniVersion", "name"].into_iter().flat_map(|key| WITH_CONFIG.map(|verb| (key, verb))) {
+        let outcome = Call::of(verb).config(&config_with(key, json!(1))).run();
         assert_eq!(
             outcome.message(),
             format!("{key}: it is a number, it must be a string; correct the network configuration")

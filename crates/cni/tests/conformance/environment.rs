@@ -120,7 +120,12 @@ fn without_a_command_the_plugin_introduces_itself_on_stderr() {
 #[test]
 fn invalid_args_fail_add_but_not_del() {
     for wrong in [OsString::from("oops"), "UNKNOWN=1".into(), OsString::from_vec(b"A=\xff".to_vec())] {
-        assert_eq!(Call::of("ADD").with("CNI_ARGS", wrong.clone()).run().code(), 4);
+        for verb in ["ADD", "CHECK"] {
+            assert_eq!(Call::of(verb).with("CNI_ARGS", wrong.clone()).run().code(), 4, "{verb}");
+        }
+        for verb in ["STATUS", "GC", "VERSION"] {
+            assert_eq!(Call::of(verb).with("CNI_ARGS", wrong.clone()).run().exit, Exit::Success, "{verb}");
+        }
         let outcome = Call::of("DEL").with("CNI_ARGS", wrong).run();
         outcome.silent();
         let [PluginCall::Del(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };

@@ -8,9 +8,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ipam::{Allocations, BootId, FamilyPool, Pools, Store, VnicPool};
+use ipam::{Allocation, Allocations, BootId, BootTime, FamilyPool, Pools, Store, VnicPool};
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket, Sysctls};
 use serde_json::{Value, json};
+use telemetry::VerbRecord;
 use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, PerFamily, Purpose, RulePriorities, TableId};
 
 /// The program under test.
@@ -74,6 +75,38 @@ impl Node {
         let routes = self.in_host(|socket| socket.routes(&RouteFilter::all(Family::Ipv6)).unwrap());
         let own = ["2001:db8::2", "2001:db8:1::2"].map(ip);
         own.iter().all(|own| routes.iter().any(|it| it.destination.ip() == *own && it.table == TableId(255)))
+    }
+
+    /// A node with one VNIC for pods, which has these IPv4 addresses for them.
+    pub(crate) fn with_addresses(addresses: &[&str]) -> Self {
+        let node = Self::new(Families::V4);
+        node.change_pools(|vnics| {
+            vnics.truncate(1);
+            let pool = vnics[0].families.ipv4.as_mut().unwrap();
+            pool.addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        });
+        node
+    }
+
+    /// Gives each VNIC addresses for hundreds of pods, and these ranges of IPv4 in addition, in the subnets of their routers
+    /// (`N` is the VNIC's number).
+    pub(crate) fn enlarge(&self, more: &[&str]) {
+        self.change_pools(|vnics| {
+            for (number, vnic) in vnics.iter_mut().enumerate() {
+                let number = number.to_string();
+                let ranges = ["10.0.N.8/29", "10.0.N.16/28", "10.0.N.32/27", "10.0.N.64/26"].iter().chain(more);
+                let ranges = ranges.map(|range| range.replace('N', &number).parse().unwrap());
+                vnic.families.ipv4.as_mut().unwrap().addresses = ranges.collect();
+                let ipv6 = format!("2001:db8:{number}::/112").parse().unwrap();
+                vnic.families.ipv6.as_mut().unwrap().addresses = vec![ipv6];
+            }
+        });
+    }
+
+    pub(crate) fn change_pools(&self, change: impl FnOnce(&mut Vec<VnicPool>)) {
+        let mut vnics = self.pools().vnics;
+        change(&mut vnics);
+        self.write_pools(vnics);
     }
 
     pub(crate) fn write_pools(&self, vnics: Vec<VnicPool>) {
@@ -158,8 +191,60 @@ impl Node {
         self.host.run(|| act(&mut Socket::open().unwrap())).unwrap()
     }
 
+    /// Runs a script on the host, as an operator would.
+    pub(crate) fn sh(&self, script: &str) -> String {
+        sh(&self.host, script)
+    }
+
+    /// A file of the state directory.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.state.path().join(name)
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        Store::new(self.state.path(), BootId::current().unwrap())
+    }
+
+    /// Changes all that is on record.
+    pub(crate) fn change_held(&self, change: impl FnMut(&mut Allocation)) {
+        let changed = self.store().update(|held| {
+            held.allocations.iter_mut().for_each(change);
+            Ok::<_, ipam::Error>(())
+        });
+        changed.unwrap();
+    }
+
+    /// As if every ADD had been long ago, so that GC may end it.
+    pub(crate) fn age(&self) {
+        self.change_held(|allocation| allocation.since = BootTime(0));
+    }
+
     pub(crate) fn conf(&self, version: &str) -> Value {
         json!({"cniVersion": version, "name": "vcn-native", "type": "vcn-native"})
+    }
+
+    /// ADD, and the configuration of the pod's CHECK.
+    pub(crate) fn add_to_check(&self, pod: &Pod) -> Value {
+        let mut conf = self.conf("1.0.0");
+        conf["prevResult"] = self.add(pod);
+        conf
+    }
+
+    /// The code and text of a call that fails.
+    pub(crate) fn refusal(&self, verb: &str, pod: &Pod) -> (u64, String) {
+        error_of(&self.cni(verb, pod, &self.conf("1.0.0")))
+    }
+
+    /// GC by a runtime that knows the pods of these identifiers.
+    pub(crate) fn gc(&self, valid: &[&str]) -> Output {
+        self.gc_by("cni.dev/valid-attachments", valid)
+    }
+
+    /// The same with the list under this key.
+    pub(crate) fn gc_by(&self, key: &str, valid: &[&str]) -> Output {
+        let mut conf = self.conf("1.1.0");
+        conf[key] = valid.iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
+        self.call(&[("CNI_COMMAND", "GC")], &conf)
     }
 
     pub(crate) fn add(&self, pod: &Pod) -> Value {
@@ -252,7 +337,18 @@ impl Node {
     }
 
     pub(crate) fn allocations(&self) -> Allocations {
-        Store::new(self.state.path(), BootId::current().unwrap()).read().unwrap()
+        self.store().read().unwrap()
+    }
+
+    /// How many attachments are on record.
+    pub(crate) fn held(&self) -> usize {
+        self.allocations().allocations.len()
+    }
+
+    /// The run record of the last verb of a kind.
+    pub(crate) fn last_run(&self, verb: &str) -> VerbRecord {
+        let records = telemetry::read_log(self.state.path()).unwrap();
+        records.into_iter().rfind(|record| record.verb == verb).unwrap()
     }
 }
 
@@ -338,6 +434,23 @@ fn pings(netns: &Netns, target: &str) -> bool {
 /// address is still being checked for duplicates.
 fn no_detection(link: &IfName) {
     Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", link.as_str(), "accept_dad"], "0").unwrap();
+}
+
+/// Runs a script in a namespace.
+pub(crate) fn sh(netns: &Netns, script: &str) -> String {
+    let output = netns.run(|| Command::new("sh").args(["-ec", script]).output().unwrap()).unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The host's end that a result names.
+pub(crate) fn host_link(result: &Value) -> String {
+    result["interfaces"][0]["name"].as_str().unwrap().to_owned()
+}
+
+/// The first address that a result gives.
+pub(crate) fn address(result: &Value) -> &str {
+    result["ips"][0]["address"].as_str().unwrap()
 }
 
 pub(crate) fn name(text: &str) -> IfName {

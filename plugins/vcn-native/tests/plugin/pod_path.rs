@@ -14,7 +14,6 @@ mod gc;
 mod loopback;
 mod lost;
 mod neighbours;
-mod other_hands;
 mod planted;
 mod repeated;
 mod seen;

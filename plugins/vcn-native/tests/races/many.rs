@@ -15,14 +15,7 @@ const PODS: usize = 250;
 /// A node whose two VNICs have more addresses than there are pods, in the subnets of their routers.
 fn large_node() -> Node {
     let node = Node::new(Families::Dual);
-    let mut vnics = node.pools().vnics;
-    for (number, vnic) in vnics.iter_mut().enumerate() {
-        let ranges = [3, 4, 5, 6].map(|bit| format!("10.0.{number}.{}/{}", 1 << bit, 32 - bit).parse().unwrap());
-        let more = format!("10.0.{number}.128/26").parse().unwrap();
-        vnic.families.ipv4.as_mut().unwrap().addresses = ranges.into_iter().chain([more]).collect();
-        vnic.families.ipv6.as_mut().unwrap().addresses = vec![format!("2001:db8:{number}::/112").parse().unwrap()];
-    }
-    node.write_pools(vnics);
+    node.enlarge(&["10.0.N.128/26"]);
     node
 }
 
@@ -56,7 +49,7 @@ fn two_hundred_fifty_concurrent_adds_and_dels_leave_no_state() {
     let given: HashSet<String> = results.iter().flat_map(|result| [address(result, 0), address(result, 1)]).collect();
     assert_eq!(given.len(), 2 * PODS, "no address twice");
     let repeated = assert_hardly_any_repeated(&node, PODS);
-    assert_eq!(node.allocations().allocations.len(), PODS);
+    assert_eq!(node.held(), PODS);
     for (pod, result) in pods.iter().zip(&results) {
         let number = if address(result, 0).starts_with("10.0.0.") { 0 } else { 1 };
         assert!(pod.reaches(&format!("10.0.{number}.1")), "{} with {result}", pod.id);

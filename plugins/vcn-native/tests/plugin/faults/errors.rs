@@ -1,12 +1,12 @@
 //! Any one system call of a verb fails: the request is refused, or done and its answer lost; a file cannot be opened,
 //! read, written or renamed. Either the verb copes, or it answers one error and the node is as it was.
 
-use ipam::{BootId, BootTime, Store};
+use ipam::BootTime;
 use netlink::Sysctls;
 
 use crate::faults::scene::{End, Scene, end};
 use crate::faults::traced::{Call, Fault, Run, deletion, on_each, sample};
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, within};
+use crate::node::{Node, PATIENCE, Pod, assert_success, within};
 
 /// What is written in the pod.
 const IN_POD: &str = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6";
@@ -177,7 +177,7 @@ fn gc_names_undeletable_attachment_and_removes_the_other() {
         for pod in &pods {
             assert_success(&scene.run("ADD", pod).plain());
         }
-        scene.age();
+        scene.node.age();
     };
     add();
     let calls = run.calls(None);
@@ -252,18 +252,10 @@ fn del_removes_everything_after_add_with_persistent_failure() {
 /// A node whose two addresses are held by ADDs that were killed long ago, without a DEL. And their pods: with a namespace
 /// the kernel takes its links, when it has time.
 fn full_of_halves() -> (Node, [Pod; 2]) {
-    let node = Node::new(Families::V4);
-    let mut vnics = node.pools().vnics;
-    vnics.truncate(1);
-    vnics[0].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.0.8/31".parse().unwrap()];
-    node.write_pools(vnics);
+    let node = Node::with_addresses(&["10.0.0.8/31"]);
     let pods = ["a", "b"].map(Pod::new);
     pods.iter().for_each(|pod| drop(node.add(pod)));
-    let killed = Store::new(node.state.path(), BootId::current().unwrap()).update(|held| {
-        held.allocations.iter_mut().for_each(|held| held.tentative_until = Some(BootTime(1)));
-        Ok::<_, ipam::Error>(())
-    });
-    killed.unwrap();
+    node.change_held(|held| held.tentative_until = Some(BootTime(1)));
     (node, pods)
 }
 

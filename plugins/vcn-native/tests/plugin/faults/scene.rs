@@ -1,16 +1,15 @@
 //! Where faults happen: a node with a pod that lives through all of them, and what must be true after each.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use ipam::{BootId, BootTime, FreedAddress, Store};
+use ipam::{BootTime, FreedAddress};
 use serde_json::{Value, json};
 use vcn::{Family, POD_GATEWAY_V6};
 
 use crate::faults::traced::{Call, Run};
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, name, within};
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, host_link, name, within};
 use crate::surroundings::crowd;
 
 pub(crate) struct Scene {
@@ -40,17 +39,11 @@ impl Scene {
     pub(crate) fn new() -> Self {
         let node = Node::new(Families::Dual);
         // Enough for each case to get addresses that no pod has had.
-        let mut vnics = node.pools().vnics;
-        for (number, vnic) in vnics.iter_mut().enumerate() {
-            let ranges = [3, 4, 5, 6].map(|bit| format!("10.0.{number}.{}/{}", 1 << bit, 32 - bit).parse().unwrap());
-            vnic.families.ipv4.as_mut().unwrap().addresses = ranges.into();
-            vnic.families.ipv6.as_mut().unwrap().addresses = vec![format!("2001:db8:{number}::/112").parse().unwrap()];
-        }
-        node.write_pools(vnics);
-        node.host.run(crowd::tables).unwrap();
+        node.enlarge(&[]);
+        crowd::tables(&node);
         let resident = Pod::new("resident");
         let answer = node.add(&resident);
-        settle(&node, answer["interfaces"][0]["name"].as_str().unwrap());
+        settle(&node, &host_link(&answer));
         // Its addresses are in cooldown.
         let earlier = Pod::new("earlier");
         node.add(&earlier);
@@ -87,27 +80,14 @@ impl Scene {
         let pod = Pod::new("pod");
         let output = self.run("ADD", &pod).plain();
         assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
-        self.age();
+        self.node.age();
         pod
-    }
-
-    /// Makes everything on record old enough for GC.
-    pub(crate) fn age(&self) {
-        let aged = self.store().update(|held| {
-            held.allocations.iter_mut().for_each(|allocation| allocation.since = BootTime(0));
-            Ok::<_, ipam::Error>(())
-        });
-        aged.unwrap();
     }
 
     /// As if a person had emptied the state directory but for the pools.
     pub(crate) fn lose_record(&self) {
         // An ADD that died before it came to it has not made it again.
-        match fs::remove_file(self.node.state.path().join("allocations.json")) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            removed => removed.unwrap(),
-        }
-        let _ = fs::remove_dir_all(self.node.state.path().join("allocations"));
+        self.node.sh(&format!("cd {}; rm -rf allocations.json allocations", self.node.state.path().display()));
     }
 
     pub(crate) const fn resident(&self) -> &Pod {
@@ -116,12 +96,12 @@ impl Scene {
 
     /// The addresses in cooldown now.
     pub(crate) fn cooldown(&self) -> CooldownSnapshot {
-        CooldownSnapshot { at: BootTime::now().unwrap(), freed: self.store().freed().unwrap() }
+        CooldownSnapshot { at: BootTime::now().unwrap(), freed: self.node.store().freed().unwrap() }
     }
 
     /// Checks that the addresses in cooldown then still are, since the same time. Returns the addresses freed since.
     pub(crate) fn freed_since(&self, then: &CooldownSnapshot, case: &str) -> Vec<IpAddr> {
-        let freed = self.store().freed().unwrap();
+        let freed = self.node.store().freed().unwrap();
         let (kept, new) = freed.split_at(then.freed.len().min(freed.len()));
         assert_eq!(kept, then.freed, "{case}: addresses in cooldown before");
         assert!(new.iter().all(|freed| freed.at >= then.at && !freed.forgotten), "{case}: {new:?}");
@@ -133,10 +113,6 @@ impl Scene {
         let families: Vec<_> = self.freed_since(then, case).into_iter().map(Family::of).collect();
         let of_one = [&[][..], &[Family::Ipv4], &[Family::Ipv6], &Family::ALL];
         assert!(of_one.contains(&families.as_slice()), "{case}: {families:?}");
-    }
-
-    fn store(&self) -> Store {
-        Store::new(self.node.state.path(), BootId::current().unwrap())
     }
 
     /// Links, routes, rules, neighbours, nft, settings and files are as before, and the record holds the resident alone.
@@ -233,12 +209,10 @@ fn everything(node: &Node) -> Vec<String> {
                     settings(&Path::new("/proc/sys/net").join(folder).join(part), &mut lines);
                 }
             }
-            // Without counters: packets may come at any time.
-            let nft = std::process::Command::new("nft").args(["-s", "-a", "list", "ruleset"]).output().unwrap();
-            assert!(nft.status.success() && !nft.stdout.is_empty(), "{nft:?}");
-            lines.push(String::from_utf8(nft.stdout).unwrap());
         })
         .unwrap();
+    // Without counters: packets may come at any time.
+    lines.push(node.sh("nft -s -a list ruleset"));
     files(node.state.path(), &mut lines);
     lines
 }

@@ -2,11 +2,10 @@
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::os::fd::AsRawFd;
-use std::process::Command;
 
 use datapath::host::{HostNetwork, PodServices, desired, placed};
 use datapath::{Object, Places, apply, plan};
-use netlink::{Address, Link, RouteFilter, Socket, Sysctls};
+use netlink::{Address, Link, RouteFilter, Socket};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, setsockopt};
 use nix::sys::socket::{bind, socket, sockopt};
 use vcn::{Family, TableId};
@@ -43,8 +42,7 @@ fn says(pod: &Pod, message: &[u8]) {
 }
 
 pub(crate) fn set(node: &Node, setting: &str, value: &str) {
-    let key: Vec<&str> = setting.split('/').collect();
-    node.host.run(|| Sysctls::default().write(&key, value)).unwrap().unwrap();
+    node.sh(&format!("echo {value} >/proc/sys/{setting}"));
 }
 
 /// Makes the agent's nft tables, as they are without secondary VNICs.
@@ -92,8 +90,7 @@ fn host_ignores_router_advertisements_of_a_pod() {
     ] {
         let node = host(families, settings);
         let pod = Pod::new("a");
-        let mut conf = node.conf("1.0.0");
-        conf["prevResult"] = node.add(&pod);
+        let conf = node.add_to_check(&pod);
         says(&pod, &ADVERTISEMENT);
         assert_eq!(believed(&node), [""; 0], "{settings:?}");
         assert_success(&node.cni("CHECK", &pod, &conf));
@@ -122,19 +119,14 @@ fn agent_table_drops_router_only_messages_for_all_pod_families() {
     redirect[0] = 137;
     says(&pod, &redirect);
     assert_eq!(believed(&node), [""; 0]);
-    let nft = |arguments: &[&str]| {
-        let output = node.host.run(|| Command::new("nft").args(arguments).output().unwrap()).unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let listed = nft(&["list", "table", "inet", vcn::NFT_TABLE]);
+    let listed = node.sh(&format!("nft list table inet {}", vcn::NFT_TABLE));
     let dropped = |comment: &str| {
         let rule = listed.lines().find(|line| line.contains(comment)).unwrap();
         !rule.contains("counter packets 0 ")
     };
     assert!(dropped("vcn* router advertisements: drop") && dropped("vcn* IPv6 redirects: drop"), "{listed}");
 
-    nft(&["delete", "table", "inet", vcn::NFT_TABLE]);
+    node.sh(&format!("nft delete table inet {}", vcn::NFT_TABLE));
     says(&pod, &ADVERTISEMENT);
     assert!(believed(&node).contains(&format!("{:?}", Some(ip(IMPOSTOR)))), "the table kept it away: {listed}");
 }

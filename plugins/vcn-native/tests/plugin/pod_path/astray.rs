@@ -1,7 +1,7 @@
 //! CHECK names what leads a pod's packets elsewhere, by the kernel's own word.
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, ip, name};
-use crate::pod_path::check::{broken, run};
+use crate::node::{Families, Node, Pod, assert_success, error_of, ip, sh};
+use crate::pod_path::check::broken;
 
 /// Routes and rules of other programs that come before our own, each in its own family and direction.
 #[test]
@@ -54,13 +54,9 @@ fn check_names_foreign_routes_and_rules_that_divert_pod_packets() {
 #[test]
 fn check_ignores_foreign_routes_to_single_destinations() {
     let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
-    let mut conf = node.conf("1.0.0");
-    conf["prevResult"] = node.add(&pod);
-    run(
-        &node.host,
-        "ip addr add 203.0.113.157/32 dev lo; ip rule add pref 600 to 198.51.100.0/24 lookup 1002
-         ip -6 route add unreachable 2001:db8:ffff::/48 table 1001",
-    );
+    let conf = node.add_to_check(&pod);
+    node.sh("ip addr add 203.0.113.157/32 dev lo; ip rule add pref 600 to 198.51.100.0/24 lookup 1002
+         ip -6 route add unreachable 2001:db8:ffff::/48 table 1001");
     assert_success(&node.cni("CHECK", &pod, &conf));
 }
 
@@ -68,20 +64,13 @@ fn check_ignores_foreign_routes_to_single_destinations() {
 #[test]
 fn check_accepts_link_local_router_and_names_routes_bypassing_it() {
     let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
-    run(&node.routers[0], "ip -6 addr add fe80::a/64 dev port nodad");
-    run(
-        &node.host,
-        "ip -6 route add fe80::a dev ens5 table 1001; ip -6 route replace default via fe80::a dev ens5 table 1001",
-    );
-    let mut vnics = node.pools().vnics;
-    let vnic = vnics.iter_mut().find(|vnic| vnic.link == name("ens5")).unwrap();
-    vnic.families.ipv6.as_mut().unwrap().router = ip("fe80::a");
-    node.write_pools(vnics);
-    let mut conf = node.conf("1.0.0");
-    conf["prevResult"] = node.add(&pod);
+    sh(&node.routers[0], "ip -6 addr add fe80::a/64 dev port nodad");
+    node.sh("ip -6 route add fe80::a dev ens5 table 1001; ip -6 route replace default via fe80::a dev ens5 table 1001");
+    node.change_pools(|vnics| vnics[0].families.ipv6.as_mut().unwrap().router = ip("fe80::a"));
+    let conf = node.add_to_check(&pod);
     assert_success(&node.cni("CHECK", &pod, &conf));
     assert!(pod.reaches("2001:db8::1"));
-    run(&node.host, "ip -6 route add 2000::/3 via fe80::b dev ens5 table 1001");
+    node.sh("ip -6 route add 2000::/3 via fe80::b dev ens5 table 1001");
     let (code, text) = error_of(&node.cni("CHECK", &pod, &conf));
     let named = "packets from 2001:db8::8 use ens5 via fe80::b (table 1001), expected ens5 via fe80::a: ip route get";
     assert!(code == 107 && text.contains(named) && text.contains("in 1 respect(s)"), "{code} {text}");

@@ -3,16 +3,14 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use crate::node::{Families, Node, Pod};
+use crate::node::{Families, Node, PLUGIN, Pod};
 use serde_json::{Value, json};
 
 /// From packages.txt: containernetworking-plugins.
 const REFERENCE: &str = "/usr/lib/cni";
-const DEFAULT_ROUTE: [&str; 8] = ["route", "add", "default", "via", "10.0.1.1", "dev", "ens6", "onlink"];
 
 /// What a runtime does with a list of plugins.
 struct Chain<'a> {
@@ -44,7 +42,7 @@ impl Chain<'_> {
     fn call(&self, verb: &str, plugin: &Value, previous: &Value) -> String {
         let kind = plugin["type"].as_str().unwrap();
         let program = match kind {
-            "vcn-native" => env!("CARGO_BIN_EXE_vcn-native").to_owned(),
+            "vcn-native" => PLUGIN.to_owned(),
             other => format!("{REFERENCE}/{other}"),
         };
         let mut conf = plugin.clone();
@@ -53,22 +51,16 @@ impl Chain<'_> {
         if !previous.is_null() {
             conf["prevResult"] = previous.clone();
         }
-        let run = || {
-            let mut child = Command::new(program)
-                .env("CNI_COMMAND", verb)
-                .env("CNI_CONTAINERID", &self.pod.id)
-                .env("CNI_IFNAME", "eth0")
-                .env("CNI_PATH", REFERENCE)
-                .env(attachment::STATE_DIR_VARIABLE, self.node.state.path())
-                .env("CNI_NETNS", format!("/proc/{}/fd/{}", std::process::id(), self.pod.netns.as_fd().as_raw_fd()))
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            child.stdin.take().unwrap().write_all(conf.to_string().as_bytes()).unwrap();
-            child.wait_with_output().unwrap()
-        };
-        let output = self.node.host.run(run).unwrap();
+        let netns = self.pod.path();
+        let variables = [
+            ("CNI_COMMAND", verb),
+            ("CNI_CONTAINERID", &self.pod.id),
+            ("CNI_NETNS", netns.to_str().unwrap()),
+            ("CNI_PATH", REFERENCE),
+            // portmap and tuning start others.
+            ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+        ];
+        let output = self.node.spawn(Command::new(program), &variables, &conf).wait_with_output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{kind} {verb}: {text}");
         text
@@ -112,7 +104,7 @@ fn chain_of_three_plugins_works_and_del_removes_everything() {
     for version in ["0.4.0", "1.0.0"] {
         let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
         // A host without default route believes no client.
-        node.host.run(|| Command::new("ip").args(DEFAULT_ROUTE).status().unwrap()).unwrap();
+        node.sh("ip route add default via 10.0.1.1 dev ens6 onlink");
         let before = node.snapshot();
         let chain = chain(&node, &pod, version, vec![portmap(), bandwidth(), tuning()]);
         let result = chain.add();
@@ -123,7 +115,7 @@ fn chain_of_three_plugins_works_and_del_removes_everything() {
         chain.del(&result);
         chain.del(&Value::Null);
         assert_eq!(node.snapshot(), before, "{version}");
-        assert!(node.allocations().allocations.is_empty());
+        assert_eq!(node.held(), 0);
     }
 }
 

@@ -1,9 +1,6 @@
 //! CHECK names each single broken thing, and nothing when nothing is.
 
-use std::process::Command;
-
-use crate::node::{Families, Node, Pod, assert_success, error_of, name};
-use netlink::Netns;
+use crate::node::{Families, Node, Pod, assert_success, error_of, host_link, name, reaches, sh};
 use serde_json::Value;
 use vcn::Mtu;
 
@@ -18,12 +15,20 @@ struct CheckedPod {
 impl CheckedPod {
     fn new() -> Self {
         let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
-        let mut conf = node.conf("1.0.0");
-        let result = node.add(&pod);
-        let host_link = result["interfaces"][0]["name"].as_str().unwrap().to_owned();
-        conf["prevResult"] = result;
-        assert_success(&node.cni("CHECK", &pod, &conf));
-        Self { node, pod, conf, host_link }
+        let conf = node.add_to_check(&pod);
+        let checked = Self { host_link: host_link(&conf["prevResult"]), node, pod, conf };
+        checked.assert_sound();
+        checked
+    }
+
+    fn assert_sound(&self) {
+        assert_success(&self.node.cni("CHECK", &self.pod, &self.conf));
+    }
+
+    /// CHECK names this, alone.
+    fn assert_names(&self, named: &str) {
+        let text = self.refusal();
+        assert!(text.contains(&named.replace("VETH", &self.host_link)) && text.contains("in 1 respect(s)"), "{text}");
     }
 
     fn refusal(&self) -> String {
@@ -33,35 +38,23 @@ impl CheckedPod {
     }
 }
 
-pub(crate) fn run(netns: &Netns, command: &str) {
-    let output = netns.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap();
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn succeeds(netns: &Netns, command: &str) -> bool {
-    netns.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap().status.success()
-}
-
 /// Breaks one thing by `command` (`VETH` is the host end) and wants CHECK to name it, alone.
 pub(crate) fn broken(inside: bool, command: &str, named: &str) {
     let checked = CheckedPod::new();
     let netns = if inside { &checked.pod.netns } else { &checked.node.host };
-    run(netns, &command.replace("VETH", &checked.host_link));
-    let text = checked.refusal();
-    assert!(text.contains(&named.replace("VETH", &checked.host_link)), "{command}\n{text}");
-    assert!(text.contains("in 1 respect(s)"), "{command} breaks one thing\n{text}");
+    sh(netns, &command.replace("VETH", &checked.host_link));
+    println!("{command}");
+    checked.assert_names(named);
 }
 
 /// A pod keeps the MTU that it was added with: what new pods get is another matter.
 #[test]
 fn check_ignores_mtu_change_after_add() {
     let mut checked = CheckedPod::new();
-    let mut vnics = checked.node.pools().vnics;
-    vnics.iter_mut().for_each(|vnic| vnic.mtu = Mtu(1500));
-    checked.node.write_pools(vnics);
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    checked.node.change_pools(|vnics| vnics.iter_mut().for_each(|vnic| vnic.mtu = Mtu(1500)));
+    checked.assert_sound();
     checked.conf["mtu"] = 1400.into();
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    checked.assert_sound();
 }
 
 #[test]
@@ -141,7 +134,6 @@ fn everything_on_the_host_that_can_break_is_named() {
              fe80::17ff:fe00:1/64 dev ens5 nodad",
         ),
         ("ip link set ens5 arp off", "ens5 has ARP switched off: link set ens5 arp on"),
-        ("echo 0 >/proc/sys/net/ipv6/conf/ens5/forwarding", "sysctl net/ipv6/conf/ens5/forwarding=1"),
         ("echo 0 >/proc/sys/net/ipv6/conf/ens5/proxy_ndp", "sysctl net/ipv6/conf/ens5/proxy_ndp=1"),
     ] {
         broken(false, command, named);
@@ -153,26 +145,20 @@ fn everything_on_the_host_that_can_break_is_named() {
 fn check_names_disabled_ipv6_forwarding_and_its_fix_restores_pods() {
     let checked = CheckedPod::new();
     let setting = "net/ipv6/conf/ens5/forwarding";
-    run(
-        &checked.node.host,
-        &format!("echo 0 >/proc/sys/{setting}; [ $(cat /proc/sys/net/ipv6/conf/all/forwarding) = 1 ]"),
-    );
-    let from_subnet = || succeeds(&checked.node.routers[0], "ping -n -c 3 -i 0.3 -W 1 2001:db8::8");
-    assert!(!from_subnet(), "no link answers for the pod");
-    assert!(checked.refusal().contains(&format!("sysctl {setting}=1 (was 0)")));
-    run(&checked.node.host, &format!("echo 1 >/proc/sys/{setting}"));
-    assert!(crate::node::reaches(&checked.node.routers[0], "2001:db8::8"));
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    checked.node.sh(&format!("echo 0 >/proc/sys/{setting}; [ $(cat /proc/sys/net/ipv6/conf/all/forwarding) = 1 ]"));
+    // No link answers for the pod.
+    sh(&checked.node.routers[0], "! ping -n -c 3 -i 0.3 -W 1 2001:db8::8");
+    checked.assert_names(&format!("sysctl {setting}=1 (was 0)"));
+    checked.node.sh(&format!("echo 1 >/proc/sys/{setting}"));
+    assert!(reaches(&checked.node.routers[0], "2001:db8::8"));
+    checked.assert_sound();
 }
 
 #[test]
 fn check_accepts_strict_rp_filter_when_all_links_are_loose() {
     let checked = CheckedPod::new();
-    run(
-        &checked.node.host,
-        "echo 1 >/proc/sys/net/ipv4/conf/ens5/rp_filter; echo 2 >/proc/sys/net/ipv4/conf/all/rp_filter",
-    );
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    checked.node.sh("cd /proc/sys/net/ipv4/conf; echo 1 >ens5/rp_filter; echo 2 >all/rp_filter");
+    checked.assert_sound();
 }
 
 /// It is not answered from while it is being checked for duplicates, which goes on for an hour here.
@@ -192,12 +178,12 @@ fn an_address_of_the_pod_that_is_tentative_is_named() {
 #[test]
 fn a_vnic_into_which_nothing_is_plugged_is_named() {
     let checked = CheckedPod::new();
-    run(&checked.node.routers[0], "ip link set port down");
+    sh(&checked.node.routers[0], "ip link set port down");
     let text = checked.refusal();
     assert!(text.contains("ens5, the link of the pod's VNIC, has no carrier"), "{text}");
-    run(&checked.node.routers[0], "ip link set port up");
-    run(&checked.node.host, "ip -6 route replace 2001:db8::1 dev ens5 table 1001 proto static");
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    sh(&checked.node.routers[0], "ip link set port up");
+    checked.node.sh("ip -6 route replace 2001:db8::1 dev ens5 table 1001 proto static");
+    checked.assert_sound();
 }
 
 /// The plugin's part of a node is whole without an agent, so these are missed only where one has been.
@@ -215,14 +201,13 @@ fn check_names_missing_agent_rule_only_when_its_sibling_exists() {
         ];
         let checked = CheckedPod::new();
         for rule in &rules {
-            run(&checked.node.host, &format!("ip {family} rule add {rule}"));
+            checked.node.sh(&format!("ip {family} rule add {rule}"));
         }
-        assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+        checked.assert_sound();
         for (rule, named) in rules.iter().zip(named) {
-            run(&checked.node.host, &format!("ip {family} rule del {rule}"));
-            let text = checked.refusal();
-            assert!(text.contains(&named) && text.contains("in 1 respect(s)"), "{text}");
-            run(&checked.node.host, &format!("ip {family} rule add {rule}"));
+            checked.node.sh(&format!("ip {family} rule del {rule}"));
+            checked.assert_names(&named);
+            checked.node.sh(&format!("ip {family} rule add {rule}"));
         }
     }
 }
@@ -231,16 +216,12 @@ fn check_names_missing_agent_rule_only_when_its_sibling_exists() {
 #[test]
 fn check_names_foreign_link_mac_only_when_pools_require_it() {
     let checked = CheckedPod::new();
-    run(&checked.node.host, "ip link set ens5 address 02:00:17:00:00:99");
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
-    let mut vnics = checked.node.pools().vnics;
-    vnics.iter_mut().for_each(|vnic| vnic.link_has_mac = true);
-    checked.node.write_pools(vnics);
-    let text = checked.refusal();
-    let named = "link set ens5 address 02:00:17:00:00:01 up (was ens5 address 02:00:17:00:00:99";
-    assert!(text.contains(named) && text.contains("in 1 respect(s)"), "{text}");
-    run(&checked.node.host, "ip link set ens5 address 02:00:17:00:00:01");
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    checked.node.sh("ip link set ens5 address 02:00:17:00:00:99");
+    checked.assert_sound();
+    checked.node.change_pools(|vnics| vnics.iter_mut().for_each(|vnic| vnic.link_has_mac = true));
+    checked.assert_names("link set ens5 address 02:00:17:00:00:01 up (was ens5 address 02:00:17:00:00:99");
+    checked.node.sh("ip link set ens5 address 02:00:17:00:00:01");
+    checked.assert_sound();
 }
 
 #[test]
@@ -254,7 +235,7 @@ fn links_that_are_down_or_mute_are_named() {
     ] {
         let checked = CheckedPod::new();
         let netns = if inside { &checked.pod.netns } else { &checked.node.host };
-        run(netns, &command.replace("VETH", &checked.host_link));
+        sh(netns, &command.replace("VETH", &checked.host_link));
         let text = checked.refusal();
         assert!(text.contains(&named.replace("VETH", &checked.host_link)), "{text}");
     }
@@ -263,7 +244,7 @@ fn links_that_are_down_or_mute_are_named() {
 #[test]
 fn check_names_changed_pod_mac_and_its_neighbour_entries() {
     let checked = CheckedPod::new();
-    run(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99");
+    sh(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99");
     let text = checked.refusal();
     assert!(text.contains("pod: link set eth0 address") && text.contains("in 3 respect(s)"), "{text}");
 }
@@ -271,7 +252,7 @@ fn check_names_changed_pod_mac_and_its_neighbour_entries() {
 #[test]
 fn check_names_missing_pod_link() {
     let checked = CheckedPod::new();
-    run(&checked.pod.netns, "ip link del eth0");
+    sh(&checked.pod.netns, "ip link del eth0");
     let text = checked.refusal();
     assert!(text.contains(&format!("link add {}", checked.host_link)), "{text}");
 }
@@ -279,14 +260,14 @@ fn check_names_missing_pod_link() {
 #[test]
 fn check_accepts_changes_recorded_in_the_chain_result() {
     let mut checked = CheckedPod::new();
-    run(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99; ip route del default");
+    sh(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99; ip route del default");
     checked.conf["prevResult"]["interfaces"][1]["mac"] = "02:00:00:00:00:99".into();
     checked.conf["prevResult"]["routes"] = serde_json::json!([{"dst": "::/0", "gw": "fe80::1"}]);
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    checked.assert_sound();
     // And a pod whose Ethernet address was changed is reached all the same.
-    run(&checked.pod.netns, "ip route add default via 169.254.1.1 dev eth0");
-    assert!(crate::node::reaches(&checked.node.routers[0], "10.0.0.8"));
-    assert!(crate::node::reaches(&checked.node.routers[0], "2001:db8::8"));
+    sh(&checked.pod.netns, "ip route add default via 169.254.1.1 dev eth0");
+    assert!(reaches(&checked.node.routers[0], "10.0.0.8"));
+    assert!(reaches(&checked.node.routers[0], "2001:db8::8"));
 }
 
 #[test]
@@ -301,8 +282,7 @@ fn another_namespace_another_address_and_a_vanished_vnic_are_contradictions() {
     assert!(checked.refusal().contains("prevResult says that the pod has 10.0.0.99/32"));
     checked.conf["prevResult"]["ips"][0]["address"] = before;
 
-    let vnics = checked.node.pools().vnics.into_iter().filter(|vnic| vnic.link != name("ens5")).collect();
-    checked.node.write_pools(vnics);
+    checked.node.change_pools(|vnics| vnics.retain(|vnic| vnic.link != name("ens5")));
     let text = checked.refusal();
     assert!(
         text.contains("10.0.0.8 is on VNIC ocid1.vnic.oc1.iad.v0, which is not among this node's any more"),
@@ -317,14 +297,12 @@ fn check_rejects_another_sandbox_but_accepts_another_path_to_it() {
     let same = named.path().join("same");
     std::os::unix::fs::symlink(checked.pod.path(), &same).unwrap();
     checked.conf["prevResult"]["interfaces"][1]["sandbox"] = same.to_str().into();
-    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    checked.assert_sound();
 
     let other = Pod::new("b");
     let path = other.path();
     checked.conf["prevResult"]["interfaces"][1]["sandbox"] = path.to_str().into();
-    let text = checked.refusal();
-    assert!(text.contains(&format!("prevResult says that eth0 is in {}", path.display())), "{text}");
-    assert!(text.contains("in 1 respect(s)"), "{text}");
+    checked.assert_names(&format!("prevResult says that eth0 is in {}", path.display()));
 }
 
 #[test]
@@ -337,7 +315,7 @@ fn a_pods_mtu_may_be_set_below_the_vnics() {
     conf["prevResult"] = result;
     assert_success(&node.cni("CHECK", &pod, &conf));
     // A result of this version says what a later plugin made of it.
-    run(&pod.netns, "ip link set eth0 mtu 1300");
+    sh(&pod.netns, "ip link set eth0 mtu 1300");
     let (code, text) = error_of(&node.cni("CHECK", &pod, &conf));
     assert!(code == 107 && text.contains("pod: link set eth0") && text.contains("in 1 respect(s)"), "{code} {text}");
     conf["prevResult"]["interfaces"][1]["mtu"] = 1300.into();

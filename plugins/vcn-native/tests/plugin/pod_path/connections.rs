@@ -5,12 +5,11 @@ use std::net::UdpSocket;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use ipam::{BootId, FreedAddress, Store};
+use ipam::FreedAddress;
 use netlink::conntrack;
-use serde_json::Value;
 use telemetry::{Listener, VerbRecord};
 
-use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, ip, json_of, within};
+use crate::node::{Node, PATIENCE, PLUGIN, Pod, address, ip, json_of, within};
 
 /// More than are forgotten in the time of four tries, an answer each of 4 ms.
 const MANY: u16 = 4000;
@@ -18,24 +17,11 @@ const MANY: u16 = 4000;
 /// A verb's patience, four times, and what the rest of it may take here.
 const FOUR_TRIES: Duration = Duration::from_secs(60);
 
-fn on_host(node: &Node, line: &str) {
-    let output = node.host.run(|| Command::new("sh").args(["-ec", line]).output().unwrap()).unwrap();
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// A node that tracks connections, with these addresses for pods.
 fn node_with(addresses: &[&str]) -> Node {
-    let node = Node::new(Families::V4);
-    let mut vnics = node.pools().vnics;
-    vnics.truncate(1);
-    let pool = vnics[0].families.ipv4.as_mut().unwrap();
-    pool.addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-    node.write_pools(vnics);
-    on_host(
-        &node,
-        "nft 'table ip track { chain seen { type filter hook prerouting priority 0; ct state new counter; }; }'
-         echo 600 >/proc/sys/net/netfilter/nf_conntrack_udp_timeout",
-    );
+    let node = Node::with_addresses(addresses);
+    node.sh("nft 'table ip track { chain seen { type filter hook prerouting priority 0; ct state new counter; }; }'
+         echo 600 >/proc/sys/net/netfilter/nf_conntrack_udp_timeout");
     node
 }
 
@@ -56,10 +42,6 @@ fn tracked(node: &Node, address: &str) -> usize {
     node.host.run(list).unwrap().lines().filter(|line| line.contains(&format!("src={address} dst=203."))).count()
 }
 
-fn freed(node: &Node) -> Vec<FreedAddress> {
-    Store::new(node.state.path(), BootId::current().unwrap()).freed().unwrap()
-}
-
 /// A verb to which the kernel answers late, how long it took, and what an operator reads of it.
 fn slowly(node: &Node, verb: &str, pod: &Pod) -> (Output, Duration, VerbRecord) {
     let mut strace = Command::new("strace");
@@ -68,10 +50,6 @@ fn slowly(node: &Node, verb: &str, pod: &Pod) -> (Output, Duration, VerbRecord) 
     let output = node.start_by(strace, verb, pod, &node.conf("1.0.0")).wait_with_output().unwrap();
     let took = begun.elapsed();
     (output, took, telemetry::read_log(node.state.path()).unwrap().pop().unwrap())
-}
-
-fn address(answer: &Value) -> &str {
-    answer["ips"][0]["address"].as_str().unwrap()
 }
 
 #[test]
@@ -87,7 +65,7 @@ fn del_and_add_log_connections_they_cannot_delete_in_time() {
     assert!(line.message.contains("there are more connections than can be forgotten"), "{line:?}");
     let left = tracked(&node, "10.0.0.8");
     assert!((1..before).contains(&left), "{left} of {before}");
-    assert!(matches!(freed(&node).as_slice(), [FreedAddress { forgotten: false, .. }]));
+    assert!(matches!(node.store().freed().unwrap().as_slice(), [FreedAddress { forgotten: false, .. }]));
 
     // The only address there is: each try forgets some more, and a pod without network is of no use.
     let (output, took, line) = slowly(&node, "ADD", &Pod::new("next"));
@@ -113,7 +91,7 @@ fn add_avoids_address_with_undeleted_connections() {
     assert_eq!(address(&json_of(&output)), "10.0.0.9/32", "the one that has rested longest is 10.0.0.8");
     assert_eq!(line.addresses, [ip("10.0.0.9")]);
     assert!(tracked(&node, "10.0.0.8") > 0);
-    let freed = freed(&node);
+    let freed = node.store().freed().unwrap();
     assert!(
         matches!(freed.as_slice(), [FreedAddress { forgotten: false, address, .. }] if *address == ip("10.0.0.8")),
         "{freed:?}"

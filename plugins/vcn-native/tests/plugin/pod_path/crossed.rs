@@ -6,29 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 
 use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, assert_success, error_of, within};
-use ipam::{BootId, BootTime, Store};
-use netlink::LinkChange;
+use ipam::BootTime;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use vcn::Family;
-
-fn with_one_address(node: &Node) {
-    let mut vnics = node.pools().vnics;
-    vnics.truncate(1);
-    vnics[0].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.0.9/32".parse().unwrap()];
-    node.write_pools(vnics);
-}
-
-fn change(node: &Node, change: impl Fn(&mut ipam::Allocation)) {
-    let store = Store::new(node.state.path(), BootId::current().unwrap());
-    let changed = store.update(|held| {
-        held.allocations.iter_mut().for_each(change);
-        Ok::<_, ipam::Error>(())
-    });
-    changed.unwrap();
-}
 
 /// The plugin under strace (packages.txt), which does something to the n-th call of a kind.
 fn injected(call: &str, what: &str) -> Command {
@@ -72,8 +55,7 @@ impl StoppedPlugin {
 
 /// Whether it is under way: it holds the lock of its attachment.
 fn acts(node: &Node, pod: &Pod) -> bool {
-    let store = Store::new(node.state.path(), BootId::current().unwrap());
-    store.try_attachment(&format!("vcn-native/{}/eth0", pod.id).parse().unwrap()).unwrap().is_none()
+    node.store().try_attachment(&format!("vcn-native/{}/eth0", pod.id).parse().unwrap()).unwrap().is_none()
 }
 
 /// Plays a case until what is slow in it was met at work: this thread may stand still for longer than that is slow.
@@ -91,11 +73,10 @@ fn is_met(node: &Node, pod: &Pod, slow: &mut Child) -> bool {
 #[test]
 fn slow_del_or_gc_keeps_next_address_owner_connected() {
     let case = |verb: &str| {
-        let node = Node::new(Families::V4);
-        with_one_address(&node);
+        let node = Node::with_addresses(&["10.0.0.9/32"]);
         let (old, next) = (Pod::new("old"), Pod::new("next"));
         node.add(&old);
-        change(&node, |allocation| allocation.since = BootTime(0));
+        node.age();
         let mut conf = node.conf("1.1.0");
         conf["cni.dev/valid-attachments"] = json!([]);
         let mut slow = node.start_by(injected("socket", "delay_enter=2000000:when=1"), verb, &old, &conf);
@@ -122,7 +103,7 @@ fn late_del_removes_remains_of_killed_add() {
     let add = node.start_by(injected("rename", "signal=SIGKILL:when=3"), "ADD", &killed, &node.conf("1.0.0"));
     assert!(!add.wait_with_output().unwrap().status.success());
     assert!(node.snapshot() != before, "it was killed late");
-    change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
+    node.change_held(|allocation| allocation.tentative_until = Some(BootTime(1)));
     let other = Pod::new("other");
     node.add(&other);
     node.del(&other);
@@ -139,22 +120,21 @@ fn slow_add_keeps_its_address_until_it_ends() {
 }
 
 fn a_slow_add_keeps_its_address() -> bool {
-    let node = Node::new(Families::V4);
-    with_one_address(&node);
+    let node = Node::with_addresses(&["10.0.0.9/32"]);
     let (slow, other) = (Pod::new("slow"), Pod::new("other"));
     // With an empty record the first request would be the one that checks whether it was lost.
     node.add(&other);
     node.del(&other);
     // Long enough for what is done here meanwhile on a busy machine.
     let add = node.start_by(injected("sendto", "delay_enter=6000000:when=1"), "ADD", &slow, &node.conf("1.0.0"));
-    assert!(within(PATIENCE, || node.allocations().allocations.len() == 1));
-    change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
+    assert!(within(PATIENCE, || node.held() == 1));
+    node.change_held(|allocation| allocation.tentative_until = Some(BootTime(1)));
     // The lease ran out, the ADD goes on.
     if !acts(&node, &slow) {
         assert_success(&add.wait_with_output().unwrap());
         return false;
     }
-    let (code, text) = error_of(&node.cni("ADD", &other, &node.conf("1.0.0")));
+    let (code, text) = node.refusal("ADD", &other);
     assert_eq!(code, 102, "{text}");
     assert_success(&add.wait_with_output().unwrap());
     assert!(slow.reaches("10.0.0.1"));
@@ -166,9 +146,8 @@ fn a_slow_add_keeps_its_address() -> bool {
 #[test]
 fn check_finds_record_that_add_commits_concurrently() {
     let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
-    let mut conf = node.conf("1.0.0");
-    conf["prevResult"] = node.add(&pod);
-    let record = fs::read_dir(node.state.path().join("allocations")).unwrap().next().unwrap().unwrap().path();
+    let conf = node.add_to_check(&pod);
+    let record = fs::read_dir(node.file("allocations")).unwrap().next().unwrap().unwrap().path();
     let (lasting, tentative) = (record.with_extension("json"), record.with_extension("tentative"));
     fs::rename(&lasting, &tentative).unwrap();
     let check = StoppedPlugin::at_open(&node, (&lasting, 1), "CHECK", &pod, &conf);
@@ -179,22 +158,21 @@ fn check_finds_record_that_add_commits_concurrently() {
 /// An ADD on a full node has seen that another's lease ran out, and that one commits before it is taken back.
 #[test]
 fn full_add_keeps_expired_attachment_that_commits_concurrently() {
-    let node = Node::new(Families::V4);
-    with_one_address(&node);
+    let node = Node::with_addresses(&["10.0.0.9/32"]);
     let (late, next) = (Pod::new("late"), Pod::new("next"));
     node.add(&late);
-    let record = fs::read_dir(node.state.path().join("allocations")).unwrap().next().unwrap().unwrap().path();
-    change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
+    let record = fs::read_dir(node.file("allocations")).unwrap().next().unwrap().unwrap().path();
+    node.change_held(|allocation| allocation.tentative_until = Some(BootTime(1)));
     let tentative = record.with_extension("tentative");
     assert!(tentative.exists() && !record.exists());
     // The first time it opens the file for its own attachment's lock.
-    let locks = node.state.path().join("attachments.lock");
+    let locks = node.file("attachments.lock");
     let add = StoppedPlugin::at_open(&node, (&locks, 2), "ADD", &next, &node.conf("1.0.0"));
     fs::rename(&tentative, &record).unwrap();
     let (code, text) = error_of(&add.go_on());
     assert_eq!(code, 102, "{text}");
     assert!(late.reaches("10.0.0.1"));
-    assert_eq!(node.allocations().allocations.len(), 1);
+    assert_eq!(node.held(), 1);
 }
 
 #[test]
@@ -203,8 +181,8 @@ fn rebuilt_record_omits_pod_deleted_during_the_rebuild() {
         let node = Node::new(Families::V4);
         let (going, next) = (Pod::new("going"), Pod::new("next"));
         node.add(&going);
-        fs::remove_dir_all(node.state.path().join("allocations")).unwrap();
-        let index = node.state.path().join("allocations.json");
+        fs::remove_dir_all(node.file("allocations")).unwrap();
+        let index = node.file("allocations.json");
         if damaged {
             fs::write(&index, "{").unwrap()
         } else {
@@ -228,49 +206,14 @@ fn rebuilt_record_omits_pod_deleted_during_the_rebuild() {
 
 #[test]
 fn del_deletes_connections_when_index_is_lost() {
-    let node = Node::new(Families::V4);
-    with_one_address(&node);
+    let node = Node::with_addresses(&["10.0.0.9/32"]);
     let pod = Pod::new("a");
     node.add(&pod);
-    fs::remove_file(node.state.path().join("allocations.json")).unwrap();
-    let shell = |command: &str| {
-        let output = node.host.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    shell("conntrack -I -p tcp -s 10.0.0.77 -d 10.0.0.9 --sport 5 --dport 80 --state SYN_SENT --timeout 110");
-    assert!(shell("cat /proc/net/nf_conntrack").contains("10.0.0.77"));
+    fs::remove_file(node.file("allocations.json")).unwrap();
+    node.sh("conntrack -I -p tcp -s 10.0.0.77 -d 10.0.0.9 --sport 5 --dport 80 --state SYN_SENT --timeout 110");
+    assert!(node.sh("cat /proc/net/nf_conntrack").contains("10.0.0.77"));
     node.del(&pod);
-    assert!(!shell("cat /proc/net/nf_conntrack").contains("10.0.0.77"));
-}
-
-#[test]
-fn del_needs_neither_the_record_nor_pools_to_leave_nothing() {
-    for damaged in [false, true] {
-        let node = Node::new(Families::Dual);
-        let before = node.snapshot();
-        let pod = Pod::new("a");
-        node.add(&pod);
-        fs::remove_file(node.state.path().join("pools.json")).unwrap();
-        if damaged {
-            fs::write(node.state.path().join("allocations.json"), "{").unwrap();
-        } else {
-            fs::remove_file(node.state.path().join("allocations.json")).unwrap();
-            fs::remove_dir_all(node.state.path().join("allocations")).unwrap();
-        }
-        node.del(&pod);
-        assert_eq!(node.snapshot(), before, "damaged: {damaged}");
-    }
-}
-
-#[test]
-fn del_removes_link_with_changed_alias() {
-    let node = Node::new(Families::V4);
-    let before = node.snapshot();
-    let pod = Pod::new("a");
-    let link = crate::node::name(node.add(&pod)["interfaces"][0]["name"].as_str().unwrap());
-    node.in_host(|socket| socket.change_link_named(&link, &[LinkChange::Alias("mine".into())]).unwrap());
-    node.del(&pod);
-    assert_eq!(node.snapshot(), before);
+    assert!(!node.sh("cat /proc/net/nf_conntrack").contains("10.0.0.77"));
 }
 
 #[test]

@@ -3,13 +3,12 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 
-use ipam::{BootId, Store, VnicPool};
-use netlink::{LinkKind, NewLink, Peer, Socket};
+use ipam::VnicPool;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::read;
 use serde_json::{Value, json};
 
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, name, within};
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, host_link, name, sh, within};
 
 /// DEL of a pod with another namespace's path, or none.
 fn del_with(node: &Node, id: &str, netns: &str, conf: &Value) {
@@ -19,7 +18,7 @@ fn del_with(node: &Node, id: &str, netns: &str, conf: &Value) {
 
 fn assert_nothing_left(node: &Node, before: &[String], case: &str) {
     assert_eq!(node.snapshot(), before, "{case}");
-    assert!(node.allocations().allocations.is_empty(), "{case}");
+    assert!(node.held() == 0, "{case}");
 }
 
 #[test]
@@ -32,7 +31,7 @@ fn del_keeps_other_pod_when_netns_path_leads_to_it() {
     // The other pod's link has the same name, in the namespace that the path leads to now.
     del_with(&node, "gone", other.path().to_str().unwrap(), &node.conf("1.0.0"));
     assert!(other.reaches("10.0.1.1") && other.reaches("2001:db8:1::1"));
-    assert_eq!(node.allocations().allocations.len(), 1);
+    assert_eq!(node.held(), 1);
     node.del(&other);
     assert_nothing_left(&node, &before, "both gone");
 }
@@ -42,19 +41,15 @@ fn a_foreign_namespace_is_not_touched() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let (pod, foreign) = (Pod::new("a"), Pod::new("foreign"));
-    let links = || Socket::open().unwrap().links().unwrap();
-    let theirs = || {
-        let peer = Peer { name: name("other"), mac: None, mtu: None, netns: None };
-        Socket::open().unwrap().add_link(&NewLink::new(name("eth0"), LinkKind::Veth(peer)))
-    };
-    foreign.netns.run(theirs).unwrap().unwrap();
-    let links_before = foreign.netns.run(links).unwrap();
+    let links = || sh(&foreign.netns, "ip -o link");
+    sh(&foreign.netns, "ip link add eth0 type veth peer name other");
+    let links_before = links();
     node.add(&pod);
     for _ in 0..2 {
         del_with(&node, "a", foreign.path().to_str().unwrap(), &node.conf("1.0.0"));
         assert_nothing_left(&node, &before, "DEL");
     }
-    assert_eq!(foreign.netns.run(links).unwrap(), links_before);
+    assert_eq!(links(), links_before);
 }
 
 #[test]
@@ -75,7 +70,7 @@ fn del_removes_everything_when_netns_is_gone() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let pod = Pod::new("a");
-    let host_end = node.add(&pod)["interfaces"][0]["name"].as_str().unwrap().to_owned();
+    let host_end = host_link(&node.add(&pod));
     drop(pod);
     // The kernel takes a namespace down some time after its last holder went, and the link with it.
     let gone = || node.in_host(|socket| socket.link(&name(&host_end)).is_err_and(|error| error.is_not_found()));
@@ -85,36 +80,72 @@ fn del_removes_everything_when_netns_is_gone() {
 }
 
 #[test]
-fn a_link_that_was_deleted_inside_the_pod_leaves_nothing() {
-    let node = Node::new(Families::Dual);
-    let before = node.snapshot();
-    let pod = Pod::new("a");
-    node.add(&pod);
-    pod.netns.run(|| Socket::open().unwrap().delete_link_named(&name("eth0"))).unwrap().unwrap();
-    node.del(&pod);
-    assert_nothing_left(&node, &before, "DEL");
-}
-
-#[test]
 fn del_succeeds_and_keeps_foreign_link_with_our_name() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
     let pod = Pod::new("a");
-    let host_end = name(node.add(&pod)["interfaces"][0]["name"].as_str().unwrap());
-    let theirs = || NewLink::new(host_end.clone(), LinkKind::Bridge);
+    let host_end = host_link(&node.add(&pod));
     // While the pod is on record, and after an ADD that failed for it.
     for _ in 0..2 {
-        node.in_host(|socket| {
-            let _ = socket.delete_link_named(&host_end);
-            socket.add_link(&theirs()).unwrap();
-        });
+        node.sh(&format!("ip link del {host_end}; ip link add {host_end} type bridge"));
         node.del(&pod);
-        assert!(node.in_host(|socket| socket.link(&host_end)).is_ok(), "it stays");
-        assert_eq!(error_of(&node.cni("ADD", &pod, &node.conf("1.0.0"))).0, 103);
+        assert_eq!(node.refusal("ADD", &pod).0, 103);
     }
     node.del(&pod);
-    node.in_host(|socket| socket.delete_link_named(&host_end).unwrap());
+    node.sh(&format!("ip link del {host_end}"));
     assert_nothing_left(&node, &before, "both");
+}
+
+/// What other programs, network managers for example, do to a pod's network (`VETH` is its host end), to its record and to
+/// its VNICs. That CHECK names each is in `check.rs`.
+#[test]
+fn del_leaves_nothing_of_a_network_that_was_changed() {
+    for change in [
+        "host: ip link set VETH alias mine",
+        "pod: ip link del eth0",
+        // As systemd-networkd does at its start with ManageForeignRoutingPolicyRules=yes.
+        "host: ip link set VETH address 02:00:00:00:be:ef; for family in -4 -6; do ip $family rule del pref 1536; \
+               ip $family route flush table 999; done",
+        // The record alone is left.
+        "host: ip rule del pref 1536; ip -6 rule del pref 1536; ip link del VETH; \
+               ip neigh del proxy 10.0.0.8 dev ens5; ip neigh del proxy 2001:db8::8 dev ens5",
+        // Neither record nor pools are.
+        "state: rm -r pools.json allocations.json allocations",
+        "state: rm pools.json; echo { >allocations.json",
+    ] {
+        let node = Node::new(Families::Dual);
+        let (before, pod) = (node.snapshot(), Pod::new("a"));
+        let link = host_link(&node.add(&pod));
+        let (place, script) = change.split_once(": ").unwrap();
+        match place {
+            "pod" => sh(&pod.netns, script),
+            "state" => node.sh(&format!("cd {}; {script}", node.state.path().display())),
+            _ => node.sh(&script.replace("VETH", &link)),
+        };
+        node.del(&pod);
+        assert_nothing_left(&node, &before, change);
+    }
+}
+
+#[test]
+fn del_succeeds_when_vnic_link_is_gone() {
+    let node = Node::new(Families::Dual);
+    let (before, pod) = (node.snapshot(), Pod::new("a"));
+    node.add(&pod);
+    node.sh("ip link del ens5");
+    node.del(&pod);
+    let left: Vec<_> = node.snapshot().into_iter().filter(|line| !before.contains(line)).collect();
+    assert!(left.is_empty() && node.held() == 0, "{left:#?}");
+}
+
+/// Of a private mount of /sys, which shows the links of the namespace it was mounted in. 3 is NET_ADDR_SET: systemd-udevd's
+/// MACAddressPolicy applies to addresses that the kernel made up (1, NET_ADDR_RANDOM) only.
+#[test]
+fn host_end_address_counts_as_set_so_udev_keeps_it() {
+    let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
+    let link = host_link(&node.add(&pod));
+    let look = format!("mount -t sysfs sysfs /sys && cat /sys/class/net/{link}/addr_assign_type");
+    assert_eq!(node.sh(&format!("unshare --mount sh -ec '{look}'")).trim(), "3");
 }
 
 /// A change of the pools, and what it is called.
@@ -139,9 +170,7 @@ fn pools_that_changed_meanwhile_are_no_obstacle() {
         let before = node.snapshot();
         let pod = Pod::new("a");
         node.add(&pod);
-        let mut vnics = node.pools().vnics;
-        change(&mut vnics);
-        node.write_pools(vnics);
+        node.change_pools(change);
         node.del(&pod);
         assert_nothing_left(&node, &before, case);
     }
@@ -151,7 +180,7 @@ fn pools_that_changed_meanwhile_are_no_obstacle() {
 fn missing_damaged_and_unreadable_pools_are_no_obstacle() {
     let node = Node::new(Families::Dual);
     let before = node.snapshot();
-    let pools = node.state.path().join("pools.json");
+    let pools = node.file("pools.json");
     let text = fs::read(&pools).unwrap();
     let spoil: [(&str, &dyn Fn()); 3] = [
         ("missing", &|| fs::remove_file(&pools).unwrap()),
@@ -215,7 +244,7 @@ fn redundant_dels_have_no_effect_on_the_next_add() {
 #[test]
 fn del_releases_streams_and_lock_before_it_exits() {
     let node = Node::new(Families::V4);
-    let store = Store::new(node.state.path(), BootId::current().unwrap());
+    let store = node.store();
     let (pod, key) = (Pod::new("pod"), "vcn-native/pod/eth0".parse().unwrap());
     for round in 0..20 {
         node.add(&pod);

@@ -3,14 +3,10 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
-use std::time::{Duration, Instant};
 
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, ip, name};
-use crate::pod_path::gc::age;
+use crate::node::{Families, Node, PATIENCE, Pod, address, assert_success, ip, name, sh, within};
 use ipnetwork::IpNetwork;
-use netlink::{Neighbour, NeighbourFilter, Netns, Socket};
-use serde_json::json;
+use netlink::{Neighbour, NeighbourFilter, Socket};
 use vcn::MacAddr;
 
 #[test]
@@ -28,11 +24,7 @@ fn the_subnet_learns_at_once_that_an_address_moved_here() {
     for address in ["10.0.0.8", "2001:db8::8"].map(ip) {
         let filter = NeighbourFilter { index: Some(port), ..NeighbourFilter::default() };
         let mut believed = || router.neighbours(&filter).unwrap().into_iter().find(|n| n.address == address)?.mac;
-        let end = Instant::now() + PATIENCE;
-        while believed() != here {
-            assert!(Instant::now() < end, "{address}: the router still believes {:?}", believed());
-            std::thread::yield_now();
-        }
+        assert!(within(PATIENCE, || believed() == here), "{address}: the router still believes {:?}", believed());
     }
 }
 
@@ -79,27 +71,30 @@ const V6: Words = Words {
 /// tries again by the same connection: it must reach the Service's present pod, not the pod that has the address now.
 fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &Words, when: ServiceChanges) {
     let node = Node::new(words.families);
-    let mut vnics = node.pools().vnics;
-    vnics.truncate(1);
-    let families = &mut vnics[0].families;
-    let pool = if words.families == Families::V6 { families.ipv6.as_mut() } else { families.ipv4.as_mut() };
-    pool.unwrap().addresses = words.pods.map(|address| IpNetwork::from(ip(address))).into();
-    node.write_pools(vnics);
+    node.change_pools(|vnics| {
+        vnics.truncate(1);
+        let families = &mut vnics[0].families;
+        let pool = if words.families == Families::V6 { families.ipv6.as_mut() } else { families.ipv4.as_mut() };
+        pool.unwrap().addresses = words.pods.map(|address| IpNetwork::from(ip(address))).into();
+    });
     let (old, present) = (Pod::new("old"), Pod::new("present"));
     let [first, second] = words.pods;
-    let address = |pod: &Pod| node.add(pod)["ips"][0]["address"].as_str().unwrap().parse::<IpNetwork>().unwrap().ip();
+    let address = |pod: &Pod| address(&node.add(pod)).parse::<IpNetwork>().unwrap().ip();
     assert_eq!((address(&old), address(&present)), (ip(first), ip(second)));
     // Before the client's next try may come: a host that does not listen refuses.
     let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind((words.any, 80)).unwrap()).unwrap();
     let at_present = listen(&present);
-    shell(&old.netns, "ip link set eth0 down");
+    sh(&old.netns, "ip link set eth0 down");
     service(&node, words, first);
     // What has no pod leaves by the primary VNIC and is dropped by the fabric.
-    shell(&node.host, &format!("ip route add default via {} dev ens6 onlink", words.primary));
+    node.sh(&format!("ip route add default via {} dev ens6 onlink", words.primary));
     std::thread::scope(|scope| {
-        let connecting =
-            scope.spawn(|| node.routers[0].run(|| TcpStream::connect_timeout(&target(words), 2 * PATIENCE)).unwrap());
-        wait(|| tracked(&node).contains("SYN_SENT"));
+        let connecting = scope.spawn(|| {
+            node.routers[0]
+                .run(|| TcpStream::connect_timeout(&SocketAddr::new(ip(words.node), 30080), 2 * PATIENCE))
+                .unwrap()
+        });
+        assert!(within(PATIENCE, || tracked(&node).contains("SYN_SENT")));
         if when == ServiceChanges::BeforeDel {
             service(&node, words, second);
         }
@@ -107,7 +102,7 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &
         let next = Pod::new("next");
         if when == ServiceChanges::AfterDel {
             // The client's next try, 1 s after the first, finds the address without pod.
-            wait(|| tracked(&node).contains("SYN_SENT"));
+            assert!(within(PATIENCE, || tracked(&node).contains("SYN_SENT")));
             service(&node, words, second);
         }
         assert_eq!(address(&next), ip(first), "nothing else is free");
@@ -118,7 +113,7 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &
         let answered = |(listener, name): &(TcpListener, &str)| {
             listener.accept().is_ok_and(|(mut accepted, _)| accepted.write_all(name.as_bytes()).is_ok())
         };
-        wait(|| listeners.iter().any(answered));
+        assert!(within(PATIENCE, || listeners.iter().any(answered)));
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, "present");
@@ -126,16 +121,11 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &
 }
 
 #[test]
-fn connections_to_old_owner_are_deleted_when_pod_is_deleted() {
-    for words in [V4, V6] {
-        a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(&words, ServiceChanges::BeforeDel);
-    }
-}
-
-#[test]
-fn connections_to_free_address_are_deleted_before_it_is_assigned() {
-    for words in [V4, V6] {
-        a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(&words, ServiceChanges::AfterDel);
+fn connections_to_old_owner_are_deleted_with_pod_and_before_reuse() {
+    for when in [ServiceChanges::BeforeDel, ServiceChanges::AfterDel] {
+        for words in [V4, V6] {
+            a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(&words, when);
+        }
     }
 }
 
@@ -147,14 +137,14 @@ fn know_connections(node: &Node, [pod, peer, own]: [&str; 3]) {
                 "conntrack -I -p {protocol} -s {from} -d {to} --sport {port} --dport 80 \
                  -r {answering} -q {from} --reply-port-src 80 --reply-port-dst {port} --timeout 36000"
             );
-            shell(&node.host, &known);
+            node.sh(&known);
         }
     }
 }
 
 /// The connections that are known, but for what pings left.
 fn known(node: &Node) -> Vec<String> {
-    let shown = shell(&node.host, "conntrack -L -o extended -f ipv4; conntrack -L -o extended -f ipv6");
+    let shown = node.sh("conntrack -L -o extended -f ipv4; conntrack -L -o extended -f ipv6");
     // Without the time they have left.
     let words = |line: &str| {
         line.split_whitespace().enumerate().filter(|(at, _)| *at != 4).map(|(_, word)| word.to_owned()).collect()
@@ -189,10 +179,8 @@ fn del_and_gc_delete_only_connections_of_the_deleted_pod() {
         if verb == "DEL" {
             node.del(&goes);
         } else {
-            age(&node);
-            let mut conf = node.conf("1.1.0");
-            conf["cni.dev/valid-attachments"] = json!([{"containerID": "stays", "ifname": "eth0"}]);
-            assert_success(&node.call(&[("CNI_COMMAND", verb)], &conf));
+            node.age();
+            assert_success(&node.gc(&["stays"]));
         }
         assert_eq!(known(&node), kept, "{verb}");
     }
@@ -205,27 +193,9 @@ fn service(node: &Node, words: &Words, pod: &str) {
         "table {table} service; delete table {table} service; table {table} service {{ chain in {{ \
          type nat hook prerouting priority -100; tcp dport 30080 dnat to {to}; }}; }}"
     );
-    shell(&node.host, &format!("nft '{rules}'"));
-}
-
-fn target(words: &Words) -> SocketAddr {
-    SocketAddr::new(ip(words.node), 30080)
+    node.sh(&format!("nft '{rules}'"));
 }
 
 fn tracked(node: &Node) -> String {
-    shell(&node.host, "cat /proc/net/nf_conntrack")
-}
-
-fn shell(netns: &Netns, command: &str) -> String {
-    let output = netns.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap();
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn wait(condition: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < end, "it never came to that");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    node.sh("cat /proc/net/nf_conntrack")
 }

@@ -4,10 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ipam::{BootId, Store};
 use nix::mount::{MsFlags, mount, umount};
 
-use crate::node::{Families, Node, Pod, error_of};
+use crate::node::{Node, Pod};
 
 /// A node whose state is on a disk of its own, of 256 KiB in memory, and one VNIC of which serves pods.
 struct SmallDisk {
@@ -17,11 +16,8 @@ struct SmallDisk {
 
 impl SmallDisk {
     fn new(addresses: &str) -> Self {
-        let node = Node::new(Families::V4);
-        let mut vnics = node.pools().vnics;
-        vnics.truncate(1);
-        vnics[0].families.ipv4.as_mut().unwrap().addresses = vec![addresses.parse().unwrap()];
-        let place = node.state.path().to_owned();
+        let node = Node::with_addresses(&[addresses]);
+        let (vnics, place) = (node.pools().vnics, node.state.path().to_owned());
         mount(Some("tmpfs"), &place, Some("tmpfs"), MsFlags::empty(), Some("size=256k")).unwrap();
         node.write_pools(vnics);
         Self { place, node }
@@ -84,15 +80,14 @@ fn del_without_room_for_index_succeeds_and_starts_cooldown() {
         node.del(&pods[0]);
         assert_eq!(node.snapshot(), before);
         disk.damage(damage);
-        assert_eq!(error_of(&node.cni("ADD", &Pod::new("early"), &node.conf("1.0.0"))).0, 101);
+        assert_eq!(node.refusal("ADD", &Pod::new("early")).0, 101);
         disk.empty();
         let next = Pod::new("next");
         assert_ne!(node.add(&next)["ips"], held, "who lives keeps his address");
-        let records = telemetry::read_log(&disk.place).unwrap();
-        let add = records.iter().rfind(|record| record.verb == "ADD").unwrap();
-        assert!(add.message.contains("had rested only"), "{}", add.message);
+        let said = node.last_run("ADD").message;
+        assert!(said.contains("had rested only"), "{said}");
         assert!(lives.reaches("10.0.0.1") && next.reaches("10.0.0.1"));
-        assert_eq!(node.allocations().allocations.len(), 2, "all who live are on record");
+        assert_eq!(node.held(), 2, "all who live are on record");
     }
 }
 
@@ -116,7 +111,7 @@ fn del_without_room_for_long_index_holds_address_until_sweep() {
     assert_eq!(fs::read_to_string(&index).unwrap(), long, "its address is not free");
     disk.empty();
     // As the agent does at its next reconcile, and an ADD that finds no address.
-    let store = Store::new(&disk.place, BootId::current().unwrap());
+    let store = node.store();
     assert!(store.sweep().unwrap(), "a pod holds addresses without a record");
     store.reconcile_with_kernel(&[], None, None, |_| true).unwrap();
     assert!(store.held().unwrap().is_empty());

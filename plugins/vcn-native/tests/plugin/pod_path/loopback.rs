@@ -1,22 +1,15 @@
 //! What listens on the host's loopback is out of reach for pods, also where portmap let a host end carry packets to it.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::process::Command;
 use std::time::Duration;
 
 use datapath::host::PodServices;
 
-use crate::node::{Families, Node, PATIENCE, Pod, ip, within};
+use crate::node::{Families, Node, PATIENCE, Pod, ip, sh, within};
 use crate::pod_path::advertised::{host_end, make_agents_tables, set};
 
 /// How often the pod tries.
 const ROUNDS: u8 = 5;
-
-fn run(line: &str) {
-    let mut words = line.split(' ');
-    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// Whether a datagram of the pod's reaches the host's loopback. Behind each another one goes to the host's own address, until
 /// that arrives.
@@ -45,12 +38,12 @@ fn pod_cannot_reach_host_loopback_through_route_localnet() {
     // As portmap with `snat` does.
     set(&node, &format!("net/ipv4/conf/{}/route_localnet", host_end(&node).name), "1");
     // 127.0.0.1 is behind the gateway for this pod.
-    pod.netns.run(|| run("ip address delete 127.0.0.1/8 dev lo")).unwrap();
+    sh(&pod.netns, "ip address delete 127.0.0.1/8 dev lo");
     let listener = |address: IpAddr| node.host.run(|| UdpSocket::bind((address, 0)).unwrap()).unwrap();
     let (loopback, own) = (listener(Ipv4Addr::LOCALHOST.into()), listener(ip("10.0.0.2")));
     loopback.set_nonblocking(true).unwrap();
     own.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     assert!(!reaches_loopback(&pod, &loopback, &own));
-    node.host.run(|| run(&format!("nft delete table inet {}", vcn::NFT_TABLE))).unwrap();
+    node.sh(&format!("nft delete table inet {}", vcn::NFT_TABLE));
     assert!(reaches_loopback(&pod, &loopback, &own), "only the rule keeps it away");
 }

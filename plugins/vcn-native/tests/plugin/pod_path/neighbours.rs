@@ -4,7 +4,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -214,8 +213,7 @@ fn neighbour_flood_of_a_pod_leaves_room_for_new_peers() {
 
 /// The packets that the limits dropped.
 fn dropped(node: &Node) -> u64 {
-    let list = || Command::new("nft").args(["list", "ruleset"]).output().unwrap();
-    let listing = String::from_utf8(node.host.run(list).unwrap().stdout).unwrap();
+    let listing = node.sh("nft list ruleset");
     let limits = listing.lines().filter(|line| line.contains("a second per link: drop"));
     let packets = limits.map(|line| line.split_once("counter packets ").unwrap().1.split(' ').next().unwrap());
     packets.map(|number| number.parse::<u64>().unwrap()).sum()

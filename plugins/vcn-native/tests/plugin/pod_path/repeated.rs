@@ -1,56 +1,40 @@
 //! An ADD that is repeated for a pod that runs: whatever becomes of it, the pod is as it was. And a pod's second interface.
 
-use std::process::Command;
-
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, is_of_fe80_1, json_of, within};
-
-fn on_host(node: &Node, line: &str) {
-    let output = node.host.run(|| Command::new("sh").args(["-ec", line]).output().unwrap()).unwrap();
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-}
+use crate::node::{Families, Node, Pod, assert_success, error_of, host_link, is_of_fe80_1, json_of, name, sh};
 
 /// Renames the VNIC's link as it is up; the agent then says so in the pools.
 fn rename(node: &Node, to: &str) {
-    on_host(node, &format!("ip link set ens5 name {to}"));
-    let mut vnics = node.pools().vnics;
-    vnics[0].link = crate::node::name(to);
-    node.write_pools(vnics);
+    node.sh(&format!("ip link set ens5 name {to}"));
+    node.change_pools(|vnics| vnics[0].link = name(to));
 }
 
 #[test]
 fn repeated_add_keeps_running_pod_when_kernel_refuses_repair() {
-    let node = Node::new(Families::V4);
-    let pod = Pod::new("a");
+    let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
     node.add(&pod);
     // What a repeated ADD would mend, and cannot: the proxy, whose link was renamed without notice.
-    on_host(&node, "ip neigh del proxy 10.0.0.8 dev ens5; ip link set ens5 name storage0");
+    node.sh("ip neigh del proxy 10.0.0.8 dev ens5; ip link set ens5 name storage0");
     let whole = node.snapshot();
     for _ in 0..2 {
-        assert_eq!(error_of(&node.cni("ADD", &pod, &node.conf("1.0.0"))).0, 104);
+        assert_eq!(node.refusal("ADD", &pod).0, 104);
         assert_eq!(node.snapshot(), whole);
     }
-    on_host(&node, "ip neigh add proxy 10.0.0.8 dev storage0");
-    assert!(within(PATIENCE, || pod.reaches("10.0.0.1")));
+    node.sh("ip neigh add proxy 10.0.0.8 dev storage0");
+    assert!(pod.reaches("10.0.0.1"));
 }
 
 #[test]
 fn pod_survives_rename_of_its_vnic_link() {
     let node = Node::new(Families::Dual);
     let (before, pod) = (node.snapshot(), Pod::new("a"));
-    let answer = node.add(&pod);
+    let conf = node.add_to_check(&pod);
     rename(&node, "storage0");
-    assert_eq!(json_of(&node.cni("ADD", &pod, &node.conf("1.0.0")))["ips"], answer["ips"]);
+    assert_eq!(node.add(&pod)["ips"], conf["prevResult"]["ips"]);
     assert!(pod.reaches("10.0.0.1"));
-    let mut conf = node.conf("1.0.0");
-    conf["prevResult"] = answer;
     assert_success(&node.cni("CHECK", &pod, &conf));
     node.del(&pod);
-    rename_back(&node);
+    node.sh("ip link set storage0 name ens5");
     assert_eq!(node.snapshot(), before, "no proxy stays");
-}
-
-fn rename_back(node: &Node) {
-    on_host(node, "ip link set storage0 name ens5");
 }
 
 /// A virtual address, a neighbour and a route of a chained plugin's or of the pod's own, and what another program put on the host end.
@@ -74,9 +58,8 @@ const OTHERS_ON_HOST: [&str; 5] = [
 fn everything(netns: &netlink::Netns) -> String {
     let look = "for family in 4 6; do ip -$family -o addr; ip -$family route show table all | grep -v fe80::/64
                 ip -$family neigh show nud permanent; ip -$family neigh show proxy; done | grep -v multicast | sort";
-    let output = netns.run(|| Command::new("sh").args(["-c", look]).output().unwrap()).unwrap();
     // The address that a link gives itself once it is checked for duplicates, and the routes of IPv6 addresses, which come later.
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = sh(netns, look);
     let own = |line: &&str| {
         line.contains("fe80:") && !is_of_fe80_1(line)
             || line.starts_with("local ") && line.contains(" proto kernel metric 0 ")
@@ -89,23 +72,21 @@ fn repeated_add_and_check_ignore_foreign_objects_on_pod_links() {
     for families in [Families::Dual, Families::V4] {
         let node = Node::new(families);
         let pod = Pod::new("a");
-        let mut conf = node.conf("1.0.0");
-        let answer = node.add(&pod);
-        let [link, mac] = [(0, "name"), (1, "mac")].map(|(at, key)| answer["interfaces"][at][key].as_str().unwrap());
-        conf["prevResult"] = answer.clone();
+        let conf = node.add_to_check(&pod);
+        let answer = &conf["prevResult"];
+        let (link, mac) = (host_link(answer), answer["interfaces"][1]["mac"].as_str().unwrap());
         // A pod of IPv4 alone may have its host end's fe80::1 from another program.
         let of_v4 = (families == Families::V4).then_some("ip addr add fe80::1/128 dev VETH nodad");
         for line in OTHERS_ON_HOST.into_iter().chain(of_v4) {
-            on_host(&node, &line.replace("VETH", link).replace("MAC", mac).replace("ADDRESS", "10.0.0.8"));
+            node.sh(&line.replace("VETH", &link).replace("MAC", mac).replace("ADDRESS", "10.0.0.8"));
         }
-        for line in OTHERS_IN_POD {
-            let run = || Command::new("sh").args(["-ec", line]).status().unwrap().success();
-            assert!(pod.netns.run(run).unwrap(), "{line}");
-        }
-        let whole = (everything(&node.host), everything(&pod.netns));
+        sh(&pod.netns, &OTHERS_IN_POD.join("\n"));
+        let all = || (everything(&node.host), everything(&pod.netns), node.snapshot());
+        let whole = all();
         assert_success(&node.cni("CHECK", &pod, &conf));
-        assert_eq!(node.add(&pod), answer);
-        assert_eq!((everything(&node.host), everything(&pod.netns)), whole);
+        assert_eq!(node.add(&pod), *answer);
+        assert_eq!(all(), whole);
+        assert!(pod.reaches("10.0.0.1"));
         node.del(&pod);
     }
 }
@@ -121,8 +102,7 @@ fn repeated_add_removes_our_obsolete_objects_in_the_pod() {
         "ip route add 10.9.8.0/24 dev eth0 proto 157",
         "ip neigh replace 169.254.1.1 lladdr 02:00:00:00:00:77 nud permanent dev eth0 protocol static",
     ] {
-        let run = || Command::new("sh").args(["-ec", line]).status().unwrap().success();
-        assert!(pod.netns.run(run).unwrap(), "{line}");
+        sh(&pod.netns, line);
     }
     node.add(&pod);
     assert_eq!(everything(&pod.netns), whole);

@@ -6,7 +6,6 @@ use std::process::Output;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::node::{Families, Node, Pod, assert_success, error_of, json_of};
-use crate::pod_path::gc::age;
 use serde_json::{Value, json};
 use telemetry::{Listener, VerbRecord};
 
@@ -87,14 +86,14 @@ fn verbs_send_agent_a_line_with_pod_phases_and_trace() {
         assert!(own.len() == 16 && own != "00f067aa0ba902b7", "a span of its own: {own}");
         assert_eq!((record.message.contains("pools.json"), record.message.is_empty()), (code != 0, code == 0));
         assert_eq!(listener.recv().unwrap_err().kind(), ErrorKind::WouldBlock, "one line");
-        age(&node);
+        node.age();
         if verb == "GC" {
             // A STATUS that says yes is worth no line.
             assert_success(&call(&node, "STATUS", &pod, &conf));
-            fs::remove_file(node.state.path().join("pools.json")).unwrap();
+            fs::remove_file(node.file("pools.json")).unwrap();
         }
     }
-    assert!(!node.state.path().join("verbs.log").exists());
+    assert!(!node.file("verbs.log").exists());
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn line_is_written_to_file_without_agent_and_explains_failure() {
     node.add(&Pod::new("a"));
     node.write_pools(vec![]);
     node.cni("ADD", &Pod::new("b"), &node.conf("1.0.0"));
-    let log = fs::read_to_string(node.state.path().join("verbs.log")).unwrap();
+    let log = fs::read_to_string(node.file("verbs.log")).unwrap();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["containerId"], &lines[0]["code"]), (&"a".into(), &0.into()));
     assert_eq!(lines[1]["code"], 102);
@@ -119,7 +118,7 @@ fn unresponsive_agent_delays_no_verb_and_loses_no_line() {
         assert_success(&call(&node, verb, &pod, &node.conf("1.0.0")));
     }
     let handed_over = std::iter::from_fn(|| listener.recv().ok()).count();
-    let log = fs::read_to_string(node.state.path().join("verbs.log")).unwrap();
+    let log = fs::read_to_string(node.file("verbs.log")).unwrap();
     assert!(handed_over > 0);
     assert_eq!(handed_over + log.lines().count(), 40);
 }

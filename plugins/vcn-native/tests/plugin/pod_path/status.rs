@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ipam::BootTime;
 use nix::errno::Errno;
@@ -57,7 +57,8 @@ fn kept_waiting(thread: &str) -> Duration {
 fn status_waits_for_no_lock_and_no_other_verb() {
     let node = Node::new(Families::Dual);
     node.add(&Pod::new("a"));
-    let lock = lock_of_allocations(&node);
+    let lock = File::options().write(true).create(true).truncate(false).open(node.file("allocations.lock")).unwrap();
+    lock.lock().unwrap();
     let waiting = Pod::new("b");
     let mut add = node.start("ADD", &waiting, &node.conf("1.1.0"));
     assert_quick(&node, 0);
@@ -74,7 +75,7 @@ fn status_waits_for_no_agent_that_listens_and_never_answers() {
     let sink = Sink::new(node.state.path());
     let filled = || sink.send(&VerbRecord::begin("vcn-native", "0", "ADD")) == Delivery::Log;
     assert!((0..10_000).any(|_| filled()), "a queue has an end");
-    let path = node.state.path().join("agent.sock");
+    let path = node.file("agent.sock");
     let _questions = UnixListener::bind(&path).unwrap();
     let mut asking = Vec::new();
     let full = || {
@@ -85,7 +86,7 @@ fn status_waits_for_no_agent_that_listens_and_never_answers() {
     };
     assert!(std::iter::repeat_with(full).take(10_000).any(|full| full), "a backlog has an end");
     assert_quick(&node, 0);
-    fs::remove_file(node.state.path().join("pools.json")).unwrap();
+    fs::remove_file(node.file("pools.json")).unwrap();
     assert_quick(&node, 50);
     let records = telemetry::read_log(node.state.path()).unwrap();
     assert_eq!(
@@ -111,30 +112,39 @@ fn status_stays_fast_with_many_pods_and_large_range() {
 fn status_fails_when_pools_are_damaged_or_of_another_boot() {
     for content in ["", "{", "[]", r#"{"version":1,"bootId":"00000000-0000-0000-0000-000000000000","vnics":[]}"#] {
         let node = Node::new(Families::V4);
-        fs::write(node.state.path().join("pools.json"), content).unwrap();
+        fs::write(node.file("pools.json"), content).unwrap();
         let (code, text) = error_of(&status(&node));
         assert!(code == 50 && text.contains("pools.json") && text.contains("oke-node-agent why-not-ready"), "{text}");
         assert!(!text.contains("\\n"), "kubelet shows one line: {text}");
     }
 }
 
-/// Whatever the wall clock and the file's age say.
+/// Whatever the wall clock and the file's age say, unless an agent did not write since when there are none.
 #[test]
 fn status_grants_one_grace_period_after_losing_the_last_vnic() {
     let node = Node::new(Families::V4);
     let now = BootTime::now().unwrap().0;
-    let file = node.state.path().join("pools.json");
-    for (since, healthy) in [(0, false), (now.saturating_sub(31_000).max(1), false), (now, true), (u64::MAX, true)] {
+    let (old, future) = (UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(4_000_000_000));
+    let ago = |seconds| SystemTime::now() - Duration::from_secs(seconds);
+    for (since, written, healthy) in [
+        (Some(0), old, false),
+        (Some(0), future, false),
+        (Some(now.saturating_sub(31_000).max(1)), future, false),
+        (Some(now), old, true),
+        (Some(u64::MAX), old, true),
+        (None, ago(25), true),
+        (None, ago(31), false),
+    ] {
         let mut pools = node.pools();
         pools.vnics.clear();
-        pools.empty_since = Some(BootTime(since));
+        pools.empty_since = since.map(BootTime);
         pools.write(node.state.path()).unwrap();
-        for written in [0, 4_000_000_000] {
-            let written = std::time::UNIX_EPOCH + Duration::from_secs(written);
-            File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
-            let answer = status(&node);
-            assert_eq!(answer.status.success(), healthy, "{since} at {now}");
-        }
+        File::options().write(true).open(node.file("pools.json")).unwrap().set_modified(written).unwrap();
+        let answer = status(&node);
+        assert_eq!(answer.status.success(), healthy, "{since:?} at {now}, {written:?}");
+        let said = String::from_utf8(answer.stdout).unwrap();
+        let why = "\"no VNIC has addresses for pods; `oke-node-agent why-not-ready`";
+        assert!(healthy || said.contains("\"code\":50") && said.contains(why), "{said}");
     }
 }
 
@@ -142,13 +152,6 @@ fn status_grants_one_grace_period_after_losing_the_last_vnic() {
 fn status_succeeds_when_index_is_damaged() {
     let node = Node::new(Families::V4);
     node.add(&Pod::new("a"));
-    fs::write(node.state.path().join("allocations.json"), "{").unwrap();
+    fs::write(node.file("allocations.json"), "{").unwrap();
     assert_success(&status(&node));
-}
-
-fn lock_of_allocations(node: &Node) -> File {
-    let path = node.state.path().join("allocations.lock");
-    let file = File::options().write(true).create(true).truncate(false).open(path).unwrap();
-    file.lock().unwrap();
-    file
 }

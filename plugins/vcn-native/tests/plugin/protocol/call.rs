@@ -40,7 +40,7 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Success,
-    Error { code: u64, msg: String, version: String },
+    Error { code: u64, msg: String },
 }
 
 impl Machine {
@@ -154,7 +154,7 @@ impl Answer {
                 // What was being done or is wrong, and behind it the cause or what to do next.
                 assert!(msg.len() > 20 && msg.len() < 1024 && msg.contains([':', ';']), "says too little: {msg}");
                 assert!(code > 0 && text("details").len() < 16 << 10);
-                Self::Error { code, msg, version: text("cniVersion") }
+                Self::Error { code, msg }
             }
             (exit, _) => panic!("exit {exit:?} with {stdout:?} on stdout and {stderr:?} on stderr"),
         }

@@ -3,38 +3,38 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::process::Output;
+use std::process::Command;
 
 use cni::ErrorCode;
-use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
+use netlink::Netns;
 use serde_json::{Value, json};
 use vcn_native::code;
 
-use crate::node::{Families, Node, Pod, name};
-use crate::protocol::call::{Answer, Machine};
+use crate::node::{Families, Node, PLUGIN, Pod, host_link, name, sh};
+use crate::protocol::call::{Answer, Call, Machine};
 
 /// A code, a situation in which the plugin answers it, and what its message then says to do.
 type Scenario = (ErrorCode, fn() -> Answer, &'static str);
 
 #[rustfmt::skip]
-const SCENARIOS: [Scenario; 19] = [
+const SCENARIOS: [Scenario; 18] = [
     (ErrorCode::INCOMPATIBLE_VERSION, || configured("ADD", "cniVersion", json!("0.2.0")),
         "set cniVersion to one of these"),
     (ErrorCode::UNSUPPORTED_FIELD, || configured("ADD", "ipam", json!({"type": "host-local"})),
         "leave ipam out"),
-    (ErrorCode::INVALID_ENVIRONMENT, || changed(|machine| machine.answer(&machine.call("ADD").without("CNI_IFNAME"))),
+    (ErrorCode::INVALID_ENVIRONMENT, || spoilt("ADD", |call| call.without("CNI_IFNAME")),
         "the runtime sets them"),
-    (ErrorCode::IO_FAILURE, || changed(|machine| Answer::of(&machine.shell(&machine.call("ADD"), "exec \"$0\" </"))),
+    (ErrorCode::IO_FAILURE, unreadable_stdin,
         "the runtime must give a pipe or a file to read"),
-    (ErrorCode::DECODING_FAILURE, || changed(|machine| machine.answer(&machine.call("ADD").stdin("{"))),
+    (ErrorCode::DECODING_FAILURE, || spoilt("ADD", |call| call.stdin("{")),
         "correct the file below /etc/cni/net.d"),
     (ErrorCode::INVALID_CONFIG, || configured("ADD", "name", json!("")),
         "give the network one"),
-    (ErrorCode::INVALID_NETNS, || changed(|machine| machine.answer(&machine.call("ADD").with("CNI_NETNS", "/absent"))),
+    (ErrorCode::INVALID_NETNS, || spoilt("ADD", |call| call.with("CNI_NETNS", "/absent")),
         "the runtime must create it before ADD"),
-    (ErrorCode::TRY_AGAIN_LATER, || changed(|machine| machine.answer(&machine.call("ADD"))),
+    (ErrorCode::TRY_AGAIN_LATER, || spoilt("ADD", |call| call),
         "`oke-node-agent status` in the agent's pod of this node names the source"),
-    (ErrorCode::NOT_AVAILABLE, || changed(|machine| machine.answer(&machine.call("STATUS"))),
+    (ErrorCode::NOT_AVAILABLE, || spoilt("STATUS", |call| call),
         "`oke-node-agent why-not-ready` in the agent's pod of this node says what it waits for"),
     (code::STATE, state_of_a_newer_version,
         "install that again, or drain the node and reboot it"),
@@ -50,18 +50,15 @@ const SCENARIOS: [Scenario; 19] = [
         "find that program, then remove or rename the object"),
     (code::CHECK_DIFFERS, a_pod_that_lost_its_route,
         "see the details"),
-    (code::NOT_ALLOCATED, || changed(|machine| machine.answer(&machine.call("CHECK"))),
+    (code::NOT_ALLOCATED, || spoilt("CHECK", |call| call),
         "delete and add the pod"),
     (code::LEFT_OVER, del_without_privileges,
         "the next DEL retries"),
-    // The last: its scenario is not the real binary's, see below.
-    (ErrorCode::INTERNAL, internal,
-        ""),
 ];
 
 #[test]
 fn every_code_has_a_scenario_that_names_the_next_step() {
-    for (code, scenario, next) in SCENARIOS.iter().filter(|(code, ..)| *code != ErrorCode::INTERNAL) {
+    for (code, scenario, next) in SCENARIOS {
         let answer = scenario();
         assert_eq!(answer.code(), u64::from(code.0), "{answer:?}");
         // Behind all else, so that it is not cut off by a program that shows it on one line.
@@ -83,10 +80,6 @@ fn code_100_is_tested_by_the_protocol_crate() {
     assert!(tests.contains("#[test]\nfn panic_returns_one_reply_with_code_100_in_requested_version()"));
 }
 
-fn internal() -> Answer {
-    panic!("there is no such scenario")
-}
-
 #[test]
 fn every_code_has_an_entry_and_every_entry_a_code() {
     let entries = entries();
@@ -103,40 +96,23 @@ fn every_code_has_an_entry_and_every_entry_a_code() {
 fn every_code_has_a_scenario_or_is_documented_as_unused() {
     let never: BTreeSet<u32> =
         entries().into_iter().filter(|(_, entry)| entry.contains("never return it")).map(|(code, _)| code).collect();
-    let played: BTreeSet<u32> = SCENARIOS.iter().map(|(code, ..)| code.0).collect();
+    let played = SCENARIOS.iter().map(|(code, ..)| code.0);
+    let played: BTreeSet<u32> = played.chain([ErrorCode::INTERNAL.0]).collect();
     assert!(never.is_disjoint(&played), "a plugin returns it, the entry says never: {:?}", never.intersection(&played));
     let all: BTreeSet<u32> = never.union(&played).copied().collect();
     assert_eq!(all, codes().into_keys().collect(), "a code without scenario here, or a scenario without code");
 }
 
 /// Names and numbers that have been out in the world: none may ever mean something else. Only add.
+const PUBLISHED: &str = "1 INCOMPATIBLE_VERSION, 2 UNSUPPORTED_FIELD, 3 UNKNOWN_CONTAINER, 4 INVALID_ENVIRONMENT, 5 IO_FAILURE, \
+    6 DECODING_FAILURE, 7 INVALID_CONFIG, 8 INVALID_NETNS, 11 TRY_AGAIN_LATER, 50 NOT_AVAILABLE, 51 LIMITED_CONNECTIVITY, \
+    100 INTERNAL, 101 STATE, 102 NO_ADDRESS, 103 LINK_COLLISION, 104 STEP_FAILED, 105 UNOBSERVABLE, 106 INTERFACE_EXISTS, \
+    107 CHECK_DIFFERS, 108 NOT_ALLOCATED, 109 LEFT_OVER";
+
 #[test]
 fn codes_keep_their_meaning() {
-    let published: [(ErrorCode, u32); 21] = [
-        (ErrorCode::INCOMPATIBLE_VERSION, 1),
-        (ErrorCode::UNSUPPORTED_FIELD, 2),
-        (ErrorCode::UNKNOWN_CONTAINER, 3),
-        (ErrorCode::INVALID_ENVIRONMENT, 4),
-        (ErrorCode::IO_FAILURE, 5),
-        (ErrorCode::DECODING_FAILURE, 6),
-        (ErrorCode::INVALID_CONFIG, 7),
-        (ErrorCode::INVALID_NETNS, 8),
-        (ErrorCode::TRY_AGAIN_LATER, 11),
-        (ErrorCode::NOT_AVAILABLE, 50),
-        (ErrorCode::LIMITED_CONNECTIVITY, 51),
-        (ErrorCode::INTERNAL, 100),
-        (code::STATE, 101),
-        (code::NO_ADDRESS, 102),
-        (code::LINK_COLLISION, 103),
-        (code::STEP_FAILED, 104),
-        (code::UNOBSERVABLE, 105),
-        (code::INTERFACE_EXISTS, 106),
-        (code::CHECK_DIFFERS, 107),
-        (code::NOT_ALLOCATED, 108),
-        (code::LEFT_OVER, 109),
-    ];
-    for (code, number) in published {
-        assert_eq!(code.0, number);
+    for (number, name) in PUBLISHED.split(", ").map(|code| code.split_once(' ').unwrap()) {
+        assert_eq!(codes().get(&number.parse().unwrap()).map(String::as_str), Some(name));
     }
 }
 
@@ -171,8 +147,14 @@ fn source(path: &str) -> String {
     fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-fn changed(act: impl Fn(&Machine) -> Answer) -> Answer {
-    act(&Machine::new())
+fn spoilt(verb: &str, spoil: fn(Call) -> Call) -> Answer {
+    let machine = Machine::new();
+    machine.answer(&spoil(machine.call(verb)))
+}
+
+fn unreadable_stdin() -> Answer {
+    let machine = Machine::new();
+    Answer::of(&machine.shell(&machine.call("ADD"), "exec \"$0\" </"))
 }
 
 fn configured(verb: &str, key: &str, value: Value) -> Answer {
@@ -184,10 +166,7 @@ fn configured(verb: &str, key: &str, value: Value) -> Answer {
 
 fn state_of_a_newer_version() -> Answer {
     let node = Node::new(Families::V4);
-    let pools = node.state.path().join("pools.json");
-    let mut document: Value = serde_json::from_slice(&fs::read(&pools).unwrap()).unwrap();
-    document["version"] = json!(99);
-    fs::write(&pools, document.to_string()).unwrap();
+    node.sh(&format!(r#"sed -i 's/"version": *1/"version":99/' {}"#, node.file("pools.json").display()));
     add(&node)
 }
 
@@ -200,19 +179,16 @@ fn pools_without_addresses() -> Answer {
 fn somebody_elses_host_link() -> Answer {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
-    let made = node.add(&pod);
+    let link = host_link(&node.add(&pod));
     node.del(&pod);
-    let host_link = made["interfaces"][0]["name"].as_str().unwrap().to_owned();
-    dummy(&node, &host_link);
+    node.sh(&format!("ip link add {link} type bridge"));
     add(&node)
 }
 
 /// The pools name a link that has gone since.
 fn a_vnic_link_that_is_gone() -> Answer {
     let node = Node::new(Families::V4);
-    let mut vnics = node.pools().vnics;
-    vnics.iter_mut().for_each(|vnic| vnic.link = name("ens99"));
-    node.write_pools(vnics);
+    node.change_pools(|vnics| vnics.iter_mut().for_each(|vnic| vnic.link = name("ens99")));
     add(&node)
 }
 
@@ -233,20 +209,15 @@ fn del_without_privileges() -> Answer {
 fn a_pod_that_has_the_interface() -> Answer {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
-    pod.netns.run(|| veth("eth0")).unwrap();
+    sh(&pod.netns, "ip link add eth0 type bridge");
     Answer::of(&node.cni("ADD", &pod, &node.conf("1.0.0")))
 }
 
 fn a_pod_that_lost_its_route() -> Answer {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
-    let mut conf = node.conf("1.0.0");
-    conf["prevResult"] = node.add(&pod);
-    let host_link = conf["prevResult"]["interfaces"][0]["name"].as_str().unwrap().to_owned();
-    node.in_host(|socket| {
-        let index = socket.index_of(&name(&host_link)).unwrap();
-        socket.change_link(index, &[netlink::LinkChange::Mtu(vcn::Mtu(1400))]).unwrap();
-    });
+    let conf = node.add_to_check(&pod);
+    node.sh(&format!("ip link set {} mtu 1400", host_link(&conf["prevResult"])));
     Answer::of(&node.cni("CHECK", &pod, &conf))
 }
 
@@ -254,32 +225,16 @@ fn add(node: &Node) -> Answer {
     Answer::of(&node.cni("ADD", &Pod::new("a"), &node.conf("1.0.0")))
 }
 
-fn dummy(node: &Node, link: &str) {
-    node.host.run(|| veth(link)).unwrap();
-}
-
-/// Another program's link of that name, in the namespace of the calling thread.
-fn veth(link: &str) {
-    let peer = Peer { name: name("other"), mac: None, mtu: None, netns: None };
-    Socket::open().unwrap().add_link(&NewLink::new(name(link), LinkKind::Veth(peer))).unwrap();
-}
-
 /// The call by root without any of its powers.
 fn unprivileged(node: &Node, verb: &str) -> Answer {
     let pod = Pod::new("a");
-    let (conf, netns) = (node.state.path().join("conf"), node.state.path().join("netns"));
+    let netns = node.file("netns");
     // Another process's descriptors are not visible to all users.
     pod.netns.bind_to(&netns).unwrap();
-    fs::write(&conf, node.conf("1.0.0").to_string()).unwrap();
-    let script = format!(
-        "CNI_COMMAND={verb} CNI_CONTAINERID=a CNI_IFNAME=eth0 CNI_NETNS={} \
-         exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs {} <{}",
-        netns.display(),
-        env!("CARGO_BIN_EXE_vcn-native"),
-        conf.display()
-    );
-    let run = || -> Output { std::process::Command::new("sh").args(["-c", &script]).output().unwrap() };
-    let output = node.host.run(run).unwrap();
+    let mut powerless = Command::new("/usr/bin/setpriv");
+    powerless.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", PLUGIN]);
+    let variables = [("CNI_COMMAND", verb), ("CNI_CONTAINERID", "a"), ("CNI_NETNS", netns.to_str().unwrap())];
+    let output = node.spawn(powerless, &variables, &node.conf("1.0.0")).wait_with_output().unwrap();
     Netns::unbind(&netns).unwrap();
     Answer::of(&output)
 }

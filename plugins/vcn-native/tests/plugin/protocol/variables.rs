@@ -1,4 +1,4 @@
-//! Every variable, missing, empty or wrong, under every verb.
+//! Namespaces that are none, or not a pod's, under every verb.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,47 +12,23 @@ type Case = (&'static str, fn(Call) -> Call, Codes);
 
 /// Codes, in the order ADD, DEL, CHECK, STATUS, GC, VERSION; 0 is success.
 #[rustfmt::skip]
-const TABLE: [Case; 28] = [
+const TABLE: [Case; 8] = [
     ("as it should be",                 |call| call,                                                     SOUND),
-    ("no CNI_CONTAINERID",              |call| call.without("CNI_CONTAINERID"),                          [4, 4, 4, 50, 0, 0]),
-    ("an empty CNI_CONTAINERID",        |call| call.with("CNI_CONTAINERID", ""),                         [4, 4, 4, 50, 0, 0]),
-    ("CNI_CONTAINERID is a path",       |call| call.with("CNI_CONTAINERID", "../../etc/passwd"),         [4, 4, 4, 50, 0, 0]),
-    ("CNI_CONTAINERID has a newline",   |call| call.with("CNI_CONTAINERID", "a\nb"),                     [4, 4, 4, 50, 0, 0]),
-    ("CNI_CONTAINERID is not UTF-8",    |call| call.with("CNI_CONTAINERID", bytes(b"a\xff")),            [4, 4, 4, 50, 0, 0]),
-    ("CNI_CONTAINERID of 100 KB",       |call| call.with("CNI_CONTAINERID", "/".repeat(100_000)),        [4, 4, 4, 50, 0, 0]),
-    ("no CNI_IFNAME",                   |call| call.without("CNI_IFNAME"),                               [4, 4, 4, 50, 0, 0]),
-    ("an empty CNI_IFNAME",             |call| call.with("CNI_IFNAME", ""),                              [4, 4, 4, 50, 0, 0]),
-    ("CNI_IFNAME of 16 bytes",          |call| call.with("CNI_IFNAME", "0123456789abcdef"),              [4, 4, 4, 50, 0, 0]),
-    ("CNI_IFNAME has a slash",          |call| call.with("CNI_IFNAME", "a/b"),                           [4, 4, 4, 50, 0, 0]),
-    ("CNI_IFNAME is ..",                |call| call.with("CNI_IFNAME", ".."),                            [4, 4, 4, 50, 0, 0]),
-    ("CNI_IFNAME is not UTF-8",         |call| call.with("CNI_IFNAME", bytes(b"\xff")),                  [4, 4, 4, 50, 0, 0]),
-    ("no CNI_NETNS",                    |call| call.without("CNI_NETNS"),                                [4, 0, 4, 50, 0, 0]),
-    ("an empty CNI_NETNS",              |call| call.with("CNI_NETNS", ""),                               [4, 0, 4, 50, 0, 0]),
     ("CNI_NETNS is not there",          |call| call.with("CNI_NETNS", "/run/netns/absent"),              [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is a file",             |call| call.with("CNI_NETNS", "/etc/hostname"),                  [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is a folder",           |call| call.with("CNI_NETNS", "/"),                              [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is another namespace",  |call| call.with("CNI_NETNS", "/proc/self/ns/mnt"),              [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is the plugin's own",   |call| call.with("CNI_NETNS", "/proc/self/ns/net"),              [8, 0, 8, 50, 0, 0]),
     ("its own CNI_NETNS is meant",      own_and_meant,                                                   SOUND),
-    ("CNI_NETNS is not UTF-8",          |call| call.with("CNI_NETNS", bytes(b"/run/\xff")),              [4, 0, 4, 50, 0, 0]),
-    ("no CNI_ARGS",                     |call| call.without("CNI_ARGS"),                                 SOUND),
-    ("CNI_ARGS without =",              |call| call.with("CNI_ARGS", "IgnoreUnknown=1;oops"),            [4, 0, 4, 50, 0, 0]),
-    ("CNI_ARGS has unknown keys",       |call| call.with("CNI_ARGS", "IP=10.0.0.9"),                     [4, 0, 4, 50, 0, 0]),
-    ("CNI_ARGS is not UTF-8",           |call| call.with("CNI_ARGS", bytes(b"IgnoreUnknown=1;A=\xff")),  [4, 0, 4, 50, 0, 0]),
-    ("no CNI_PATH",                     |call| call.without("CNI_PATH"),                                 SOUND),
-    ("a TRACEPARENT that is none",      |call| call.with("TRACEPARENT", bytes(b"00-\xff-zz")),           SOUND),
+    ("a TRACEPARENT that is none",      |call| call.with("TRACEPARENT", OsString::from_vec(b"00-\xff-zz".to_vec())),           SOUND),
 ];
 
 fn own_and_meant(call: Call) -> Call {
     call.with("CNI_NETNS", "/proc/self/ns/net").with("CNI_NETNS_OVERRIDE", "1")
 }
 
-fn bytes(value: &[u8]) -> OsString {
-    OsString::from_vec(value.to_vec())
-}
-
 #[test]
-fn invalid_variable_returns_the_code_in_the_table() {
+fn invalid_netns_returns_the_code_in_the_table() {
     let machine = Machine::new();
     for (case, spoil, expected) in TABLE {
         assert_eq!(machine.codes(spoil), expected, "{case} (ADD, DEL, CHECK, STATUS, GC, VERSION)");

@@ -1,7 +1,5 @@
 //! Objects of other programs: each as similar to our own as it can be without our mark.
 
-use std::process::Command;
-
 use crate::node::Node;
 
 /// Commands as an operator would type them. The first pods get 10.0.0.8 and 2001:db8::8 on ens5, whose table is 1001.
@@ -123,27 +121,17 @@ done
 
 /// Crowds a node's host.
 pub(crate) fn crowd(node: &Node) {
-    node.host
-        .run(|| {
-            // The kernel's own link-local addresses come when they come; these links have none.
-            let quiet = "/proc/sys/net/ipv6/conf/default/addr_gen_mode";
-            std::fs::write(quiet, "1").unwrap();
-            for thing in THINGS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-                run("ip", &thing.split(' ').collect::<Vec<_>>());
-            }
-            std::fs::write(quiet, "0").unwrap();
-            tables();
-            run("bash", &["-c", MORE]);
-        })
-        .unwrap();
+    // The kernel's own link-local addresses come when they come; these links have none.
+    node.sh("echo 1 >/proc/sys/net/ipv6/conf/default/addr_gen_mode");
+    for thing in THINGS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        node.sh(&format!("ip {thing}"));
+    }
+    node.sh("echo 0 >/proc/sys/net/ipv6/conf/default/addr_gen_mode");
+    tables(node);
+    node.sh(&format!("exec bash -c '{MORE}'"));
 }
 
-/// The nft tables of the crowd alone, in the namespace of the calling thread.
-pub(crate) fn tables() {
-    run("nft", &[TABLES]);
-}
-
-fn run(program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+/// The nft tables of the crowd alone.
+pub(crate) fn tables(node: &Node) {
+    node.sh(&format!("nft '{TABLES}'"));
 }

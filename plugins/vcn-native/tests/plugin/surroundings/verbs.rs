@@ -1,14 +1,10 @@
 //! Every verb, successful and failing, one after the other.
 
 use std::fs;
-use std::process::Command;
 
-use ipam::{BootId, BootTime, Store};
-use netlink::{LinkKind, NewLink, Socket};
-use serde_json::{Value, json};
-use vcn::Family;
+use serde_json::Value;
 
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, json_of, name, within};
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, host_link, json_of, sh, within};
 use crate::surroundings::crowd::crowd;
 use crate::surroundings::dump::{Dump, OurObjects, is_settled};
 
@@ -31,7 +27,7 @@ impl CrowdedHost {
     fn add(&mut self, pod: &Pod) -> Value {
         let result = json_of(&self.node.cni("ADD", pod, &self.node.conf("1.1.0")));
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        self.ours.links.push(text(result.pointer("/interfaces/0/name").unwrap()));
+        self.ours.links.push(host_link(&result));
         for ip in result.pointer("/ips").and_then(Value::as_array).unwrap() {
             let address = text(ip.get("address").unwrap()).split('/').next().unwrap().to_owned();
             let first = address.starts_with("10.0.0.") || address.starts_with("2001:db8::");
@@ -52,19 +48,8 @@ impl CrowdedHost {
         assert!(self.before == now, "{after}: {:#?}", self.before.difference(&now));
     }
 
-    fn gc(&self, valid: &Value) {
-        let mut conf = self.node.conf("1.1.0");
-        conf["cni.dev/valid-attachments"] = valid.clone();
-        assert_success(&self.node.call(&[("CNI_COMMAND", "GC")], &conf));
-    }
-
-    fn age(&self) {
-        let store = Store::new(self.node.state.path(), BootId::current().unwrap());
-        let aged = store.update(|held| {
-            held.allocations.iter_mut().for_each(|allocation| allocation.since = BootTime(0));
-            Ok::<_, ipam::Error>(())
-        });
-        aged.unwrap();
+    fn gc(&self, valid: &[&str]) {
+        assert_success(&self.node.gc(valid));
     }
 }
 
@@ -91,18 +76,17 @@ fn foreign_state_is_unchanged_after_every_verb() {
     json_of(&host.node.call(&[("CNI_COMMAND", "VERSION")], &conf));
     host.assert_undisturbed("STATUS and VERSION");
 
-    let taken = || Socket::open().unwrap().add_link(&NewLink::new(name("eth0"), LinkKind::Bridge));
-    b.netns.run(taken).unwrap().unwrap();
+    sh(&b.netns, "ip link add eth0 type bridge");
     assert_eq!(error_of(&host.node.cni("ADD", &b, &conf)).0, 106);
     host.assert_undisturbed("a failed ADD");
     assert_success(&host.node.cni("DEL", &b, &conf));
     host.assert_undisturbed("DEL of what is not there");
 
     host.add(&c);
-    host.age();
-    host.gc(&json!([{"containerID": "a", "ifname": "eth0"}, {"containerID": "c", "ifname": "eth0"}]));
+    host.node.age();
+    host.gc(&["a", "c"]);
     host.assert_undisturbed("GC with nothing to do");
-    host.gc(&json!([{"containerID": "a", "ifname": "eth0"}]));
+    host.gc(&["a"]);
     host.assert_undisturbed("GC");
     assert_success(&host.node.cni("DEL", &a, &conf));
     host.assert_as_before("DEL");
@@ -130,21 +114,18 @@ fn foreign_state_is_unchanged_when_records_are_rebuilt() {
 #[test]
 fn foreign_connections_and_marks_survive_del_of_the_address() {
     let mut host = CrowdedHost::new();
-    let mut vnics = host.node.pools().vnics;
-    vnics.truncate(1);
-    for (family, only) in [(Family::Ipv4, "10.0.0.8/32"), (Family::Ipv6, "2001:db8::8/128")] {
-        let families = &mut vnics.first_mut().unwrap().families;
-        let pool = if family == Family::Ipv4 { families.ipv4.as_mut() } else { families.ipv6.as_mut() };
-        pool.unwrap().addresses = vec![only.parse().unwrap()];
-    }
-    host.node.write_pools(vnics);
-    let insert = "-I -p tcp -s 10.0.0.8 -d 10.0.0.1 --sport 5 --dport 80 --state ESTABLISHED --timeout 3600";
+    host.node.change_pools(|vnics| {
+        vnics.truncate(1);
+        let families = &mut vnics[0].families;
+        families.ipv4.as_mut().unwrap().addresses = vec!["10.0.0.8/32".parse().unwrap()];
+        families.ipv6.as_mut().unwrap().addresses = vec!["2001:db8::8/128".parse().unwrap()];
+    });
+    let insert = "conntrack -I -p tcp -s 10.0.0.8 -d 10.0.0.1 --sport 5 --dport 80 --state ESTABLISHED --timeout 3600";
     for id in ["a", "b", "c"] {
         let pod = Pod::new(id);
         host.add(&pod);
         host.assert_undisturbed("ADD with an address that others had");
-        let of_pod = || Command::new("conntrack").args(insert.split(' ')).output().unwrap();
-        assert!(host.node.host.run(of_pod).unwrap().status.success());
+        host.node.sh(insert);
         assert_success(&host.node.cni("DEL", &pod, &host.node.conf("1.1.0")));
         host.assert_as_before("DEL, by which the pod's own connection is forgotten");
     }
@@ -156,6 +137,6 @@ fn del_and_gc_without_records_and_pools_remove_nothing() {
     fs::remove_file(host.node.state.path().join("pools.json")).unwrap();
     let pod = Pod::new("a");
     assert_success(&host.node.cni("DEL", &pod, &host.node.conf("1.1.0")));
-    host.gc(&json!([]));
+    host.gc(&[]);
     host.assert_as_before("DEL and GC of nothing");
 }
