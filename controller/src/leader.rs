@@ -24,7 +24,7 @@ use crate::cluster::events::Events;
 use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::fleet;
 use crate::fleet::census::FleetCensus;
-use crate::fleet::run::{FleetMember, FleetTasks};
+use crate::fleet::run::FleetMember;
 use crate::fleet::shared::SharedRoster;
 use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
@@ -59,11 +59,11 @@ pub struct Leader {
 }
 
 /// What the leader's tasks share.
-struct Shared {
+pub(crate) struct Shared {
     /// The API server, through a client that retries.
-    client: Client,
-    store: Arc<Store>,
-    metrics: Arc<Metrics>,
+    pub(crate) client: Client,
+    pub(crate) store: Arc<Store>,
+    pub(crate) metrics: Arc<Metrics>,
     events: Events,
 }
 
@@ -87,12 +87,12 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let context = shared.worker_context(mark, settings.pace, budget.clone());
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let channel = ChannelClient::new(member.identity.clone());
-    let fleet = FleetTasks::new(member, patient.clone(), store.clone(), &status_server, settings.agent_poll);
+    let roster = Arc::new(SharedRoster::new(settings.agent_poll));
     let pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
     let probe_pods = pods.clone();
-    let agents = ChannelAgents { client: channel, roster: fleet.roster(), began: Instant::now(), pods };
+    let agents = ChannelAgents { client: channel, roster: roster.clone(), began: Instant::now(), pods };
     let network_tests = shared.network_tests(agents, settings.network_test_targets, oci_host);
-    measure(&status_server, &work, &store, budget, fleet.roster());
+    measure(&status_server, &work, &store, budget, roster.clone());
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
     let (profiles_read, mut profiles) = watch::channel(false);
@@ -121,7 +121,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         () = follow_profiles(patient, store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
         // It retries by itself, and counts each attempt.
         () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
-        () = fleet::run::run(fleet, all_nodes) => bail!("the tasks of the fleet ended"),
+        () = fleet::run::run(member, shared, roster, all_nodes) => bail!("the tasks of the fleet ended"),
         ended = working => ended,
     }
 }
