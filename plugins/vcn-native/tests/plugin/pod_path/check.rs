@@ -1,6 +1,7 @@
 //! CHECK names each single broken thing, and nothing when nothing is.
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, host_link, name, reaches, sh};
+use crate::node::{Node, Pod, host_link};
+use host_harness::{Families, assert_success, error_of, name, reaches, sh};
 use serde_json::Value;
 use vcn::Mtu;
 

@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 
+use host_harness::{Families, PATIENCE, assert_success, name, sh, within};
 use ipam::VnicPool;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::read;
 use serde_json::{Value, json};
 
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, host_link, name, sh, within};
+use crate::node::{Node, Pod, host_link};
 
 /// DEL of a pod with another namespace's path, or none.
 fn del_with(node: &Node, id: &str, netns: &str, conf: &Value) {
