@@ -39,21 +39,30 @@ fn agent_refuses_wrong_configuration_and_reports_all_problems() {
     assert_eq!(fs::read_dir(node.path("run")).unwrap().count(), 0);
 }
 
-/// As `kubectl delete configmap` leaves an optional volume.
+/// The file is gone as `kubectl delete configmap` leaves an optional volume.
 #[test]
-fn missing_configuration_file_is_reported_and_its_values_are_kept() {
-    let node = Node::with_pods();
-    let agent = configured_at_rest(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");
-    let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
-    let before = (conflist(), node.inside(nft_table));
-    assert!(before.0.contains("\"mtu\": 1500") && before.1.is_some(), "{}", before.0);
-    fs::remove_file(node.path("conf/agent.conf")).unwrap();
-    fs::remove_file(node.path("conf/..data")).unwrap();
-    node.wait_conditions(&agent, &["ConfigurationInvalid"]);
-    assert_eq!((conflist(), node.inside(nft_table)), before);
-    assert!(node.get("/readyz").1.contains("it is gone"), "{:?}", node.get("/readyz"));
-    node.deliver(2, "POD_MTU=1500\n");
-    node.wait_conditions(&agent, &[]);
+fn missing_or_invalid_configuration_is_reported_and_the_old_one_stays() {
+    let unknown_key = "line 2: RESYNK_SECONDS is no key; did you mean RESYNC_SECONDS?";
+    for (invalid, said) in [(None, "it is gone"), (Some("POD_MTU=8500\nRESYNK_SECONDS=9\n"), unknown_key)] {
+        let node = Node::with_pods();
+        let agent = configured_at_rest(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");
+        let installed = || {
+            let conflist = fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
+            (conflist, node.inside(nft_table))
+        };
+        let before = installed();
+        assert!(before.0.contains("\"mtu\": 1500") && before.1.is_some(), "{}", before.0);
+        match invalid {
+            Some(text) => node.deliver(2, text),
+            None => ["agent.conf", "..data"].iter().for_each(|it| fs::remove_file(node.path("conf").join(it)).unwrap()),
+        }
+        node.wait_conditions(&agent, &["ConfigurationInvalid"]);
+        let answer = node.get("/readyz");
+        assert!(answer.0 == 200 && answer.1.contains(said), "{answer:?}");
+        node.deliver(3, "# in other words\nPOD_MTU = 1500\nPODS_MAY_USE_METADATA=deny\n");
+        node.wait_conditions(&agent, &[]);
+        assert_eq!((installed(), agent.events("agent.started").len()), (before, 1), "{}", agent.log());
+    }
 }
 
 /// The signals that the agent blocks, ignores and handles, how many descriptors it has, and its name.
@@ -94,22 +103,6 @@ fn valid_change_restarts_the_agent_in_place_while_pods_start() {
     assert!(accepted.iter().all(|event| event["changed"] == "PODS_MAY_USE_METADATA"), "{accepted:?}");
     let started = agent.events("agent.started").len();
     assert_eq!((accepted.len(), agent.events("config.restarting").len(), started), (3, 3, 4), "{}", agent.log());
-}
-
-#[test]
-fn invalid_change_is_reported_and_the_old_configuration_stays() {
-    let node = Node::with_pods();
-    let agent = configured_at_rest(&node, "POD_MTU=1500\n");
-    let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
-    let before = conflist();
-    node.deliver(2, "POD_MTU=8500\nRESYNK_SECONDS=9\n");
-    node.wait_conditions(&agent, &["ConfigurationInvalid"]);
-    assert_eq!(node.get("/readyz").0, 200);
-    let status = String::from_utf8(node.output(&["status"]).stdout).unwrap();
-    assert!(status.contains("line 2: RESYNK_SECONDS is no key; did you mean RESYNC_SECONDS?"), "{status}");
-    node.deliver(3, "# in other words\nPOD_MTU = 1500\n");
-    node.wait_conditions(&agent, &[]);
-    assert_eq!((conflist(), agent.events("agent.started").len()), (before, 1), "{}", agent.log());
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, wait_for};
 use crate::pod::{Pod, store};
 use crate::pods::left;
+use crate::running::at_once;
 
 const TO_PODS: u32 = 512;
 
@@ -43,18 +44,11 @@ fn held(node: &Node) -> HashSet<IpAddr> {
 }
 
 #[test]
-fn damaged_record_is_set_aside_and_restored() {
-    assert_made_anew(|node| (record(node, "a"), record(node, "a").with_extension("damaged")));
+fn damaged_record_or_index_is_set_aside_and_restored() {
+    at_once([false, true], assert_made_anew);
 }
 
-#[test]
-fn damaged_index_is_set_aside_and_restored() {
-    let [index, aside] = ["run/allocations.json", "run/allocations.json.damaged"];
-    assert_made_anew(|node| (node.path(index), node.path(aside)));
-}
-
-/// What is damaged, and where it goes.
-fn assert_made_anew(which: impl FnOnce(&Node) -> (PathBuf, PathBuf)) {
+fn assert_made_anew(is_index: bool) {
     let (node, agent) = dual_stack_node().with_agent(&[]);
     let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
     let (whole, addresses) = (left(&node), pods.iter().flat_map(Pod::addresses).collect::<HashSet<_>>());
@@ -65,14 +59,15 @@ fn assert_made_anew(which: impl FnOnce(&Node) -> (PathBuf, PathBuf)) {
         line.map(|count| count.trim_end_matches(".0").parse::<u32>().unwrap())
     };
     assert_eq!(committed(), Some(2));
-    let (damaged, aside) = which(&node);
+    let damaged = if is_index { node.path("run/allocations.json") } else { record(&node, "a") };
+    let aside = damaged.with_extension(if is_index { "json.damaged" } else { "damaged" });
     damage(&damaged);
     node.plug("ens6", 34);
     node.metadata.set_vnics(with_another());
     node.delete_rule(Family::Ipv4, TO_PODS);
     let repaired = || {
         // An index that is being written again is empty for a moment.
-        assert!(damaged.ends_with("allocations.json") || committed() != Some(0));
+        assert!(is_index || committed() != Some(0));
         held(&node) == addresses
             && node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("512 "))
             && node.routes(Family::Ipv4, 1001).len() == 2

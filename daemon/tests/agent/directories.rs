@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use vcn::CONFLIST_FILE;
 
 use crate::node::{Node, RARELY, wait_for};
+use crate::running::at_once;
 
 /// The agent ends because of what was done to a directory, and the next one has everything in place.
 fn ends_and_the_next_heals(node: &Node, directory: &str, options: &[&str], work: impl Fn()) {
@@ -30,21 +31,35 @@ fn node() -> Node {
 
 const NPN: [&str; 2] = ["--npn-file", "/host/usr/npn.json"];
 
+const VOLUMES: [(&str, &str); 4] =
+    [("/run/vcn-native", "run"), ("/var/lib/vcn-native", "lib"), ("/opt/cni/bin", "bin"), ("/etc/cni/net.d", "net.d")];
+
 #[test]
 fn agent_ends_when_its_directory_was_replaced() {
-    for (directory, below) in [
-        ("/run/vcn-native", "run"),
-        ("/var/lib/vcn-native", "lib"),
-        ("/opt/cni/bin", "bin"),
-        ("/etc/cni/net.d", "net.d"),
-    ] {
+    at_once(VOLUMES, |(directory, below)| {
         let node = node();
         ends_and_the_next_heals(&node, directory, &[&RARELY[..], &NPN].concat(), || {
             // What the agent puts back meanwhile makes it fail.
             wait_for("its removal", || fs::remove_dir_all(node.path(below)).is_ok(), String::new);
             fs::create_dir(node.path(below)).unwrap();
         });
-    }
+    });
+}
+
+/// No file that the agent watches changes: the slow look finds it.
+#[test]
+fn agent_ends_when_its_directory_or_socket_was_moved_away() {
+    let sockets =
+        [("/run/vcn-native/agent.sock", "run/agent.sock"), ("/run/vcn-native/telemetry.sock", "run/telemetry.sock")];
+    at_once(VOLUMES[2..].iter().chain(&sockets), |(place, below)| {
+        let node = node();
+        ends_and_the_next_heals(&node, place, &NPN, || {
+            fs::rename(node.path(below), node.path("away")).unwrap();
+            if !below.ends_with("sock") {
+                fs::create_dir(node.path(below)).unwrap();
+            }
+        });
+    });
 }
 
 #[test]
@@ -61,28 +76,4 @@ fn agent_ends_when_its_state_directory_was_emptied() {
     let _agent = node.ready_agent(&NPN);
     let (answered, said) = node.run(&["status"]);
     assert!(answered && said.contains("running, version"), "{said}");
-}
-
-#[test]
-fn agent_ends_when_its_socket_was_removed() {
-    for socket in ["agent.sock", "telemetry.sock"] {
-        let node = node();
-        // No file that it watches changes: the slow look finds it.
-        ends_and_the_next_heals(&node, &format!("/run/vcn-native/{socket}"), &NPN, || {
-            fs::remove_file(node.path("run").join(socket)).unwrap();
-        });
-    }
-}
-
-#[test]
-fn agent_ends_when_its_directory_was_moved_away() {
-    for (directory, below) in [("/opt/cni/bin", "bin"), ("/etc/cni/net.d", "net.d")] {
-        let node = node();
-        // No file of it changes: the slow look finds it.
-        ends_and_the_next_heals(&node, directory, &NPN, || {
-            fs::rename(node.path(below), node.path("away")).unwrap();
-            fs::create_dir(node.path(below)).unwrap();
-        });
-        fs::remove_dir_all(node.path("away")).unwrap();
-    }
 }

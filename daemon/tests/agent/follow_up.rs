@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use host_harness::ip;
 use ipam::{BootId, BootTime, COOLDOWN, FreedAddress, Pools, Request};
 use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect as reach, socket};
@@ -20,10 +21,6 @@ use crate::running::{SECOND, in_time};
 const OLD: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xd]);
 /// The VNIC's.
 const NEW: MacAddr = MacAddr([2, 0, 0x17, 0, 0, 33]);
-
-fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
-}
 
 fn tell(node: &Node, verb: &str, addresses: &[&str]) {
     let mut record = VerbRecord::begin("vcn-native", "0.1.0", verb);

@@ -95,26 +95,16 @@ fn link_locals(socket: &mut Socket) -> Vec<String> {
 
 /// NetworkManager leaves the links so that it raises and has no profile for.
 #[test]
-fn vnic_link_without_kernel_link_local_address_gets_one() {
-    let node = dual_stack_node();
-    node.sh("ip link set ens5 addrgenmode none");
-    node.sh(MUTE);
-    let _agent = node.ready_agent(&[]);
-    assert_eq!(node.on(link_locals), ["fe80::17ff:fe00:21/64"]);
-    Pod::add(&node, "a").wait_connected();
-}
-
-#[test]
-fn foreign_link_local_address_suffices_and_stays() {
-    let node = dual_stack_node();
-    node.sh("ip link set ens5 addrgenmode none");
-    node.sh(MUTE);
-    node.sh("ip link set ens5 up");
-    node.sh("ip -6 addr add fe80::77/64 dev ens5 nodad");
-    let agent = node.ready_agent(&[]);
-    Pod::add(&node, "a").wait_connected();
-    node.wait_timer_passes(&agent, 2);
-    assert_eq!(node.on(link_locals), ["fe80::77/64"]);
+fn vnic_link_gets_link_local_address_unless_it_has_one() {
+    let foreign = "ip link set ens5 up; ip -6 addr add fe80::77/64 dev ens5 nodad";
+    at_once([("", "fe80::17ff:fe00:21/64"), (foreign, "fe80::77/64")], |(before, address)| {
+        let node = dual_stack_node();
+        node.sh(&format!("ip link set ens5 addrgenmode none; {MUTE}; {before}"));
+        let agent = node.ready_agent(&[]);
+        Pod::add(&node, "a").wait_connected();
+        node.wait_timer_passes(&agent, 2);
+        assert_eq!(node.on(link_locals), [address]);
+    });
 }
 
 #[test]
@@ -160,25 +150,6 @@ fn unplugged_vnic_leaves_the_pools_at_once_and_returns_unchanged() {
     wait_for("the pools to be back", || node.pools() == pools, || agent.log());
     connected(&node, &agent, &pod);
     assert_eq!(node.get("/readyz").0, 200);
-}
-
-#[test]
-fn detached_vnic_leaves_nothing_and_affects_no_other() {
-    let node = dual_stack_node();
-    node.plug("ens6", 34);
-    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33), vnic("late", 34)]);
-    node.publish_dual_stack(&[("pods", 33), ("late", 34)]);
-    let agent = node.ready_agent(&[]);
-    let pod = Pod::add(&node, "a");
-    assert!(node.rules(Family::Ipv4).contains(&"1537 10.0.34.7/32 all 1001".into()));
-    node.sh("ip link del ens6");
-    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
-    node.publish_dual_stack(&[("pods", 33)]);
-    let gone = || !node.rules(Family::Ipv4).iter().any(|rule| rule.ends_with("1001"));
-    wait_for("its rules to go", gone, || format!("{:?}\n{}", node.rules(Family::Ipv4), agent.log()));
-    node.wait_conditions(&agent, &[]);
-    assert_eq!(node.pools()["vnics"].as_array().unwrap().len(), 1);
-    pod.wait_connected();
 }
 
 /// Its link goes before the metadata service's list shortens.

@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+pub(crate) use host_harness::name;
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
 use sandbox::{Container, Image, spawn_first};
 use serde_json::{Value, json};
-use vcn::{Family, IfName, MacAddr, TableId};
+use vcn::{Family, MacAddr, TableId};
 
 use crate::metadata::{Metadata, vnic};
 pub(crate) use crate::running::{Agent, wait_for};
@@ -104,9 +105,7 @@ impl Node {
 
     /// Runs a script on the node.
     pub(crate) fn sh(&self, script: &str) -> String {
-        let output = self.inside(|| Command::new("sh").args(["-ec", script]).output().unwrap());
-        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        host_harness::sh(&self.netns, script)
     }
 
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
@@ -400,7 +399,3 @@ pub(crate) fn native_pod_network(state: &str, vnics: &[(&str, u8)], dual: bool) 
 
 /// Reconciles so rare that only an event can be the cause of what a test sees within seconds.
 pub(crate) const RARELY: [&str; 2] = ["--resync-seconds", "600"];
-
-pub(crate) fn name(text: &str) -> IfName {
-    text.parse().unwrap()
-}

@@ -97,7 +97,7 @@ fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
     }
 }
 
-/// The copy with its boot, or its machine, changed.
+/// Changes the copy.
 fn change_copy(node: &Node, change: impl FnOnce(&mut Value)) {
     let path = node.path("lib").join(vcn::VNICS_COPY_FILE);
     let mut copy: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -115,44 +115,6 @@ fn pods_start_after_a_boot_into_an_outage() {
     node.metadata.set_status(404);
     let _agent = node.ready_agent(&[]);
     Pod::add(&node, "a").wait_connected();
-}
-
-#[test]
-fn cached_copy_of_another_machine_is_not_used() {
-    let (node, agent) = dual_stack_node().with_agent(&[]);
-    agent.stop();
-    change_copy(&node, |copy| {
-        copy["bootId"] = "another".into();
-        copy["value"]["vnics"][0]["mac"] = "02:00:17:00:00:99".into();
-    });
-    broken(&node);
-    node.metadata.set_status(404);
-    let agent = node.agent(&[]);
-    let passed = || node.passes("retry") + node.passes("timer") >= 2;
-    wait_for("some reconciles", passed, || agent.log());
-    assert_eq!(node.conditions(), ["MetadataUnavailable"]);
-    assert!(node.get("/readyz").0 == 503 && !node.path("bin/vcn-native").exists());
-}
-
-/// It asks no operator to drain the node for that.
-#[test]
-fn unknown_pod_network_owner_is_not_reported_as_handover() {
-    let (node, agent) = dual_stack_node().with_agent(&[]);
-    let rules = node.rules(vcn::Family::Ipv4);
-    agent.stop();
-    std::fs::remove_file(node.path("lib").join(vcn::VNICS_COPY_FILE)).unwrap();
-    node.metadata.fail_instance(true);
-    let agent = node.agent(&[]);
-    let told = || node.conditions() == ["MetadataUnavailable", "LeftInPlace"];
-    wait_for("the report", told, || format!("{:?}\n{}", node.conditions(), agent.log()));
-    let message = node.get("/readyz").1;
-    assert!(
-        message.contains("nothing has been handed over") && !message.contains("another pod network owns"),
-        "{message}"
-    );
-    assert_eq!(node.rules(vcn::Family::Ipv4), rules);
-    node.metadata.fail_instance(false);
-    node.wait_conditions(&agent, &[]);
 }
 
 #[test]

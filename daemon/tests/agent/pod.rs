@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::Command;
 
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Change, Places, Step, apply, dismantle, plan, pod};
+use host_harness::{path_of, pings};
 use ipam::{Allocation, BootId, BootTime, Pools, Request, Store, TENTATIVE_LIFETIME};
 use netlink::Netns;
 use vcn::{IfName, Mtu};
@@ -105,10 +105,7 @@ impl Pod {
 
     /// Whether it reaches its routers.
     pub(crate) fn is_connected(&self) -> bool {
-        ["10.0.33.1", "2603:c020:0:33::1"].iter().all(|router| {
-            let ping = || Command::new("ping").args(["-n", "-c", "1", "-W", "1", router]).output().unwrap();
-            self.netns.run(ping).unwrap().status.success()
-        })
+        ["10.0.33.1", "2603:c020:0:33::1"].iter().all(|router| pings(&self.netns, router))
     }
 }
 
@@ -120,9 +117,4 @@ pub(crate) fn store(node: &Node) -> Store {
 /// Whether a step of a DEL removes a pod's link.
 pub(crate) fn is_link(step: &Step) -> bool {
     matches!(&step.change, Change::Delete(datapath::Object::Link(_)))
-}
-
-fn path_of(netns: &Netns) -> std::path::PathBuf {
-    use std::os::fd::{AsFd, AsRawFd};
-    format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd()).into()
 }

@@ -8,8 +8,11 @@ use vcn::{CONFLIST_FILE, Family};
 use crate::metadata::vnic;
 use crate::node::{Node, OKE, RARELY, wait_for};
 use crate::pod::Pod;
+use crate::running::at_once;
 
 const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"0.3.1","plugins":[{"type":"flannel"}]}"#;
+
+const LAST_ANSWERS: &str = "lib/vnics-seen.json";
 
 /// With a VNIC that is not for pods.
 fn node_with_storage() -> Node {
@@ -142,16 +145,28 @@ fn our_pod_network_is_maintained_in_doubt() {
     );
 }
 
-/// Without a record nothing is changed, and no operator is asked to drain a working node.
+/// Without a record nothing is changed, and no operator is asked to drain a working node: neither after a mistyped label nor
+/// while it is not known who owns the node.
 #[test]
 fn doubt_is_not_reported_as_handover() {
-    let (node, agent) = Node::with_pods().with_agent(&[]);
-    agent.stop();
-    fs::remove_file(node.path("lib/installer.json")).unwrap();
-    let agent = node.ready_agent(&["--signal-node-label", "yes"]);
-    node.wait_conditions(&agent, &["LeftInPlace"]);
-    let said = node.get("/readyz").1;
-    assert!(said.contains("nothing has been handed over") && !said.contains("another pod network owns"), "{said}");
+    let mistyped: &[&str] = &["--signal-node-label", "yes"];
+    let cases = [("lib/installer.json", mistyped, None), (LAST_ANSWERS, &[], Some("MetadataUnavailable"))];
+    at_once(cases, |(lost, options, outage)| {
+        let (node, agent) = Node::with_pods().with_agent(&[]);
+        let rules = node.rules(Family::Ipv4);
+        agent.stop();
+        fs::remove_file(node.path(lost)).unwrap();
+        node.metadata.fail_instance(outage.is_some());
+        let agent = node.agent(options);
+        node.wait_conditions(&agent, &[outage.as_slice(), &["LeftInPlace"]].concat());
+        let said = node.get("/readyz").1;
+        assert!(said.contains("nothing has been handed over") && !said.contains("another pod network owns"), "{said}");
+        assert_eq!(node.rules(Family::Ipv4), rules);
+        if outage.is_some() {
+            node.metadata.fail_instance(false);
+            node.wait_conditions(&agent, &[]);
+        }
+    });
 }
 
 /// After a boot, or in an image of a node: the runtime uses it, and no agent offers addresses.

@@ -1,7 +1,6 @@
 //! What plugins tell of their runs, by the socket or by the file: it becomes lines and metrics, once, and the agent's state
 //! is no plugin's trouble.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -67,48 +66,6 @@ fn plugin_run_has_a_log_line() {
     assert_eq!((line["level"].as_str(), line["code"].as_u64()), (Some("WARN"), Some(11)));
     assert!(line["message"].as_str().unwrap().ends_with("no address is free") && line["trace_id"].is_null(), "{line}");
     assert_eq!(metric(&node, r#"pod_attachments{state="tentative"}"#), 0);
-}
-
-/// How many runs each histogram counts, and the seconds of all.
-fn histograms(node: &Node) -> BTreeMap<String, [f64; 2]> {
-    let (_, text) = node.get("/metrics");
-    let mut found: BTreeMap<String, [f64; 2]> = BTreeMap::new();
-    for (at, kind) in ["count", "sum"].into_iter().enumerate() {
-        let name = format!("oke_node_agent_cni_verb_seconds_{kind}");
-        for line in text.lines().filter_map(|line| line.strip_prefix(&name)) {
-            let (labels, value) = line.split_once(' ').unwrap();
-            found.entry(labels.to_owned()).or_default()[at] = value.parse().unwrap();
-        }
-    }
-    found
-}
-
-#[test]
-fn plugin_runs_are_counted_by_verb_phase_and_code() {
-    let (node, _agent) = Node::with_pods().with_agent(&[]);
-    let sink = Sink::new(node.path("run"));
-    let mut expected = BTreeMap::new();
-    // As many runs of each as its place says, of seconds that binary fractions can tell.
-    for (runs, (verb, code, phases)) in (1_u32..).zip([
-        ("ADD", 0, &["ipam", "network"][..]),
-        ("ADD", 11, &["ipam"]),
-        ("DEL", 0, &["record", "network"]),
-        ("DEL", 109, &["record"]),
-        ("CHECK", 0, &["record", "observe"]),
-        ("CHECK", 107, &["record", "observe"]),
-        ("GC", 0, &["observe", "network"]),
-        ("STATUS", 50, &[]),
-    ]) {
-        let phases = phases.iter().map(|phase| ((*phase).into(), 250_000)).collect();
-        let run = VerbRecord { code, phases, total_micros: 1_500_000, ..record(verb, "c1") };
-        assert!((0..runs).all(|_| sink.send(&run) != Delivery::Lost));
-        for (phase, micros) in run.phases.iter().cloned().chain([("total".into(), run.total_micros)]) {
-            let labels = format!(r#"{{plugin="vcn-native",verb="{verb}",phase="{phase}",code="{code}"}}"#);
-            let (runs, seconds) = (f64::from(runs), f64::from(u32::try_from(micros).unwrap()) / 1e6);
-            expected.insert(labels, [runs, runs * seconds]);
-        }
-    }
-    wait_for("the histograms", || histograms(&node) == expected, || format!("{:#?}", histograms(&node)));
 }
 
 #[test]

@@ -33,6 +33,8 @@ fn subcommands_print_the_answers_of_the_agent() {
     says(&node, &["status"], &["running, version", "ready               yes", "ens5", "1000", "10.0.33.7", "in sync"]);
     says(&node, &["pools"], &["ocid1.vnic.oc1.iad.pods", "ens5", "IPv4", "16"]);
     says(&node, &["plan"], &["Nothing would be changed."]);
+    says(&node, &["why-not-ready"], &["Ready: new pods can start here."]);
+    assert_eq!(json(&node, "why-not-ready")["ready"], true);
     assert_eq!(json(&node, "status")["agent"]["running"], true);
     assert_eq!(json(&node, "pools")["pools"][0]["free"], 16);
     assert_eq!(json(&node, "plan")["changes"], serde_json::json!([]));
@@ -64,6 +66,13 @@ fn subcommands_print_json_with_and_without_an_agent() {
     let with = answers();
     agent.stop();
     let without = answers();
+    says(&node, &["status"], &[ALONE, "in sync"]);
+    says(&node, &["pools"], &[ALONE, "ocid1.vnic.oc1.iad.pods"]);
+    says(&node, &["plan"], &[ALONE, "Nothing would be changed."]);
+    assert_eq!(without[0]["agent"]["running"], false);
+    // That nothing is to be done is not said for want of a plugin's answer.
+    let missing = "portmap is left out of the chain: its binary is missing";
+    assert_eq!(without[4]["podNetwork"]["notes"], serde_json::json!([missing]));
     // Configurations do not depend on whether an agent runs; of the others, each has what the agent's had.
     assert_eq!(with[5..], without[5..]);
     let keys = |answer: &Value| answer.as_object().map(|it| it.keys().cloned().collect::<Vec<_>>());
@@ -120,19 +129,6 @@ fn subcommands_work_on_a_fresh_node_without_agent() {
     let (ok, text) = node.run(&["pools"]);
     assert!(!ok && text.contains("the node agent has not written them yet"), "{text}");
     assert_eq!(node.rules(vcn::Family::Ipv4), [""; 0]);
-}
-
-#[test]
-fn subcommands_work_after_the_agent_stopped() {
-    let (node, agent) = Node::with_pods().with_agent(&[]);
-    agent.stop();
-    says(&node, &["status"], &[ALONE, "in sync"]);
-    says(&node, &["pools"], &[ALONE, "ocid1.vnic.oc1.iad.pods"]);
-    says(&node, &["plan"], &[ALONE, "Nothing would be changed."]);
-    assert_eq!(json(&node, "status")["agent"]["running"], false);
-    // That nothing is to be done is not said for want of a plugin's answer.
-    let missing = "portmap is left out of the chain: its binary is missing";
-    assert_eq!(json(&node, "plan")["podNetwork"]["notes"], serde_json::json!([missing]));
 }
 
 #[test]

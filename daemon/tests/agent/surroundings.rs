@@ -2,10 +2,7 @@
 //! them (promise P2). Our objects are: what carries our protocol number, our nft table, and of VNICs' links the secondary one's alias, MTU
 //! and addresses, and some settings.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
+use host_harness::{differences, foreign_lines, text_of};
 use netlink::LinkChange;
 use serde_json::{Value, json};
 use vcn::Family;
@@ -13,24 +10,6 @@ use vcn::Family;
 use crate::follow_up::dual_stack_node;
 use crate::metadata::vnic;
 use crate::node::{Node, RARELY, name, wait_for};
-
-const LISTS: [&str; 12] = [
-    "ip -d -j link show",
-    "ip -d -j addr show",
-    "ip -d -j -4 route show table all",
-    "ip -d -j -6 route show table all",
-    "ip -d -j nexthop show",
-    "ip -d -j -4 rule show",
-    "ip -d -j -6 rule show",
-    "ip -d -j neigh show nud permanent",
-    "ip -d -j -4 neigh show proxy",
-    "ip -d -j -6 neigh show proxy",
-    "bridge -d -j fdb show",
-    "tc -d -j qdisc show",
-];
-
-/// What is listed as text.
-const TEXTS: [&str; 2] = ["conntrack -L -o extended -f ipv4", "conntrack -L -o extended -f ipv6"];
 
 /// Our settings of VNIC links, and what the kernel derives from an MTU.
 const OURS: [&str; 9] = [
@@ -48,58 +27,30 @@ const OURS: [&str; 9] = [
 /// The addresses of the secondary VNIC.
 const OWN: [&str; 2] = ["10.0.33.7", "2603:c020:0:33::7"];
 
-fn text_of(command: &str) -> String {
-    let output = Command::new("sh").args(["-c", command]).output().unwrap();
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
 /// A line for each foreign object.
 fn dump(node: &Node) -> Vec<String> {
     node.inside(|| {
-        let mut lines = Vec::new();
-        for command in LISTS {
-            let Ok(Value::Array(mut entries)) = serde_json::from_str(&text_of(command)) else { continue };
+        let mut lines = foreign_lines(|_, entry| {
+            without_ours(entry);
             // The kernel's routes to our addresses, and their multicast groups.
-            entries.retain(|entry| !OWN.iter().any(|own| entry["dst"] == *own && entry["dev"] == "ens5"));
-            entries.retain(|entry| (&entry["ifname"], &entry["mac"]) != (&json!("ens5"), &json!("33:33:ff:00:00:07")));
-            entries.iter_mut().for_each(|entry| {
-                without_timers(entry);
-                without_ours(entry);
-            });
-            lines.extend(entries.iter().map(|entry| format!("{command}: {entry}")));
-        }
-        for command in TEXTS {
-            // The agent's own to the metadata service, who asks its port, and the host's questions for multicast groups.
-            let passing = ["=127.0.0.1 ", "dst=ff02:", "dst=224."];
-            let text = text_of(command);
-            let others = text.lines().filter(|line| !passing.iter().any(|part| line.contains(part)));
-            lines.extend(others.map(|line| format!("{command}: {}", without_timer(line))));
-        }
-        let tables = text_of("nft -j list tables");
-        let tables: Value = serde_json::from_str(&tables).unwrap();
+            let is_route = OWN.iter().any(|own| entry["dst"] == *own && entry["dev"] == "ens5");
+            !is_route && (&entry["ifname"], &entry["mac"]) != (&json!("ens5"), &json!("33:33:ff:00:00:07"))
+        });
+        let tables: Value = serde_json::from_str(&text_of("nft -j list tables")).unwrap();
         for table in tables["nftables"].as_array().unwrap().iter().filter_map(|it| it.get("table")) {
             let (family, name) = (table["family"].as_str().unwrap(), table["name"].as_str().unwrap());
             if ![("inet", vcn::NFT_TABLE), ("arp", vcn::NFT_TABLE)].contains(&(family, name)) {
                 lines.push(text_of(&format!("nft -s -a list table {family} {name}")));
             }
         }
-        settings(Path::new("/proc/sys/net"), &mut lines);
         lines.retain(|line| {
             let ours = line.contains("\"protocol\":\"157\"");
-            !ours && !OURS.iter().any(|setting| line.contains(setting))
+            // The agent's own connections to the metadata service, and of who asks its port.
+            let passing = line.starts_with("conntrack ") && line.contains("=127.0.0.1 ");
+            !ours && !passing && !OURS.iter().any(|setting| line.contains(setting))
         });
         lines
     })
-}
-
-/// A bridge tells the time of its timers.
-fn without_timers(entry: &mut Value) {
-    for data in ["/linkinfo/info_data", "/linkinfo/info_slave_data"] {
-        if let Some(fields) = entry.pointer_mut(data).and_then(Value::as_object_mut) {
-            fields.retain(|name, _| !name.ends_with("_timer"));
-        }
-    }
 }
 
 /// The secondary VNIC's link has its alias, its MTU and the VNIC's addresses from us.
@@ -109,23 +60,6 @@ fn without_ours(entry: &mut Value) {
         fields.retain(|name, _| !["ifalias", "mtu"].contains(&name.as_str()));
         if let Some(addresses) = fields.get_mut("addr_info").and_then(Value::as_array_mut) {
             addresses.retain(|address| !OWN.iter().any(|own| address["local"] == *own));
-        }
-    }
-}
-
-/// A conntrack entry's fifth word is the time it has left.
-fn without_timer(line: &str) -> String {
-    line.split_whitespace().enumerate().filter(|(at, _)| *at != 4).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
-}
-
-fn settings(folder: &Path, lines: &mut Vec<String>) {
-    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            settings(&path, lines);
-        } else if let (false, Ok(value)) = (path.ends_with("nf_conntrack_count"), fs::read_to_string(&path)) {
-            lines.push(format!("sysctl: {}={}", path.display(), value.trim()));
         }
     }
 }
@@ -169,11 +103,6 @@ fn furnish(node: &Node) {
     let settled = || node.inside(|| !text_of("ip -6 addr show tentative").contains("inet6"));
     let tentative = || node.inside(|| text_of("ip -6 addr show tentative"));
     wait_for("addresses to be checked for duplicates", settled, tentative);
-}
-
-fn differences(before: &[String], now: &[String]) -> Vec<String> {
-    let missing = before.iter().filter(|line| !now.contains(line)).map(|line| format!("- {line}"));
-    missing.chain(now.iter().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"))).collect()
 }
 
 #[test]

@@ -20,16 +20,6 @@ fn reasons(list: &Value) -> Vec<String> {
     list.as_array().unwrap().iter().map(|it| it["reason"].as_str().unwrap().to_owned()).collect()
 }
 
-#[test]
-fn ready_node_exits_0() {
-    let (node, _agent) = Node::with_pods().with_agent(&[]);
-    let (status, why) = why(&node);
-    assert_eq!((status, &why["ready"], reasons(&why["blocking"]).len()), (0, &true.into(), 0));
-    let (ok, text) = node.run(&["why-not-ready"]);
-    assert!(ok && text.starts_with("Ready: new pods can start here."), "{text}");
-    assert_eq!(node.output(&["status"]).status.code(), Some(0));
-}
-
 /// Nothing but the plugins' records says that addresses were taken and freed.
 #[test]
 fn full_node_blocks_pods_and_leaves_the_agent_ready() {

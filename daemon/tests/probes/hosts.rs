@@ -1,14 +1,13 @@
 //! Faults of the hosts.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::process::Command;
 
 use api::probe::{ProbeKind, ProbeTarget};
 use nettest::{Case, Cause, Label, Place};
-use sandbox::{DeniedAt, DeniedTraffic, Policy};
+use sandbox::DeniedAt;
 
-use crate::lab::{Lab, PORT};
+use crate::lab::{Lab, PORT, at_once, denied};
 
 /// The second VNIC's link of a virtual machine in the sandbox.
 const SECOND: &str = "ens5";
@@ -56,9 +55,7 @@ fn strict_reverse_path_filter_is_named() {
 fn security_list_hides_reverse_path_filter_so_cause_is_ambiguous() {
     let lab = Lab::new();
     let case = to_the_second_vnic(&lab, "1");
-    let list =
-        DeniedTraffic { at: DeniedAt::SubnetIngress("third".into()), tcp_port: Some(PORT), except: BTreeSet::new() };
-    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    lab.deny(denied(DeniedAt::SubnetIngress("third".into())));
     let (label, causes) = lab.named(case);
     assert_eq!(label, Label::OneOf);
     assert!(causes.contains(&Cause::SecurityList) && causes.len() > 1, "{causes:?}");
@@ -85,18 +82,13 @@ fn missing_rule_of_a_vnic_is_named_without_a_packet() {
 
 #[test]
 fn rejecting_firewall_is_proven_and_dropping_firewall_is_likely() {
-    let lab = Lab::new();
-    for (rule, label) in [("reject with icmp type host-prohibited", Label::Proven), ("drop", Label::Likely)] {
-        lab.on("back-1", || {
-            run("nft flush ruleset");
-            run("nft add table inet filter");
-            run("nft add chain inet filter input { type filter hook input priority 0 ; }");
-            run(&format!("nft add rule inet filter input tcp dport {PORT} {rule}"));
-        });
+    let rules = [("reject with icmp type host-prohibited", Label::Proven), ("drop", Label::Likely)];
+    at_once(rules, |lab, (rule, label)| {
+        lab.filter("back-1", "input", &format!("tcp dport {PORT} {rule}"));
         let verdict = lab.investigate(lab.case(ProbeKind::Tcp, PORT));
         assert_eq!((verdict.label, verdict.causes), (label, vec![Cause::HostFirewall]), "{rule}");
         assert_eq!(verdict.place, Place::TargetHost, "{rule}");
-    }
+    });
 }
 
 /// No probe avoids the rule that refused one, so that nothing shows that it is the cause.
@@ -104,14 +96,9 @@ fn rejecting_firewall_is_proven_and_dropping_firewall_is_likely() {
 fn firewall_is_likely_if_other_hosts_reject_all_probes_too() {
     let lab = Lab::new();
     for node in ["back-1", "front-2"] {
-        lab.on(node, || {
-            run("nft add table inet filter");
-            run("nft add chain inet filter input { type filter hook input priority 0 ; }");
-            run("nft add rule inet filter input ip saddr 10.0.10.2 reject with icmp type host-prohibited");
-        });
+        lab.filter(node, "input", "ip saddr 10.0.10.2 reject with icmp type host-prohibited");
     }
-    let verdict = lab.investigate(lab.case(ProbeKind::Tcp, PORT));
-    assert_eq!((verdict.label, verdict.causes), (Label::Likely, vec![Cause::HostFirewall]));
+    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::HostFirewall]));
 }
 
 #[test]

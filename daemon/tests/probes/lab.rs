@@ -1,5 +1,6 @@
 //! Nodes of three subnets, and the investigation of one pair of them, asked as the controller asks.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::thread;
@@ -10,8 +11,10 @@ use api::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendT
 use netlink::Netns;
 use nettest::{Case, Cause, Compared, Investigation, Label, Verdict};
 use oke_node_agent::probes::{ProbeEnvironment, TaskError, perform};
-use sandbox::{Container, Image, Node, NodeSpec, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{Container, DeniedAt, DeniedTraffic, Image, Node, NodeSpec, Policy, SubnetSpec, Vcn, VnicSpec};
 use vcn::Family;
+
+use crate::hosts::run;
 
 /// Where a server of TCP and one of UDP are on each node.
 pub(crate) const PORT: u16 = 8443;
@@ -150,11 +153,41 @@ impl Lab {
         verdict
     }
 
+    /// From now on the network has these faults.
+    pub(crate) fn set(&self, policy: Policy) {
+        self.vcn.set_policy(policy).unwrap();
+    }
+
+    /// From now on it denies this, as [`denied`] makes it.
+    pub(crate) fn deny(&self, list: DeniedTraffic) {
+        self.set(Policy { denied: vec![list], ..Policy::default() });
+    }
+
+    /// A node drops or rejects packets in a hook, `input` or `output`, by nft's `rule`.
+    pub(crate) fn filter(&self, node: &str, hook: &str, rule: &str) {
+        self.on(node, || {
+            run("nft flush ruleset");
+            run("nft add table inet filter");
+            run(&format!("nft add chain inet filter {hook} {{ type filter hook {hook} priority 0 ; }}"));
+            run(&format!("nft add rule inet filter {hook} {rule}"));
+        });
+    }
+
     /// The verdict's label and causes.
     pub(crate) fn named(&self, case: Case) -> (Label, Vec<Cause>) {
         let verdict = self.investigate(case);
         (verdict.label, verdict.causes)
     }
+}
+
+/// Runs all cases of a table at the same time, each in a lab of its own: most of their time is waiting.
+pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, run: impl Fn(&Lab, T) + Sync) {
+    thread::scope(|scope| cases.into_iter().for_each(|case| drop(scope.spawn(|| run(&Lab::new(), case)))));
+}
+
+/// TCP to the servers' port is lost there.
+pub(crate) fn denied(at: DeniedAt) -> DeniedTraffic {
+    DeniedTraffic { at, tcp_port: Some(PORT), except: BTreeSet::new() }
 }
 
 /// A case to another address.

@@ -1,7 +1,7 @@
 //! Faults of the network between two hosts.
 
-use std::collections::BTreeSet;
 use std::net::UdpSocket;
+use std::thread;
 use std::time::Duration;
 
 use api::probe::ProbeKind;
@@ -10,11 +10,7 @@ use sandbox::{DeniedAt, DeniedTraffic, Noise, PathMtu, Policy};
 use vcn::Family;
 
 use crate::hosts::run;
-use crate::lab::{Lab, PORT};
-
-pub(crate) fn denied(at: DeniedAt) -> DeniedTraffic {
-    DeniedTraffic { at, tcp_port: Some(PORT), except: BTreeSet::new() }
-}
+use crate::lab::{Lab, PORT, at_once, denied};
 
 #[test]
 fn pair_without_fault_is_reachable_by_every_probe() {
@@ -32,63 +28,90 @@ fn pair_without_fault_is_reachable_by_every_probe() {
     }
 }
 
-#[test]
-fn security_list_and_group_are_named_by_ipv6_too() {
-    let lab = Lab::new();
-    let list = denied(DeniedAt::SubnetIngress("back".into()));
-    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
-    assert_eq!(lab.named(lab.case_v6(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityList]));
-    let address = |node: &str| lab.vcn.node(node).unwrap().address(Family::Ipv6).unwrap();
-    let mut group = denied(DeniedAt::VnicIngress(address("back-1")));
-    group.except.insert(address("front-2"));
-    lab.vcn.set_policy(Policy { denied: vec![group], ..Policy::default() }).unwrap();
-    assert_eq!(lab.named(lab.case_v6(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityGroup]));
+/// Routes that a subnet lacks.
+fn unrouted(routes: &[(&str, &str)]) -> Policy {
+    let unrouted = routes.iter().map(|(subnet, to)| ((*subnet).to_owned(), to.parse().unwrap())).collect();
+    Policy { unrouted, ..Policy::default() }
+}
+
+/// A fault, and whether it is of IPv6.
+type Fault = (fn(&Lab) -> Policy, bool, Label, &'static [Cause]);
+
+fn list(_: &Lab) -> Policy {
+    Policy { denied: vec![denied(DeniedAt::SubnetIngress("back".into()))], ..Policy::default() }
+}
+
+/// It admits a neighbour of the source.
+fn group(lab: &Lab) -> Policy {
+    let both = |node: &str| Family::ALL.map(|family| lab.vcn.node(node).unwrap().address(family).unwrap());
+    let group = |at| DeniedTraffic { except: both("front-2").into(), ..denied(DeniedAt::VnicIngress(at)) };
+    Policy { denied: both("back-1").map(group).into(), ..Policy::default() }
 }
 
 #[test]
-fn network_that_no_subnet_reaches_leaves_gateway_and_route_table() {
-    let lab = Lab::new();
-    let unrouted = ["front", "third"].map(|subnet| (subnet.to_owned(), "10.0.20.0/24".parse().unwrap()));
-    lab.vcn.set_policy(Policy { unrouted: unrouted.into(), ..Policy::default() }).unwrap();
-    let left = vec![Cause::Gateway, Cause::RouteTable];
-    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::OneOf, left));
+fn missing_routes_and_security_rules_are_named_by_both_families() {
+    let table: fn(&Lab) -> Policy = |_| unrouted(&[("front", "10.0.20.0/24"), ("front", "2603:c020:0:2::/64")]);
+    let faults: [Fault; 8] = [
+        (list, false, Label::Likely, &[Cause::SecurityList]),
+        (list, true, Label::Likely, &[Cause::SecurityList]),
+        (group, false, Label::Likely, &[Cause::SecurityGroup]),
+        (group, true, Label::Likely, &[Cause::SecurityGroup]),
+        (table, false, Label::Likely, &[Cause::RouteTable]),
+        (table, true, Label::Likely, &[Cause::RouteTable]),
+        // No subnet reaches the target's.
+        (
+            |_| unrouted(&[("front", "10.0.20.0/24"), ("third", "10.0.20.0/24")]),
+            false,
+            Label::OneOf,
+            &[Cause::Gateway, Cause::RouteTable],
+        ),
+        // No route back.
+        (
+            |_| unrouted(&[("back", "10.0.10.0/24"), ("back", "10.0.30.0/24")]),
+            false,
+            Label::OneOf,
+            &[Cause::Gateway, Cause::RouteTable, Cause::SecurityList, Cause::SecurityGroup],
+        ),
+    ];
+    at_once(faults, |lab, (fault, by_v6, label, causes)| {
+        let policy = fault(lab);
+        lab.set(policy.clone());
+        let case = if by_v6 { lab.case_v6(ProbeKind::Tcp, PORT) } else { lab.case(ProbeKind::Tcp, PORT) };
+        assert_eq!(lab.named(case), (label, causes.to_vec()), "{policy:?}, IPv6: {by_v6}");
+    });
 }
 
 #[test]
-fn security_list_of_the_targets_subnet_is_named() {
+fn list_and_group_are_both_left_without_a_neighbour() {
     let lab = Lab::new();
-    let list = denied(DeniedAt::SubnetIngress("back".into()));
-    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
-    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityList]));
-}
-
-#[test]
-fn security_group_that_admits_a_neighbour_is_named() {
-    let lab = Lab::new();
-    let mut group = denied(DeniedAt::VnicIngress(lab.address("back-1")));
-    group.except.insert(lab.address("front-2"));
-    lab.vcn.set_policy(Policy { denied: vec![group], ..Policy::default() }).unwrap();
-    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::SecurityGroup]));
+    lab.set(list(&lab));
+    let mut case = lab.case(ProbeKind::Tcp, PORT);
+    case.others.retain(|other| other.node != "front-2");
+    assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
 }
 
 #[test]
 fn neighbours_that_disagree_leave_list_and_group() {
     let neighbours = ["front-2", "front-3", "front-4"];
-    let lab = Lab::with(&neighbours[1..]);
     let (list, group) = (Cause::SecurityList, Cause::SecurityGroup);
-    for (admitted, label, causes) in [
+    let cases = [
         (0, Label::Likely, vec![list]),
         (1, Label::OneOf, vec![list, group]),
         (2, Label::OneOf, vec![list, group]),
         (3, Label::Likely, vec![group]),
-    ] {
-        let except = neighbours[..admitted].iter().map(|node| lab.address(node)).collect();
-        let denied = DeniedTraffic { except, ..denied(DeniedAt::VnicIngress(lab.address("back-1"))) };
-        lab.vcn.set_policy(Policy { denied: vec![denied], ..Policy::default() }).unwrap();
-        let others = lab.compared(neighbours.into_iter().chain(["third-1"]));
-        let case = Case { others, ..lab.case(ProbeKind::Tcp, PORT) };
-        assert_eq!(lab.named(case), (label, causes), "{admitted} of 3 are admitted");
-    }
+    ];
+    thread::scope(|scope| {
+        for (admitted, label, causes) in cases {
+            scope.spawn(move || {
+                let lab = Lab::with(&neighbours[1..]);
+                let except = neighbours[..admitted].iter().map(|node| lab.address(node)).collect();
+                lab.deny(DeniedTraffic { except, ..denied(DeniedAt::VnicIngress(lab.address("back-1"))) });
+                let others = lab.compared(neighbours.into_iter().chain(["third-1"]));
+                let case = Case { others, ..lab.case(ProbeKind::Tcp, PORT) };
+                assert_eq!(lab.named(case), (label, causes), "{admitted} of 3 are admitted");
+            });
+        }
+    });
 }
 
 /// Stateless rules: the target answers, and its answers are lost.
@@ -96,7 +119,7 @@ fn neighbours_that_disagree_leave_list_and_group() {
 fn stateless_security_list_that_drops_answers_is_named() {
     let lab = Lab::new();
     let list = denied(DeniedAt::SubnetAnswers("back".into()));
-    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    lab.deny(list);
     let verdict = lab.investigate(lab.case(ProbeKind::Tcp, PORT));
     assert_eq!((verdict.label, verdict.causes), (Label::Likely, vec![Cause::SecurityList]));
     assert_eq!(verdict.last_tap, Some(Tap::TargetOut));
@@ -107,7 +130,7 @@ fn stateless_security_list_that_drops_answers_is_named() {
 fn full_connection_table_of_a_vnic_is_listed() {
     let lab = Lab::new();
     let noise = Noise { delay: Duration::ZERO, lost_of: u32::MAX };
-    lab.vcn.set_policy(Policy { noise: Some(noise), ..Policy::default() }).unwrap();
+    lab.set(Policy { noise: Some(noise), ..Policy::default() });
     let target = lab.address("back-1");
     let flow = || lab.on("front-1", || UdpSocket::bind("0.0.0.0:0").unwrap());
     // Answered by the server on the target.
@@ -126,7 +149,7 @@ fn full_connection_table_of_a_vnic_is_listed() {
         (10_000..20_500).for_each(|port| drop(socket.send_to(b"x", ("127.0.0.1", port))));
     });
     let full_vnic = Some(lab.address("front-1"));
-    lab.vcn.set_policy(Policy { full_vnic, ..Policy::default() }).unwrap();
+    lab.set(Policy { full_vnic, ..Policy::default() });
     let verdict = lab.investigate(lab.case(ProbeKind::Tcp, PORT));
     let left = vec![Cause::SecurityList, Cause::SecurityGroup, Cause::RouteTable, Cause::Gateway, Cause::VnicConntrack];
     assert_eq!((verdict.label, verdict.causes), (Label::OneOf, left), "{}", verdict.after);
@@ -135,42 +158,11 @@ fn full_connection_table_of_a_vnic_is_listed() {
 }
 
 #[test]
-fn list_and_group_are_both_left_without_a_neighbour() {
-    let lab = Lab::new();
-    let list = denied(DeniedAt::SubnetIngress("back".into()));
-    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
-    let mut case = lab.case(ProbeKind::Tcp, PORT);
-    case.others.retain(|other| other.node != "front-2");
-    assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
-}
-
-#[test]
-fn missing_route_of_the_sources_subnet_is_named() {
-    let lab = Lab::new();
-    let unrouted = ["10.0.20.0/24", "2603:c020:0:2::/64"].map(|to| ("front".to_owned(), to.parse().unwrap())).into();
-    lab.vcn.set_policy(Policy { unrouted, ..Policy::default() }).unwrap();
-    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::RouteTable]));
-    assert_eq!(lab.named(lab.case_v6(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::RouteTable]), "by IPv6");
-}
-
-#[test]
-fn missing_return_route_leaves_gateway_and_route_table() {
-    let lab = Lab::new();
-    let unrouted = vec![
-        ("back".to_owned(), "10.0.10.0/24".parse().unwrap()),
-        ("back".to_owned(), "10.0.30.0/24".parse().unwrap()),
-    ];
-    lab.vcn.set_policy(Policy { unrouted, ..Policy::default() }).unwrap();
-    let left = vec![Cause::Gateway, Cause::RouteTable, Cause::SecurityList, Cause::SecurityGroup];
-    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::OneOf, left));
-}
-
-#[test]
 fn path_that_swallows_or_reports_large_packets_is_named() {
     let lab = Lab::new();
     for reported in [false, true] {
         let path_mtu = Some(PathMtu { bytes: 1500, reported });
-        lab.vcn.set_policy(Policy { path_mtu, ..Policy::default() }).unwrap();
+        lab.set(Policy { path_mtu, ..Policy::default() });
         let verdict = lab.investigate(lab.case(ProbeKind::PathMtu, 0));
         assert_eq!((verdict.label, verdict.causes), (Label::Proven, vec![Cause::PathMtu]));
         assert_eq!(verdict.failure.contains("10.0.10.1 allows 1500 bytes"), reported, "{}", verdict.failure);

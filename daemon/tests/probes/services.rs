@@ -74,11 +74,7 @@ fn name_without_an_address_is_named() {
         let failure = named(kind, "missing.sandbox.internal");
         assert!(failure.starts_with("cannot resolve missing.sandbox.internal: "), "{failure}");
     }
-    lab.on("front-1", || {
-        run("nft add table inet filter");
-        run("nft add chain inet filter input { type filter hook input priority 0 ; }");
-        run("nft add rule inet filter input udp sport 53 drop");
-    });
+    lab.filter("front-1", "input", "udp sport 53 drop");
     let failure = named(ProbeKind::Tcp, "back-1.sandbox.internal");
     assert_eq!(failure, "cannot resolve back-1.sandbox.internal: no answer within 5s");
 }
@@ -94,11 +90,7 @@ fn throttled_metadata_service_is_named() {
 #[test]
 fn rule_of_the_host_that_refuses_metadata_is_named() {
     let lab = Lab::new();
-    lab.on("front-1", || {
-        run("nft add table inet filter");
-        run("nft add chain inet filter output { type filter hook output priority 0 ; }");
-        run("nft add rule inet filter output ip daddr 169.254.169.254 tcp dport 80 reject with tcp reset");
-    });
+    lab.filter("front-1", "output", "ip daddr 169.254.169.254 tcp dport 80 reject with tcp reset");
     let case = lab.service(ProbeKind::Http, TargetService::Imds);
     assert_eq!(lab.named(case), (Label::Likely, vec![Cause::HostFirewall]));
 }

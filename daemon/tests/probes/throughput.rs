@@ -1,9 +1,7 @@
 //! Throughput between two hosts, with and without a fault.
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::{IpAddr, TcpListener};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use api::probe::{Failure, ProbeKind, ProbeRequest, ReceiveTask, THROUGHPUT_PORT, Task};
@@ -11,7 +9,8 @@ use nettest::{Cause, Label};
 use sandbox::{DeniedAt, DeniedTraffic, PathMtu, Policy};
 use vcn::Family;
 
-use crate::lab::{Lab, PORT};
+use crate::hosts::run;
+use crate::lab::{Lab, PORT, at_once, denied};
 
 fn receive(lab: &Lab, port: u16, from: IpAddr) -> ProbeRequest {
     ProbeRequest::new(Task::Receive(ReceiveTask { address: lab.address("back-1"), port, from, for_ms: 1_000 }))
@@ -33,31 +32,41 @@ fn path_without_fault_carries_what_is_sent() {
 #[test]
 fn slow_link_is_named_with_what_it_carries() {
     let lab = Lab::new();
-    let slow = ["qdisc", "add", "dev", "ens3", "root", "tbf", "rate", "10mbit", "burst", "32kb", "latency", "50ms"];
-    assert!(lab.on("front-1", || Command::new("tc").args(slow).status().unwrap()).success());
+    lab.on("front-1", || run("tc qdisc add dev ens3 root tbf rate 10mbit burst 32kb latency 50ms"));
     let verdict = lab.investigate(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
     assert_eq!((verdict.label, &verdict.causes[..]), (Label::Likely, &[Cause::Bandwidth][..]));
     let carried: u32 = verdict.failure.split(' ').next().unwrap().parse().unwrap();
     assert!((5..=15).contains(&carried), "{}", verdict.failure);
 }
 
-#[test]
-fn path_that_loses_full_size_packets_is_named() {
-    let lab = Lab::new();
-    let silent = PathMtu { bytes: 1500, reported: false };
-    lab.vcn.set_policy(Policy { path_mtu: Some(silent), ..Policy::default() }).unwrap();
-    let found = lab.named(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
-    assert_eq!(found, (Label::Likely, vec![Cause::PathMtu]));
-}
+/// Brings a fault about.
+type Inject = fn(&Lab);
 
 #[test]
-fn security_list_without_the_port_is_named() {
-    let lab = Lab::new();
-    let at = DeniedAt::SubnetIngress("back".into());
-    let list = DeniedTraffic { at, tcp_port: Some(THROUGHPUT_PORT), except: BTreeSet::new() };
-    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
-    let found = lab.named(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
-    assert_eq!(found, (Label::Likely, vec![Cause::SecurityList]));
+fn lost_or_reset_packets_are_named() {
+    let faults: [(Inject, Cause); 3] = [
+        // Those of full size.
+        (
+            |lab| {
+                let silent = PathMtu { bytes: 1500, reported: false };
+                lab.set(Policy { path_mtu: Some(silent), ..Policy::default() });
+            },
+            Cause::PathMtu,
+        ),
+        // A list without the port.
+        (
+            |lab| {
+                let list = denied(DeniedAt::SubnetIngress("back".into()));
+                lab.deny(DeniedTraffic { tcp_port: Some(THROUGHPUT_PORT), ..list });
+            },
+            Cause::SecurityList,
+        ),
+        (|lab| lab.filter("back-1", "input", "tcp dport 5201 reject with tcp reset"), Cause::HostFirewall),
+    ];
+    at_once(faults, |lab, (inject, cause)| {
+        inject(lab);
+        assert_eq!(lab.named(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT)), (Label::Likely, vec![cause]));
+    });
 }
 
 #[test]
@@ -84,16 +93,6 @@ fn receiver_accepts_the_named_sender_only() {
         let received = receiver.join().unwrap().received.unwrap();
         assert_eq!((received.from, received.bytes), (Some(lab.address("front-1")), 0));
     });
-}
-
-#[test]
-fn connection_that_the_targets_firewall_resets_is_named() {
-    let lab = Lab::new();
-    let rules =
-        "table inet t { chain c { type filter hook input priority 0; tcp dport 5201 reject with tcp reset; }; }";
-    assert!(lab.on("back-1", || Command::new("nft").arg(rules).status().unwrap()).success());
-    let found = lab.named(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT));
-    assert_eq!(found, (Label::Likely, vec![Cause::HostFirewall]));
 }
 
 /// It greets with one byte after the other, each just within the timeout.

@@ -7,21 +7,31 @@ use nettest::{Cause, Label};
 use sandbox::{DeniedAt, PathMtu, Policy};
 
 use crate::hosts::run;
-use crate::lab::{Lab, PORT};
-use crate::network::denied;
+use crate::lab::{Lab, PORT, at_once, denied};
 
 fn unrouted() -> Vec<(String, ipnetwork::IpNetwork)> {
     vec![("front".to_owned(), "10.0.20.0/24".parse().unwrap())]
 }
 
 #[test]
-fn missing_route_and_security_list_are_both_left() {
-    let lab = Lab::new();
+fn missing_route_and_fault_behind_it_are_both_left() {
     let list = denied(DeniedAt::SubnetIngress("back".into()));
-    lab.vcn.set_policy(Policy { denied: vec![list], unrouted: unrouted(), ..Policy::default() }).unwrap();
-    let (label, causes) = lab.named(lab.case(ProbeKind::Tcp, PORT));
-    assert_eq!(label, Label::OneOf);
-    assert!(causes.contains(&Cause::RouteTable) && causes.contains(&Cause::SecurityList), "{causes:?}");
+    let path_mtu = Some(PathMtu { bytes: 1500, reported: false });
+    let cases = [
+        (
+            Policy { denied: vec![list], unrouted: unrouted(), ..Policy::default() },
+            ProbeKind::Tcp,
+            PORT,
+            Cause::SecurityList,
+        ),
+        (Policy { path_mtu, unrouted: unrouted(), ..Policy::default() }, ProbeKind::PathMtu, 0, Cause::PathMtu),
+    ];
+    at_once(cases, |lab, (policy, kind, port, second)| {
+        lab.set(policy);
+        let (label, causes) = lab.named(lab.case(kind, port));
+        assert_eq!(label, Label::OneOf);
+        assert!(causes.contains(&Cause::RouteTable) && causes.contains(&second), "{causes:?}");
+    });
 }
 
 /// The group admits the neighbour, whose packets the host drops: without the target's tap it would look like a security list.
@@ -30,24 +40,10 @@ fn security_group_and_firewall_behind_it_are_both_left() {
     let lab = Lab::new();
     let mut group = denied(DeniedAt::VnicIngress(lab.address("back-1")));
     group.except.insert(lab.address("front-2"));
-    lab.vcn.set_policy(Policy { denied: vec![group], ..Policy::default() }).unwrap();
-    lab.on("back-1", || {
-        run("nft add table inet filter");
-        run("nft add chain inet filter input { type filter hook input priority 0 ; }");
-        run(&format!("nft add rule inet filter input tcp dport {PORT} drop"));
-    });
+    lab.deny(group);
+    lab.filter("back-1", "input", &format!("tcp dport {PORT} drop"));
     let both = vec![Cause::SecurityGroup, Cause::HostFirewall];
     assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::OneOf, both));
-}
-
-#[test]
-fn missing_route_and_path_mtu_are_both_left() {
-    let lab = Lab::new();
-    let path_mtu = Some(PathMtu { bytes: 1500, reported: false });
-    lab.vcn.set_policy(Policy { path_mtu, unrouted: unrouted(), ..Policy::default() }).unwrap();
-    let (label, causes) = lab.named(lab.case(ProbeKind::PathMtu, 0));
-    assert_eq!(label, Label::OneOf);
-    assert!(causes.contains(&Cause::RouteTable) && causes.contains(&Cause::PathMtu), "{causes:?}");
 }
 
 /// The host sends by the wrong VNIC, so that no packet meets the security list: the verdict says so, and the next run names it.
@@ -55,7 +51,7 @@ fn missing_route_and_path_mtu_are_both_left() {
 fn security_list_behind_missing_rule_is_found_by_next_run() {
     let lab = Lab::new();
     let list = denied(DeniedAt::SubnetIngress("front".into()));
-    lab.vcn.set_policy(Policy { denied: vec![list], ..Policy::default() }).unwrap();
+    lab.deny(list);
     let source: IpAddr = lab.vcn.node("back-1").unwrap().vnics()[1].address.ipv4.unwrap();
     lab.on("back-1", || {
         run("ip link set ens5 up mtu 9000");

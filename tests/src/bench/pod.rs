@@ -1,6 +1,5 @@
 //! A pod's namespace, empty but for its loopback link.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 
 use anyhow::ensure;
@@ -27,7 +26,7 @@ impl Pod {
 
     /// The path that its processes would be reached by: it lives as long as this does.
     pub(crate) fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.netns.as_fd().as_raw_fd())
+        host_harness::path_of(&self.netns).display().to_string()
     }
 
     /// Fails unless `target` answers an echo request of this pod. The first may be lost: a busy kernel begins to send by a link

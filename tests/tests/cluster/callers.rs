@@ -3,19 +3,18 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{IpAddr, TcpListener};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::net::TcpListener;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ipam::{BootId, FamilyPool, Pools, Store, VnicPool};
+use host_harness::{Families, path_of, reaches, sh, vnic_pool};
+use ipam::{BootId, Pools, Store};
 use kube_harness::{ApiServer, ServiceAccount};
 use netlink::Netns;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::built::bin_dir;
-use vcn::{Mtu, PerFamily, Purpose, TableId};
 
 use crate::DEADLINE;
 use crate::manifests::tools;
@@ -36,14 +35,6 @@ struct World {
     folder: TempDir,
 }
 
-fn path(netns: &Netns) -> String {
-    format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd())
-}
-
-fn shell(netns: &Netns, script: &str) -> Output {
-    netns.run(|| Command::new("sh").args(["-ec", script]).output().unwrap()).unwrap()
-}
-
 fn text(output: Output) -> String {
     assert!(
         output.status.success(),
@@ -58,23 +49,24 @@ impl World {
     fn new(list: &Value) -> Self {
         let [host, router, pod] = std::array::from_fn(|_| Netns::create().unwrap());
         let world = Self { host, router, pod, folder: tempfile::tempdir().unwrap() };
-        text(shell(
+        sh(
             &world.host,
             &format!(
                 "ip link set lo up; echo 1 >/proc/sys/net/ipv4/ip_forward; ip rule add pref 512 lookup 999 proto 157
                  ip link add ens5 type veth peer name port; ip link set port netns {}; ip link set ens5 up
                  ip addr add 10.0.0.2/32 dev ens5; ip route add 10.0.0.1 dev ens5; ip route add default via 10.0.0.1 dev ens5
                  ip route add 10.0.0.1 dev ens5 table 1001; ip route add default via 10.0.0.1 dev ens5 table 1001",
-                path(&world.router)
+                path_of(&world.router).display()
             ),
-        ));
-        text(shell(&world.router, "ip link set lo up; ip link set port up; ip addr add 10.0.0.1/24 dev port"));
-        text(shell(&world.pod, "ip link set lo up"));
+        );
+        sh(&world.router, "ip link set lo up; ip link set port up; ip addr add 10.0.0.1/24 dev port");
+        sh(&world.pod, "ip link set lo up");
         for folder in ["state", "net.d", "lib"] {
             fs::create_dir(world.folder.path().join(folder)).unwrap();
         }
         world.configure(list);
-        Pools::new(BootId::current().unwrap(), vec![pool()], None).write(&world.folder.path().join("state")).unwrap();
+        let pool = vnic_pool(0, Families::V4, ["10.0.N.8/29", "2001:db8:N::8/125"]);
+        Pools::new(BootId::current().unwrap(), vec![pool], None).write(&world.folder.path().join("state")).unwrap();
         world
     }
 
@@ -84,7 +76,7 @@ impl World {
 
     /// cnitool keeps its cache in /var/lib/cni, and no flag moves it: it gets a /var/lib of its own.
     fn cnitool(&self, verb: &str) -> Output {
-        let (own, pod) = (self.folder.path().display(), path(&self.pod));
+        let (own, pod) = (self.folder.path().display(), path_of(&self.pod).display().to_string());
         let tool = tools().join("cnitool").display().to_string();
         let command = format!("mount --bind {own}/lib /var/lib; exec {tool} {verb} test {pod}");
         let run = || {
@@ -106,19 +98,15 @@ impl World {
 
     /// Links, routes, rules and NAT of the host.
     fn traces(&self) -> String {
-        text(shell(
+        sh(
             &self.host,
             "ip -o link | sed 's/ state .*//'; ip rule; ip -4 route show table all; nft list ruleset | grep 8080 || true",
-        ))
+        )
     }
 
     fn held(&self) -> usize {
         let store = Store::new(&self.folder.path().join("state"), BootId::current().unwrap());
         store.read().unwrap().allocations.len()
-    }
-
-    fn pod_reaches_router(&self) -> bool {
-        shell(&self.pod, "ping -c 1 -W 5 10.0.0.1").status.success()
     }
 }
 
@@ -126,26 +114,6 @@ impl World {
 fn capabilities() -> String {
     let port = json!({ "hostPort": 8080, "containerPort": 80, "protocol": "tcp" });
     json!({ "portMappings": [port], ANNOTATIONS: { vcn::INTERFACES_ANNOTATION: "nowhere@net1" } }).to_string()
-}
-
-fn pool() -> VnicPool {
-    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-    let addresses = FamilyPool {
-        router: ip("10.0.0.1"),
-        reserved: vec![ip("10.0.0.2")],
-        addresses: vec!["10.0.0.8/29".parse().unwrap()],
-    };
-    VnicPool {
-        vnic_id: "ocid1.vnic.oc1.iad.v0".parse().unwrap(),
-        link: "ens5".parse().unwrap(),
-        mac: "02:00:17:00:00:01".parse().unwrap(),
-        link_has_mac: false,
-        mtu: Mtu::VCN,
-        table: TableId(1001),
-        purpose: Purpose::Pods,
-        attach: None,
-        families: PerFamily { ipv4: Some(addresses), ipv6: None },
-    }
 }
 
 fn list(version: &str, plugins: &[Value]) -> Value {
@@ -168,9 +136,9 @@ fn cnitool_runs_a_chain_with_reference_plugins() {
     let result: Value = serde_json::from_str(&text(world.cnitool("add"))).unwrap();
     assert_eq!(result["cniVersion"], "1.0.0");
     assert!(result["ips"][0]["address"].as_str().unwrap().starts_with("10.0.0."), "{result}");
-    assert!(world.pod_reaches_router());
-    assert!(text(shell(&world.pod, "cat /proc/sys/net/core/somaxconn")).starts_with("500"));
-    assert!(world.traces().contains("8080") || text(shell(&world.host, "iptables-save -t nat")).contains("8080"));
+    assert!(reaches(&world.pod, "10.0.0.1"));
+    assert!(sh(&world.pod, "cat /proc/sys/net/core/somaxconn").starts_with("500"));
+    assert!(world.traces().contains("8080") || sh(&world.host, "iptables-save -t nat").contains("8080"));
     // portmap 1.1.1 expects the rules of one family among the other's, too, so its CHECK never passes.
     let checked: Vec<Value> = plugins.iter().filter(|plugin| plugin["type"] != "portmap").cloned().collect();
     world.configure(&list("1.0.0", &checked));
@@ -235,7 +203,7 @@ fn multus_calls_vcn_native_as_its_default_network() {
     for _ in 0..2 {
         let result: Value = serde_json::from_str(&text(world.cnitool("add"))).unwrap();
         assert!(result["ips"][0]["address"].as_str().unwrap().starts_with("10.0.0."), "{result}");
-        assert!(world.pod_reaches_router());
+        assert!(reaches(&world.pod, "10.0.0.1"));
         assert_eq!(world.held(), 1);
         text(world.cnitool("del"));
         assert_eq!((world.held(), world.traces()), (0, before.clone()));
@@ -280,8 +248,8 @@ async fn multus_calls_vcn_native_by_a_network_attachment_definition() {
         let world = world_of_pod(&server, annotations, ptp_routes).await;
         let before = world.traces();
         text(world.cnitool("add"));
-        assert!(text(shell(&world.pod, "ip route get 10.0.0.1")).contains(&format!("dev {interface} src 10.0.0.")));
-        assert!(world.pod_reaches_router());
+        assert!(sh(&world.pod, "ip route get 10.0.0.1").contains(&format!("dev {interface} src 10.0.0.")));
+        assert!(reaches(&world.pod, "10.0.0.1"));
         assert_eq!(world.held(), 1);
         text(world.cnitool("del"));
         assert_eq!((world.held(), world.traces()), (0, before));

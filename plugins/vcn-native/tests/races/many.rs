@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use host_harness::Families;
 use ipnetwork::IpNetwork;
 use serde_json::Value;
 
-use crate::node::{Families, Node, Pod};
+use crate::node::{Node, Pod};
 
 const PODS: usize = 250;
 

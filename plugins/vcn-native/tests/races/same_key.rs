@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, waited};
+use host_harness::{Families, assert_success, error_of};
+
+use crate::node::{Node, Pod, waited};
 
 #[test]
 fn two_concurrent_adds_with_same_key_create_one_working_network() {

@@ -1,19 +1,14 @@
 //! Pods that end otherwise than by a DEL, and links that are not where they were: the VNIC can be used again.
 
+use host_harness::{Families, PATIENCE, json_of, name, path_of, reaches_from, sh, within};
 use netlink::Netns;
 
-use crate::world::{
-    Families, Machine, Pod, World, addresses, exclusive, json_of, mac, name, reaches, sh, shared, within,
-};
+use crate::world::{Machine, Pod, World, addresses, exclusive, mac, shared};
 
 /// A namespace that ends takes veths along; a NIC comes back to the host, lowered and under the name that it had. Here a veth
 /// does for a NIC, so it is brought back by hand.
 fn end_with_nic(world: &World, pod: Pod, arrives_as: &str) {
-    let home = format!(
-        "/proc/{}/fd/{}",
-        std::process::id(),
-        std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(&world.host))
-    );
+    let home = path_of(&world.host).display().to_string();
     sh(
         &pod.netns,
         &format!("ip link set net1 down; ip link set net1 name {arrives_as}; ip link set {arrives_as} netns {home}"),
@@ -31,11 +26,11 @@ fn del_returns_nic_under_its_original_name_when_pod_died() {
         let del = world.chained("DEL", &pod, None);
         end_with_nic(&world, pod, arrives_as);
         json_of(&world.run(&del));
-        assert!(within(|| !sh(&world.host, "ip -br link").contains("prim5")));
+        assert!(within(PATIENCE, || !sh(&world.host, "ip -br link").contains("prim5")));
         assert_eq!(world.snapshot(), before, "{arrives_as}");
         let next = world.pod("b", 6);
         let result = world.add(&next, "v0");
-        assert!(reaches(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
+        assert!(reaches_from(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
     }
 }
 
@@ -47,7 +42,7 @@ fn add_ends_attachment_of_pod_that_died_without_del() {
     end_with_nic(&world, pod, "net1");
     let next = world.pod("b", 6);
     let result = world.add(&next, "v0");
-    assert!(reaches(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
+    assert!(reaches_from(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
     assert_eq!(world.allocations().allocations.len(), 1);
 }
 
@@ -63,7 +58,7 @@ fn add_or_late_del_ends_vlan_link_of_dead_pod() {
         let del = world.chained("DEL", &pod, None);
         drop(pod);
         // The host's end of the pod's own link goes when its namespace is taken apart.
-        assert!(within(|| !sh(&world.host, "ip -br link").contains("prim5")));
+        assert!(within(PATIENCE, || !sh(&world.host, "ip -br link").contains("prim5")));
         assert_eq!(world.allocations().allocations.len(), 1);
         del
     };
@@ -71,7 +66,7 @@ fn add_or_late_del_ends_vlan_link_of_dead_pod() {
     let next = world.pod("b", 6);
     die("a");
     let result = world.add(&next, "v0");
-    assert!(reaches(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
+    assert!(reaches_from(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
     assert_eq!(world.allocations().allocations.len(), 1);
     world.del(&next);
 

@@ -1,47 +1,21 @@
 //! A run that is killed at any of its system calls answers nothing and cleans nothing up. The next DEL does, and a repeated ADD
 //! gives a pod that works.
 
-use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use host_harness::{Call as SystemCall, Families, Fault, reaches_from, sample, sh};
 
-use crate::world::{Call, Families, Machine, PLUGIN, Pod, World, addresses, exclusive, json_of, reaches, sh, shared};
+use crate::world::{Call, Machine, PLUGIN, Pod, World, addresses, exclusive, shared};
 
-/// A system call of a run.
-#[derive(Debug)]
-struct SystemCall {
-    name: String,
-    /// Its number among the calls of that name, from 1.
-    number: usize,
-}
-
-/// The system calls of a run that change something, or are near to it.
-fn calls(world: &World, call: &Call) -> Vec<SystemCall> {
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let mut strace = Command::new("strace");
-    strace.args([
-        "--quiet=all",
-        "--trace=sendto,rename,renameat,renameat2,openat,unlink,unlinkat,write,setns,fcntl",
-        "--output",
-    ]);
-    strace.arg(log.path()).arg(PLUGIN);
-    json_of(&world.spawn(strace, call).wait_with_output().unwrap());
-    let mut made = std::collections::HashMap::new();
-    let text = std::fs::read_to_string(&log).unwrap();
-    let named = text.lines().filter_map(|line| line.split_once('(')).map(|(name, _)| {
-        let nth = made.entry(name.to_owned()).or_insert(0);
-        *nth += 1;
-        SystemCall { name: name.to_owned(), number: *nth }
-    });
-    named.collect()
+/// The system calls of a run that change something, or are near to it: one in `every`.
+fn calls(world: &World, call: &Call, every: usize) -> Vec<SystemCall> {
+    const NEAR: &str = "sendto rename renameat renameat2 openat unlink unlinkat write setns fcntl";
+    let mut calls = SystemCall::all(PLUGIN, None, |strace| world.spawn(strace, call).wait_with_output().unwrap());
+    calls.retain(|call| NEAR.split(' ').any(|name| name == call.name));
+    sample(calls, every)
 }
 
 /// Answers whether it was killed there.
-fn kill(world: &World, call: &Call, SystemCall { name, number }: &SystemCall) -> bool {
-    let mut strace = Command::new("strace");
-    strace.args(["--quiet=all", "--output=/dev/null"]).arg(format!("--trace={name}"));
-    strace.arg(format!("--inject={name}:signal=SIGKILL:when={number}")).arg(PLUGIN);
-    let output = world.spawn(strace, call).wait_with_output().unwrap();
-    output.status.signal() == Some(nix::libc::SIGKILL)
+fn kill(world: &World, call: &Call, at: &SystemCall) -> bool {
+    at.befallen(Fault::Kill, PLUGIN, |strace| world.spawn(strace, call).wait_with_output().unwrap()).hit
 }
 
 /// And the VNICs that a pod asks for. Bare metal has the one whose VLAN link the plugin makes: guests are slow.
@@ -61,24 +35,15 @@ fn assert_clean(world: &World, pod: &Pod, before: &str, when: &str) {
     assert!(world.allocations().allocations.is_empty(), "{when}");
 }
 
-/// One in so many, from another one on at each run; in a soak (`SOAK=1`) all.
-fn sample(calls: Vec<SystemCall>, every: usize) -> Vec<SystemCall> {
-    if std::env::var_os("SOAK").is_some() {
-        return calls;
-    }
-    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    calls.into_iter().skip(usize::try_from(now).unwrap() % every).step_by(every).collect()
-}
-
 fn killed_add_is_ended_by_del_or_completed_by_add(machine: Machine) {
     let (world, vnics) = world(machine);
     let before = world.snapshot();
     let pod = world.pod("first", 5);
-    let at = calls(&world, &world.chained("ADD", &pod, Some(vnics)));
+    let at = calls(&world, &world.chained("ADD", &pod, Some(vnics)), 4);
     world.del(&pod);
     assert_clean(&world, &pod, &before, "not killed");
     let mut killed = 0;
-    for (round, at) in sample(at, 4).iter().enumerate() {
+    for (round, at) in at.iter().enumerate() {
         for again in [false, true] {
             let pod = world.pod(&format!("pod{round}{again}"), 5);
             killed += usize::from(kill(&world, &world.chained("ADD", &pod, Some(vnics)), at));
@@ -87,7 +52,7 @@ fn killed_add_is_ended_by_del_or_completed_by_add(machine: Machine) {
                 for number in 0..world.routers.len() {
                     let own = addresses(&result, &format!("net{}", number + 1))[0].to_string();
                     let router = format!("10.0.{number}.1");
-                    assert!(reaches(&pod.netns, &own, &router), "v{number}, killed at {at:?}");
+                    assert!(reaches_from(&pod.netns, &own, &router), "v{number}, killed at {at:?}");
                 }
             }
             world.del(&pod);
@@ -102,10 +67,10 @@ fn killed_del_is_completed_by_the_next(machine: Machine) {
     let before = world.snapshot();
     let pod = world.pod("first", 5);
     world.add(&pod, vnics);
-    let at = calls(&world, &world.chained("DEL", &pod, None));
+    let at = calls(&world, &world.chained("DEL", &pod, None), 3);
     assert_clean(&world, &pod, &before, "not killed");
     let mut killed = 0;
-    for (round, at) in sample(at, 3).iter().enumerate() {
+    for (round, at) in at.iter().enumerate() {
         let pod = world.pod(&format!("pod{round}"), 5);
         world.add(&pod, vnics);
         killed += usize::from(kill(&world, &world.chained("DEL", &pod, None), at));

@@ -1,6 +1,8 @@
 //! Each address of a pod answers on its own interface, from wherever it is asked.
 
-use crate::world::{Families, HOST, Machine, OUTSIDE, Vnic, World, addresses, exclusive, reaches, sh, shared};
+use host_harness::{Families, reaches_from, sh};
+
+use crate::world::{HOST, Machine, OUTSIDE, Vnic, World, addresses, exclusive, shared};
 
 /// The pod has an interface on each of the VNICs: each router and what is behind it reach the addresses of its VNIC, and the
 /// host reaches the pod's own, also from an address of a VNIC's subnet. The other way round as well.
@@ -20,21 +22,29 @@ fn each_answers_on_its_own(machine: Machine, vnics: &[Vnic]) {
                 false => (format!("2001:db8:{}::1", vnic.subnet), OUTSIDE[1]),
             };
             let (address, from) = (address.to_string(), &world.routers[number]);
-            assert!(reaches(&pod.netns, &address, &router), "{vnic:?}: {address} to {router}\n{}", state(&pod.netns));
-            assert!(reaches(&pod.netns, &address, outside), "{vnic:?}: {address} to {outside}\n{}", state(&pod.netns));
-            assert!(reaches(from, &router, &address), "{vnic:?}: {router} to {address}");
-            assert!(reaches(from, outside, &address), "{vnic:?}: {outside} to {address}");
+            assert!(
+                reaches_from(&pod.netns, &address, &router),
+                "{vnic:?}: {address} to {router}\n{}",
+                state(&pod.netns)
+            );
+            assert!(
+                reaches_from(&pod.netns, &address, outside),
+                "{vnic:?}: {address} to {outside}\n{}",
+                state(&pod.netns)
+            );
+            assert!(reaches_from(from, &router, &address), "{vnic:?}: {router} to {address}");
+            assert!(reaches_from(from, outside, &address), "{vnic:?}: {outside} to {address}");
         }
         let inside = format!("10.0.{}.77", vnic.subnet);
         sh(&world.host, &format!("ip addr add {inside}/32 dev lo"));
         assert!(
-            reaches(&world.host, &inside, "10.9.0.5"),
+            reaches_from(&world.host, &inside, "10.9.0.5"),
             "the pod's own address, from {inside}\n{}",
             state(&pod.netns)
         );
         sh(&world.host, &format!("ip addr del {inside}/32 dev lo"));
     }
-    assert!(reaches(&pod.netns, "10.9.0.5", HOST[0]) && reaches(&pod.netns, "fd00:9::5", HOST[1]));
+    assert!(reaches_from(&pod.netns, "10.9.0.5", HOST[0]) && reaches_from(&pod.netns, "fd00:9::5", HOST[1]));
     // Without an address of its choice, a program uses the interface of the VNIC for its subnet.
     let (s, expected) = (vnics[0].subnet, addresses(&result, "net1")[0]);
     let to = if expected.is_ipv4() { format!("10.0.{s}.1") } else { format!("2001:db8:{s}::1") };
@@ -100,8 +110,8 @@ fn interface_gets_default_route_only_on_request() {
         world.del(&plain);
         world.add(&pod, r#"[{"vnic": "v0", "defaultRoute": true}]"#);
         assert_eq!(leaves_by(&pod), ["net1", "net1"]);
-        assert!(reaches(&world.host, HOST[0], "10.9.0.6"), "the pod's own address answers on its own interface");
-        assert!(reaches(&world.host, HOST[1], "fd00:9::6"));
+        assert!(reaches_from(&world.host, HOST[0], "10.9.0.6"), "the pod's own address answers on its own interface");
+        assert!(reaches_from(&world.host, HOST[1], "fd00:9::6"));
         world.del(&pod);
         assert_eq!(leaves_by(&pod), ["eth0", "eth0"]);
     }

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use host_harness::{Families, json_of};
 use serde_json::{Value, json};
 
-use crate::world::{Families, Machine, Pod, Vnic, World, exclusive, json_of, shared};
+use crate::world::{Machine, Pod, Vnic, World, exclusive, shared};
 
 const REFERENCE: &str = "/usr/lib/cni";
 

@@ -1,8 +1,9 @@
 //! Verbs other than ADD and DEL, calls that are repeated, and pods that ask for nothing.
 
+use host_harness::{Families, error_of, json_of, reaches_from, sh};
 use serde_json::{Value, json};
 
-use crate::world::{Families, Machine, World, addresses, error_of, exclusive, json_of, previous, reaches, sh, shared};
+use crate::world::{Machine, World, addresses, exclusive, previous, shared};
 
 #[test]
 fn a_pod_without_the_annotation_passes_through_unchanged() {
@@ -48,7 +49,7 @@ fn a_delegate_of_multus_has_its_interface_without_annotation() {
         let (pod, before) = (world.pod("a", 5), world.snapshot());
         let result = json_of(&world.run(&world.delegated("ADD", &pod, "v0", "net1")));
         let own = addresses(&result, "net1");
-        assert!(own.len() == 2 && reaches(&pod.netns, &own[0].to_string(), "10.0.0.1"), "{result}");
+        assert!(own.len() == 2 && reaches_from(&pod.netns, &own[0].to_string(), "10.0.0.1"), "{result}");
         let mut check = world.delegated("CHECK", &pod, "v0", "net1");
         check.conf["prevResult"] = result;
         json_of(&world.run(&check));
@@ -69,8 +70,7 @@ fn requested_addresses_are_given() {
         addresses(&result, "net1"),
         ["10.0.0.13", "2001:db8::b"].map(|ip| ip.parse::<std::net::IpAddr>().unwrap())
     );
-    let (code, message) = world.refuses(&world.pod("b", 6), r#"[{"vnic": "v0", "ips": ["10.0.0.13"]}]"#);
-    assert!(code == 11 && message.contains("no free address"), "{message}");
+    world.assert_refused(&world.pod("b", 6), r#"[{"vnic": "v0", "ips": ["10.0.0.13"]}]"#, "no free address");
 }
 
 #[test]
@@ -82,10 +82,9 @@ fn repeated_add_returns_same_result_and_repairs_missing_parts() {
     sh(&pod.netns, "ip rule del pref 1536; ip addr flush dev net2; ip link set net1 down; ip link set net2 mtu 1500");
     assert_eq!(world.add(&pod, "v0,v1"), first);
     for (interface, router) in [("net1", "10.0.0.1"), ("net2", "10.0.1.1")] {
-        assert!(reaches(&pod.netns, &addresses(&first, interface)[0].to_string(), router), "{interface}");
+        assert!(reaches_from(&pod.netns, &addresses(&first, interface)[0].to_string(), router), "{interface}");
     }
-    let (code, message) = world.refuses(&pod, r#"[{"vnic":"v0","ips":["10.0.0.14"]}]"#);
-    assert!(code == 11 && message.contains("delete the pod"), "{message}");
+    world.assert_refused(&pod, r#"[{"vnic":"v0","ips":["10.0.0.14"]}]"#, "delete the pod");
 }
 
 #[test]

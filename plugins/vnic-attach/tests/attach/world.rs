@@ -1,20 +1,17 @@
 //! A node in namespaces: a host, VNICs whose far ends are routers, and pods that have an interface of another plugin's.
 
-use std::io::Write;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Output};
 
+use host_harness::{Families, error_of, json_of, name, path_of, sh, spawn};
 use ipam::{Allocations, AttachOffer, AttachRoute, BootId, FamilyPool, Pools, Store, VnicPool};
 use netlink::Netns;
 use serde_json::{Value, json};
-use vcn::{AttachMode, IfName, Mtu, PerFamily, Purpose, TableId, VlanTag};
+use vcn::{AttachMode, Mtu, PerFamily, Purpose, TableId, VlanTag};
 
 pub(crate) const PLUGIN: &str = env!("CARGO_BIN_EXE_vnic-attach");
 pub(crate) const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Addresses outside of all subnets: behind each router.
 pub(crate) const OUTSIDE: [&str; 2] = ["203.0.113.7", "2001:db8:ffff::7"];
@@ -26,13 +23,6 @@ pub(crate) const HOST: [&str; 2] = ["198.51.100.9", "2001:db8:fffe::9"];
 pub(crate) enum Machine {
     Virtual,
     BareMetal,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Families {
-    V4,
-    V6,
-    Dual,
 }
 
 /// A VNIC of the node, named `v` and its number.
@@ -101,8 +91,7 @@ impl World {
         let (port, mac) = (format!("ens{}", 5 + number), mac(number));
         let tag = 100 + number;
         let router = &self.routers[number];
-        let far = self.host.run(|| router.as_fd().as_raw_fd()).unwrap();
-        let far = format!("/proc/{}/fd/{far}", std::process::id());
+        let far = path_of(router).display().to_string();
         sh(
             &self.host,
             &format!(
@@ -225,24 +214,21 @@ impl World {
         self.spawn(Command::new(PLUGIN), call).wait_with_output().unwrap()
     }
 
-    pub(crate) fn spawn(&self, mut program: Command, call: &Call) -> Child {
-        let start = || {
-            let command = program.env_clear().env("CNI_PATH", "/nonexistent").envs(call.environment.iter().cloned());
-            command.env(attachment::STATE_DIR_VARIABLE, self.state.path());
-            let mut child =
-                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            child.stdin.take().unwrap().write_all(call.conf.to_string().as_bytes()).unwrap();
-            child
-        };
-        self.host.run(start).unwrap()
+    pub(crate) fn spawn(&self, program: Command, call: &Call) -> Child {
+        let state = self.state.path().to_str().unwrap();
+        let usual = [("CNI_PATH", "/nonexistent"), (attachment::STATE_DIR_VARIABLE, state)];
+        let variables = call.environment.iter().map(|(name, value)| (*name, value.as_str()));
+        spawn(&self.host, program, usual.into_iter().chain(variables), &call.conf)
     }
 
     pub(crate) fn add(&self, pod: &Pod, annotation: &str) -> Value {
         json_of(&self.run(&self.chained("ADD", pod, Some(annotation))))
     }
 
-    pub(crate) fn refuses(&self, pod: &Pod, annotation: &str) -> (u64, String) {
-        error_of(&self.run(&self.chained("ADD", pod, Some(annotation))))
+    /// An ADD that fails because the pod cannot have what it asks for.
+    pub(crate) fn assert_refused(&self, pod: &Pod, annotation: &str, reason: &str) {
+        let (code, text) = error_of(&self.run(&self.chained("ADD", pod, Some(annotation))));
+        assert!(code == 11 && text.contains(reason), "{annotation}: {text}");
     }
 
     /// As a runtime that has forgotten the annotation.
@@ -266,7 +252,7 @@ impl World {
 
 impl Pod {
     pub(crate) fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.netns.as_fd().as_raw_fd()))
+        path_of(&self.netns)
     }
 }
 
@@ -301,57 +287,6 @@ pub(crate) fn previous(pod: &Pod) -> Value {
         "interfaces": [{"name": "prim"}, {"name": "eth0", "sandbox": pod.path()}],
         "ips": [{"address": "10.9.0.5/32", "gateway": "10.9.0.1", "interface": 1}], "routes": [{"dst": "0.0.0.0/0"}], "dns": {},
     })
-}
-
-/// Whether `to` comes to answer `from`: a link that was just raised drops what it is given for a moment.
-pub(crate) fn reaches(netns: &Netns, from: &str, to: &str) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !pings(netns, from, to) {
-        if Instant::now() > deadline {
-            return false;
-        }
-    }
-    true
-}
-
-pub(crate) fn pings(netns: &Netns, from: &str, to: &str) -> bool {
-    let ping = || Command::new("ping").args(["-n", "-c", "1", "-W", "1", "-I", from, to]).output().unwrap();
-    netns.run(ping).unwrap().status.success()
-}
-
-/// Runs a script in a namespace.
-pub(crate) fn sh(netns: &Netns, script: &str) -> String {
-    let script = format!("set -e\n{script}");
-    let output = netns.run(|| Command::new("sh").args(["-c", &script]).output().unwrap()).unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{script}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
-pub(crate) fn within(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    true
-}
-
-pub(crate) fn name(text: &str) -> IfName {
-    IfName::new(text).unwrap()
-}
-
-pub(crate) fn json_of(output: &Output) -> Value {
-    assert!(output.status.success(), "{output:?}");
-    if output.stdout.is_empty() { Value::Null } else { serde_json::from_slice(&output.stdout).unwrap() }
-}
-
-pub(crate) fn error_of(output: &Output) -> (u64, String) {
-    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
-    (error["code"].as_u64().unwrap(), error["msg"].as_str().unwrap().to_owned())
 }
 
 /// The addresses that a result gives an interface, without prefix lengths.

@@ -1,12 +1,13 @@
 //! Any one system call of a verb fails: the request is refused, or done and its answer lost; a file cannot be opened,
 //! read, written or renamed. Either the verb copes, or it answers one error and the node is as it was.
 
+use host_harness::{Call, Fault, PATIENCE, assert_success, sample, within};
 use ipam::BootTime;
 use netlink::Sysctls;
 
 use crate::faults::scene::{End, Scene, end};
-use crate::faults::traced::{Call, Fault, Run, deletion, on_each, sample};
-use crate::node::{Node, PATIENCE, Pod, assert_success, within};
+use crate::faults::traced::{Run, deletion, on_each};
+use crate::node::{Node, Pod};
 
 /// What is written in the pod.
 const IN_POD: &str = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6";
@@ -141,9 +142,9 @@ fn del_removes_link_itself_when_its_child_dies() {
     let scene = Scene::new();
     // Without its namespace the kernel would remove the link by itself, sooner or later.
     let pod = scene.old_pod("pod");
-    let outcome = scene.run("DEL", &pod).with_a_child_killed_at("close_range");
-    assert!(outcome.hit, "the link was not removed for it");
-    assert_success(&outcome.output);
+    let (output, killed) = scene.run("DEL", &pod).with_a_child_killed_at("close_range");
+    assert!(killed, "the link was not removed for it");
+    assert_success(&output);
     scene.assert_as_before("DEL");
 }
 

@@ -1,7 +1,9 @@
 //! A run is killed at any of its system calls. It answers nothing and cleans nothing up; the next DEL must.
 
+use host_harness::{Fault, sample};
+
 use crate::faults::scene::Scene;
-use crate::faults::traced::{Fault, on_each, sample};
+use crate::faults::traced::on_each;
 use crate::node::Pod;
 
 #[test]

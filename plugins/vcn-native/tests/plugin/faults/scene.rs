@@ -4,12 +4,13 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use host_harness::{Call, Families, PATIENCE, assert_success, name, settings, within};
 use ipam::{BootTime, FreedAddress};
 use serde_json::{Value, json};
 use vcn::{Family, POD_GATEWAY_V6};
 
-use crate::faults::traced::{Call, Run};
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, host_link, name, within};
+use crate::faults::traced::Run;
+use crate::node::{Node, Pod, host_link};
 use crate::surroundings::crowd;
 
 pub(crate) struct Scene {
@@ -235,14 +236,4 @@ fn sorted(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     entries
-}
-
-fn settings(folder: &Path, lines: &mut Vec<String>) {
-    for path in sorted(folder) {
-        if path.is_dir() {
-            settings(&path, lines);
-        } else if let Ok(value) = fs::read_to_string(&path) {
-            lines.push(format!("{}={}", path.display(), value.trim()));
-        }
-    }
 }

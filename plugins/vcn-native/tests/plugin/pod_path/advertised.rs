@@ -5,12 +5,13 @@ use std::os::fd::AsRawFd;
 
 use datapath::host::{HostNetwork, PodServices, desired, placed};
 use datapath::{Object, Places, apply, plan};
+use host_harness::{Families, assert_success, error_of, ip, name};
 use netlink::{Address, Link, RouteFilter, Socket};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, setsockopt};
 use nix::sys::socket::{bind, socket, sockopt};
 use vcn::{Family, TableId};
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, ip, name};
+use crate::node::{Node, Pod};
 
 const IMPOSTOR: &str = "fe80::bad";
 /// As far as the host's own kind of router says it: type, code, checksum (the kernel's), hop limit, flags, a lifetime of 1800 s,

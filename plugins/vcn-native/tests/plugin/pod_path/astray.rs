@@ -1,6 +1,8 @@
 //! CHECK names what leads a pod's packets elsewhere, by the kernel's own word.
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, ip, sh};
+use host_harness::{Families, assert_success, error_of, ip, sh};
+
+use crate::node::{Node, Pod};
 use crate::pod_path::check::broken;
 
 /// Routes and rules of other programs that come before our own, each in its own family and direction.

@@ -6,7 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::node::{Families, Node, PLUGIN, Pod};
+use crate::node::{Node, PLUGIN, Pod};
+use host_harness::Families;
 use serde_json::{Value, json};
 
 /// From packages.txt: containernetworking-plugins.

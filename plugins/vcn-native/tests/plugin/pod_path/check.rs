@@ -1,6 +1,7 @@
 //! CHECK names each single broken thing, and nothing when nothing is.
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, host_link, name, reaches, sh};
+use crate::node::{Node, Pod, host_link};
+use host_harness::{Families, assert_success, error_of, name, reaches, sh};
 use serde_json::Value;
 use vcn::Mtu;
 
@@ -47,10 +48,13 @@ pub(crate) fn broken(inside: bool, command: &str, named: &str) {
     checked.assert_names(named);
 }
 
-/// A pod keeps the MTU that it was added with: what new pods get is another matter.
+/// A pod keeps the MTU that it was added with: what new pods get is another matter. So is the setting of one link where that of
+/// all links is looser.
 #[test]
-fn check_ignores_mtu_change_after_add() {
+fn check_ignores_mtu_change_after_add_and_overruled_setting() {
     let mut checked = CheckedPod::new();
+    checked.node.sh("cd /proc/sys/net/ipv4/conf; echo 1 >ens5/rp_filter; echo 2 >all/rp_filter");
+    checked.assert_sound();
     checked.node.change_pools(|vnics| vnics.iter_mut().for_each(|vnic| vnic.mtu = Mtu(1500)));
     checked.assert_sound();
     checked.conf["mtu"] = 1400.into();
@@ -154,13 +158,6 @@ fn check_names_disabled_ipv6_forwarding_and_its_fix_restores_pods() {
     checked.assert_sound();
 }
 
-#[test]
-fn check_accepts_strict_rp_filter_when_all_links_are_loose() {
-    let checked = CheckedPod::new();
-    checked.node.sh("cd /proc/sys/net/ipv4/conf; echo 1 >ens5/rp_filter; echo 2 >all/rp_filter");
-    checked.assert_sound();
-}
-
 /// It is not answered from while it is being checked for duplicates, which goes on for an hour here.
 #[test]
 fn an_address_of_the_pod_that_is_tentative_is_named() {
@@ -224,12 +221,14 @@ fn check_names_foreign_link_mac_only_when_pools_require_it() {
     checked.assert_sound();
 }
 
+/// With what goes with it.
 #[test]
-fn links_that_are_down_or_mute_are_named() {
+fn missing_changed_lowered_or_mute_links_are_named() {
     for (inside, command, named) in [
         (true, "ip link set eth0 down", "pod: link set eth0"),
-        // Its neighbours go with it.
         (true, "ip link set eth0 arp off", "pod: eth0 has ARP switched off: link set eth0 arp on"),
+        (true, "ip link set eth0 address 02:00:00:00:00:99", "pod: link set eth0 address"),
+        (true, "ip link del eth0", "link add VETH"),
         (false, "ip link set VETH down", "link set VETH"),
         (false, "ip link set ens5 down", "link set ens5"),
     ] {
@@ -237,24 +236,10 @@ fn links_that_are_down_or_mute_are_named() {
         let netns = if inside { &checked.pod.netns } else { &checked.node.host };
         sh(netns, &command.replace("VETH", &checked.host_link));
         let text = checked.refusal();
-        assert!(text.contains(&named.replace("VETH", &checked.host_link)), "{text}");
+        assert!(text.contains(&named.replace("VETH", &checked.host_link)), "{command}: {text}");
+        // The neighbour entries of both families at the host end name it.
+        assert!(!named.ends_with("address") || text.contains("in 3 respect(s)"), "{text}");
     }
-}
-
-#[test]
-fn check_names_changed_pod_mac_and_its_neighbour_entries() {
-    let checked = CheckedPod::new();
-    sh(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99");
-    let text = checked.refusal();
-    assert!(text.contains("pod: link set eth0 address") && text.contains("in 3 respect(s)"), "{text}");
-}
-
-#[test]
-fn check_names_missing_pod_link() {
-    let checked = CheckedPod::new();
-    sh(&checked.pod.netns, "ip link del eth0");
-    let text = checked.refusal();
-    assert!(text.contains(&format!("link add {}", checked.host_link)), "{text}");
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::net::UdpSocket;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use host_harness::{PATIENCE, ip, json_of, within};
 use ipam::FreedAddress;
 use netlink::conntrack;
 use telemetry::{Listener, VerbRecord};
 
-use crate::node::{Node, PATIENCE, PLUGIN, Pod, address, ip, json_of, within};
+use crate::node::{Node, PLUGIN, Pod, address};
 
 /// More than are forgotten in the time of four tries, an answer each of 4 ms.
 const MANY: u16 = 4000;

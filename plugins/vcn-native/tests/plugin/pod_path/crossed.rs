@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output};
 
-use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, assert_success, error_of, within};
+use crate::node::{Node, PLUGIN, Pod};
+use host_harness::{Families, PATIENCE, assert_success, error_of, within};
 use ipam::BootTime;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

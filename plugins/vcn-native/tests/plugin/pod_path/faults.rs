@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, within};
+use crate::node::{Node, PLUGIN, Pod};
+use host_harness::{Families, PATIENCE, within};
 use vcn::Family;
 
 #[test]

@@ -4,7 +4,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use crate::node::{Families, Node, PATIENCE, Pod, address, assert_success, ip, name, sh, within};
+use crate::node::{Node, Pod, address};
+use host_harness::{Families, PATIENCE, assert_success, ip, name, sh, within};
 use ipnetwork::IpNetwork;
 use netlink::{Neighbour, NeighbourFilter, Socket};
 use vcn::MacAddr;

@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, assert_success, error_of, host_link, json_of, within};
+use crate::node::{Node, PLUGIN, Pod, host_link};
+use host_harness::{Families, PATIENCE, assert_success, error_of, json_of, within};
 use ipam::BootTime;
 use serde_json::{Value, json};
 use vcn::Family;

@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use datapath::host::PodServices;
+use host_harness::{Families, PATIENCE, ip, sh, within};
 
-use crate::node::{Families, Node, PATIENCE, Pod, ip, sh, within};
+use crate::node::{Node, Pod};
 use crate::pod_path::advertised::{host_end, make_agents_tables, set};
 
 /// How often the pod tries.

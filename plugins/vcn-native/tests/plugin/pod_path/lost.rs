@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
+use host_harness::assert_success;
 use ipam::BootId;
 use serde_json::json;
 use vcn::Family;
 
-use crate::node::{Node, Pod, address, assert_success, host_link};
+use crate::node::{Node, Pod, address, host_link};
 
 fn index(node: &Node) -> PathBuf {
     node.file("allocations.json")

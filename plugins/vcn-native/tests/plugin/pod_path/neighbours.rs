@@ -9,12 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use datapath::host::PodServices;
+use host_harness::{Families, PATIENCE, ip, name, reaches, within};
 use netlink::{Address, Link, NeighbourFilter, Netns, Route, Socket};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use vcn::{Family, MacAddr, TableId};
 
-use crate::node::{Families, Node, PATIENCE, Pod, ip, name, reaches, within};
+use crate::node::{Node, Pod};
 use crate::pod_path::advertised::{host_end, make_agents_tables, set};
 
 /// What the agent's rules let pass of a link's packets of a kind (crates/datapath/src/object/nft.rs).

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use host_harness::{Families, assert_success, error_of, json_of};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::node::{Families, Node, PLUGIN, Pod, assert_success, error_of, json_of};
+use crate::node::{Node, PLUGIN, Pod};
 
 /// A node with a running pod.
 struct Scene {

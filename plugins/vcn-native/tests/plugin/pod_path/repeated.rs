@@ -1,6 +1,8 @@
 //! An ADD that is repeated for a pod that runs: whatever becomes of it, the pod is as it was. And a pod's second interface.
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, host_link, is_of_fe80_1, json_of, name, sh};
+use host_harness::{Families, assert_success, error_of, json_of, name, sh};
+
+use crate::node::{Node, Pod, host_link, is_of_fe80_1};
 
 /// Renames the VNIC's link as it is up; the agent then says so in the pools.
 fn rename(node: &Node, to: &str) {

@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::process::Output;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, json_of};
+use crate::node::{Node, Pod};
+use host_harness::{Families, assert_success, error_of, json_of};
 use serde_json::{Value, json};
 use telemetry::{Listener, VerbRecord};
 

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use host_harness::{Families, PATIENCE, assert_success, error_of, within};
 use ipam::BootTime;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -13,7 +14,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use telemetry::{Delivery, Listener, Sink, VerbRecord};
 
-use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, assert_success, error_of, within};
+use crate::node::{Node, PLUGIN, Pod};
 
 fn status(node: &Node) -> std::process::Output {
     node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"))

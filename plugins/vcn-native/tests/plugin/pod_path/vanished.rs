@@ -1,8 +1,9 @@
 //! A VNIC whose link the host has lost, while no agent takes it out of the pools: pods get addresses of the others.
 
+use host_harness::{Families, name};
 use vcn::Family;
 
-use crate::node::{Families, Node, Pod, name};
+use crate::node::{Node, Pod};
 
 #[test]
 fn pods_get_the_addresses_of_the_vnics_that_are_there() {

@@ -1,6 +1,7 @@
 //! ADD and DEL of the real binary on a real kernel: packets, results, what is refused.
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, name, reaches, sh};
+use crate::node::{Node, Pod};
+use host_harness::{Families, assert_success, error_of, name, reaches, sh};
 use serde_json::json;
 use vcn::Family;
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -65,7 +64,7 @@ impl Machine {
     }
 
     pub(crate) fn call(&self, verb: &str) -> Call {
-        let netns = format!("/proc/{}/fd/{}", std::process::id(), self.pod.as_fd().as_raw_fd());
+        let netns = host_harness::path_of(&self.pod).display().to_string();
         let variables = [
             ("CNI_COMMAND", verb),
             ("CNI_CONTAINERID", "c1"),

@@ -6,11 +6,12 @@ use std::fs;
 use std::process::Command;
 
 use cni::ErrorCode;
+use host_harness::{Families, name, sh};
 use netlink::Netns;
 use serde_json::{Value, json};
 use vcn_native::code;
 
-use crate::node::{Families, Node, PLUGIN, Pod, host_link, name, sh};
+use crate::node::{Node, PLUGIN, Pod, host_link};
 use crate::protocol::call::{Answer, Call, Machine};
 
 /// A code, a situation in which the plugin answers it, and what its message then says to do.

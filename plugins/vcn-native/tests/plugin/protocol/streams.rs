@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use host_harness::Families;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::node::{Families, Node, PLUGIN, Pod};
+use crate::node::{Node, PLUGIN, Pod};
 use crate::protocol::call::{Answer, Machine, VERBS, ended, fed};
 
 /// Reading stdin must be over by then (the plugin gives up after 5 s, and a busy machine takes its time).

@@ -1,11 +1,12 @@
 //! Namespaces that are none, or not a pod's, under every verb.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::symlink;
 
-use crate::node::{Families, Node, error_of};
+use host_harness::{Families, error_of};
+
+use crate::node::Node;
 use crate::protocol::call::{Call, Codes, Machine, SOUND};
 
 type Case = (&'static str, fn(Call) -> Call, Codes);
@@ -41,7 +42,7 @@ fn host_netns_and_pipe_are_refused_by_any_path() {
     let before = node.snapshot();
     let folder = tempfile::tempdir().unwrap();
     let (link, pipe) = (folder.path().join("link"), folder.path().join("pipe"));
-    let open = format!("/proc/{}/fd/{}", std::process::id(), node.host.as_fd().as_raw_fd());
+    let open = host_harness::path_of(&node.host).display().to_string();
     symlink(&open, &link).unwrap();
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let refusal = |netns: &str| {

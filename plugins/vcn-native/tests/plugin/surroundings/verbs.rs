@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use host_harness::{Families, PATIENCE, assert_success, error_of, json_of, sh, within};
 use serde_json::Value;
 
-use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, host_link, json_of, sh, within};
+use crate::node::{Node, Pod, host_link};
 use crate::surroundings::crowd::crowd;
 use crate::surroundings::dump::{Dump, OurObjects, is_settled};
 

@@ -1,0 +1,69 @@
+//! Scripts and pings in a namespace, and waiting for what the kernel does later.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use netlink::Netns;
+use vcn::IfName;
+
+/// Far beyond what anything here takes, on a busy machine, too.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A link's name.
+pub fn name(text: &str) -> IfName {
+    IfName::new(text).unwrap()
+}
+
+/// An address.
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Where other programs find a namespace, as long as this process has it.
+pub fn path_of(netns: &Netns) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd()).into()
+}
+
+/// Runs a script in a namespace, as an operator would, up to its first command that fails. Returns what it says.
+pub fn sh(netns: &Netns, script: &str) -> String {
+    let output = netns.run(|| Command::new("sh").args(["-ec", script]).output().unwrap()).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{script}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// Whether something becomes true in time.
+pub fn within(time: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + time;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// Whether `target` comes to answer. A link that was just raised drops what it is given until the kernel's own thread has
+/// attached its queue, and an answer that a host gives for a pod may come late: both are longer on a busy machine.
+pub fn reaches(netns: &Netns, target: &str) -> bool {
+    within(PATIENCE, || pings(netns, target))
+}
+
+/// The same from an address.
+pub fn reaches_from(netns: &Netns, from: &str, target: &str) -> bool {
+    within(PATIENCE, || ping(netns, &["-I", from, target]))
+}
+
+/// Whether `target` answers one echo request within a second.
+pub fn pings(netns: &Netns, target: &str) -> bool {
+    ping(netns, &[target])
+}
+
+fn ping(netns: &Netns, words: &[&str]) -> bool {
+    let ping = || Command::new("ping").args(["-n", "-c", "1", "-W", "1"]).args(words).output().unwrap();
+    netns.run(ping).unwrap().status.success()
+}
