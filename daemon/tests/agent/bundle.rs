@@ -181,18 +181,32 @@ fn log_of_plugin_runs_is_whole() {
 }
 
 #[test]
-fn hanging_agent_is_asked_once() {
+fn hanging_agent_is_asked_once_and_reported_in_time() {
     let (node, agent) = dual_stack_node().with_agent(&[]);
     agent.signal(Signal::SIGSTOP);
-    let mut all = Entries::new();
-    in_time(50 * SECOND, "a bundle", || {
-        let begun = Instant::now();
-        all = bundle(&node);
-        begun.elapsed()
+    let timed = |seconds: u32, what: &str, ask: &(dyn Fn() + Sync)| {
+        in_time(seconds * SECOND, what, || {
+            let begun = Instant::now();
+            ask();
+            begun.elapsed()
+        });
+    };
+    std::thread::scope(|scope| {
+        // It waits for 10 s, and for nothing else.
+        scope.spawn(|| {
+            timed(30, "the answer", &|| {
+                let output = node.output(&["why-not-ready"]);
+                let said = String::from_utf8(output.stderr).unwrap();
+                assert!(said.contains("no answer within 10 s: it is stopped, starved or hangs"), "{said}");
+                assert_eq!(output.status.code(), Some(1));
+            });
+        });
+        timed(50, "a bundle", &|| {
+            let all = bundle(&node);
+            assert!(all["README.txt"].contains("DID NOT ANSWER"), "{}", all["README.txt"]);
+            assert!(all["net/routes.txt"].contains("table 1000") && all.contains_key("agent/plan.json"));
+        });
     });
-    agent.signal(Signal::SIGCONT);
-    assert!(all["README.txt"].contains("DID NOT ANSWER"), "{}", all["README.txt"]);
-    assert!(all["net/routes.txt"].contains("table 1000") && all.contains_key("agent/plan.json"));
 }
 
 #[test]

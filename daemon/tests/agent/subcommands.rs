@@ -1,13 +1,9 @@
 //! `status`, `pools` and `plan`, with an agent and without one.
 
-use std::time::Instant;
-
-use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::hanging::hangs;
 use crate::node::{Node, RARELY, wait_for};
-use crate::running::{SECOND, in_time};
 
 const ALONE: &str = "The agent is not running";
 
@@ -91,23 +87,6 @@ fn plan_shows_drift_without_events() {
             && node.sysctl("net/ipv4/neigh/ens5/proxy_delay") == "80"
     };
     wait_for("the plan", planned, || node.run(&["plan"]).1);
-}
-
-#[test]
-fn hanging_agent_is_reported_in_time() {
-    let (node, agent) = Node::with_pods().with_agent(&[]);
-    agent.signal(Signal::SIGSTOP);
-    // It waits for 10 s, and for nothing else.
-    in_time(30 * SECOND, "the answer", || {
-        let begun = Instant::now();
-        let output = node.output(&["why-not-ready"]);
-        let took = begun.elapsed();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains("no answer within 10 s: it is stopped, starved or hangs"), "{said}");
-        assert_eq!(output.status.code(), Some(1));
-        took
-    });
-    agent.signal(Signal::SIGCONT);
 }
 
 #[test]
