@@ -6,11 +6,12 @@ use api::VnicProfile;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use kube_harness::wait_until;
 use sandbox::{OciSettings, Operation};
 use serde_json::{Value, json};
 
 use crate::in_use::used_by;
-use crate::scene::{Scene, reason, wait_for};
+use crate::scene::{Scene, reason};
 
 impl Scene {
     fn profiles(&self) -> Api<VnicProfile> {
@@ -43,7 +44,7 @@ impl Scene {
 
     /// Waits until the profile is Ready with this many nodes.
     async fn wait_for_nodes(&self, number: u32) {
-        wait_for(&format!("{number} nodes are ready"), async || {
+        wait_until(&format!("{number} nodes are ready"), async || {
             let profile = self.profiles().get("pool").await;
             let status = profile.ok().and_then(|profile| profile.status).unwrap_or_default();
             let ready = status.conditions.iter().any(|condition| condition.reason == "Ready");
@@ -70,7 +71,7 @@ async fn repeated_kills_leave_no_duplicate_or_orphaned_vnics() {
     let mut controller = scene.controller("killed");
     // Each kill comes as soon as something, but not everything, is done.
     for stamped in [1, 4, 8] {
-        wait_for("something is made", async || scene.all().await.len() >= stamped).await;
+        wait_until("something is made", async || scene.all().await.len() >= stamped).await;
         controller.kill();
         controller = scene.controller("killed");
     }
@@ -79,11 +80,11 @@ async fn repeated_kills_leave_no_duplicate_or_orphaned_vnics() {
     scene.assert_exact().await;
     scene.delete_profile().await;
     for left in [9, 5] {
-        wait_for("something is gone", async || scene.all().await.len() <= left).await;
+        wait_until("something is gone", async || scene.all().await.len() <= left).await;
         controller.kill();
         controller = scene.controller("killed");
     }
-    wait_for("the profile is gone", async || scene.profile_is_gone().await).await;
+    wait_until("the profile is gone", async || scene.profile_is_gone().await).await;
     assert_eq!((scene.vnics().len(), scene.all().await.len()), (0, 0));
 }
 
@@ -107,7 +108,7 @@ async fn a_profile_survives_api_server_restarts_and_expired_watches() {
     scene.delete_profile().await;
     scene.kubernetes.expire().await.unwrap();
     controller.freeze(false);
-    wait_for("the profile is gone", async || scene.profile_is_gone().await).await;
+    wait_until("the profile is gone", async || scene.profile_is_gone().await).await;
     assert_eq!(controller.ended(), None, "in the same process");
     assert_eq!(scene.vnics(), Vec::<String>::new());
 }
@@ -124,7 +125,7 @@ async fn another_subnet_replaces_one_vnic_at_a_time() {
     scene.profile("nodes", &["one"]).await;
     let (mut fewest, began) = (3, Instant::now());
     let subnet = &scene.vcn.subnet("nodes").unwrap().id;
-    wait_for("all are in the other subnet", async || {
+    wait_until("all are in the other subnet", async || {
         fewest = fewest.min(ours("ATTACHED"));
         let all = scene.all().await;
         all.len() == 3 && all.iter().all(|it| it.spec.vnic.subnet_id == *subnet && reason(it) == "Ready")
@@ -154,7 +155,7 @@ async fn replacement_waits_while_pods_use_the_vnic() {
     // The node reports of the old object, which is being deleted, that its last pod ended.
     scene.report(&name, used_by(0, waiting.metadata.generation.unwrap())).await;
     let subnet = &scene.vcn.subnet("nodes").unwrap().id;
-    wait_for("the VNIC is in the other subnet", async || {
+    wait_until("the VNIC is in the other subnet", async || {
         let new = scene.get(&name).await;
         new.is_some_and(|new| new.spec.vnic.subnet_id == *subnet && reason(&new) == "Ready")
     })
