@@ -11,7 +11,7 @@ use crate::scene::Scene;
 
 impl Scene {
     /// As the agent of the object's node writes it.
-    pub(crate) async fn report(&self, name: &str, report: NodeReport) {
+    async fn report(&self, name: &str, report: NodeReport) {
         let NodeReport { configured, reason, in_use, generation } = report;
         let node = json!({ "configured": configured, "reason": reason, "inUse": in_use, "generation": generation });
         let patch = Patch::Merge(json!({ "status": { "node": node } }));
@@ -24,7 +24,7 @@ impl Scene {
     }
 }
 
-pub(crate) fn used_by(in_use: u32, generation: i64) -> NodeReport {
+fn used_by(in_use: u32, generation: i64) -> NodeReport {
     NodeReport { configured: true, reason: String::new(), in_use, generation: Some(generation) }
 }
 

@@ -19,25 +19,6 @@ fn patient(scene: &mut Scene) {
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
 }
 
-#[tokio::test]
-async fn an_expired_watch_restarts_without_a_gap() {
-    let mut scene = Scene::new().await;
-    patient(&mut scene);
-    let mut one = scene.controller("one");
-    scene.want("before", 0, json!({})).await;
-    scene.wait_for_reason("before", "Ready").await;
-    one.freeze(true);
-    scene.delete("before").await;
-    scene.want("meanwhile", 0, json!({})).await;
-    scene.kubernetes.expire().await.unwrap();
-    one.freeze(false);
-    scene.wait_until_gone("before").await;
-    scene.wait_for_reason("meanwhile", "Ready").await;
-    assert_eq!(one.ended(), None, "by the same process");
-    assert!(one.log().contains("too old resource version"), "it got a 410: {}", one.log());
-    scene.assert_exact().await;
-}
-
 /// From here on the controllers have their own user, because the administrator is exempt from priority and fairness. Its
 /// leases are exempt too, if requested.
 async fn nobody_in_particular(scene: &mut Scene, leases_are_exempt: bool) {

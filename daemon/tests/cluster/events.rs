@@ -211,14 +211,14 @@ fn api_server_outage_queues_no_events() {
     scene.cluster.server.freeze().unwrap();
     // A VNIC without a link, while no Event can be written.
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("more", 34), vnic("late", 36)]);
-    scene.cluster.wait_conditions(&agent, &["LinkMissing"]);
+    scene.cluster.node.wait_conditions(&agent, &["LinkMissing"]);
     scene.wait_some_reconciles(&agent);
     scene.repairs(&agent);
     wait_for("a deadline", || scene.counted("error") >= 1, || agent.log());
     // Stopped while frozen: otherwise it might still accept what was sent.
     scene.cluster.server.stop().unwrap();
     node.plug("ens8", 36);
-    scene.cluster.wait_conditions(&agent, &[]);
+    scene.cluster.node.wait_conditions(&agent, &[]);
     scene.repairs(&agent);
     wait_for("the count of dropped Events", || scene.counted("dropped") >= 1, || agent.log());
     node.inside(|| scene.cluster.server.start_again().unwrap());
@@ -236,7 +236,7 @@ fn events_are_written_only_while_allowed() {
     say("KUBERNETES_EVENTS=deny\n");
     let agent = scene.agent();
     scene.vnic_gone();
-    scene.cluster.wait_conditions(&agent, &["VnicNotListed"]);
+    scene.cluster.node.wait_conditions(&agent, &["VnicNotListed"]);
     scene.wait_some_reconciles(&agent);
     let off = agent.events("kubernetes_events.off");
     let said: Vec<&Value> = off.iter().map(|line| &line["message"]).collect();
@@ -246,7 +246,7 @@ fn events_are_written_only_while_allowed() {
     say("KUBERNETES_EVENTS=deny\n");
     wait_for("that it is off", || agent.events("kubernetes_events.off").len() == 2, || agent.log());
     scene.in_order();
-    scene.cluster.wait_conditions(&agent, &[]);
+    scene.cluster.node.wait_conditions(&agent, &[]);
     scene.wait_some_reconciles(&agent);
     assert_eq!(scene.reported().len(), 1);
 }
