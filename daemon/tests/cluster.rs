@@ -143,10 +143,6 @@ impl Cluster {
         wait_for("the addresses", || self.offered() == wanted, || format!("{:?}\n{}", self.offered(), agent.log()));
     }
 
-    fn wait_conditions(&self, agent: &Agent, wanted: &[&str]) {
-        wait_for("the conditions", || self.node.conditions() == wanted, || agent.log());
-    }
-
     /// The message of a condition.
     fn message(&self, reason: &str) -> String {
         let body: Value = serde_json::from_str(&self.node.get("/readyz").1).unwrap();
@@ -164,7 +160,7 @@ fn watch_follows_only_the_object_of_this_instance() {
     cluster.apply(other);
     // So that nothing but the watch can tell.
     let agent = cluster.node.agent(&["--resync-seconds", "3600"]);
-    cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
+    cluster.node.wait_conditions(&agent, &["NativePodNetworkPending"]);
     assert_eq!(cluster.offered(), [""; 0]);
     cluster.publish("SUCCESS", &[("pods", 33)]);
     cluster.node.wait_ready(&agent);
@@ -177,7 +173,7 @@ fn watch_follows_only_the_object_of_this_instance() {
     cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
     cluster.wait_offered(&agent, &["pods", "more"]);
     cluster.delete("/apis/oci.oraclecloud.com/v1beta1/nativepodnetworks/node");
-    cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
+    cluster.node.wait_conditions(&agent, &["NativePodNetworkPending"]);
     assert_eq!(cluster.offered(), ["pods", "more"], "nothing is taken away from pods");
     assert!(!cluster.node.path("lib/nativepodnetwork-seen.json").exists());
 }
@@ -189,11 +185,11 @@ fn failed_copy_is_written_when_possible() {
     std::fs::create_dir_all(&copy).unwrap();
     cluster.publish("SUCCESS", &[("pods", 33)]);
     let agent = cluster.node.ready_agent(&[]);
-    cluster.wait_conditions(&agent, &["StateFailed"]);
+    cluster.node.wait_conditions(&agent, &["StateFailed"]);
     let message = cluster.message("StateFailed");
     assert!(message.starts_with("writing /var/lib/vcn-native/nativepodnetwork-seen.json: "), "{message}");
     std::fs::remove_dir(&copy).unwrap();
-    cluster.wait_conditions(&agent, &[]);
+    cluster.node.wait_conditions(&agent, &[]);
     assert!(copy.is_file());
 }
 
@@ -255,7 +251,7 @@ fn missing_kind_is_none_and_missing_right_is_reported() {
     let cluster = Cluster::bare();
     cluster.grant();
     let agent = cluster.node.agent(&[]);
-    cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
+    cluster.node.wait_conditions(&agent, &["NativePodNetworkPending"]);
     assert_eq!(agent.events("npn.watch_lost"), [] as [Value; 0]);
     agent.stop();
 
@@ -264,7 +260,7 @@ fn missing_kind_is_none_and_missing_right_is_reported() {
     cluster.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/oke-node-agent");
     cluster.wait_may(LIST_NPNS, false);
     let agent = cluster.node.agent(&[]);
-    cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable", "VnicAttachmentsUnreadable"]);
+    cluster.node.wait_conditions(&agent, &["NativePodNetworkUnreadable", "VnicAttachmentsUnreadable"]);
     let message = cluster.message("NativePodNetworkUnreadable");
     let forbidden =
         "User \"system:serviceaccount:oke-node-manager:oke-node-agent\" cannot list resource \"nativepodnetworks\"";
@@ -336,7 +332,7 @@ fn nothing_is_installed_while_okes_cni_exists() {
     wait_for("a decision", || !decided(&agent).is_empty(), || agent.log());
     assert_eq!(decided(&agent), [(false, "oke-daemonset".to_owned())], "{}", agent.log());
     // OKE's pod has not come, or never will.
-    cluster.wait_conditions(&agent, &["RuntimeConfigurationMissing"]);
+    cluster.node.wait_conditions(&agent, &["RuntimeConfigurationMissing"]);
     let (ready, why) = cluster.node.run(&["why-not-ready"]);
     assert!(
         !ready && why.starts_with("Not ready: new pods cannot start here.") && why.contains("CNI_TAKEOVER"),
@@ -344,9 +340,9 @@ fn nothing_is_installed_while_okes_cni_exists() {
     );
     let okes = cluster.node.path("net.d/10-oci.conflist");
     std::fs::write(&okes, OKE).unwrap();
-    cluster.wait_conditions(&agent, &[]);
+    cluster.node.wait_conditions(&agent, &[]);
     std::fs::remove_file(&okes).unwrap();
-    cluster.wait_conditions(&agent, &["RuntimeConfigurationMissing"]);
+    cluster.node.wait_conditions(&agent, &["RuntimeConfigurationMissing"]);
     agent.stop();
     assert_eq!(installed(), [0, 0]);
 
@@ -465,7 +461,7 @@ fn object_of_another_instance_is_not_used() {
     foreign["spec"]["id"] = "ocid1.instance.oc1.phx.node".into();
     cluster.apply(foreign);
     let agent = cluster.node.agent(&[]);
-    cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
+    cluster.node.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
     let message = cluster.message("NativePodNetworkUnreadable");
     let why = "NativePodNetwork node is the NativePodNetwork of ocid1.instance.oc1.phx.node, this instance is \
                ocid1.instance.oc1.iad.node";

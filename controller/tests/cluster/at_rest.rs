@@ -1,10 +1,11 @@
 //! A changed configuration, and none: while nothing changes, nothing is written.
 
+use kube_harness::wait_until;
 use sandbox::{ApiFault, Operation};
 use serde_json::json;
 
 use crate::leases::spec;
-use crate::scene::{Scene, wait_for};
+use crate::scene::Scene;
 
 #[tokio::test]
 async fn valid_change_restarts_the_leader_in_place_with_its_lease() {
@@ -15,13 +16,13 @@ async fn valid_change_restarts_the_leader_in_place_with_its_lease() {
     // Longer than any test: who waits for the lease to run out never leads.
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let mut one = scene.controller("one");
-    wait_for("it leads", async || one.leads()).await;
+    wait_until("it leads", async || one.leads()).await;
     let two = scene.controller_with("two", &[("RELOAD_JITTER_SECONDS", "3600".to_owned())]);
-    wait_for("the other stands by", async || two.get("/readyz").is_some()).await;
+    wait_until("the other stands by", async || two.get("/readyz").is_some()).await;
     let before = spec(&scene).await;
 
     std::fs::write(&file, "LOG_LEVEL=loud\nPOLL_SECOND=1\n").unwrap();
-    wait_for("it is reported", async || one.metric("oke_node_controller_configuration_invalid ") == Some(1.0)).await;
+    wait_until("it is reported", async || one.metric("oke_node_controller_configuration_invalid ") == Some(1.0)).await;
     assert!(one.log().contains("POLL_SECOND is no key; did you mean POLL_SECONDS?"), "{}", one.log());
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
@@ -29,9 +30,9 @@ async fn valid_change_restarts_the_leader_in_place_with_its_lease() {
 
     std::fs::write(&file, "LOG_LEVEL=debug\n").unwrap();
     let times = |event: &str| one.log().matches(&format!(r#""event":"{event}""#)).count();
-    wait_for("it leads again", async || times("controller.started") == 2 && one.leads()).await;
+    wait_until("it leads again", async || times("controller.started") == 2 && one.leads()).await;
     scene.cloud.inject(ApiFault::refuse(503, "ServiceUnavailable").of(Operation::GetInstance));
-    wait_for("it logs more", async || one.log().contains(r#""level":"DEBUG""#)).await;
+    wait_until("it logs more", async || one.log().contains(r#""level":"DEBUG""#)).await;
     assert_eq!((times("config.accepted"), times("config.restarting"), times("controller.stopping")), (1, 1, 0));
     let after = spec(&scene).await;
     assert_eq!((&after.holder_identity, after.lease_transitions), (&before.holder_identity, before.lease_transitions));
@@ -59,13 +60,13 @@ async fn reconciles_in_sync_write_nothing() {
     // The API server sees a write before it is counted: all are counted when each object was found in sync. Early ones may
     // have been reconciled many times, so the count starts here.
     let ready = looks();
-    wait_for("each was reconciled", async || looks() >= ready + 12.0).await;
+    wait_until("each was reconciled", async || looks() >= ready + 12.0).await;
     // Events follow a little later.
     let writes = || {
         let line = |kind| format!(r#"oke_node_controller_kubernetes_writes_total{{kind="{kind}",result="ok"}}"#);
         ["status", "finalizer"].map(|kind| one.metric(&line(kind)))
     };
     let (before, written, seen) = (versions().await, writes(), looks());
-    wait_for("each was reconciled several times more", async || looks() >= seen + 12.0).await;
+    wait_until("each was reconciled several times more", async || looks() >= seen + 12.0).await;
     assert_eq!((versions().await, writes()), (before, written));
 }

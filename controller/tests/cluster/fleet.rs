@@ -7,14 +7,14 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube_harness::ServiceAccount;
+use kube_harness::{ServiceAccount, wait_until};
 use oke_node_controller::fleet::condition::{NewCondition, NodeCondition, patch};
 use sandbox::OciSettings;
 use serde_json::{Value, json};
 
 use crate::agents::{self, FakeAgent, HOST, NAMESPACE, NETWORK, TrustedControllers, condition, verdict};
 use crate::process::Controller;
-use crate::scene::{Scene, wait_for};
+use crate::scene::Scene;
 
 const WRITES: &str = r#"oke_node_controller_kubernetes_writes_total{kind="condition",result="ok"}"#;
 const UNCHANGED: &str = r#"oke_node_controller_agent_requests_total{result="unchanged"}"#;
@@ -39,7 +39,7 @@ async fn agent(scene: &Scene, node: &str, trusted: &TrustedControllers) -> FakeA
 async fn wait_for_verdict(scene: &Scene, node: &str, kind: &str, status: &str, reason: &str) {
     let wanted = Some((status.to_owned(), reason.to_owned()));
     let what = format!("{kind} of {node} is {status} ({reason})");
-    wait_for(&what, async || verdict(&scene.client, node, kind).await == wanted).await;
+    wait_until(&what, async || verdict(&scene.client, node, kind).await == wanted).await;
 }
 
 async fn versions(scene: &Scene) -> Vec<Option<String>> {
@@ -68,7 +68,7 @@ fn written(controller: &Controller) -> Vec<Timestamp> {
 /// Each agent answered twice more than now.
 async fn wait_for_polls(agents: &[&FakeAgent]) {
     let before: Vec<u64> = agents.iter().map(|agent| agent.answers()).collect();
-    wait_for("each agent answered twice", async || {
+    wait_until("each agent answered twice", async || {
         agents.iter().zip(&before).all(|(agent, before)| agent.answers() >= before + 2)
     })
     .await;
@@ -85,13 +85,13 @@ async fn conditions_are_written_on_transition_only() {
         }
     }
     let two = scene.controller("two");
-    wait_for("the second stands by", async || two.view("/fleet").is_some()).await;
-    wait_for("it knows the leader", async || two.view("/fleet").unwrap().1 == "not the leader; the leader is one\n")
+    wait_until("the second stands by", async || two.view("/fleet").is_some()).await;
+    wait_until("it knows the leader", async || two.view("/fleet").unwrap().1 == "not the leader; the leader is one\n")
         .await;
     assert_eq!(two.view("/fleet").unwrap().0, 503);
 
     // A write is counted after the API server shows it. Nothing changes from here on, and nothing is written.
-    wait_for("one write to each node", async || one.metric(WRITES) == Some(2.0)).await;
+    wait_until("one write to each node", async || one.metric(WRITES) == Some(2.0)).await;
     let before = versions(&scene).await;
     wait_for_polls(&[&agents[0], &agents[1]]).await;
     assert_eq!((versions(&scene).await, one.metric(WRITES)), (before, Some(2.0)));
@@ -108,7 +108,7 @@ async fn conditions_are_written_on_transition_only() {
     wait_for_verdict(&scene, "node-0", NETWORK, "False", "ConntrackUse").await;
     let failed = condition(&scene.client, "node-0", NETWORK).await.unwrap();
     assert_eq!(failed.message.as_deref(), Some("conntrack_use is bad."));
-    wait_for("it is counted", async || one.metric(WRITES) == Some(3.0)).await;
+    wait_until("it is counted", async || one.metric(WRITES) == Some(3.0)).await;
     let problems = r#"oke_node_controller_fleet_problems{signal="conntrack_use",severity="critical"}"#;
     assert_eq!(one.metric(problems), Some(1.0));
     let (_, body) = one.view("/fleet/node-0").unwrap();
@@ -119,8 +119,8 @@ async fn conditions_are_written_on_transition_only() {
     // The next leader knows nothing, and finds everything as it must be.
     let before = versions(&scene).await;
     assert!(one.terminate().success());
-    wait_for("the second leads", async || two.leads()).await;
-    wait_for("it knows all", async || {
+    wait_until("the second leads", async || two.leads()).await;
+    wait_until("it knows all", async || {
         two.view("/fleet").unwrap().0 == 200 && fleet(&two).nodes.iter().all(|node| node.summary.is_some())
     })
     .await;
@@ -159,7 +159,7 @@ async fn one_of_three_nodes_is_permitted_to_repair() {
     agents[..2].iter().for_each(FakeAgent::wants_to_repair);
     let _one = scene.controller("one");
     let permits = |agents: &[FakeAgent]| agents.iter().map(FakeAgent::permits).collect::<Vec<_>>();
-    wait_for("two permits", async || permits(&agents).iter().sum::<u64>() >= 2).await;
+    wait_until("two permits", async || permits(&agents).iter().sum::<u64>() >= 2).await;
     wait_for_polls(&agents.iter().collect::<Vec<_>>()).await;
     let permitted = permits(&agents);
     assert_eq!((permitted.iter().filter(|permits| **permits > 0).count(), permitted[2]), (1, 0), "{permitted:?}");
@@ -175,7 +175,7 @@ async fn requests_carry_the_nodes_allocatable_memory() {
         let patch = Patch::Merge(json!({ "status": { "allocatable": allocatable } }));
         let nodes: Api<Node> = Api::all(scene.client.clone());
         nodes.patch_status("node-0", &PatchParams::default(), &patch).await.unwrap();
-        wait_for("the amount", async || agent.allocatable_memory() == kibibytes * 1024).await;
+        wait_until("the amount", async || agent.allocatable_memory() == kibibytes * 1024).await;
     }
 }
 
@@ -216,8 +216,8 @@ async fn unreachable_agents_become_unknown_and_mass_changes_are_held_back() {
     // The other three at once: more than a tenth, and more than two.
     let before = versions(&scene).await;
     agents.iter_mut().for_each(FakeAgent::freeze);
-    wait_for("the alert", async || one.metric("oke_node_controller_fleet_unknown_held ") == Some(1.0)).await;
-    wait_for("all are shown as unknown", async || {
+    wait_until("the alert", async || one.metric("oke_node_controller_fleet_unknown_held ") == Some(1.0)).await;
+    wait_until("all are shown as unknown", async || {
         fleet(&one).nodes.iter().all(|node| node.state == NodeState::Unknown)
     })
     .await;

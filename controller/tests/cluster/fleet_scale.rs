@@ -11,14 +11,14 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use kube::core::PartialObjectMeta;
-use kube_harness::ServiceAccount;
+use kube_harness::{ServiceAccount, wait_within};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::agents::{self, FakeAgent, NAMESPACE, TrustedControllers};
 use crate::paper;
 use crate::process::Controller;
-use crate::scene::{Scene, wait_within};
+use crate::scene::Scene;
 
 const AT_ONCE: usize = 24;
 const PATIENCE: Duration = Duration::from_mins(60);

@@ -3,14 +3,15 @@
 use api::condition::find;
 use api::{ConditionType, FORCE_DETACH_ANNOTATION, NodeReport, VnicAttachment};
 use kube::api::{Patch, PatchParams};
+use kube_harness::wait_until;
 use sandbox::Operation;
 use serde_json::json;
 
-use crate::scene::{Scene, wait_for};
+use crate::scene::Scene;
 
 impl Scene {
     /// As the agent of the object's node writes it.
-    pub(crate) async fn report(&self, name: &str, report: NodeReport) {
+    async fn report(&self, name: &str, report: NodeReport) {
         let NodeReport { configured, reason, in_use, generation } = report;
         let node = json!({ "configured": configured, "reason": reason, "inUse": in_use, "generation": generation });
         let patch = Patch::Merge(json!({ "status": { "node": node } }));
@@ -23,7 +24,7 @@ impl Scene {
     }
 }
 
-pub(crate) fn used_by(in_use: u32, generation: i64) -> NodeReport {
+fn used_by(in_use: u32, generation: i64) -> NodeReport {
     NodeReport { configured: true, reason: String::new(), in_use, generation: Some(generation) }
 }
 
@@ -56,7 +57,7 @@ async fn vnic_in_use_is_kept_until_its_node_reports_unused() {
     scene.wait_for_reason("shared", "InUse").await;
     scene.report("shared", used_by(2, 2)).await;
     scene.change("shared", json!({ "mtu": 1500 })).await;
-    wait_for("the change is seen", async || {
+    wait_until("the change is seen", async || {
         scene.get("shared").await.unwrap().status.unwrap().observed_generation == Some(3)
     })
     .await;

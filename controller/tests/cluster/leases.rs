@@ -11,10 +11,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube_harness::wait_until;
 use serde_json::json;
 
 use crate::process::Controller;
-use crate::scene::{Scene, wait_for};
+use crate::scene::Scene;
 
 /// As long as a test can wait; it is renewed ten times meanwhile.
 const LEASE: Duration = Duration::from_secs(8);
@@ -44,7 +45,7 @@ async fn renewed(scene: &Scene) -> Timestamp {
 /// started, as a kubelet does.
 async fn leading(scene: &Scene, name: &str) -> Controller {
     let mut controller = scene.controller(name);
-    wait_for("the first leads", async || {
+    wait_until("the first leads", async || {
         if controller.ended().is_some() {
             controller = scene.controller(name);
         }
@@ -59,7 +60,7 @@ async fn a_standby_leads_when_a_killed_leaders_lease_expires() {
     let scene = Scene::new().await;
     let mut one = leading(&scene, "one").await;
     let two = scene.controller("two");
-    wait_for("the second stands by", async || two.get("/readyz").is_some_and(|(_, body)| body.contains("standby")))
+    wait_until("the second stands by", async || two.get("/readyz").is_some_and(|(_, body)| body.contains("standby")))
         .await;
     assert_eq!(
         (one.metric("oke_node_controller_leads "), two.metric("oke_node_controller_leads ")),
@@ -71,7 +72,7 @@ async fn a_standby_leads_when_a_killed_leaders_lease_expires() {
     let shorter = Patch::Merge(json!({ "spec": { "leaseDurationSeconds": LEASE.as_secs() } }));
     leases(&scene).patch("oke-node-controller", &PatchParams::default(), &shorter).await.unwrap();
     let good_until = renewed(&scene).await + LEASE;
-    wait_for("the second leads", async || two.leads()).await;
+    wait_until("the second leads", async || two.leads()).await;
     assert!(Timestamp::now() >= good_until, "the lease was good until {good_until}");
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
@@ -83,10 +84,10 @@ async fn a_stopped_leader_releases_the_lease() {
     lease_of(&mut scene, 300);
     let mut one = leading(&scene, "one").await;
     let two = scene.controller("two");
-    wait_for("the second stands by", async || two.get("/readyz").is_some()).await;
+    wait_until("the second stands by", async || two.get("/readyz").is_some()).await;
     assert!(one.terminate().success());
     let told = Instant::now();
-    wait_for("the second leads", async || two.leads()).await;
+    wait_until("the second leads", async || two.leads()).await;
     println!("after {:?}, and not after the 300 s that the lease was good for", told.elapsed());
 }
 
@@ -142,13 +143,13 @@ async fn cut_off() -> Result<Duration, String> {
     scene.environment.remove("KUBECONFIG");
     lease_of(&mut scene, 120);
     let mut two = scene.controller("two");
-    wait_for("the second stands by", async || two.get("/readyz").is_some()).await;
+    wait_until("the second stands by", async || two.get("/readyz").is_some()).await;
     for number in 0..5 {
         scene.want(&format!("storage-{number}"), 0, json!({})).await;
     }
-    wait_for("something is being attached", async || !scene.vnics().is_empty()).await;
+    wait_until("something is being attached", async || !scene.vnics().is_empty()).await;
     cut.store(true, Ordering::SeqCst);
-    wait_for("the second leads", async || two.leads()).await;
+    wait_until("the second leads", async || two.leads()).await;
     let spec = spec(&scene).await;
     assert_eq!(spec.holder_identity.as_deref(), Some("two"));
     let taken = SystemTime::from(spec.acquire_time.unwrap().0);
@@ -175,14 +176,14 @@ async fn a_frozen_leader_loses_its_lease_and_exits() {
     for number in 0..3 {
         scene.want(&format!("storage-{number}"), 0, json!({})).await;
     }
-    wait_for("something is being attached", async || !scene.vnics().is_empty()).await;
+    wait_until("something is being attached", async || !scene.vnics().is_empty()).await;
     one.freeze(true);
     for number in 3..6 {
         scene.want(&format!("storage-{number}"), 0, json!({})).await;
     }
-    wait_for("the second leads", async || two.leads()).await;
+    wait_until("the second leads", async || two.leads()).await;
     one.freeze(false);
-    wait_for("the first has exited", async || one.ended().is_some()).await;
+    wait_until("the first has exited", async || one.ended().is_some()).await;
     assert_eq!(one.ended().unwrap().code(), Some(1), "{}", one.log());
     for number in 0..6 {
         scene.wait_for_reason(&format!("storage-{number}"), "Ready").await;
@@ -200,7 +201,7 @@ async fn a_misconfigured_replica_exits_without_requesting_the_lease() {
     let mut scene = Scene::new().await;
     scene.environment.insert("OCI_CA_FILE".to_owned(), "/nowhere/ca.pem".to_owned());
     let mut one = scene.controller("one");
-    wait_for("it has exited", async || one.ended().is_some()).await;
+    wait_until("it has exited", async || one.ended().is_some()).await;
     assert_eq!(one.ended().unwrap().code(), Some(2));
     assert!(one.log().contains("reading OCI_CA_FILE /nowhere/ca.pem"), "{}", one.log());
     assert!(!has_lease(&scene).await);
@@ -236,10 +237,10 @@ async fn a_replica_without_a_region_requests_no_lease() {
     let says = |controller: &Controller, status, words: &str| {
         controller.get("/readyz").is_some_and(|(is, body)| is == status && body.contains(words))
     };
-    wait_for("it says what it waits for", async || says(&one, 503, "the region of this instance")).await;
+    wait_until("it says what it waits for", async || says(&one, 503, "the region of this instance")).await;
     assert_eq!(one.metric("oke_node_controller_oci_client "), Some(0.0));
     assert!(!has_lease(&scene).await);
     metadata(silent);
-    wait_for("it leads", async || one.leads()).await;
+    wait_until("it leads", async || one.leads()).await;
     assert_eq!((one.metric("oke_node_controller_oci_client "), one.ended()), (Some(1.0), None));
 }

@@ -3,9 +3,10 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::DeleteParams;
+use kube_harness::wait_until;
 use serde_json::json;
 
-use crate::scene::{Scene, wait_for};
+use crate::scene::Scene;
 
 #[tokio::test]
 async fn applied_vnic_is_attached_and_deleted_vnic_is_removed() {
@@ -24,7 +25,7 @@ async fn applied_vnic_is_attached_and_deleted_vnic_is_removed() {
     scene.assert_exact().await;
     // Counted when the status has been written.
     let count = |line: &str| controller.metric(line).unwrap_or_default();
-    wait_for("it is counted", async || {
+    wait_until("it is counted", async || {
         count("oke_node_controller_attach_seconds_count") >= 1.0
             && count(r#"oke_node_controller_attachments{ready="True",reason="Ready"}"#) == 1.0
     })
@@ -69,13 +70,13 @@ async fn deleted_kinds_wait_for_a_controller() {
     let kinds = Api::<CustomResourceDefinition>::all(scene.client.clone());
     let kind = "vnicattachments.oke.oraclecloud.com";
     kinds.delete(kind, &DeleteParams::default()).await.unwrap();
-    wait_for("its objects are being deleted", async || {
+    wait_until("its objects are being deleted", async || {
         scene.get("storage").await.unwrap().metadata.deletion_timestamp.is_some()
     })
     .await;
     assert_eq!(scene.vnics().len(), 1, "no controller was there to detach it");
     let _controller = scene.controller("one");
-    wait_for("the kind is gone", async || kinds.get_opt(kind).await.unwrap().is_none()).await;
+    wait_until("the kind is gone", async || kinds.get_opt(kind).await.unwrap().is_none()).await;
     assert_eq!(scene.vnics(), Vec::<String>::new());
 }
 
@@ -87,7 +88,7 @@ async fn a_changed_spec_is_applied_in_oci() {
     scene.wait_for_reason("storage", "Ready").await;
     scene.change("storage", json!({ "freeformTags": { "team": "x" }, "ipv4Count": 2 })).await;
     let object = "the VNIC has its tag and its addresses";
-    wait_for(object, async || {
+    wait_until(object, async || {
         let status = scene.get("storage").await.unwrap().status.unwrap();
         let tagged = scene.cloud.attachments().iter().any(|it| it.tags.get("team").is_some_and(|team| team == "x"));
         let vnic =

@@ -4,12 +4,12 @@ use api::{NetworkTest, NetworkTestStatus, TestState};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube_harness::ServiceAccount;
+use kube_harness::{ServiceAccount, wait_until};
 use sandbox::OciSettings;
 use serde_json::{Value, json};
 
 use crate::agents::{self, FakeAgent, NAMESPACE, TrustedControllers};
-use crate::scene::{Scene, wait_for};
+use crate::scene::Scene;
 
 pub(crate) async fn create(scene: &Scene, name: &str, spec: Value) {
     let mut object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest",
@@ -27,7 +27,7 @@ async fn get(scene: &Scene, name: &str) -> Option<NetworkTest> {
 /// The status of the finished test.
 pub(crate) async fn finished(scene: &Scene, name: &str) -> NetworkTestStatus {
     let mut found = NetworkTestStatus::default();
-    wait_for(&format!("{name} is finished"), async || {
+    wait_until(&format!("{name} is finished"), async || {
         found = get(scene, name).await.and_then(|test| test.status).unwrap_or_default();
         found.finished_at.is_some()
     })
@@ -83,7 +83,7 @@ async fn network_test_is_run_reported_and_deleted() {
         "ttlSecondsAfterFinished": 0 }),
     )
     .await;
-    wait_for("a test without time to live is deleted", async || get(&scene, "brief").await.is_none()).await;
+    wait_until("a test without time to live is deleted", async || get(&scene, "brief").await.is_none()).await;
     create(&scene, "silent", silent).await;
     let status = finished(&scene, "silent").await;
     assert_eq!((status.worst_verdict.as_str(), status.counts.unwrap().unknown), ("Unknown", 1));
@@ -99,7 +99,7 @@ async fn agent_that_learns_the_key_late_is_asked_again() {
     agents::make_pod(&scene.client, "node-0", &agent.annotation()).await;
     create(&scene, "early", json!({ "targets": [{ "service": "imds" }] })).await;
     let _one = scene.controller("one");
-    wait_for("the test runs", async || {
+    wait_until("the test runs", async || {
         get(&scene, "early").await.and_then(|test| test.status?.state) == Some(TestState::Running)
     })
     .await;

@@ -2,12 +2,12 @@
 
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject};
-use kube_harness::ApiServer;
+use kube_harness::{ApiServer, wait_until};
 use sandbox::{NpnShape, Operation, VnicSpec};
 use serde_json::{Value, json};
 
 use crate::process::Controller;
-use crate::scene::{Scene, wait_for};
+use crate::scene::Scene;
 
 /// A scene with a node for which OKE has attached a VNIC, and the kind.
 async fn on_oke() -> Scene {
@@ -30,7 +30,7 @@ async fn publish(scene: &Scene, npn: Value) {
 async fn looks(controller: &Controller, more: f64) {
     let settled = || controller.metric(r#"oke_node_controller_reconciles_total{result="settled"}"#).unwrap_or_default();
     let before = settled();
-    wait_for("it is reconciled some times more", async || settled() >= before + more).await;
+    wait_until("it is reconciled some times more", async || settled() >= before + more).await;
 }
 
 async fn version(scene: &Scene, name: &str) -> Option<String> {

@@ -6,12 +6,12 @@ use api::probe::{ProbeReport, ProbeRequest, Tally, Task};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use kube_harness::{Bound, ServiceAccount};
+use kube_harness::{Bound, ServiceAccount, wait_until};
 use sandbox::OciSettings;
 use serde_json::{Value, json};
 
 use crate::network_tests::{create, finished, make_pod};
-use crate::scene::{Scene, manifest, wait_for};
+use crate::scene::{Scene, manifest};
 
 const NAMESPACE: &str = "oke-node-manager";
 const PROBES: &str = "oke-node-manager-probes";
@@ -46,7 +46,7 @@ async fn scene() -> (Scene, Client) {
 async fn end_probe(scene: &Scene, report: &ProbeReport) -> Pod {
     let pods: Api<Pod> = Api::namespaced(scene.client.clone(), PROBES);
     let mut found = None;
-    wait_for("a probe Pod", async || {
+    wait_until("a probe Pod", async || {
         found = pods.list(&ListParams::default()).await.unwrap().items.pop();
         found.is_some()
     })
@@ -85,14 +85,14 @@ async fn probe_pod_replies_for_pod_and_other_pods_are_refused() {
         "subjects": [{ "kind": "ServiceAccount", "name": CONTROLLER, "namespace": NAMESPACE }] });
     scene.kubernetes.apply_object(binding).await.unwrap();
     let shop: Api<Pod> = Api::namespaced(token.clone(), "shop");
-    wait_for("the controller may list Pods", async || shop.list(&ListParams::default()).await.is_ok()).await;
+    wait_until("the controller may list Pods", async || shop.list(&ListParams::default()).await.is_ok()).await;
     create(&scene, "allowed", spec.clone()).await;
     let answered = Tally { sent: 5, received: 5, failure: None, micros: vec![100, 200, 300, 400, 500] };
     let pod = end_probe(&scene, &ProbeReport { tally: answered, ..ProbeReport::default() }).await;
     let status = finished(&scene, "allowed").await;
     assert_eq!((status.worst_verdict.as_str(), status.counts.unwrap().sent), ("Reachable", 5), "{status:?}");
     let pods: Api<Pod> = Api::namespaced(scene.client.clone(), PROBES);
-    wait_for("the probe Pod is deleted", async || pods.list(&ListParams::default()).await.unwrap().items.is_empty())
+    wait_until("the probe Pod is deleted", async || pods.list(&ListParams::default()).await.unwrap().items.is_empty())
         .await;
     let shown = pod.spec.clone().unwrap();
     assert_eq!(shown.node_name.as_deref(), Some("node-0"));
@@ -104,7 +104,7 @@ async fn probe_pod_replies_for_pod_and_other_pods_are_refused() {
     let as_controller: Api<Pod> = Api::namespaced(token.clone(), PROBES);
     as_controller.create(&PostParams::default(), &again(&pod, "orphan", |_| ())).await.unwrap();
     let _controller = scene.controller(ONE);
-    wait_for("the orphan is deleted", async || pods.get_opt("orphan").await.unwrap().is_none()).await;
+    wait_until("the orphan is deleted", async || pods.get_opt("orphan").await.unwrap().is_none()).await;
 
     policies_refuse_other_pods(&scene, &as_controller, &pod).await;
 }
@@ -180,7 +180,7 @@ async fn policies_refuse_other_pods(scene: &Scene, as_controller: &Api<Pod>, pod
     let elsewhere: Api<Pod> = Api::namespaced(as_controller.clone().into_client(), "shop");
     let only = "the controller may only create and delete probe Pods";
     let pod = again(pod, "elsewhere", |spec| spec["serviceAccountName"] = json!("default"));
-    wait_for("the policy alone refuses", async || {
+    wait_until("the policy alone refuses", async || {
         let refused = elsewhere.create(&PostParams::default(), &pod).await.unwrap_err();
         refused.to_string().contains(only)
     })

@@ -7,6 +7,7 @@ use std::time::Instant;
 use api::{VnicAttachment, VnicProfile};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube_harness::wait_for;
 use serde_json::json;
 
 use oke_node_controller::profile::apply::apply;
@@ -33,13 +34,11 @@ async fn profile_creates_objects_per_node_and_deletion_removes_them() {
         scene.api::<VnicAttachment>().patch(name, &PatchParams::default(), &keep).await.unwrap();
     }
     scene.delete::<VnicProfile>("stamps").await;
-    scene
-        .wait_for("they are being deleted", async || scene.leaving("stamps").await.filter(|number| *number == 3))
-        .await;
+    wait_for("they are being deleted", async || scene.leaving("stamps").await.filter(|number| *number == 3)).await;
     assert!(scene.api::<VnicProfile>().get_opt("stamps").await.unwrap().is_some(), "it stays until they are gone");
     scene.objects("stamps", 0).await;
     let gone = async || scene.api::<VnicProfile>().get_opt("stamps").await.unwrap().is_none().then_some(());
-    scene.wait_for("the profile is gone", gone).await;
+    wait_for("the profile is gone", gone).await;
 }
 
 #[tokio::test]
@@ -58,7 +57,7 @@ async fn an_idle_profile_is_not_written() {
     let three_looks = async || {
         let looks = scene.looks();
         let more = async || (scene.looks() >= looks + 3).then_some(()).or_else(|| scene.nudge());
-        scene.wait_for("three reconciles more", more).await;
+        wait_for("three reconciles more", more).await;
     };
     // The last write may be one that the test did not wait for.
     three_looks().await;
@@ -81,13 +80,12 @@ async fn changed_template_is_applied_and_user_edit_is_reverted() {
         )
         .await;
     let has = async |count: u8, mtu: Option<u16>| {
-        scene
-            .wait_for("the object is as the profile says", async || {
-                let object: VnicAttachment = scene.api().get(&name).await.unwrap();
-                let right = object.spec.vnic.ipv4_count == count && object.spec.vnic.mtu == mtu;
-                right.then_some(object)
-            })
-            .await
+        wait_for("the object is as the profile says", async || {
+            let object: VnicAttachment = scene.api().get(&name).await.unwrap();
+            let right = object.spec.vnic.ipv4_count == count && object.spec.vnic.mtu == mtu;
+            right.then_some(object)
+        })
+        .await
     };
     let object = has(2, None).await;
     assert_eq!(object.metadata.labels.unwrap()["mine"], "kept", "foreign labels stay");
@@ -105,11 +103,10 @@ async fn a_node_that_leaves_and_returns_keeps_its_vnics() {
     scene.delete::<Node>("leaves-1").await;
     scene.profile_says("leaves", "NoNodes").await;
     let (away, looks) = (Instant::now(), scene.looks());
-    scene
-        .wait_for("reconciles beyond the grace period", async || {
-            (away.elapsed() > GRACE * 2 && scene.looks() > looks).then_some(()).or_else(|| scene.nudge())
-        })
-        .await;
+    wait_for("reconciles beyond the grace period", async || {
+        (away.elapsed() > GRACE * 2 && scene.looks() > looks).then_some(()).or_else(|| scene.nudge())
+    })
+    .await;
     assert_eq!(scene.objects("leaves", 1).await[0].metadata.uid, uid, "the Node is away");
     scene.node_as("leaves-by-another-name", "leaves-1", json!({})).await;
     scene.profile_says("leaves", "Progressing").await;
@@ -170,9 +167,7 @@ async fn a_profiles_changed_reason_is_reported_once() {
     scene.make(&object, "Ready").await;
     assert_eq!(scene.event("turns-second", "Ready").await.type_.as_deref(), Some("Normal"));
     let looks = scene.looks();
-    scene
-        .wait_for("two reconciles", async || (scene.looks() > looks + 2).then_some(()).or_else(|| scene.nudge()))
-        .await;
+    wait_for("two reconciles", async || (scene.looks() > looks + 2).then_some(()).or_else(|| scene.nudge())).await;
     assert_eq!(scene.told("turns-second").await, ["Conflict", "Ready"]);
     assert_eq!(scene.told("turns-first").await, [""; 0], "nothing changed");
 }

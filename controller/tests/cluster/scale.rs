@@ -11,12 +11,13 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
+use kube_harness::wait_within;
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::paper::{self, CLUSTER, SUBNET};
 use crate::process::Controller;
-use crate::scene::{Scene, wait_within};
+use crate::scene::Scene;
 use agents::Agents;
 
 /// Concurrent requests to the API server.

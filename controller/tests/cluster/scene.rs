@@ -3,22 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::condition::{ConditionType, find};
 use api::{CLUSTER_TAG, UID_TAG, VnicAttachment};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use kube_harness::ApiServer;
+use kube_harness::{ApiServer, wait_until};
 use sandbox::{NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::process::Controller;
-
-/// Long enough for a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(240);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub(crate) struct Scene {
     pub(crate) kubernetes: ApiServer,
@@ -150,7 +146,7 @@ impl Scene {
     pub(crate) async fn wait_for_reason(&self, name: &str, expected: &str) -> VnicAttachment {
         let mut last = None;
         let what = format!("{name} is {expected}");
-        wait_for(&what, async || {
+        wait_until(&what, async || {
             last = self.get(name).await;
             last.as_ref().is_some_and(|object| reason(object) == expected)
         })
@@ -159,7 +155,7 @@ impl Scene {
     }
 
     pub(crate) async fn wait_until_gone(&self, name: &str) {
-        wait_for(&format!("{name} is gone"), async || self.get(name).await.is_none()).await;
+        wait_until(&format!("{name} is gone"), async || self.get(name).await.is_none()).await;
     }
 
     /// The uids of the objects with VNICs in OCI, one entry per VNIC.
@@ -187,19 +183,6 @@ impl Scene {
 pub(crate) fn reason(object: &VnicAttachment) -> String {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     find(conditions, ConditionType::Ready).map(|ready| ready.reason.clone()).unwrap_or_default()
-}
-
-/// Waits until something is true.
-pub(crate) async fn wait_for(what: &str, condition: impl AsyncFnMut() -> bool) {
-    wait_within(SOON, what, condition).await;
-}
-
-pub(crate) async fn wait_within(most: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + most;
-    while !condition().await {
-        assert!(Instant::now() < deadline, "not within {most:?}: {what}");
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
 }
 
 pub(crate) fn manifest(file: &str) -> std::path::PathBuf {

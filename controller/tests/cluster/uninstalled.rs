@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::ResourceExt;
 use kube::api::{EvictParams, ListParams, PostParams};
-use kube_harness::{Assets, ServiceAccount};
+use kube_harness::{Assets, ServiceAccount, wait_until};
 use sandbox::OciSettings;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::agents::{HOST, NETWORK};
 use crate::kube_controllers::{is_ready, play};
-use crate::scene::{Scene, manifest, wait_for};
+use crate::scene::{Scene, manifest};
 
 const DRAIN: &str = "kubectl drain --selector=kubernetes.io/os=linux --ignore-daemonsets --delete-emptydir-data";
 const EVERYTHING: &str = "namespaces,deployments,daemonsets,pods,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
@@ -91,12 +91,12 @@ impl Scene {
 async fn drain_of_all_nodes_never_completes_while_controller_is_installed() {
     let scene = Scene::installed().await;
     let cluster = tokio::spawn(play(scene.client.clone()));
-    wait_for("two replicas", async || scene.replicas().await.len() == 2).await;
+    wait_until("two replicas", async || scene.replicas().await.len() == 2).await;
     assert!(scene.sh("kubectl cordon --selector=kubernetes.io/os=linux").await.0);
     let both = scene.replicas().await;
     // The first one, as soon as the budget's status says that both are healthy.
-    wait_for("an eviction", async || scene.evict(&both[0]).await.is_ok()).await;
-    wait_for("one replica", async || scene.replicas().await.len() == 1).await;
+    wait_until("an eviction", async || scene.evict(&both[0]).await.is_ok()).await;
+    wait_until("one replica", async || scene.replicas().await.len() == 1).await;
     let (code, message) = scene.evict(&both[1]).await.unwrap_err();
     assert!(code == 429 && message.contains("disruption budget"), "{code}: {message}");
     let (ended, text) = scene.sh(&format!("{DRAIN} --timeout=12s")).await;
@@ -116,13 +116,13 @@ async fn the_commands_of_the_page_remove_everything() {
         "spec": { "nodeSelector": {}, "allNodes": true, "attachments": [template] } });
     scene.kubernetes.apply_object(profile).await.unwrap();
     scene.want("own", 0, json!({})).await;
-    wait_for("three VNICs", async || scene.vnics().len() == 3).await;
+    wait_until("three VNICs", async || scene.vnics().len() == 3).await;
     let good = |kind: &str| json!({ "type": kind, "status": "True", "reason": "NoCriticalProblem", "message": "" });
     let conditions = [NETWORK, HOST, "Ready"].map(good);
     let conditions = json!({ "status": { "conditions": conditions } });
     let patch = format!("kubectl patch node node-0 --subresource=status --type=strategic -p '{conditions}'");
     assert!(scene.sh(&patch).await.0);
-    wait_for("two replicas", async || scene.replicas().await.len() == 2).await;
+    wait_until("two replicas", async || scene.replicas().await.len() == 2).await;
 
     let commands = commands();
     assert!(commands.iter().any(|command| command == DRAIN), "{commands:?}");
@@ -135,7 +135,7 @@ async fn the_commands_of_the_page_remove_everything() {
         } else if command.contains("controller.yaml") {
             // As its kubelet does.
             controller.terminate();
-            wait_for("no replica", async || scene.replicas().await.is_empty()).await;
+            wait_until("no replica", async || scene.replicas().await.is_empty()).await;
         } else if command.contains("NetworkReady") {
             let (_, left) = scene.sh("kubectl get nodes -o jsonpath='{.items[*].status.conditions[*].type}'").await;
             assert_eq!(left.trim(), "Ready");
@@ -149,7 +149,7 @@ async fn the_commands_of_the_page_remove_everything() {
         let get = format!("kubectl get {EVERYTHING} --all-namespaces -l app.kubernetes.io/part-of=oke-node-manager");
         scene.sh(&get).await.1.contains("No resources found")
     };
-    wait_for("none of our objects", gone).await;
+    wait_until("none of our objects", gone).await;
     let (_, kinds) = scene.sh("kubectl get customresourcedefinitions -o name").await;
     assert!(!kinds.contains("oke.oraclecloud.com"), "{kinds}");
     cluster.abort();

@@ -5,10 +5,11 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube_harness::wait_until;
 use serde_json::json;
 
 use crate::process::Controller;
-use crate::scene::{Scene, manifest, wait_for};
+use crate::scene::{Scene, manifest};
 
 /// The controllers' user, if it must not be the administrator.
 const USER: &str = "controller";
@@ -16,25 +17,6 @@ const USER: &str = "controller";
 /// Long enough that a busy machine does not cost the Lease.
 fn patient(scene: &mut Scene) {
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
-}
-
-#[tokio::test]
-async fn an_expired_watch_restarts_without_a_gap() {
-    let mut scene = Scene::new().await;
-    patient(&mut scene);
-    let mut one = scene.controller("one");
-    scene.want("before", 0, json!({})).await;
-    scene.wait_for_reason("before", "Ready").await;
-    one.freeze(true);
-    scene.delete("before").await;
-    scene.want("meanwhile", 0, json!({})).await;
-    scene.kubernetes.expire().await.unwrap();
-    one.freeze(false);
-    scene.wait_until_gone("before").await;
-    scene.wait_for_reason("meanwhile", "Ready").await;
-    assert_eq!(one.ended(), None, "by the same process");
-    assert!(one.log().contains("too old resource version"), "it got a 410: {}", one.log());
-    scene.assert_exact().await;
 }
 
 /// From here on the controllers have their own user, because the administrator is exempt from priority and fairness. Its
@@ -77,8 +59,8 @@ async fn requests_refused_by_priority_and_fairness_are_retried() {
     scene.kubernetes.throttle(USER).await.unwrap();
     scene.want("storage", 0, json!({})).await;
     // The node's pod network is read before anything is written.
-    wait_for("a read was refused, and retried", async || refusals(&one) > 1.0).await;
-    wait_for("the reconcile was given up", async || one.log().contains("instance.unreadable")).await;
+    wait_until("a read was refused, and retried", async || refusals(&one) > 1.0).await;
+    wait_until("the reconcile was given up", async || one.log().contains("instance.unreadable")).await;
     assert_eq!(scene.vnics(), before, "no VNIC without a finalizer");
     scene.kubernetes.unthrottle().await.unwrap();
     scene.wait_for_reason("storage", "Ready").await;
@@ -95,7 +77,7 @@ async fn refused_lists_of_a_new_leader_continue() {
     scene.want("storage", 0, json!({})).await;
     scene.kubernetes.throttle(USER).await.unwrap();
     let mut one = scene.controller("one");
-    wait_for("each of three lists was refused, more than once", async || refusals(&one) >= 9.0).await;
+    wait_until("each of three lists was refused, more than once", async || refusals(&one) >= 9.0).await;
     assert_eq!(one.metric("oke_node_controller_leads "), Some(1.0), "its Lease requests are served");
     assert!(!one.leads(), "it does not know what to do");
     scene.kubernetes.unthrottle().await.unwrap();
@@ -121,7 +103,7 @@ async fn a_refused_event_is_written_later() {
     let mut scene = Scene::new().await;
     nobody_in_particular(&mut scene, false).await;
     let one = scene.controller("one");
-    wait_for("it leads", async || one.leads()).await;
+    wait_until("it leads", async || one.leads()).await;
     let nodes: Api<Node> = Api::all(scene.client.clone());
     let annotate = async |vnics: &str| {
         let patch = Patch::Merge(json!({ "metadata": { "annotations": { "oke.oraclecloud.com/vnics": vnics } } }));
@@ -132,18 +114,18 @@ async fn a_refused_event_is_written_later() {
     };
     // It may not watch Nodes yet: that would be refused, and nothing reported.
     annotate("Before!").await;
-    wait_for("an event is written", async || written("ok") == Some(1.0)).await;
+    wait_until("an event is written", async || written("ok") == Some(1.0)).await;
     scene.kubernetes.throttle(USER).await.unwrap();
     annotate("Storage!").await;
-    wait_for("its event was refused", async || written("error").is_some()).await;
+    wait_until("its event was refused", async || written("error").is_some()).await;
     scene.kubernetes.unthrottle().await.unwrap();
     let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
     let told = async || {
         let all = events.list(&ListParams::default()).await.unwrap().items;
         all.iter().filter(|event| event.reason.as_deref() == Some("InvalidVnicsAnnotation")).count()
     };
-    wait_for("it is reported all the same", async || told().await > 1).await;
-    wait_for("its writing is counted", async || written("ok") == Some(2.0)).await;
+    wait_until("it is reported all the same", async || told().await > 1).await;
+    wait_until("its writing is counted", async || written("ok") == Some(2.0)).await;
     let refused = events_refused(&scene).await;
     assert!(refused >= 1.0 && written("error") >= Some(refused), "each attempt: {refused}, {:?}", written("error"));
     assert_eq!((told().await, one.metric("oke_node_controller_events_lost_total ")), (2, Some(0.0)));
@@ -156,17 +138,17 @@ async fn a_missing_kind_is_reported_until_it_is_served() {
     let (kinds, name) =
         (Api::<CustomResourceDefinition>::all(scene.client.clone()), "vnicprofiles.oke.oraclecloud.com");
     kinds.delete(name, &DeleteParams::default()).await.unwrap();
-    wait_for("the kind is gone", async || kinds.get_opt(name).await.unwrap().is_none()).await;
+    wait_until("the kind is gone", async || kinds.get_opt(name).await.unwrap().is_none()).await;
     let one = scene.controller("one");
     let behind = |what: &str| one.metric(&format!("oke_node_controller_watch_behind_seconds{{watch=\"{what}\"}}"));
     // It has been tried several times by then.
-    wait_for("it is behind", async || behind("VnicProfiles") > Some(5.0)).await;
+    wait_until("it is behind", async || behind("VnicProfiles") > Some(5.0)).await;
     assert_eq!((behind("Nodes"), one.metric("oke_node_controller_leads ")), (Some(0.0), Some(1.0)));
     let log = one.log();
     assert_eq!((log.matches("watch.failed").count(), log.matches("watch.recovered").count()), (1, 0), "{log}");
     assert!(!one.leads(), "it is the leader and cannot read its objects");
     scene.kubernetes.apply(&manifest("crds.yaml")).await.unwrap();
-    wait_for("it works", async || one.leads()).await;
-    wait_for("nothing is behind", async || behind("VnicProfiles") == Some(0.0)).await;
-    wait_for("it is logged", async || one.log().contains("watch.recovered")).await;
+    wait_until("it works", async || one.leads()).await;
+    wait_until("nothing is behind", async || behind("VnicProfiles") == Some(0.0)).await;
+    wait_until("it is logged", async || one.log().contains("watch.recovered")).await;
 }

@@ -149,22 +149,18 @@ fn words(agent: &Agent, event: &str) -> Vec<String> {
 }
 
 #[test]
-fn existing_daemonset_keeps_every_file_unchanged() {
-    let scene = Scene::new();
-    scene.stays(|| scene.ready_agent(&[]), "daemonset-present");
-}
-
-#[test]
 fn deleted_daemonset_restores_the_node() {
-    let scene = Scene::new();
-    let mut agent = scene.ready_agent(&[]);
-    scene.cluster.delete(OWN);
-    let (working, after) = scene.stop(&mut agent);
-    assert_ne!(working, after, "there is something to take away");
-    same(&after, &scene.before, &agent);
-    assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
-    let [told] = &agent.events("agent.uninstalled")[..] else { panic!("{}", agent.log()) };
-    assert_eq!(told["status"], "removed", "{}", agent.log());
+    for (how, reason) in [("", "daemonset-gone"), ("?propagationPolicy=Foreground", "daemonset-deleting")] {
+        let scene = Scene::new();
+        let mut agent = scene.ready_agent(&[]);
+        scene.cluster.delete(&format!("{OWN}{how}"));
+        let (working, after) = scene.stop(&mut agent);
+        assert_ne!(working, after, "there is something to take away");
+        same(&after, &scene.before, &agent);
+        assert_eq!(words(&agent, "agent.leaving"), [reason]);
+        let [told] = &agent.events("agent.uninstalled")[..] else { panic!("{}", agent.log()) };
+        assert_eq!(told["status"], "removed", "{}", agent.log());
+    }
 }
 
 /// OKE's pods stand on the VNIC's link by then.
@@ -192,16 +188,6 @@ fn node_handed_over_keeps_links_in_use() {
     let left: Vec<_> = left.iter().map(|event| event["left"].as_str().unwrap()).collect();
     let why = "10-oci.conflist is of another pod network, which may use it";
     assert!(left.contains(&format!("setting link/ens5/state: {why}").as_str()), "{left:?}");
-}
-
-#[test]
-fn daemonset_being_deleted_counts_as_deleted() {
-    let scene = Scene::new();
-    let mut agent = scene.ready_agent(&[]);
-    scene.cluster.delete(&format!("{OWN}?propagationPolicy=Foreground"));
-    let (_, after) = scene.stop(&mut agent);
-    same(&after, &scene.before, &agent);
-    assert_eq!(words(&agent, "agent.leaving"), ["daemonset-deleting"]);
 }
 
 #[test]
@@ -266,8 +252,10 @@ fn busy_agent_uninstalls_nothing() {
 }
 
 #[test]
-fn unclear_answer_about_the_daemonset_keeps_everything() {
+fn present_daemonset_or_unclear_answer_keeps_everything() {
     let scene = Scene::new();
+    scene.stays(|| scene.ready_agent(&[]), "daemonset-present");
+
     scene.cluster.delete(OWN);
     scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/oke-node-manager/rolebindings/oke-node-agent");
     scene.cluster.wait_may(GET_OWN, false);

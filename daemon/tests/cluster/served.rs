@@ -1,7 +1,5 @@
 //! Waits until the API server applies what was written: rights take effect a moment later, and its caches serve older objects.
 
-use std::time::{Duration, Instant};
-
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::Api;
 use kube::api::PostParams;
@@ -9,8 +7,6 @@ use kube_harness::Identity;
 use serde_json::json;
 
 use crate::Cluster;
-
-const WITHIN: Duration = Duration::from_secs(120);
 
 /// What the agent may ask for: verb, group, resource, name and namespace.
 pub(crate) type Right<'r> = (&'r str, &'r str, &'r str, &'r str, &'r str);
@@ -47,12 +43,6 @@ impl Cluster {
     }
 
     fn wait_until(&self, what: &str, true_now: impl AsyncFn(&kube_harness::ApiServer) -> bool + Send + Sync) {
-        self.do_(async |server| {
-            let deadline = Instant::now() + WITHIN;
-            while !true_now(server).await {
-                assert!(Instant::now() < deadline, "not in time: {what}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
+        self.do_(async |server| kube_harness::wait_until(what, async || true_now(server).await).await);
     }
 }

@@ -161,26 +161,8 @@ fn agent_applies_requests_reports_use_and_remembers_them_without_api() {
     // It is forced, and then nothing is left that a VnicAttachment may describe.
     scene.detach();
     scene.wait_report_of(&agent, "VnicNotListed", 1, 4);
-    scene.release();
-    scene.wait_report_of(&agent, "VnicNotListed", 0, 4);
-    wait_for("the end of the watch", || scene.watches() == 0, || agent.log());
-    scene.wait_offer(&agent, "the end of the offer", Value::is_null);
-}
-
-#[test]
-fn agent_reports_vnic_that_is_detached_under_a_pod() {
-    let scene = scene();
-    scene.request(json!({ "ipv4Count": 2 }));
-    scene.attached();
-    let agent = scene.cluster.node.agent(&["--dead-after-seconds", "3600"]);
-    scene.wait_report(&agent, 0, 1);
-    scene.hold();
-    scene.wait_report(&agent, 1, 1);
-
-    scene.detach();
-    scene.wait_report_of(&agent, "VnicNotListed", 1, 1);
     assert_eq!(scene.offer(), Value::Null, "no other pod gets it");
     scene.release();
-    scene.wait_report_of(&agent, "VnicNotListed", 0, 1);
+    scene.wait_report_of(&agent, "VnicNotListed", 0, 4);
     wait_for("the end of the watch", || scene.watches() == 0, || agent.log());
 }

@@ -40,9 +40,11 @@ mod etcd;
 mod identity;
 mod keeper;
 mod server;
+mod waiting;
 mod weather;
 
 pub use account::{Bound, ServiceAccount};
 pub use assets::{Assets, Building};
 pub use identity::Identity;
 pub use server::ApiServer;
+pub use waiting::{wait_for, wait_until, wait_within};

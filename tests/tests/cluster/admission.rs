@@ -12,11 +12,11 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
-use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
+use kube_harness::{ApiServer, Bound, Identity, ServiceAccount, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::{manifests_folder, wait_for};
+use crate::manifests_folder;
 
 const NAMESPACE: &str = "oke-node-manager";
 const NO_USE: &str = "needs the verb \"use\" on vnicprofiles";

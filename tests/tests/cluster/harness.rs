@@ -14,10 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
-use kube_harness::{ApiServer, Bound, ServiceAccount};
+use kube_harness::{ApiServer, Bound, ServiceAccount, wait_for};
 use serde_json::json;
 
-use crate::{DEADLINE, wait_for};
+use crate::DEADLINE;
 
 /// The oldest Kubernetes that we support.
 const OLDEST: (u32, u32) = (1, 32);

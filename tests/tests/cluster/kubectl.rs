@@ -11,12 +11,12 @@ use api::{NetworkTest, VnicAttachment};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube_harness::ApiServer;
+use kube_harness::{ApiServer, wait_for};
 use serde_json::{Value, json};
 use tests::built::bin_dir;
 use tokio::sync::OnceCell;
 
-use crate::{manifests_folder, wait_for};
+use crate::manifests_folder;
 
 const NAMESPACE: &str = "oke-node-manager";
 /// Holds the shipped roles.

@@ -16,7 +16,7 @@ mod server_build;
 mod vnics_on_request;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Far beyond what a condition takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(240);
@@ -27,16 +27,4 @@ fn root() -> PathBuf {
 
 fn manifests_folder() -> PathBuf {
     root().join("manifests")
-}
-
-/// Tries until there is an outcome.
-async fn wait_for<T>(what: &str, mut outcome: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(found) = outcome().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

@@ -15,7 +15,7 @@ use api::{CONTROLLER_KEYS, NetworkTest};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
-use kube_harness::{ApiServer, Assets, Bound, ServiceAccount};
+use kube_harness::{ApiServer, Assets, Bound, ServiceAccount, wait_for};
 use sandbox::{
     Agent, DeniedAt, DeniedTraffic, Node, NodeSpec, NpnShape, OciApi, OciSettings, PathMtu, Policy, SubnetSpec, Vcn,
 };
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tests::built::bin_dir;
 
 use crate::vnics_on_request::{agent, relay};
-use crate::{manifests_folder, root, wait_for};
+use crate::{manifests_folder, root};
 
 const PAGE: &str = "docs/network-tests.md";
 const KUBECTL_PAGE: &str = "docs/kubectl.md";

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::{PROFILE_LABEL, VnicAttachment, VnicProfile};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
-use kube_harness::ApiServer;
+use kube_harness::{ApiServer, wait_for};
 use oke_node_controller::cluster::events::Events;
 use oke_node_controller::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use oke_node_controller::profile::run::Profiles;
@@ -168,7 +168,7 @@ impl Scene {
         let probe = json!({ "metadata": { "name": format!("{profile}.probe") }, "spec": instance });
         let probe: VnicAttachment = serde_json::from_value(probe).unwrap();
         let params = PostParams { dry_run: true, ..PostParams::default() };
-        self.wait_for("it is refused", async || self.api().create(&params, &probe).await.is_err().then_some(())).await;
+        wait_for("it is refused", async || self.api().create(&params, &probe).await.is_err().then_some(())).await;
     }
 
     /// They are accepted again.
@@ -179,7 +179,7 @@ impl Scene {
     /// The objects of a profile, once there are this many. Finalizers of deleted ones are removed, as the reconciler of
     /// attachments does when OCI has detached the VNIC.
     pub(crate) async fn objects(&self, profile: &str, number: usize) -> Vec<VnicAttachment> {
-        self.wait_for(&format!("{number} objects of {profile}"), async || {
+        wait_for(&format!("{number} objects of {profile}"), async || {
             let (leaving, all): (Vec<_>, Vec<_>) = self
                 .made_from(profile)
                 .await
@@ -232,7 +232,7 @@ impl Scene {
 
     pub(crate) async fn profile_says(&self, profile: &str, reason: &str) {
         let what = format!("{profile} says {reason}");
-        self.wait_for(&what, async || {
+        wait_for(&what, async || {
             let profile: VnicProfile = self.api().get(profile).await.unwrap();
             let conditions = profile.status?.conditions;
             conditions.iter().any(|condition| condition.reason == reason).then_some(())
@@ -242,7 +242,7 @@ impl Scene {
 
     pub(crate) async fn event(&self, node: &str, reason: &str) -> Event {
         let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
-        self.wait_for(&format!("an event {reason} of {node}"), async || {
+        wait_for(&format!("an event {reason} of {node}"), async || {
             let all = events.list(&ListParams::default()).await.unwrap().items;
             all.into_iter().find(|event| {
                 let about = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
@@ -289,16 +289,5 @@ impl Scene {
     pub(crate) fn nudge<T>(&self) -> Option<T> {
         running().store.changed().notify_one();
         None
-    }
-
-    pub(crate) async fn wait_for<T>(&self, what: &str, mut outcome: impl AsyncFnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + WITHIN;
-        loop {
-            if let Some(found) = outcome().await {
-                return found;
-            }
-            assert!(Instant::now() < deadline, "not in time: {what}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
     }
 }

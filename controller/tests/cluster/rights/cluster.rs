@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use api::{NetworkTest, VnicAttachment, VnicProfile};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
@@ -10,13 +9,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
+use kube_harness::{ApiServer, Bound, Identity, ServiceAccount, wait_until};
 use serde_json::json;
 
 use super::roles::{Right, Rights, each_right};
 
-const WITHIN: Duration = Duration::from_secs(120);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) const NAME: &str = "oke-node-controller";
 pub(crate) const NAMESPACE: &str = "oke-node-manager";
 
@@ -122,11 +119,7 @@ impl Cluster {
         };
         for right in each_right(&self.all) {
             let wanted = given.iter().any(|given| same(given, &right));
-            let deadline = Instant::now() + WITHIN;
-            while self.may(&right).await != wanted {
-                assert!(Instant::now() < deadline, "{right} is not {wanted}");
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
+            wait_until(&format!("{right} is {wanted}"), async || self.may(&right).await == wanted).await;
         }
     }
 

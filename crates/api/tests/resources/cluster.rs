@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use api::{NetworkTest, VnicAttachment, VnicProfile};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -12,9 +11,6 @@ use kube_harness::ApiServer;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-
-const WITHIN: Duration = Duration::from_secs(120);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A complaint of the API server: the field, list indices left out, and what is wrong with it.
 pub(crate) type Complaint = (String, String);
@@ -120,16 +116,4 @@ fn without_indices(field: &str) -> String {
     let mut parts = field.split('[');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |path, part| format!("{path}[]{}", part.split_once(']').map_or("", |(_, rest)| rest)))
-}
-
-/// Tries until there is an outcome.
-pub(crate) async fn wait_for<T>(what: &str, mut outcome: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + WITHIN;
-    loop {
-        if let Some(found) = outcome().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
 }

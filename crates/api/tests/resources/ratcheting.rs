@@ -4,8 +4,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube_harness::ApiServer;
 use serde_json::{Value, json};
 
-use crate::cluster::{api, typed, wait_for};
+use crate::cluster::{api, typed};
 use crate::sample::{attachment, ocid, with};
+use kube_harness::wait_for;
 
 /// The definition as it is.
 fn strict() -> Value {

@@ -4,12 +4,11 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use kube_harness::{ApiServer, Bound, ServiceAccount};
+use kube_harness::{ApiServer, Bound, ServiceAccount, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::{NAMESPACE, admin, annotate, anything, assert_refused, grant, make_node, patch_node, patch_status, server};
-use crate::wait_for;
 
 const CONDITIONS: &str = "the controller may only write conditions of Nodes";
 const TYPES: &str = "of the types oke.oraclecloud.com/NetworkReady";

@@ -6,11 +6,10 @@ use std::fs;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube_harness::{ApiServer, Bound, ServiceAccount};
+use kube_harness::{ApiServer, Bound, ServiceAccount, wait_for};
 use serde_json::{Value, json};
 
 use super::{documents, help, root};
-use crate::wait_for;
 
 fn example(file: &str) -> Vec<Value> {
     documents(&fs::read_to_string(root().join("manifests/node-readiness").join(file)).unwrap())

@@ -10,14 +10,13 @@ use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::client::Body;
-use kube_harness::{ApiServer, Assets, Bound, ServiceAccount};
+use kube_harness::{ApiServer, Assets, Bound, ServiceAccount, wait_for};
 use sandbox::Container;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{AGENT, documents, sources};
 use crate::root;
-use crate::wait_for;
 
 pub(super) const FOLDERS: [&str; 4] =
     ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use kube_harness::wait_for;
 use sandbox::Node;
 use serde_json::{Value, json};
 
 use super::{CERTIFICATES, CONTROL, NODES, Scene};
 use crate::manifests::tools;
-use crate::{root, wait_for};
+use crate::root;
 
 const RULES: &str = "manifests/observability/alerts.yaml";
 const WITHOUT_CERTIFICATE: &str = "without certificate";
