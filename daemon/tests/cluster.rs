@@ -236,6 +236,8 @@ fn frozen_api_server_delays_nothing() {
     let log = agent.log();
     let (ready, lost) = (log.find("\"agent.ready\""), log.find("\"npn.watch_lost\""));
     assert!(ready.is_some() && lost.is_none_or(|lost| ready < Some(lost)), "{log}");
+    // A first answer of the metadata service configures the network again, which is no repair.
+    cluster.node.wait_conditions(&agent, &["VnicAttachmentsUnreadable"]);
     cluster.node.delete_rule(vcn::Family::Ipv4, 1537);
     agent.wait_said("host.repaired", "rule add pref 1537");
     wait_for("a deadline", || agent.events("npn.watch_lost").len() == 1, || agent.log());
