@@ -43,6 +43,10 @@ pub(crate) fn run(options: &Demo) -> Result<ExitCode> {
             bail!("{program} is not in {}; `make build` makes it", bin_dir.display());
         }
     }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&paths).any(|directory| directory.join("ping").is_file()) {
+        bail!("ping is not in PATH; `make setup` installs it");
+    }
     // It needs the machine's network, and minutes the first time.
     let building = if options.without_kubernetes { None } else { Some(Assets::build()?) };
     let isolated = sandbox::isolate().context("cannot isolate the sandbox")?;
