@@ -103,7 +103,7 @@ pub enum SettingsError {
         option: &'static str,
         /// Its value.
         value: String,
-        /// What was expected.
+        /// Which values are valid.
         expected: String,
     },
 }

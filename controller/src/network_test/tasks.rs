@@ -29,7 +29,7 @@ pub(crate) struct NetworkTests<A> {
     pub(crate) store: Arc<Store>,
     pub(crate) agents: Arc<A>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Of tests that run at once.
+    /// Permits for tests that run at the same time.
     pub(crate) turns: Semaphore,
     /// Which targets are allowed.
     pub(crate) allowed: TestTargets,
@@ -45,7 +45,7 @@ struct Tasks<A> {
 }
 
 impl<A: AgentCalls> NetworkTests<A> {
-    /// Works until dropped; then all tests stop.
+    /// Runs tests until it is dropped, which stops all of them.
     pub(crate) async fn run(self) {
         let api: Api<DeserializeGuard<NetworkTest>> = Api::all(self.client.clone());
         let watches = self.store.watches().clone();

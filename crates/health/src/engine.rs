@@ -41,6 +41,8 @@ pub struct Engine {
     tasks: Vec<Task>,
     judge: Judge,
     overrides: Overrides,
+    /// MemTotal in GiB, read together with the rules.
+    memory: Option<f64>,
     chance: fn() -> f64,
     done_in: Sender<FinishedRun>,
     done: Receiver<FinishedRun>,
@@ -108,7 +110,17 @@ impl Engine {
             overdue: false,
         });
         let overrides = Overrides { file: rules, text: None, due: start };
-        Self { tasks: tasks.collect(), host, judge: Judge::default(), overrides, chance, done_in, done, received: None }
+        Self {
+            tasks: tasks.collect(),
+            host,
+            judge: Judge::default(),
+            overrides,
+            memory: None,
+            chance,
+            done_in,
+            done,
+            received: None,
+        }
     }
 
     /// Takes what has ended, starts what is due. Whether there are new results.
@@ -203,10 +215,10 @@ impl Engine {
 
     fn record(&mut self, kind: &Kind, readings: Readings, now: Now) {
         let (facts, every_seconds) = (self.host.facts.clone(), kind.every.as_secs());
-        let memory = self.host.total_memory().ok().map(|mebibytes| mebibytes / 1024.0);
         for (name, read) in readings {
             if let Some(signal) = kind.signals.iter().find(|signal| signal.name == name) {
-                let (hardware, unix_millis) = (Hardware { shape: facts.shape.as_deref(), memory }, now.unix_millis);
+                let (hardware, unix_millis) =
+                    (Hardware { shape: facts.shape.as_deref(), memory: self.memory }, now.unix_millis);
                 self.judge.record(Reading { signal, every_seconds, read, hardware, unix_millis });
             }
         }
@@ -217,6 +229,7 @@ impl Engine {
             return false;
         }
         self.overrides.due = now.instant + RULES_EVERY;
+        self.memory = self.host.total_memory().ok().map(|mebibytes| mebibytes / 1024.0);
         let text = self.overrides.file.as_ref().map(std::fs::read_to_string);
         let (text, unreadable) = match text {
             Some(Ok(text)) => (Some(text), None),

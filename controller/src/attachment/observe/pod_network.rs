@@ -64,7 +64,7 @@ impl KubePodNetworks {
         Self { api, refused: Arc::default() }
     }
 
-    /// That of this instance, as it is now.
+    /// Reads the pod network of an instance.
     pub(crate) async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
         let name = instance.unique_id();
         let unanswered = |error| PodNetworkReadError {

@@ -82,17 +82,17 @@ async fn invisible_vnics_do_not_hide_an_orphaned_one() {
     const OTHERS: usize = 250;
     let scene = Scene::with(OTHERS + 4);
     for number in 0..OTHERS {
-        let theirs = oci::AttachVnic {
+        let foreign = oci::AttachVnic {
             instance_id: instance(1),
             create_vnic_details: oci::CreateVnic { subnet_id: Some(subnet()), ..oci::CreateVnic::default() },
             display_name: Some(Mark::new("another").attachment_name(&format!("uid-{number}"))),
             nic_index: None,
         };
         let token = oci::RetryToken::derive(&[&number.to_string()]);
-        scene.cloud.attach_vnic(&theirs, &token).await.unwrap();
+        scene.cloud.attach_vnic(&foreign, &token).await.unwrap();
         scene.cloud.settle();
     }
-    scene.live().iter().for_each(|theirs| scene.cloud.forbid(theirs.vnic_id.as_ref().unwrap()));
+    scene.live().iter().for_each(|foreign| scene.cloud.forbid(foreign.vnic_id.as_ref().unwrap()));
     scene.wants("a");
     scene.settle().await;
     // The finalizer was removed by hand.

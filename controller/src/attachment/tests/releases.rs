@@ -13,8 +13,8 @@ async fn with_addresses(count: u8) -> Scene {
     Scene::attached(|object| object.spec.vnic.ipv4_count = count).await
 }
 
-/// The addresses in addition to its own, the highest last.
-async fn beside(scene: &Scene) -> Vec<oci::IpObject> {
+/// The VNIC's addresses in addition to its own, as OCI's objects, the highest last.
+async fn extra_objects(scene: &Scene) -> Vec<oci::IpObject> {
     let mut all = scene.cloud.addresses(&scene.vnic().await.id, Family::Ipv4).await.unwrap();
     all.retain(|own| !own.is_primary);
     all.sort_by_key(|own| own.ip_address);
@@ -38,7 +38,7 @@ async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> 
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_is_not_requested_for_each_address() {
     let scene = with_addresses(8).await;
-    for own in beside(&scene).await {
+    for own in extra_objects(&scene).await {
         scene.cloud.forbid(&own.id);
     }
     scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
@@ -48,14 +48,14 @@ async fn a_refused_release_is_not_requested_for_each_address() {
     let written = scene.statuses();
     let asked = requests(&scene, "DeleteAddress", Duration::from_mins(5)).await;
     assert!(asked.len() < 10 && asked.iter().all(|asked| *asked <= 2), "{asked:?}");
-    assert_eq!((scene.statuses(), beside(&scene).await.len()), (written, 8));
+    assert_eq!((scene.statuses(), extra_objects(&scene).await.len()), (written, 8));
     let text = scene.metrics.text();
     assert!(!text.contains(r#"steps_total{kind="delete_address",result="ok"}"#), "{text}");
-    for own in beside(&scene).await {
+    for own in extra_objects(&scene).await {
         scene.cloud.allow(&own.id);
     }
     scene.settle().await;
-    assert_eq!((beside(&scene).await.len(), &*scene.ready("a")), (0, "True Ready"));
+    assert_eq!((extra_objects(&scene).await.len(), &*scene.ready("a")), (0, "True Ready"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,7 +66,7 @@ async fn an_address_released_elsewhere_blocks_no_other() {
     // The answer to the first is lost, and the request was carried out.
     scene.cloud.fail_next("DeleteAddress", (404, "NotAuthorizedOrNotFound"), true);
     assert!(matches!(scene.reconcile().await, NextReconcile::Settled(_)));
-    assert_eq!((beside(&scene).await.len(), &*scene.ready("a")), (0, "True Ready"));
+    assert_eq!((extra_objects(&scene).await.len(), &*scene.ready("a")), (0, "True Ready"));
     assert_eq!((scene.count("DeleteAddress"), scene.statuses()), (4, written + 1));
 }
 
@@ -104,9 +104,9 @@ async fn an_ignored_request_blocks_nothing_else() {
     scene.cloud.accept_without_effect("UpdateVnic");
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
     scene.reconcile().await;
-    scene.cloud.delete_behind(beside(&scene).await[0].ip_address);
+    scene.cloud.delete_behind(extra_objects(&scene).await[0].ip_address);
     assert_eq!(scene.reconcile().await, NextReconcile::Failed);
-    assert_eq!(beside(&scene).await.len(), 1, "the address came back");
+    assert_eq!(extra_objects(&scene).await.len(), 1, "the address came back");
     // Other requests are sent at once.
     let asked = scene.count("UpdateVnic");
     scene.change("a", |object| object.spec.vnic.display_name = Some("other".to_owned()));

@@ -33,9 +33,9 @@ async fn scene_of(operation: &str) -> Scene {
     if operation == "DetachVnic" {
         scene.delete("a");
     } else if operation == "ListIpv6s" {
-        let beside = oci::CreateAddress { vnic_id: Some(scene.vnic().await.id), ..oci::CreateAddress::default() };
+        let foreign = oci::CreateAddress { vnic_id: Some(scene.vnic().await.id), ..oci::CreateAddress::default() };
         let token = oci::RetryToken::derive(&["foreign"]);
-        scene.cloud.create_address(Family::Ipv6, &beside, &token).await.unwrap();
+        scene.cloud.create_address(Family::Ipv6, &foreign, &token).await.unwrap();
     }
     scene.change("a", |object| {
         let vnic = &mut object.spec.vnic;

@@ -169,7 +169,7 @@ impl Scene {
         panic!("it does not settle: {:?}", self.calls());
     }
 
-    /// Reconciles for minutes, whatever comes of it; OCI settles in between.
+    /// Reconciles ten times, also after failures. OCI completes its work in between.
     pub(super) async fn reconcile_often(&self) {
         for _ in 0..10 {
             self.reconcile().await;
@@ -178,7 +178,7 @@ impl Scene {
         }
     }
 
-    /// OCI answers so many requests of an operation so.
+    /// OCI refuses the next requests of an operation, as many as `times`.
     pub(super) fn refuse(&self, times: usize, operation: &'static str, refusal: (u16, &str)) {
         (0..times).for_each(|_| self.cloud.fail_next(operation, refusal, false));
     }
@@ -259,7 +259,7 @@ impl Scene {
 }
 
 impl NextReconcile {
-    /// How long the queue waits then, after a failure for this long.
+    /// How long the queue waits before the next reconcile: after a failure, `failed`.
     pub(super) fn pause(self, failed: Duration) -> Duration {
         match self {
             Self::Soon(pause) | Self::Settled(pause) | Self::Stuck(pause) => pause,

@@ -85,9 +85,9 @@ async fn an_unknown_own_ipv6_address_is_not_replaced() {
     scene.reconcile_often().await;
     let vnic = scene.vnic().await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "the list shows which it is");
-    let beside = CreateAddress { vnic_id: Some(vnic.id), ..CreateAddress::default() };
+    let foreign = CreateAddress { vnic_id: Some(vnic.id), ..CreateAddress::default() };
     let token = RetryToken::derive(&["foreign"]);
-    scene.cloud.create_address(Family::Ipv6, &beside, &token).await.unwrap();
+    scene.cloud.create_address(Family::Ipv6, &foreign, &token).await.unwrap();
     scene.reconcile_often().await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip));
     assert_eq!(scene.reported("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);

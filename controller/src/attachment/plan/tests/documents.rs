@@ -23,14 +23,14 @@ const SUBNET: &str = "ocid1.subnet.oc1.iad.pods";
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Documents {
-    /// If it is not the one in the marks of the VNICs.
+    /// This cluster, if it differs from the one in the tags of the VNICs.
     pub(super) cluster: Option<String>,
     objects: Vec<Value>,
     pub(super) unreadable: BTreeSet<String>,
     pub(super) remembered: BTreeMap<Uid, Remembered>,
     pub(super) applied: BTreeSet<Ocid>,
     pub(super) refused_bulks: BTreeSet<String>,
-    /// Nothing if it is answered 404.
+    /// `None` if OCI answers 404.
     instance: Option<InstanceDocument>,
     /// Whether the primary VNIC is listed.
     primary: bool,
@@ -58,7 +58,7 @@ struct AttachmentDocument {
     #[serde(flatten)]
     attachment: oci::VnicAttachment,
     vnic: Option<Vnic>,
-    /// Nothing if they were not read.
+    /// `None` if the addresses were not read.
     ipv4: Option<Vec<IpObject>>,
     ipv6: Option<Vec<IpObject>>,
 }
