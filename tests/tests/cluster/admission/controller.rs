@@ -8,7 +8,10 @@ use kube_harness::{ApiServer, Bound, ServiceAccount, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::{NAMESPACE, admin, annotate, anything, assert_refused, grant, make_node, patch_node, patch_status, server};
+use super::{
+    NAMESPACE, admin, annotate, anything, assert_refused, grant, make_node, patch_node, patch_status, server,
+    wait_until_refused,
+};
 
 const CONDITIONS: &str = "the controller may only write conditions of Nodes";
 const TYPES: &str = "of the types oke.oraclecloud.com/NetworkReady";
@@ -75,8 +78,8 @@ async fn controller_writes_our_conditions_and_nothing_else_of_nodes() {
     let server = granted().await;
     usual_node(server, "judged-1").await;
     let controller = controller(server, "writes-1").await;
-    wait_for("the policy", async || {
-        patch_node(&controller, "judged-1", &json!({ "metadata": { "labels": { "a": "b" } } })).await.err()
+    wait_until_refused("the policy", async |value| {
+        patch_node(&controller, "judged-1", &json!({ "metadata": { "labels": { "probe": value } } })).await
     })
     .await;
     let ours = ["NetworkReady", "HostHealthy", "AcceleratorsHealthy"];
