@@ -151,8 +151,9 @@ impl Settings {
         let url = &options.oci_metadata_base_url;
         let is_none = |source| SettingsError::Metadata { option: "--oci-metadata-base-url", source: Box::new(source) };
         imds::Imds::check(url).map_err(is_none)?;
-        let installer =
-            installer::Settings::new(options.installer)?.with_state(&options.state_dir, &options.data_dir)?;
+        let (state_dir, data_dir) = (options.state_dir.clone(), options.data_dir.clone());
+        let state = installer::StateDirectories { state_dir, data_dir };
+        let installer = installer::Settings::new(options.installer, state)?;
         Ok(Self {
             npn_file,
             pod_name: options.pod_name.filter(|name| !name.is_empty()),

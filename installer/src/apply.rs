@@ -5,8 +5,8 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -14,11 +14,11 @@ use resident::logging::chain;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::files::{is_our_plugin, remove, write, write_if};
-use crate::observed::{ConfAt, kind};
-use crate::plan::{BINARY_MODE, ConfChange, Note, Purpose, RuntimeUsage, Step};
+use crate::files::{is_our_plugin, remove, replace};
+use crate::observed::{BINARY_MODE, ConfAt, kind, plugins};
+use crate::plan::{ConfChange, Note, Step};
+use crate::record::Record;
 use crate::record::backup::Backup;
-use crate::record::{Record, RecordFile};
 use crate::report::{ConflistState, Report};
 use crate::settings::Settings;
 
@@ -28,8 +28,8 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// Takes steps.
 pub(crate) struct Applier<'a> {
     pub(crate) settings: &'a Settings,
-    pub(crate) record: &'a mut Record,
-    pub(crate) file: &'a RecordFile,
+    pub(crate) record: Record,
+    pub(crate) report: Report,
     /// Whether our pod network still owns the node: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
     pub(crate) now: SystemTime,
@@ -37,61 +37,58 @@ pub(crate) struct Applier<'a> {
 
 impl Applier<'_> {
     /// Takes the steps in order and goes on after a failure. The report lists steps taken and failures.
-    pub(crate) fn apply(mut self, steps: Vec<Step>, mut report: Report) -> Report {
-        let mut binaries_in_place = !report.failures.iter().any(concerns_binaries);
+    pub(crate) fn apply(mut self, steps: Vec<Step>) -> Report {
+        let mut binaries_in_place = !self.report.failures.iter().any(concerns_binaries);
         for step in steps {
-            let purpose = if let Step::ChangeConf(change) = &step { Some(change.purpose) } else { None };
-            if purpose.is_some() && !binaries_in_place {
+            let change = if let Step::ChangeConf(change) = &step { Some(change) } else { None };
+            if change.is_some() && !binaries_in_place {
                 continue;
             }
-            match self.take(&step, &mut report.failures) {
+            match self.take(&step) {
                 Ok(()) => {
-                    if purpose == Some(Purpose::Ours) {
-                        report.conflist = ConflistState::InPlace;
+                    if change.is_some_and(|change| change.is_conflist()) {
+                        self.report.conflist = ConflistState::InPlace;
                     }
-                    report.steps.push(step.to_string());
+                    self.report.steps.push(step.to_string());
                 }
                 Err(error) => {
-                    if let Step::RemoveConflist { first, .. } = step {
-                        let uses = RuntimeUsage::of_first(first);
-                        report.notes.push(Note::left_behind(true, uses, &chain(&error)));
+                    binaries_in_place &= change.is_some() || matches!(step, Step::RemoveStale(_));
+                    if let Step::RemoveConf { leftover: Some((_, uses)), .. } = step {
+                        self.report.notes.push(Note::left_behind(true, uses, &chain(&error)));
                     }
-                    binaries_in_place &= matches!(step, Step::RemoveStale(_) | Step::ChangeConf(_));
-                    report.failures.push(error);
+                    self.report.failures.push(error);
                 }
             }
         }
-        report.applied = true;
-        report
+        self.report.applied = true;
+        self.report
     }
 
-    fn take(&mut self, step: &Step, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let failed = |target: &Path, action| {
-            let target = target.to_path_buf();
-            move |source| Error::Place { target, action, source }
-        };
+    fn take(&mut self, step: &Step) -> Result<(), Error> {
         match step {
             Step::CreateDirectory(path) => {
                 let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
-                created.map_err(failed(path, "creating the directory"))
+                created.map_err(Error::placing(path, "creating the directory"))
             }
             Step::RemoveStale(path) => remove(path),
             Step::InstallBinary { source, target, replaces } => {
-                let contents = fs::read(source);
+                let contents = File::open(source);
                 let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-                self.install(target, &contents, *replaces)
+                if *replaces && !is_our_plugin(target).map_err(Error::reading(target))? {
+                    Backup::make(target, &file_name(target), &self.settings.data_dir)?;
+                }
+                replace(target, contents, BINARY_MODE, |_| Ok(()))
             }
-            Step::SetMode { target, .. } => {
-                let set = fs::set_permissions(target, Permissions::from_mode(BINARY_MODE));
-                set.map_err(failed(target, "setting its mode"))
-            }
-            Step::ChangeConf(change) => self.change(change, failures),
-            Step::RemoveConflist { path, found, .. } => self.remove_conflist(path, found, failures),
-            Step::RemoveCopy { path, found } => {
-                same(path, Some(found))?;
-                remove(path)?;
-                self.record.configurations.remove(vcn::COPIED_CONFLIST_FILE);
-                self.keep(failures);
+            Step::ChangeConf(change) => self.change(change),
+            // Binaries stay: a runtime that has just read the configuration may start one for a pod.
+            Step::RemoveConf { path, found, .. } => {
+                unchanged(path, Some(found))?;
+                match Backup::find(&self.settings.data_dir, &file_name(path)) {
+                    Some(backup) => backup.restore(path)?,
+                    None => remove(path)?,
+                }
+                self.record.configurations.remove(&file_name(path));
+                self.keep();
                 Ok(())
             }
             Step::Forget { path } => {
@@ -99,104 +96,72 @@ impl Applier<'_> {
                 self.record.configurations.remove(&name);
                 // What was there before us is back, or another program wrote its own. If nothing is there, uninstalling
                 // gives it back.
-                if self.keep(failures) && (name != vcn::CONFLIST_FILE || path.exists()) {
-                    self.drop_backup(&name)?;
-                }
-                Ok(())
+                let backup = Backup::find(&self.settings.data_dir, &name).filter(|_| path.exists());
+                if self.keep() { backup.map_or(Ok(()), |backup| backup.remove()) } else { Ok(()) }
             }
         }
     }
 
-    fn install(&self, target: &Path, contents: &[u8], replaces: bool) -> Result<(), Error> {
-        let read = |source| Error::Read { path: target.to_owned(), source };
-        if replaces && !is_our_plugin(target).map_err(read)? {
-            self.back_up(target, &file_name(target))?;
-        }
-        write(target, contents, BINARY_MODE)
-    }
-
-    fn change(&mut self, change: &ConfChange, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let ConfChange { target, contents, mode, found, wanted, purpose, .. } = change;
+    fn change(&mut self, change: &ConfChange) -> Result<(), Error> {
+        let (target, found) = (&change.target, change.found.as_ref().map(|found| &found.contents));
         let name = &file_name(target);
         // Checked now, and again right before the rename: another program's change must not be lost.
+        let still_ours = self.still_ours;
         let check = || {
-            same(target, found.as_ref())?;
+            unchanged(target, found)?;
             // Asking plugins and writing binaries takes seconds; a pod of another network that came since may have one of
             // our addresses.
-            let appears = *purpose == Purpose::Ours && found.is_none();
-            if appears && !(self.still_ours)() { Err(Error::Raced { target: target.clone() }) } else { Ok(()) }
+            let appears = change.is_conflist() && found.is_none();
+            if appears && !still_ours() { Err(Error::Raced { target: target.clone() }) } else { Ok(()) }
         };
         check()?;
         if change.backup {
-            self.back_up(target, name)?;
+            Backup::make(target, name, &self.settings.data_dir)?;
         }
         let known = self.record.configurations.entry(name.clone()).or_default();
-        let plugins = plugins(wanted);
-        if !plugins.is_subset(&known.plugins) {
-            known.plugins.extend(plugins.iter().cloned());
-            self.keep(failures);
+        let kinds = kinds(&change.wanted);
+        if !kinds.is_subset(&known.plugins) {
+            known.plugins.extend(kinds);
+            self.keep();
         }
-        write_if(target, contents, *mode, &check)?;
-        let known = self.record.configurations.entry(name.clone()).or_default();
-        (known.wanted, known.plugins) = (Some(wanted.clone()), plugins);
+        replace(target, change.text().as_bytes(), change.mode(), |_| check())?;
         if change.reverted.is_some() {
-            known.rewrites.count(self.now);
+            self.record.configurations.entry(name.clone()).or_default().count(self.now);
         }
-        self.keep(failures);
+        self.note_written(name, change.wanted.clone());
         Ok(())
     }
 
-    /// Binaries stay: a runtime that has just read the configuration may start one for a pod.
-    fn remove_conflist(&mut self, path: &Path, found: &Vec<u8>, failures: &mut Vec<Error>) -> Result<(), Error> {
-        same(path, Some(found))?;
-        match Backup::find(&self.settings.data_dir, vcn::CONFLIST_FILE) {
-            Some(backup) => backup.restore(path)?,
-            None => remove(path)?,
-        }
-        self.record.configurations.remove(vcn::CONFLIST_FILE);
-        if self.keep(failures) {
-            self.drop_backup(vcn::CONFLIST_FILE)?;
-        }
-        Ok(())
+    /// Records our part of a configuration that is in place.
+    pub(crate) fn note_written(&mut self, name: &str, wanted: Value) {
+        let known = self.record.configurations.entry(name.to_owned()).or_default();
+        (known.plugins, known.wanted) = (kinds(&wanted), Some(wanted));
+        self.keep();
     }
 
-    /// What cannot be copied is not replaced. Of our own names the first copy is the one from before us.
-    fn back_up(&self, path: &Path, name: &str) -> Result<(), Error> {
-        let data_dir = &self.settings.data_dir;
-        match Backup::find(data_dir, name) {
-            Some(_) => Ok(()),
-            None => Backup::make(path, name, data_dir),
-        }
-    }
-
-    fn drop_backup(&self, name: &str) -> Result<(), Error> {
-        Backup::find(&self.settings.data_dir, name).map_or(Ok(()), |backup| backup.remove())
-    }
-
-    /// A node whose data directory cannot be written gets its pod network nevertheless.
-    fn keep(&self, failures: &mut Vec<Error>) -> bool {
-        let failure = self.file.write(self.record).err();
-        let written = failure.is_none();
-        let reported = failures.iter().any(|failure| matches!(failure, Error::NotRecorded { .. }));
-        failures.extend(failure.filter(|_| !reported));
-        written
+    /// Writes the record. A node whose data directory cannot be written gets its pod network nevertheless.
+    fn keep(&mut self) -> bool {
+        let failure = self.record.write(&self.settings.data_dir).err();
+        let is_written = failure.is_none();
+        let is_reported = self.report.failures.iter().any(|failure| matches!(failure, Error::NotRecorded { .. }));
+        self.report.failures.extend(failure.filter(|_| !is_reported));
+        is_written
     }
 }
 
 /// Refuses to change a configuration that another program changed since it was read.
-fn same(path: &Path, found: Option<&Vec<u8>>) -> Result<(), Error> {
-    let same = match ConfAt::ours(path) {
+fn unchanged(path: &Path, found: Option<&Vec<u8>>) -> Result<(), Error> {
+    let is_same = match ConfAt::ours(path) {
         ConfAt::Nothing => found.is_none(),
         ConfAt::File(now) => Some(&now.contents) == found,
         ConfAt::Unread(_) => false,
     };
-    if same { Ok(()) } else { Err(Error::Raced { target: path.to_owned() }) }
+    if is_same { Ok(()) } else { Err(Error::Raced { target: path.to_owned() }) }
 }
 
-/// The plugins that a document, or an entry in another program's, puts in.
-pub(crate) fn plugins(wanted: &Value) -> BTreeSet<String> {
-    let listed = wanted.get("plugins").and_then(Value::as_array).into_iter().flatten();
-    listed.chain([wanted]).filter_map(kind).map(str::to_owned).collect()
+/// The plugins that a document puts in.
+fn kinds(wanted: &Value) -> BTreeSet<String> {
+    plugins(wanted).filter_map(kind).map(str::to_owned).collect()
 }
 
 /// Whether a binary may be missing because of a failure.

@@ -3,6 +3,5 @@
 mod args;
 mod run;
 
-pub(crate) use args::DATA_DIR;
-pub use args::{Args, Command, Directories, ForeignPodSources, Options, StateDirectories, UninstallArgs, VnicAttach};
+pub use args::{Args, Command, Directories, Options, StateDirectories, UninstallArgs, VnicAttach};
 pub use run::run;

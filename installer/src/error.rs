@@ -1,7 +1,7 @@
 //! What can fail on the node's disk and in its kernel, with the next step.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -80,26 +80,33 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Kernel objects could not be listed.
-    #[error("listing {what}")]
+    /// Kernel objects could not be listed, changed or removed.
+    #[error("{doing}")]
     Kernel {
-        what: &'static str,
+        doing: String,
         #[source]
-        source: netlink::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// One of our kernel objects could not be removed.
-    #[error("removing {what}")]
-    Network {
-        what: String,
-        #[source]
-        source: netlink::Error,
-    },
-    /// The host's network could not be read.
-    #[error("reading the host's network")]
-    Host(#[source] Box<datapath::Error>),
 }
 
 impl Error {
+    pub(crate) fn reading(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Read { path: path.clone(), source }
+    }
+
+    pub(crate) fn placing(target: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
+        let target = target.to_owned();
+        move |source| Self::Place { target, action, source }
+    }
+
+    pub(crate) fn kernel<E>(doing: impl Into<String>) -> impl FnOnce(E) -> Self
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        move |source| Self::Kernel { doing: doing.into(), source: Box::new(source) }
+    }
+
     /// A stable word for reports and metrics.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -121,7 +128,7 @@ impl Error {
             Self::NotRecorded { .. } => "not-recorded",
             Self::Remove { .. } => "not-removed",
             Self::PodsCame { .. } => "pods",
-            Self::Kernel { .. } | Self::Network { .. } | Self::Host(_) => "kernel",
+            Self::Kernel { .. } => "kernel",
         }
     }
 }

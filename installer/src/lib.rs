@@ -31,9 +31,7 @@ mod settings;
 mod uninstall;
 mod versions;
 
-pub use cli::{
-    Args, Command, Directories, ForeignPodSources, Options, StateDirectories, UninstallArgs, VnicAttach, run,
-};
+pub use cli::{Args, Command, Directories, Options, StateDirectories, UninstallArgs, VnicAttach, run};
 pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;
@@ -41,6 +39,6 @@ pub use observed::ProvidedNetwork;
 pub use plan::{Note, NoteKind, RuntimeUsage};
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
-pub use settings::{PluginListError, Settings, SettingsError};
+pub use settings::{Settings, SettingsError};
 pub use uninstall::{Removal, RemovalStatus, SettingChange, Uninstall, note_settings, on_delete, uninstall};
 pub use versions::VersionCache;

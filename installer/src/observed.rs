@@ -4,7 +4,6 @@
 mod binaries;
 mod conf_file;
 mod conf_text;
-mod leftover;
 #[cfg(test)]
 mod tests;
 
@@ -12,18 +11,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) use binaries::{Binary, BinaryFound, ChainBinary, EntryOrigin};
+pub(crate) use binaries::{BINARY_MODE, Binary, BinaryFound, ChainBinary, EntryOrigin};
 pub use conf_file::ProvidedNetwork;
-pub(crate) use conf_file::conf_files;
-pub(crate) use conf_file::{ConfFile, Contents};
-pub(crate) use conf_text::{ConfAt, ConfText, kind, parse};
-pub(crate) use leftover::{Leftover, is_ours};
+pub(crate) use conf_file::{ConfFile, Fault, conf_files};
+pub(crate) use conf_text::{ConfAt, ConfText, PLUGINS, kind, plugins};
 
 use crate::cli::VnicAttach;
+use crate::decide::pods;
 use crate::error::Error;
 use crate::files::is_temporary;
-use crate::record::Record;
-use crate::settings::Settings;
+use crate::record::{ConfigurationRecord, Record};
+use crate::settings::{OURS, Settings};
 use crate::versions::{Answer, VersionCache};
 
 /// A node's disk, as far as the installer is concerned.
@@ -39,9 +37,7 @@ pub(crate) struct Observed {
     pub(crate) binaries: Vec<Binary>,
     /// The chain's binaries: our plugin, those of the settings, those that other programs added.
     pub(crate) chain: Vec<ChainBinary>,
-    /// The configuration of another network that `vnic-attach` is to be chained to.
-    pub(crate) source: Option<Source>,
-    /// Our copy of it.
+    /// Our copy of another network's configuration.
     pub(crate) copy: ConfAt,
     /// The answer of the plugin that is chained to it.
     pub(crate) guest: Option<Answer>,
@@ -49,30 +45,21 @@ pub(crate) struct Observed {
     pub(crate) missing_before: BTreeMap<String, Vec<String>>,
     /// Our configuration, if nothing is to be installed.
     pub(crate) leftover: Option<Leftover>,
-    /// TemporaryFile files of killed installers.
+    /// Temporary files of killed installers.
     pub(crate) stale: Vec<PathBuf>,
     /// What could not be read.
     pub(crate) failures: Vec<Error>,
 }
 
-/// Another program's configuration.
+/// What is left of our configuration on a node where nothing is to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
-    /// Its name in the directory.
-    pub(crate) name: String,
-    /// The file.
-    pub(crate) at: ConfAt,
-}
-
-impl Source {
-    /// The one that a runtime would use without our copy.
-    fn among(settings: &Settings, files: &[ConfFile]) -> Option<Self> {
-        let first = files.iter().find(|file| file.gives_another_network())?;
-        Some(Self {
-            name: first.name.clone(),
-            at: ConfAt::settled(&settings.cni_conf_dir.join(&first.name), ConfAt::any),
-        })
-    }
+pub(crate) enum Leftover {
+    /// The file, by its contents when it was read.
+    File(Vec<u8>),
+    /// It cannot be removed now, and why.
+    Blocked(String),
+    /// Only the record of it: another program removed the file, or this program did and was killed.
+    Record,
 }
 
 impl Observed {
@@ -84,15 +71,12 @@ impl Observed {
         install: bool,
         versions: &mut VersionCache,
     ) -> Self {
-        let guest_wanted = settings.vnic_attach == VnicAttach::On && !install;
-        let source = guest_wanted.then(|| Source::among(settings, &conf_files)).flatten();
-        let copy = ConfAt::settled(&settings.copied_conflist(), ConfAt::ours);
-        let mut observed = Self { conf_files, source, copy, ..Self::default() };
+        let mut observed = Self { conf_files, copy: ConfAt::settled(&settings.copied_conflist()), ..Self::default() };
         if !install {
-            observed.leftover = Leftover::find(settings, record);
-        }
-        if !install && !guest_wanted {
-            return observed;
+            observed.leftover = Leftover::find(settings, record.conflist());
+            if settings.vnic_attach != VnicAttach::On {
+                return observed;
+            }
         }
         observed.stale = settings.written_directories().iter().flat_map(|path| stale_in(path)).collect();
         let directories = [&settings.cni_bin_dir, &settings.cni_conf_dir];
@@ -104,7 +88,7 @@ impl Observed {
             }
         }
         if install {
-            observed.conflist = ConfAt::settled(&settings.conflist(), ConfAt::ours);
+            observed.conflist = ConfAt::settled(&settings.conflist());
             observed.chain = binaries::chain(settings, observed.conflist.file(), versions);
         } else {
             observed.guest = Some(binaries::guest(settings, versions));
@@ -112,6 +96,29 @@ impl Observed {
         let ours = if install { vcn::CONFLIST_FILE } else { vcn::COPIED_CONFLIST_FILE };
         observed.missing_before = binaries::missing_before(settings, &observed.conf_files, ours);
         observed
+    }
+}
+
+impl Leftover {
+    /// Searches for it, and for pods.
+    fn find(settings: &Settings, known: Option<&ConfigurationRecord>) -> Option<Self> {
+        match ConfAt::ours(&settings.conflist()) {
+            ConfAt::File(file) if is_ours(&file, known) => {
+                let pods = pods(settings).join("; ");
+                Some(if pods.is_empty() { Self::File(file.contents) } else { Self::Blocked(pods) })
+            }
+            ConfAt::File(_) | ConfAt::Nothing => known.map(|_| Self::Record),
+            ConfAt::Unread(why) => known.map(|_| Self::Blocked(format!("another program replaced it: {why}"))),
+        }
+    }
+}
+
+/// Whether a file with our configuration's name is our configuration: it names our plugin, or it is on record and damaged.
+pub(crate) fn is_ours(found: &ConfText, known: Option<&ConfigurationRecord>) -> bool {
+    let single = found.json.as_ref().ok().and_then(kind);
+    match found.list() {
+        Some(_) => found.lists(&OURS),
+        None => single.map_or(known.is_some(), |kind| OURS.contains(&kind)),
     }
 }
 

@@ -3,7 +3,6 @@
 mod chain;
 mod conflist;
 mod copy;
-mod leftover;
 mod note;
 mod step;
 #[cfg(test)]
@@ -15,18 +14,15 @@ use serde_json::Value;
 
 pub(crate) use copy::is_copy;
 pub use note::{Note, NoteKind, RuntimeUsage};
-pub(crate) use step::{ConfChange, Purpose, Step};
+pub(crate) use step::{ConfChange, Step};
 
 use crate::cli::VnicAttach;
-use crate::decide::Decision;
+use crate::decide::{Decision, Signal};
 use crate::error::Error;
-use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
+use crate::observed::{Binary, BinaryFound, ConfFile, Fault, Leftover, Observed, ProvidedNetwork};
 use crate::record::Record;
 use crate::report::ConflistState;
 use crate::settings::Settings;
-
-/// The mode of a plugin binary.
-pub(crate) const BINARY_MODE: u32 = 0o755;
 
 /// Steps in their order, and what is reported.
 #[derive(Debug, Default)]
@@ -48,8 +44,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) observed: &'a Observed,
     pub(crate) record: &'a Record,
-    /// False if the record could not be read.
-    pub(crate) record_is_known: bool,
     pub(crate) now: SystemTime,
 }
 
@@ -61,8 +55,17 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
     let mut plan = Plan::default();
     plan.steps.extend(observed.missing_directories.iter().cloned().map(Step::CreateDirectory));
     plan.steps.extend(observed.stale.iter().cloned().map(Step::RemoveStale));
-    for binary in &observed.binaries {
-        plan.binary(binary);
+    for Binary { source, target, found } in &observed.binaries {
+        let (source, target, replaces) = (source.clone(), target.clone(), *found == BinaryFound::Different);
+        match found {
+            BinaryFound::Same => {}
+            BinaryFound::Other(reason) => {
+                plan.failures.push(Error::InTheWay { path: target, reason: reason.clone() });
+            }
+            BinaryFound::Nothing | BinaryFound::Different => {
+                plan.steps.push(Step::InstallBinary { source, target, replaces });
+            }
+        }
     }
     if decision.install {
         plan.conflist(facts, usable);
@@ -70,38 +73,49 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
             plan.notes.extend(before_ours(observed));
         }
     } else if decision.oke && !observed.conf_files.iter().any(ConfFile::may_give_a_network) {
-        let directory = settings.cni_conf_dir.display();
+        let directory = settings.cni_conf_dir.display().to_string();
         let message = format!(
             "{directory} holds no CNI configuration that gives pods a network, and our configuration is not installed: {}",
             decision.reason
         );
-        plan.notes.push(Note { kind: NoteKind::NoneThere, subject: directory.to_string(), message });
+        plan.notes.push(Note::new(NoteKind::NoneThere, directory, message));
     }
     if let Some(leftover) = &observed.leftover {
-        plan.leftover(leftover, settings, &observed.conf_files, decision);
+        plan.leftover(leftover, facts, decision);
     }
     plan.copy(facts, settings.vnic_attach == VnicAttach::On && !decision.install);
     plan
 }
 
 impl Plan {
-    fn binary(&mut self, binary: &Binary) {
-        let Binary { source, target, found } = binary;
-        let target = target.clone();
-        let replaces = match found {
-            BinaryFound::Other(reason) => {
-                return self.failures.push(Error::InTheWay { path: target, reason: reason.clone() });
+    /// Our configuration on a node of another pod network: a runtime that finds it starts pods with it, and no agent offers
+    /// them addresses. It goes when another network is meant for sure, no pod uses our network, and pods have another network
+    /// or shall have none.
+    fn leftover(&mut self, leftover: &Leftover, facts: Facts<'_>, decision: &Decision) {
+        let (path, files) = (facts.settings.conflist(), &facts.observed.conf_files);
+        let mut before = files.iter().take_while(|file| file.name != vcn::CONFLIST_FILE);
+        let uses = if before.any(ConfFile::is_usable) { RuntimeUsage::Never } else { RuntimeUsage::Always };
+        let none_is_meant = decision.decided_by == Signal::Setting;
+        let reason = match leftover {
+            // Until that is certain, a missing configuration is repaired.
+            Leftover::Record if !decision.another => return,
+            Leftover::Record => return self.steps.push(Step::Forget { path }),
+            _ if !decision.another => "no signal says for sure that the pod network is another",
+            Leftover::Blocked(reason) => reason,
+            Leftover::File(found) if none_is_meant || files.iter().any(ConfFile::gives_another_network) => {
+                let reason = format!("the pod network is another ({})", decision.decided_by);
+                return self.steps.push(Step::RemoveConf {
+                    path,
+                    found: found.clone(),
+                    leftover: Some((reason, uses)),
+                });
             }
-            BinaryFound::Nothing => false,
-            BinaryFound::File { same: true, mode } => {
-                if *mode == BINARY_MODE {
-                    return;
-                }
-                return self.steps.push(Step::SetMode { target, was: *mode });
+            Leftover::File(_) => {
+                "there is no configuration of another pod network that a runtime could use (POD_NETWORK=none says that \
+                 none is meant)"
             }
-            BinaryFound::File { .. } => true,
         };
-        self.steps.push(Step::InstallBinary { source: source.clone(), target, replaces });
+        self.notes.push(Note::left_behind(decision.another, uses, reason));
     }
 }
 
@@ -110,19 +124,49 @@ fn before_ours(observed: &Observed) -> Vec<Note> {
     // A runtime reads no further than to the first that it can use; CRI-O skips one without a binary.
     let mut uses = RuntimeUsage::Always;
     for file in observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE) {
-        match &file.contents {
-            Contents::Plugins(_) => {
-                let missing = observed.missing_before.get(&file.name).map_or(&[][..], Vec::as_slice);
-                notes.push(Note::sorts_before(file, uses, missing));
+        let name = &file.name;
+        match &file.fault {
+            None => {
+                let missing = observed.missing_before.get(name).map_or(&[][..], Vec::as_slice);
+                notes.push(sorts_before(file, uses, missing));
                 let passed_over = !missing.is_empty() && uses != RuntimeUsage::Never;
                 uses = if passed_over { RuntimeUsage::IfCriO } else { RuntimeUsage::Never };
             }
             _ if uses != RuntimeUsage::Always => {}
-            Contents::Malformed(reason) | Contents::Refused(_, reason) => {
-                notes.push(Note::malformed_before(&file.name, reason));
+            Some(Fault::Refused(reason)) => {
+                let message = format!(
+                    "{name} sorts before our configuration and is not a valid one, so containerd refuses all: {reason}"
+                );
+                notes.push(Note::new(NoteKind::MalformedBefore, name, message));
             }
-            Contents::Unread(reason) => notes.push(Note::unread_before(&file.name, reason)),
+            Some(Fault::Unread(reason)) => {
+                let message = format!(
+                    "{name} sorts before our configuration and cannot be read from here: {reason}; if the runtime cannot \
+                     read it either, containerd refuses all"
+                );
+                notes.push(Note::new(NoteKind::UnreadBefore, name, message));
+            }
         }
     }
     notes
+}
+
+fn sorts_before(file: &ConfFile, uses: RuntimeUsage, missing: &[String]) -> Note {
+    let (gives, lacks_plugins) = (file.gives(), !missing.is_empty());
+    let mut message = file.name.clone();
+    message += match uses {
+        RuntimeUsage::Always => " sorts before our configuration: the runtime uses that one",
+        RuntimeUsage::IfCriO if !lacks_plugins => {
+            " also sorts before our configuration: CRI-O uses that one, because those before it lack plugins"
+        }
+        RuntimeUsage::IfCriO | RuntimeUsage::Never => " also sorts before our configuration",
+    };
+    if gives == ProvidedNetwork::Nothing {
+        message += ", which gives pods a loopback link and no network";
+    }
+    if lacks_plugins {
+        let lacks = if uses == RuntimeUsage::Always { "although it" } else { "and" };
+        message += &format!(", {lacks} names plugins without a binary: {}", missing.join(", "));
+    }
+    Note::new(NoteKind::SortsBefore { gives, uses, lacks_plugins }, &file.name, message)
 }

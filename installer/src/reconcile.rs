@@ -2,14 +2,14 @@
 
 use std::time::SystemTime;
 
-use crate::apply::{Applier, plugins};
+use crate::apply::Applier;
 use crate::cli::VnicAttach;
 use crate::decide::{Decision, ForeignPods, NodeState, Signals, decide, oke_cni};
 use crate::error::Error;
-use crate::files::InstallerLock;
+use crate::files::lock_out_installers;
 use crate::observed::{ConfFile, Observed, conf_files};
 use crate::plan::{Facts, plan};
-use crate::record::{Record, RecordFile};
+use crate::record::{self, Record};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::versions::VersionCache;
@@ -30,15 +30,13 @@ enum Mode {
 /// are in the report; everything else was done, and another call tries again.
 pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
     versions.retry_failed();
-    let mut steps = Vec::new();
-    let mut attempts = 1;
+    let (mut steps, mut attempts) = (Vec::new(), 1);
     loop {
         let mut report = once(settings, signals, usable, versions, Mode::Apply);
-        let raced = report.failures.iter().any(|failure| matches!(failure, Error::Raced { .. }));
         steps.append(&mut report.steps);
-        if !raced || attempts == ATTEMPTS {
-            report.steps = steps;
-            return report;
+        let is_raced = report.failures.iter().any(|failure| matches!(failure, Error::Raced { .. }));
+        if !is_raced || attempts == ATTEMPTS {
+            return Report { steps, ..report };
         }
         attempts += 1;
     }
@@ -60,9 +58,8 @@ pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
 }
 
 fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
-    let record = RecordFile::new(&settings.data_dir).read().unwrap_or_default();
-    let known = record.configurations.get(vcn::CONFLIST_FILE);
-    let installed_before = known.is_some_and(|known| known.is_written());
+    let record = Record::read(&settings.data_dir).unwrap_or_default();
+    let installed_before = record.conflist().is_some_and(|known| known.wanted.is_some());
     let node = NodeState { conf_files: files, pods: &ForeignPods::None, installed_before };
     let decision = decide(settings, signals, node);
     // Where we were before and OKE's own CNI is not, our pods lived with the other ones.
@@ -80,19 +77,19 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     };
     let mut report = Report::new(decide_on(settings, signals, &files));
     let install = report.decision.install;
-    let mut file = RecordFile::new(&settings.data_dir);
-    let removes = !install && files.iter().any(|file| file.name == vcn::CONFLIST_FILE);
-    let writes = install || removes || settings.vnic_attach == VnicAttach::On || file.exists();
-    let writes = writes || settings.copied_conflist().exists();
+    let may_write = install
+        || files.iter().any(|file| file.name == vcn::CONFLIST_FILE)
+        || settings.vnic_attach == VnicAttach::On
+        || settings.data_dir.join(record::FILE).exists()
+        || settings.copied_conflist().exists();
     let directories = settings.written_directories();
-    let lock = (writes && mode == Mode::Apply).then(|| InstallerLock::acquire(&directories));
+    let lock = (may_write && mode == Mode::Apply).then(|| lock_out_installers(&directories));
     if let Some(None) = lock {
         return report.failed(Error::Busy);
     }
-    let (mut record, damage) = read_record(&mut file, mode);
+    let (record, damage) = read_record(settings, mode);
     let observed = Observed::read(settings, files, &record, install, versions);
-    let facts = Facts { settings, observed: &observed, record: &record, record_is_known: !file.is_unreadable, now };
-    let plan = plan(facts, &report.decision, usable);
+    let plan = plan(Facts { settings, observed: &observed, record: &record, now }, &report.decision, usable);
     (report.notes, report.conflist) = (plan.notes, plan.conflist);
     report.failures = observed.failures;
     report.failures.extend(plan.failures);
@@ -101,27 +98,22 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         report.steps = plan.steps.iter().map(ToString::to_string).collect();
         return report;
     }
-    if let Some(wanted) = plan.adopted {
-        let known = record.configurations.entry(vcn::CONFLIST_FILE.to_owned()).or_default();
-        (known.plugins, known.wanted) = (plugins(&wanted), Some(wanted));
-        report.failures.extend(file.write(&record).err());
-    }
     let still_ours = || decision(settings, signals).install;
-    let applier = Applier { settings, record: &mut record, file: &file, still_ours: &still_ours, now };
-    applier.apply(plan.steps, report)
+    let mut applier = Applier { settings, record, report, still_ours: &still_ours, now };
+    if let Some(wanted) = plan.adopted {
+        applier.note_written(vcn::CONFLIST_FILE, wanted);
+    }
+    applier.apply(plan.steps)
 }
 
 /// A damaged record is set aside. One that cannot be read stays as it is.
-fn read_record(file: &mut RecordFile, mode: Mode) -> (Record, Vec<Error>) {
-    match file.read() {
+fn read_record(settings: &Settings, mode: Mode) -> (Record, Vec<Error>) {
+    match Record::read(&settings.data_dir) {
         Ok(record) => (record, Vec::new()),
         Err(damaged @ Error::Record { .. }) => {
-            let failed = (mode == Mode::Apply).then(|| file.set_aside().err()).flatten();
+            let failed = (mode == Mode::Apply).then(|| Record::set_aside(&settings.data_dir).err()).flatten();
             (Record::default(), [damaged].into_iter().chain(failed).collect())
         }
-        Err(error) => {
-            file.is_unreadable = true;
-            (Record::default(), vec![error])
-        }
+        Err(error) => (Record::unreadable(), vec![error]),
     }
 }

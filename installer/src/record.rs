@@ -3,18 +3,15 @@
 //! record: they have a mark.
 
 pub(crate) mod backup;
-mod rewrite_limiter;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-pub(crate) use rewrite_limiter::{RewriteLimiter, WINDOW};
 
 use crate::error::Error;
 use crate::files::{read_document, write_document};
@@ -24,6 +21,16 @@ const VERSION: u32 = 1;
 
 /// The record, in the data directory.
 pub(crate) const FILE: &str = "installer.json";
+
+/// Repairs of one file within [`WINDOW`] before the backoff. A program that reverts our file as often as we write it does so
+/// because of it, and every write makes the runtime load all configurations again.
+const LIMIT: usize = 5;
+
+/// Older repairs do not count.
+pub(crate) const WINDOW: Duration = Duration::from_secs(600);
+
+/// Between repairs during the backoff: the other program may have stopped since, and pods may have no network until then.
+const BACKOFF: u64 = 60;
 
 /// The record. Unknown fields, of a later version, are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,74 +42,89 @@ pub(crate) struct Record {
     pub(crate) configurations: BTreeMap<String, ConfigurationRecord>,
     #[serde(flatten)]
     extra: Map<String, Value>,
+    /// It could not be read, so it may say more than what is known, and is not replaced.
+    #[serde(skip)]
+    pub(crate) is_unreadable: bool,
 }
 
 /// A configuration that we write or add to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ConfigurationRecord {
-    /// Our part of it as last written: header and plugins of our own, or the entry in another program's configuration.
+    /// Our part of it as last written: header and plugins of our own, or the whole copy. A kill before the first write leaves
+    /// an entry without it.
     pub(crate) wanted: Option<Value>,
     /// The plugins that we put in. While a write is under way these are the old ones and the new ones, because a kill may
     /// leave either.
     pub(crate) plugins: BTreeSet<String>,
-    /// When another program had reverted it and we repaired it.
-    #[serde(skip_serializing_if = "RewriteLimiter::is_empty")]
-    pub(crate) rewrites: RewriteLimiter,
+    /// When another program had reverted it and we repaired it, in seconds since 1970.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rewrites: Vec<u64>,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
 
-impl ConfigurationRecord {
-    /// Whether our part was ever in place. A kill before the first write leaves an entry that says no.
-    pub(crate) const fn is_written(&self) -> bool {
-        self.wanted.is_some()
-    }
-}
-
-/// The record's file.
-#[derive(Clone, Debug)]
-pub(crate) struct RecordFile {
-    path: PathBuf,
-    /// Set after a failed read: the record may say more than what is known, so it is not replaced.
-    pub(crate) is_unreadable: bool,
-}
-
-impl RecordFile {
-    /// In a data directory. Reads nothing yet.
-    pub(crate) fn new(data_dir: &Path) -> Self {
-        Self { path: data_dir.join(FILE), is_unreadable: false }
-    }
-
-    pub(crate) fn exists(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok()
-    }
-
+impl Record {
     /// Reads it. No file is an empty record.
-    pub(crate) fn read(&self) -> Result<Record, Error> {
-        match read_document(&self.path) {
+    pub(crate) fn read(data_dir: &Path) -> Result<Self, Error> {
+        let path = data_dir.join(FILE);
+        match read_document(&path) {
             Ok(record) => Ok(record.unwrap_or_default()),
             Err(damaged @ Error::Record { .. }) => Err(damaged),
-            Err(error) => Err(self.failed(error)),
+            Err(error) => Err(Error::NotRecorded { path, source: Box::new(error) }),
         }
+    }
+
+    /// One that could not be read.
+    pub(crate) fn unreadable() -> Self {
+        Self { is_unreadable: true, ..Self::default() }
     }
 
     /// Renames a damaged one, so that a person can look at it.
-    pub(crate) fn set_aside(&self) -> Result<(), Error> {
-        let renamed = ipam::set_aside(&self.path).map(drop);
-        renamed.map_err(|source| Error::Place { target: self.path.clone(), action: "setting it aside", source })
+    pub(crate) fn set_aside(data_dir: &Path) -> Result<(), Error> {
+        let path = data_dir.join(FILE);
+        ipam::set_aside(&path).map(drop).map_err(Error::placing(&path, "setting it aside"))
     }
 
     /// Writes it, unless it could not be read, which is reported already.
-    pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
+    pub(crate) fn write(&self, data_dir: &Path) -> Result<(), Error> {
         if self.is_unreadable {
             return Ok(());
         }
-        let record = Record { version: record.version.max(VERSION), ..record.clone() };
-        write_document(&self.path, &record).map_err(|error| self.failed(error))
+        let (path, record) = (data_dir.join(FILE), Self { version: self.version.max(VERSION), ..self.clone() });
+        write_document(&path, &record).map_err(|error| Error::NotRecorded { path, source: Box::new(error) })
     }
 
-    fn failed(&self, error: Error) -> Error {
-        Error::NotRecorded { path: self.path.clone(), source: Box::new(error) }
+    /// The entry of our own configuration.
+    pub(crate) fn conflist(&self) -> Option<&ConfigurationRecord> {
+        self.configurations.get(vcn::CONFLIST_FILE)
     }
+}
+
+impl ConfigurationRecord {
+    /// Counts a repair.
+    pub(crate) fn count(&mut self, now: SystemTime) {
+        self.rewrites = self.recent(now);
+        self.rewrites.push(seconds(now));
+    }
+
+    /// How long until the next repair may be made; `None`: at once.
+    pub(crate) fn pause(&self, now: SystemTime) -> Option<Duration> {
+        let recent = self.recent(now);
+        let last = recent.last().filter(|_| recent.len() >= LIMIT)?;
+        let pause = BACKOFF.saturating_sub(seconds(now).saturating_sub(*last));
+        (pause > 0).then(|| Duration::from_secs(pause))
+    }
+
+    /// Repairs in the window, oldest first. A time in the future is of a wrong clock.
+    pub(crate) fn recent(&self, now: SystemTime) -> Vec<u64> {
+        let is_recent = |at: &u64| seconds(now).checked_sub(*at).is_some_and(|age| age < WINDOW.as_secs());
+        let mut recent: Vec<u64> = self.rewrites.iter().copied().filter(is_recent).collect();
+        recent.sort_unstable();
+        recent
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

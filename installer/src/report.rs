@@ -41,6 +41,8 @@ pub enum ConflistState {
     InPlace,
 }
 
+vcn::words!(ConflistState: NotWanted = "not-wanted", Waiting = "waiting", Pending = "pending", InPlace = "in-place");
+
 /// The result in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -56,16 +58,18 @@ pub enum Status {
     Failed,
 }
 
+vcn::words!(
+    Status: Untouched = "untouched",
+    Waiting = "waiting",
+    Installed = "installed",
+    Planned = "planned",
+    Failed = "failed",
+);
+
 impl Report {
-    pub(crate) const fn new(decision: Decision) -> Self {
-        Self {
-            decision,
-            steps: Vec::new(),
-            applied: false,
-            conflist: ConflistState::NotWanted,
-            notes: Vec::new(),
-            failures: Vec::new(),
-        }
+    pub(crate) fn new(decision: Decision) -> Self {
+        let (steps, notes, failures) = (Vec::new(), Vec::new(), Vec::new());
+        Self { decision, steps, applied: false, conflist: ConflistState::NotWanted, notes, failures }
     }
 
     pub(crate) fn failed(mut self, error: Error) -> Self {
@@ -88,12 +92,6 @@ impl Report {
             Status::Waiting
         }
     }
-
-    /// Whether anything on the disk was changed.
-    #[must_use]
-    pub fn changed(&self) -> bool {
-        self.applied && !self.steps.is_empty()
-    }
 }
 
 impl fmt::Display for Report {
@@ -108,35 +106,12 @@ impl fmt::Display for Report {
             writeln!(f, "{}: {}", if self.applied { "did" } else { "would" }, printable(step))?;
         }
         for note in &self.notes {
-            writeln!(f, "note: {} [{}]", printable(&note.to_string()), note.word())?;
+            writeln!(f, "note: {} [{}]", printable(&note.message), note.word())?;
         }
         for failure in &self.failures {
             writeln!(f, "failed: {} [{}]", printable(&chain(failure)), failure.word())?;
         }
         writeln!(f, "configuration: {}", self.conflist)?;
         write!(f, "status: {}", self.status())
-    }
-}
-
-impl fmt::Display for ConflistState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotWanted => "not-wanted",
-            Self::Waiting => "waiting",
-            Self::Pending => "pending",
-            Self::InPlace => "in-place",
-        })
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Untouched => "untouched",
-            Self::Waiting => "waiting",
-            Self::Installed => "installed",
-            Self::Planned => "planned",
-            Self::Failed => "failed",
-        })
     }
 }

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use vcn::Mtu;
 
-pub(crate) use plugin_entry::PluginEntry;
-pub use plugin_entry::PluginListError;
-pub(crate) use plugin_entry::{MAIN, OURS, VNIC_ATTACH};
+pub(crate) use plugin_entry::{MAIN, OURS, PluginEntry, VNIC_ATTACH};
 
-use crate::cli::{DATA_DIR, Directories, ForeignPodSources, Options, VnicAttach};
+use crate::cli::{Directories, Options, StateDirectories, VnicAttach};
 use crate::decide::PodNetwork;
 use crate::record::backup;
 
@@ -60,66 +58,69 @@ pub enum SettingsError {
     #[error("--cni-source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
     SameDirectory(PathBuf),
     /// The list of plugins is invalid.
-    #[error("--cni-chain is {text:?}")]
-    Chain {
-        text: String,
-        #[source]
-        source: PluginListError,
-    },
+    #[error("--cni-chain is {text:?}: {reason}")]
+    Chain { text: String, reason: String },
     /// IPv6 does not work with this MTU.
     #[error("--pod-mtu is {0}: IPv6 needs at least {MIN_MTU}")]
     PodMtu(u32),
 }
 
 impl Settings {
-    /// Checks options as typed. State and data are in their usual directories.
+    /// Checks options as typed.
     ///
     /// # Errors
     /// When a directory is not an absolute path, source and target are the same, or a value is not valid.
-    pub fn new(options: Options) -> Result<Self, SettingsError> {
-        let Directories { cni_bin_dir, cni_conf_dir, cni_source_dir: source_dir } = options.directories;
-        let ForeignPodSources { cni_cache_dir, oke_state_dir } = options.foreign_pods;
+    pub fn new(options: Options, state: StateDirectories) -> Result<Self, SettingsError> {
+        let chain = PluginEntry::list(&options.cni_chain);
+        let chain = chain.map_err(|reason| SettingsError::Chain { text: options.cni_chain.clone(), reason })?;
+        if let Some(mtu) = options.pod_mtu.filter(|mtu| *mtu < MIN_MTU) {
+            return Err(SettingsError::PodMtu(mtu));
+        }
+        let settings = Self {
+            pod_network: options.pod_network,
+            takeover: options.cni_takeover,
+            chain,
+            pod_mtu: options.pod_mtu.map(Mtu),
+            vnic_attach: options.vnic_attach,
+            cni_cache_dir: options.cni_cache_dir,
+            oke_state_dir: options.oke_state_dir,
+            ..Self::to_uninstall(options.directories, state)?
+        };
+        absolute("--cni-cache-dir", &settings.cni_cache_dir)?;
+        absolute("--oke-state-dir", &settings.oke_state_dir)?;
+        Ok(settings)
+    }
+
+    /// Checks directories: uninstalling needs nothing else.
+    pub(crate) fn to_uninstall(places: Directories, state: StateDirectories) -> Result<Self, SettingsError> {
+        let Directories { cni_bin_dir, cni_conf_dir, cni_source_dir: source_dir } = places;
+        let StateDirectories { state_dir, data_dir } = state;
         for (option, path) in [
             ("--cni-bin-dir", &cni_bin_dir),
             ("--cni-conf-dir", &cni_conf_dir),
-            ("--cni-cache-dir", &cni_cache_dir),
-            ("--oke-state-dir", &oke_state_dir),
             ("--cni-source-dir", &source_dir),
+            ("--state-dir", &state_dir),
+            ("--data-dir", &data_dir),
         ] {
             absolute(option, path)?;
         }
         if same(&source_dir, &cni_bin_dir) {
             return Err(SettingsError::SameDirectory(source_dir));
         }
-        let chain = PluginEntry::list(&options.cni_chain);
-        let chain = chain.map_err(|source| SettingsError::Chain { text: options.cni_chain.clone(), source })?;
-        if let Some(mtu) = options.pod_mtu.filter(|mtu| *mtu < MIN_MTU) {
-            return Err(SettingsError::PodMtu(mtu));
-        }
         Ok(Self {
-            pod_network: options.pod_network,
-            takeover: options.cni_takeover,
-            chain,
-            pod_mtu: options.pod_mtu.map(Mtu),
-            vnic_attach: options.vnic_attach,
+            pod_network: PodNetwork::Auto,
+            takeover: false,
+            chain: Vec::new(),
+            pod_mtu: None,
+            vnic_attach: VnicAttach::Auto,
             cni_bin_dir,
             cni_conf_dir,
-            cni_cache_dir,
-            oke_state_dir,
+            cni_cache_dir: PathBuf::new(),
+            oke_state_dir: PathBuf::new(),
             source_dir,
-            state_dir: vcn::STATE_DIR.into(),
-            data_dir: DATA_DIR.into(),
+            state_dir,
+            data_dir,
         })
-    }
-
-    /// The same with state and data in other directories.
-    ///
-    /// # Errors
-    /// When one is not an absolute path.
-    pub fn with_state(self, state_dir: &Path, data_dir: &Path) -> Result<Self, SettingsError> {
-        absolute("--state-dir", state_dir)?;
-        absolute("--data-dir", data_dir)?;
-        Ok(Self { state_dir: state_dir.to_owned(), data_dir: data_dir.to_owned(), ..self })
     }
 
     /// Our configuration's path.
@@ -142,10 +143,7 @@ impl Settings {
 
     /// Our plugin's entry and those behind it, whether or not their binaries exist.
     pub(crate) fn entries(&self) -> Vec<PluginEntry> {
-        let mut main = PluginEntry::main();
-        if let Some(Mtu(mtu)) = self.pod_mtu {
-            main = main.with("mtu", mtu);
-        }
+        let main = PluginEntry::main(self.pod_mtu.map(|mtu| mtu.0));
         std::iter::once(main).chain(self.behind()).collect()
     }
 
@@ -156,7 +154,7 @@ impl Settings {
     }
 
     /// Whether `vnic-attach` belongs in our chain.
-    pub(crate) fn has_vnic_attach(&self) -> bool {
+    fn has_vnic_attach(&self) -> bool {
         self.vnic_attach != VnicAttach::Off || self.lists_vnic_attach()
     }
 

@@ -25,8 +25,8 @@ use resident::logging::chain;
 
 use crate::decide::pods;
 use crate::error::Error;
-use crate::files::InstallerLock;
-use crate::record::{Record, RecordFile};
+use crate::files::lock_out_installers;
+use crate::record::Record;
 use crate::settings::Settings;
 
 /// How to uninstall.
@@ -50,22 +50,20 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
 
 /// Removes our files and objects from this node, unless pods use it or another program would install it again.
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
-    let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
-    let Uninstall { sysctl_root, force, returning, .. } = how;
-    let mut agent = refusal::lock_agent(&settings.state_dir, removal.applied);
-    let lock = InstallerLock::acquire(&settings.written_directories());
+    let Uninstall { sysctl_root, force, returning, dry_run } = how;
+    let mut removal = Removal { applied: !dry_run, ..Removal::default() };
+    let mut agent = refusal::lock_out_agent(settings, removal.applied);
+    let lock = lock_out_installers(&settings.written_directories());
     removal.refusals.extend(agent.as_ref().err().cloned());
     removal.refusals.extend(returning);
-    if lock.is_none() {
-        removal.refusals.push(refusal::BUSY.to_owned());
-    }
+    removal.refusals.extend(lock.is_none().then(|| refusal::BUSY.to_owned()));
     if !force {
         removal.refusals.extend(pods(settings).into_iter().map(|pods| format!("{pods}; {}", refusal::FORCE)));
     }
     if !removal.refusals.is_empty() {
         return removal;
     }
-    let record = RecordFile::new(&settings.data_dir).read().unwrap_or_else(|error| {
+    let record = Record::read(&settings.data_dir).unwrap_or_else(|error| {
         removal.notes.push(format!("{}: our configuration is recognized by its plugins", chain(&error)));
         Record::default()
     });
@@ -82,11 +80,14 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     }
     files::binaries(settings, &mut removal);
     let others = OtherNetworks::find(settings, &mut removal);
-    network::remove(&sysctl_root, &others, &mut removal);
+    let removed = network::remove_pods(&mut removal);
+    removal.failures.extend(removed.err());
+    let removed = network::remove_hosts(&sysctl_root, &others, &mut removal);
+    removal.failures.extend(removed.err());
     kernel_settings::restore(&settings.data_dir, &sysctl_root, &others, &mut removal);
     if removal.failures.is_empty() {
-        if let Ok(Some(lock)) = &mut agent {
-            lock.remove_created();
+        if let Ok(agent) = &mut agent {
+            agent.remove_created();
         }
         state::remove(settings, &mut removal);
     }

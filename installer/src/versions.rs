@@ -4,13 +4,14 @@
 mod ask;
 #[cfg(test)]
 mod tests;
-mod version_cache;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
-pub use version_cache::VersionCache;
+use crate::files::Identity;
 
 /// A CNI version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,10 @@ pub(crate) enum Answer {
     /// It did not answer, or not as the specification says.
     Failed(String),
 }
+
+/// The answers of binaries, by path, kept until the binary changes. A failed answer is kept for one reconcile only.
+#[derive(Debug, Default)]
+pub struct VersionCache(BTreeMap<PathBuf, (Option<Identity>, Answer)>);
 
 impl Version {
     /// The version that our configuration is written in: the newest that every runtime in the field knows.
@@ -43,9 +48,31 @@ impl FromStr for Version {
 
     /// A pre-release is refused: it cannot be promised.
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut parts = text.split('.').map(|part| part.parse().map_err(|_| ()));
-        let mut next = || parts.next().ok_or(())?;
-        let version = Self(next()?, next()?, next()?);
-        if parts.next().is_some() { Err(()) } else { Ok(version) }
+        let parts: Result<Vec<u32>, _> = text.split('.').map(str::parse).collect();
+        match parts.as_deref() {
+            Ok([major, minor, patch]) => Ok(Self(*major, *minor, *patch)),
+            _ => Err(()),
+        }
+    }
+}
+
+impl VersionCache {
+    /// Deletes failed answers: these binaries are asked once more.
+    pub(crate) fn retry_failed(&mut self) {
+        self.0.retain(|_, (_, answer)| !matches!(answer, Answer::Failed(_)));
+    }
+
+    /// The binaries' answers, in their order. Binaries that are not in the list are forgotten.
+    pub(crate) fn answers(&mut self, paths: &[PathBuf]) -> Vec<Answer> {
+        self.answers_within(paths, ask::DEADLINE)
+    }
+
+    fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
+        self.0.retain(|path, (known, _)| paths.contains(path) && *known == Identity::of(path));
+        let answer = |path: &PathBuf| {
+            let asked = || (Identity::of(path), ask::ask(path, deadline));
+            self.0.entry(path.clone()).or_insert_with(asked).1.clone()
+        };
+        paths.iter().map(answer).collect()
     }
 }

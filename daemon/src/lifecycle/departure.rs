@@ -14,7 +14,7 @@ pub async fn is_for_good(settings: &Settings) -> bool {
         return false;
     };
     let (answer, why) = ask(name).await;
-    let (reason, uninstall) = (answer.word(), answer.means_uninstall());
+    let (reason, uninstall) = (answer.as_str(), answer.means_uninstall());
     if uninstall {
         tracing::info!(
             event = "agent.leaving",

@@ -116,9 +116,12 @@ pub struct Options {
     /// Where things are.
     #[command(flatten)]
     pub directories: Directories,
-    /// Where pods of OKE's own CNI are visible.
-    #[command(flatten)]
-    pub foreign_pods: ForeignPodSources,
+    /// Where the container runtime caches plugin results, as seen from here: shows pods (takeover)
+    #[arg(long, env = "CNI_CACHE_DIR", default_value = CNI_CACHE_DIR, value_name = "DIR")]
+    pub cni_cache_dir: PathBuf,
+    /// Where OKE's own CNI keeps its used addresses: shows its pods (takeover)
+    #[arg(long, env = "OKE_STATE_DIR", default_value = OKE_STATE_DIR, value_name = "DIR")]
+    pub oke_state_dir: PathBuf,
 }
 
 /// Where pods may have extra interfaces.
@@ -145,34 +148,4 @@ pub struct Directories {
     /// The directory with the plugin binaries to install
     #[arg(long, env = "CNI_SOURCE_DIR", default_value = "/usr/libexec/vcn-native", value_name = "DIR")]
     pub cni_source_dir: PathBuf,
-}
-
-/// Where pods of OKE's own CNI are visible, as mounted here.
-#[derive(Clone, Debug, clap::Args)]
-pub struct ForeignPodSources {
-    /// Where the container runtime caches plugin results, as seen from here: shows pods (takeover)
-    #[arg(long, env = "CNI_CACHE_DIR", default_value = CNI_CACHE_DIR, value_name = "DIR")]
-    pub cni_cache_dir: PathBuf,
-    /// Where OKE's own CNI keeps its used addresses: shows its pods (takeover)
-    #[arg(long, env = "OKE_STATE_DIR", default_value = OKE_STATE_DIR, value_name = "DIR")]
-    pub oke_state_dir: PathBuf,
-}
-
-impl Options {
-    /// Only directories: uninstalling needs nothing else.
-    #[must_use]
-    pub fn at(directories: Directories) -> Self {
-        Self {
-            pod_network: PodNetwork::Auto,
-            cni_takeover: false,
-            cni_chain: String::new(),
-            pod_mtu: None,
-            vnic_attach: VnicAttach::Auto,
-            directories,
-            foreign_pods: ForeignPodSources {
-                cni_cache_dir: CNI_CACHE_DIR.into(),
-                oke_state_dir: OKE_STATE_DIR.into(),
-            },
-        }
-    }
 }

@@ -10,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use resident::{api_server, logging};
 use tracing::Level;
 
-use super::{Args, Command, Options, StateDirectories, UninstallArgs};
+use super::{Args, Command, UninstallArgs};
 use crate::reconcile::{dry_run, reconcile};
 use crate::report::{Report, Status};
 use crate::settings::{Settings, SettingsError};
@@ -37,7 +37,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    log_to_stderr();
+    // JSON for log collectors. At a terminal the report alone is shown, which contains the same.
+    if !io::stderr().is_terminal() {
+        logging::start_on_stderr(Level::INFO);
+    }
     let result = match args.command {
         Some(Command::Uninstall(args)) => run_uninstall(*args),
         Some(Command::Idle) => idle(),
@@ -54,14 +57,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run_install(args: Args) -> anyhow::Result<ExitCode> {
     let Args { options, signals, state, cni_usable: usable, dry_run: dry, .. } = args;
-    let settings = settings(options, &state)?;
+    let settings = Settings::new(options, state)?;
     let act = if dry { dry_run } else { reconcile };
     print(&act(&settings, &signals, usable, &mut VersionCache::default()))
 }
 
 fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     let UninstallArgs { directories, state, sysctl_root, force, dry_run } = args;
-    let settings = settings(Options::at(directories), &state)?;
+    let settings = Settings::to_uninstall(directories, state)?;
     let returning = if force { None } else { ask_for_daemon_set()? };
     let removal = uninstall(&settings, Uninstall { sysctl_root, force, returning, dry_run });
     removal.log("installer", "run it again when that is repaired");
@@ -90,17 +93,6 @@ fn idle() -> anyhow::Result<ExitCode> {
     writeln!(io::stdout(), "idle until SIGTERM").context("writing to stdout")?;
     signals.wait().context("waiting for a signal")?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn settings(options: Options, state: &StateDirectories) -> Result<Settings, SettingsError> {
-    Settings::new(options)?.with_state(&state.state_dir, &state.data_dir)
-}
-
-/// JSON for log collectors. At a terminal the report alone is shown, which contains the same.
-fn log_to_stderr() {
-    if !io::stderr().is_terminal() {
-        logging::start_on_stderr(Level::INFO);
-    }
 }
 
 fn print(report: &Report) -> anyhow::Result<ExitCode> {

@@ -46,10 +46,6 @@ impl Decision {
         Self { install, another: false, oke: false, decided_by, against: Vec::new(), reason }
     }
 
-    fn another(self, another: bool) -> Self {
-        Self { another, ..self }
-    }
-
     /// While the configuration directory cannot be read, it cannot be known which pod network this is.
     pub(crate) fn unreadable(conf_dir: &Path) -> Self {
         let reason = format!("{} cannot be read, so nothing is touched", conf_dir.display());
@@ -68,111 +64,78 @@ impl Decision {
 /// - A node whose VNICs are kept for application resources is not taken over: pods would lose what they request.
 pub(crate) fn decide(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
     let oke = oke_cni(signals, node.conf_files).is_some() || matches!(node.pods, ForeignPods::Found(_));
-    Decision { oke, ..by_statements(settings, signals, node) }
-}
-
-fn by_statements(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
-    let statements = statements(settings, signals, node.conf_files);
-    let Some(strongest) = statements.first() else {
-        return Decision::new(
-            false,
-            Signal::Nothing,
-            "no signal says which pod network this cluster uses; the setting (POD_NETWORK: vcn-native or none) would"
-                .to_owned(),
-        );
-    };
-    let contrary = statements.iter().filter(|it| it.says != strongest.says && it.says != StatementMeaning::Invalid);
-    // An invalid signal has no contrary.
-    let contrary: Vec<&Statement> = contrary.filter(|_| strongest.says != StatementMeaning::Invalid).collect();
-    let decision = by_strongest(strongest, contrary.first().copied(), signals, node);
-    let doubted = decision.decided_by != strongest.signal;
-    if !decision.install {
-        let against =
-            if doubted || strongest.says == StatementMeaning::Invalid { Vec::new() } else { signals_of(&contrary) };
-        return Decision { against, ..decision };
-    }
-    match by_occupation(&decision, settings, signals, node) {
-        Err(refused) => refused,
-        Ok(decision) => {
-            let against = [decision.against.clone(), signals_of(&contrary)].concat();
-            Decision { against, ..decision }
-        }
-    }
-}
-
-fn signals_of(statements: &[&Statement]) -> Vec<Signal> {
-    statements.iter().map(|statement| statement.signal).collect()
+    let decision = by_strongest(settings, signals, node);
+    let decision = if decision.install { by_occupation(decision, settings, signals, node) } else { decision };
+    Decision { oke, ..decision }
 }
 
 /// What the strongest signal decides.
-fn by_strongest(
-    strongest: &Statement,
-    contrary: Option<&Statement>,
-    signals: &Signals,
-    node: NodeState<'_>,
-) -> Decision {
-    let Statement { signal, says, found } = strongest;
+fn by_strongest(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
+    let statements = statements(settings, signals, node.conf_files);
+    let Some(Statement { signal, says, found }) = statements.first() else {
+        const NEXT: &str =
+            "no signal says which pod network this cluster uses; the setting (POD_NETWORK: vcn-native or none) would";
+        return Decision::new(false, Signal::Nothing, NEXT.to_owned());
+    };
     // An existing installation speaks against handing over what no signal clearly asks for. A file of OKE's is of this node.
     let stays = node.installed_before && !node.conf_files.iter().any(ConfFile::is_oke);
-    match (says, contrary) {
-        (StatementMeaning::Invalid, _) if stays => {
-            Decision::new(true, *signal, format!("{found}, which is neither true nor false, {STAYS}"))
-        }
+    let contrary = statements.iter().filter(|it| it.says != *says && it.says != StatementMeaning::Invalid);
+    let against = || contrary.clone().map(|it| it.signal).collect();
+    match (says, contrary.clone().next()) {
+        // It has no contrary.
         (StatementMeaning::Invalid, _) => {
-            Decision::new(false, *signal, format!("{found}, which is neither true nor false, so nothing is touched"))
+            let what = if stays { STAYS } else { "so nothing is touched" };
+            Decision::new(stays, *signal, format!("{found}, which is neither true nor false, {what}"))
         }
-        (StatementMeaning::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork && stays => {
-            Decision::new(true, *signal, format!("{found}, but {}, {STAYS}", other.found))
-        }
-        (StatementMeaning::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork => {
+        (StatementMeaning::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork && !stays => {
             let reason = format!("{found}, but {}: in doubt nothing is touched", other.found);
             Decision::new(false, other.signal, reason)
         }
-        (StatementMeaning::VcnNative, _) => Decision::new(true, *signal, found.clone()),
+        (StatementMeaning::VcnNative, other) => {
+            let doubt = other.filter(|_| *signal >= Signal::NativePodNetwork);
+            let doubt = doubt.map(|other| format!(", but {}, {STAYS}", other.found)).unwrap_or_default();
+            Decision { against: against(), ..Decision::new(true, *signal, format!("{found}{doubt}")) }
+        }
         (StatementMeaning::OtherNetwork, _) => {
             // What speaks of Flannel may be stale, and the NativePodNetwork that would speak against it was not read.
-            let asked = signals.native_pod_network == Presence::Absent;
-            Decision::new(false, *signal, found.clone()).another(*signal < Signal::NativePodNetwork || asked)
+            let another = *signal < Signal::NativePodNetwork || signals.native_pod_network == Presence::Absent;
+            Decision { another, against: against(), ..Decision::new(false, *signal, found.clone()) }
         }
     }
 }
 
-/// Whether OKE's own CNI or pods of another network prevent what was decided.
-fn by_occupation(
-    decision: &Decision,
-    settings: &Settings,
-    signals: &Signals,
-    node: NodeState<'_>,
-) -> Result<Decision, Decision> {
-    let mut decision = decision.clone();
+/// The same, unless OKE's own CNI or pods of another network prevent it.
+fn by_occupation(mut decision: Decision, settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
     let strongest = decision.decided_by;
     let oke = oke_cni(signals, node.conf_files);
     let ours = node.installed_before || node.conf_files.iter().any(ConfFile::is_ours);
-    let kept = ours && oke.as_ref().is_some_and(|(signal, _)| is_kept_up(strongest, *signal));
+    // OKE's DaemonSet is one object for all nodes, and may put a pod on none of them; a file is of this node. A DaemonSet that
+    // is itself the strongest signal does not count.
+    let is_kept_up = |signal| signal == Signal::OkeDaemonSet && strongest != Signal::OkeDaemonSet;
+    let kept = ours && oke.as_ref().is_some_and(|(signal, _)| is_kept_up(*signal));
     // Its DaemonSet may put a pod on none of the nodes; and the setting vcn-native outranks its file.
     let is_okes = |signal| signal == Signal::OkeConflist && strongest != Signal::Setting;
     match &oke {
         Some((signal, found)) if !settings.takeover && !kept => {
             let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
-            return Err(Decision::new(false, *signal, reason).another(is_okes(*signal)));
+            return Decision { another: is_okes(*signal), ..Decision::new(false, *signal, reason) };
         }
         Some((signal, found)) if !settings.takeover => {
-            decision.against.push(*signal);
-            decision.reason = format!(
-                "{}; {found}, and OKE's own CNI hands out the same addresses, but our pod network is installed on this node \
-                 and OKE's own CNI is not: it is maintained",
-                decision.reason
+            decision.against.insert(0, *signal);
+            decision.reason += &format!(
+                "; {found}, and OKE's own CNI hands out the same addresses, but our pod network is installed on this node \
+                 and OKE's own CNI is not: it is maintained"
             );
         }
         Some((signal, _)) if !ours && signals.application_resources == Presence::Present => {
             let refused = Decision::new(false, Signal::ApplicationResources, APPLICATION_RESOURCES.to_owned());
-            return Err(refused.another(is_okes(*signal)));
+            return Decision { another: is_okes(*signal), ..refused };
         }
         _ => {}
     }
     match occupied(node.pods, oke.is_some() && !kept) {
-        Some(reason) => Err(Decision::new(false, Signal::OkePods, reason)),
-        None => Ok(decision),
+        Some(reason) => Decision::new(false, Signal::OkePods, reason),
+        None => decision,
     }
 }
 
@@ -183,12 +146,6 @@ const APPLICATION_RESOURCES: &str = "takeover is set, but VNICs of this node's N
 
 /// The consequence of doubt for an existing installation.
 const STAYS: &str = "but our pod network is installed on this node: in doubt it is maintained";
-
-/// Whether an existing installation is kept up next to a sign of OKE's own CNI. Its DaemonSet is one object for all nodes, and
-/// may put a pod on none of them; a file is of this node. A DaemonSet that is itself the strongest signal does not count.
-fn is_kept_up(strongest: Signal, oke: Signal) -> bool {
-    oke == Signal::OkeDaemonSet && strongest != Signal::OkeDaemonSet
-}
 
 /// Why pods prevent the installation, and what to do. If OKE's own CNI is not here, there need be no proof that none of its
 /// pods are left, because on most nodes it never was.

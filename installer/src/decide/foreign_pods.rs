@@ -2,15 +2,18 @@
 //! documents its state nowhere, so a takeover does not import them but waits until its pods are gone. Three sources show
 //! them, which forget at different times: its own state, the runtime's cache, and the kernel. One is enough.
 
-mod kernel;
-
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 
+use netlink::{Link, RouteFilter, RouteKind, Socket};
 use serde_json::Value;
+use vcn::{Family, IfName, PROTOCOL};
 
-use crate::observed::{ConfAt, ConfFile};
+use super::own_pods::has_our_alias;
+use crate::observed::ConfFile;
 use crate::settings::Settings;
 
 /// The name of OKE's network, if its configuration names no other.
@@ -33,18 +36,14 @@ impl ForeignPods {
         if conf_files.iter().any(ConfFile::is_ours) {
             return Self::None;
         }
-        let (cache, results) = (&settings.cni_cache_dir, settings.cni_cache_dir.join("results"));
-        let cached = if cache.is_dir() {
-            cached(&results, &networks(settings, conf_files))
-        } else {
-            Err((cache.display().to_string(), "there is no such directory".to_owned()))
-        };
         let mut unknown = Self::None;
-        for source in [kernel::pod(), used(&settings.oke_state_dir.join("used")), cached] {
+        // OKE's IPAM marks an address as used in this boot: the directory does not outlive one.
+        let used = first(&settings.oke_state_dir.join("used"), |_| true);
+        for source in [in_kernel(), used, cached(&settings.cni_cache_dir, conf_files)] {
             match source {
                 Ok(Some(what)) => return Self::Found(what),
                 Ok(None) => {}
-                Err((what, why)) => unknown = Self::Unknown(format!("{what}: {why}")),
+                Err(why) => unknown = Self::Unknown(why),
             }
         }
         unknown
@@ -53,50 +52,67 @@ impl ForeignPods {
 
 /// What the kernel shows of a pod of another network, or why that cannot be known.
 pub(crate) fn kernel_shows() -> Option<String> {
-    kernel::pod().unwrap_or_else(|(what, why)| Some(format!("reading {what}: {why}")))
+    in_kernel().unwrap_or_else(|why| Some(format!("reading {why}")))
 }
 
 /// What shows a pod; or what could not be read, and why.
-type PodEvidence = Result<Option<String>, (String, String)>;
+type PodEvidence = Result<Option<String>, String>;
 
-/// An address that OKE's IPAM has marked as used in this boot: the directory does not outlive one.
-fn used(directory: &Path) -> PodEvidence {
-    first(directory, |_| true)
-}
-
-/// The runtime's cache of a pod in one of the networks. It may be left from before a reboot.
-fn cached(results: &Path, networks: &[String]) -> PodEvidence {
-    first(results, |name| networks.iter().any(|network| name.starts_with(&format!("{network}-"))))
+/// The runtime's cache of a pod in a network of OKE's configurations. It may be left from before a reboot.
+fn cached(cache: &Path, conf_files: &[ConfFile]) -> PodEvidence {
+    if !cache.is_dir() {
+        return Err(format!("{}: there is no such directory", cache.display()));
+    }
+    let named = |file: &ConfFile| Some(format!("{}-", file.document.get("name").and_then(Value::as_str)?));
+    let mut networks: Vec<String> = conf_files.iter().filter(|file| file.is_oke()).filter_map(named).collect();
+    networks.push(format!("{NETWORK}-"));
+    first(&cache.join("results"), |name| networks.iter().any(|network| name.starts_with(network)))
 }
 
 fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> PodEvidence {
-    let failed = |error: io::Error| (directory.display().to_string(), error.to_string());
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
+    let listed = fs::read_dir(directory).and_then(|entries| {
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<Vec<_>>>()
+    });
+    let mut names = match listed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
+        other => other.map_err(|error| format!("{}: {error}", directory.display()))?,
     };
-    let mut names = Vec::new();
-    for entry in entries {
-        names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
-    }
     names.retain(|name| counts(name));
     names.sort();
-    let more = names.len().saturating_sub(1);
-    Ok(names.first().map(|name| match more {
-        0 => format!("{}", directory.join(name).display()),
-        _ => format!("{} and {more} more", directory.join(name).display()),
+    Ok(names.first().map(|name| match names.len() - 1 {
+        0 => directory.join(name).display().to_string(),
+        more => format!("{} and {more} more", directory.join(name).display()),
     }))
 }
 
-/// The networks of OKE's configurations.
-fn networks(settings: &Settings, conf_files: &[ConfFile]) -> Vec<String> {
-    let name = |file: &ConfFile| {
-        let found = ConfAt::any(&settings.cni_conf_dir.join(&file.name));
-        let document: Value = serde_json::from_slice(&found.file()?.contents).ok()?;
-        Some(document.get("name")?.as_str()?.to_owned())
+/// A pod as the kernel shows it: a veth into another namespace that belongs to no bridge and that a route to a single address
+/// uses. Every pod of OKE's CNI has one for packets to its host. A link of the host has routes to subnets, and a container
+/// behind a bridge has the bridge's.
+fn in_kernel() -> PodEvidence {
+    let look = || -> Result<Option<String>, netlink::Error> {
+        let mut socket = Socket::open()?;
+        let links: BTreeMap<u32, IfName> =
+            socket.links()?.into_iter().filter(leads_elsewhere).map(|link| (link.index, link.name)).collect();
+        if links.is_empty() {
+            return Ok(None);
+        }
+        // IPv6 has a route of this kind for an address of the host's own that is without its subnet.
+        let own: HashSet<IpAddr> = socket.addresses(None)?.into_iter().map(|held| held.address.ip()).collect();
+        for family in Family::ALL {
+            for route in socket.routes(&RouteFilter::all(family))? {
+                let (to, is_single) = (route.destination.ip(), route.destination.prefix() == family.host_prefix());
+                let is_foreign = route.kind == RouteKind::Unicast && route.protocol != PROTOCOL && !own.contains(&to);
+                if let (true, true, Some(link)) = (is_single, is_foreign, links.get(&route.oif)) {
+                    return Ok(Some(format!("a route to {to} by {link}")));
+                }
+            }
+        }
+        Ok(None)
     };
-    let mut networks: Vec<String> = conf_files.iter().filter(|file| file.is_oke()).filter_map(name).collect();
-    networks.push(NETWORK.to_owned());
-    networks
+    look().map_err(|error| format!("links and routes: {error}"))
+}
+
+fn leads_elsewhere(link: &Link) -> bool {
+    let is_alone = link.peer_netns_id.is_some() && link.master.is_none();
+    link.kind.as_deref() == Some("veth") && is_alone && !has_our_alias(link)
 }

@@ -1,7 +1,6 @@
 //! What is known about the cluster's pod network: an operator's setting, and what the caller read. This crate asks no API.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// The node label that OKE sets to `true` or `false`: the strongest signal.
 pub(crate) const NODE_LABEL: &str = "oci.oraclecloud.com/vcn-native-ip-cni";
@@ -30,7 +29,7 @@ pub struct Signals {
         long = "signal-native-pod-network",
         env = "SIGNAL_NATIVE_POD_NETWORK",
         value_enum,
-        default_value = "unknown",
+        default_value_t,
         value_name = "SEEN"
     )]
     pub native_pod_network: Presence,
@@ -39,7 +38,7 @@ pub struct Signals {
         long = "signal-application-resources",
         env = "SIGNAL_APPLICATION_RESOURCES",
         value_enum,
-        default_value = "unknown",
+        default_value_t,
         value_name = "SEEN"
     )]
     pub application_resources: Presence,
@@ -57,7 +56,7 @@ pub struct SignalOptions {
         long = "signal-oke-daemonset",
         env = "SIGNAL_OKE_DAEMONSET",
         value_enum,
-        default_value = "unknown",
+        default_value_t,
         value_name = "SEEN"
     )]
     pub oke_daemonset: Presence,
@@ -112,6 +111,19 @@ pub enum Signal {
     Nothing,
 }
 
+vcn::words!(
+    Signal: Setting = "setting",
+    NodeLabel = "node-label",
+    InstanceMetadata = "instance-metadata",
+    NativePodNetwork = "native-pod-network",
+    OkeDaemonSet = "oke-daemonset",
+    OkeConflist = "oke-conflist",
+    OkePods = "oke-pods",
+    ApplicationResources = "application-resources",
+    FlannelConflist = "flannel-conflist",
+    Nothing = "nothing",
+);
+
 impl Signals {
     /// Takes [`METADATA_KEY`] from an instance's metadata.
     #[must_use]
@@ -124,22 +136,5 @@ impl Signals {
 impl From<bool> for Presence {
     fn from(present: bool) -> Self {
         if present { Self::Present } else { Self::Absent }
-    }
-}
-
-impl fmt::Display for Signal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Setting => "setting",
-            Self::NodeLabel => "node-label",
-            Self::InstanceMetadata => "instance-metadata",
-            Self::NativePodNetwork => "native-pod-network",
-            Self::OkeDaemonSet => "oke-daemonset",
-            Self::OkeConflist => "oke-conflist",
-            Self::OkePods => "oke-pods",
-            Self::ApplicationResources => "application-resources",
-            Self::FlannelConflist => "flannel-conflist",
-            Self::Nothing => "nothing",
-        })
     }
 }

@@ -21,49 +21,39 @@ pub(super) enum StatementMeaning {
 
 /// Every signal that says anything, the strongest first.
 pub(super) fn statements(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -> Vec<Statement> {
-    let statement = |signal, says, found: String| Some(Statement { signal, says, found });
-    let present = |seen: Presence, signal, says, found: String| {
-        if seen == Presence::Present { statement(signal, says, found) } else { None }
-    };
-    let daemon_set = |name: &str| format!("the DaemonSet {name} exists");
+    use StatementMeaning::{OtherNetwork, VcnNative};
     let setting = match settings.pod_network {
         PodNetwork::Auto => None,
-        PodNetwork::VcnNative => {
-            statement(Signal::Setting, StatementMeaning::VcnNative, "the setting is vcn-native".to_owned())
-        }
-        PodNetwork::None => {
-            statement(Signal::Setting, StatementMeaning::OtherNetwork, "the setting is none".to_owned())
-        }
+        PodNetwork::VcnNative => Some((VcnNative, "the setting is vcn-native".to_owned())),
+        PodNetwork::None => Some((OtherNetwork, "the setting is none".to_owned())),
     };
-    let label = flag(Signal::NodeLabel, &format!("the node label {NODE_LABEL}"), signals.set.node_label.as_deref());
+    let is_present = |seen: Presence| seen == Presence::Present;
+    let npn = || (VcnNative, "the instance has a NativePodNetwork".to_owned());
+    let daemon_set = || (VcnNative, format!("the DaemonSet {OKE_DAEMONSET} exists"));
+    let flannel = conf_files.iter().find(|file| file.is_flannel());
     let metadata = format!("the instance metadata {METADATA_KEY}");
-    let metadata = flag(Signal::InstanceMetadata, &metadata, signals.instance_metadata.as_deref());
-    let (npn, oke) = (signals.native_pod_network, signals.set.oke_daemonset);
-    let npn_text = "the instance has a NativePodNetwork".to_owned();
-    let file = conf_files.iter().find(|file| file.is_flannel());
-    [
-        setting,
-        label,
-        metadata,
-        present(npn, Signal::NativePodNetwork, StatementMeaning::VcnNative, npn_text),
-        present(oke, Signal::OkeDaemonSet, StatementMeaning::VcnNative, daemon_set(OKE_DAEMONSET)),
-        file.and_then(|file| {
-            let found = format!("{} is a configuration of Flannel", file.name);
-            statement(Signal::FlannelConflist, StatementMeaning::OtherNetwork, found)
-        }),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let all = [
+        (Signal::Setting, setting),
+        (Signal::NodeLabel, flag(&format!("the node label {NODE_LABEL}"), signals.set.node_label.as_deref())),
+        (Signal::InstanceMetadata, flag(&metadata, signals.instance_metadata.as_deref())),
+        (Signal::NativePodNetwork, is_present(signals.native_pod_network).then(npn)),
+        (Signal::OkeDaemonSet, is_present(signals.set.oke_daemonset).then(daemon_set)),
+        (
+            Signal::FlannelConflist,
+            flannel.map(|file| (OtherNetwork, format!("{} is a configuration of Flannel", file.name))),
+        ),
+    ];
+    let said = all.into_iter().filter_map(|(signal, said)| Some((signal, said?)));
+    said.map(|(signal, (says, found))| Statement { signal, says, found }).collect()
 }
 
 /// A text that should be `true` or `false`. An empty one is invalid, too.
-fn flag(signal: Signal, what: &str, value: Option<&str>) -> Option<Statement> {
+fn flag(what: &str, value: Option<&str>) -> Option<(StatementMeaning, String)> {
     let value = value?;
     let says = match value.trim().to_ascii_lowercase().as_str() {
         "true" => StatementMeaning::VcnNative,
         "false" => StatementMeaning::OtherNetwork,
         _ => StatementMeaning::Invalid,
     };
-    Some(Statement { signal, says, found: format!("{what} is {value:?}") })
+    Some((says, format!("{what} is {value:?}")))
 }

@@ -5,44 +5,24 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file at one moment.
+/// A file at one moment: device, inode and length; mode; times of modification and change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-    mode: u32,
-    length: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
+pub(crate) struct Identity([u64; 3], u32, [i64; 4]);
 
 /// Several files at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    files: BTreeMap<PathBuf, Option<Identity>>,
-}
+pub struct Snapshot(BTreeMap<PathBuf, Option<Identity>>);
 
 impl Identity {
     /// The file at `path`, through links; `None` if there is none or it cannot be read.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().as_ref().map(Self::from)
-    }
-}
-
-impl From<&Metadata> for Identity {
-    fn from(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            mode: metadata.mode(),
-            length: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
+        let at = fs::metadata(path).ok()?;
+        let times = [at.mtime(), at.mtime_nsec(), at.ctime(), at.ctime_nsec()];
+        Some(Self([at.dev(), at.ino(), at.size()], at.mode(), times))
     }
 }
 
@@ -50,15 +30,9 @@ impl Snapshot {
     /// Adds a file, or every file of a directory.
     #[must_use]
     pub fn with(mut self, path: &Path) -> Self {
-        match fs::read_dir(path) {
-            Ok(entries) => {
-                let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-                self.files.extend(paths.map(|path| (path.clone(), Identity::of(&path))));
-            }
-            Err(_) => {
-                self.files.insert(path.to_owned(), Identity::of(path));
-            }
-        }
+        let paths = fs::read_dir(path).map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect());
+        let paths = paths.unwrap_or_else(|_| vec![path.to_owned()]);
+        self.0.extend(paths.into_iter().map(|path| (path.clone(), Identity::of(&path))));
         self
     }
 }

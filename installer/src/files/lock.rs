@@ -10,20 +10,11 @@ use std::time::{Duration, Instant};
 const WAIT: Duration = Duration::from_secs(10);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// Locked directories, until dropped.
-#[derive(Debug)]
-pub(crate) struct InstallerLock {
-    _locks: Vec<File>,
-}
-
-impl InstallerLock {
-    /// Locks those of the directories that exist; `None` if another installer holds one for too long, or one cannot be locked.
-    pub(crate) fn acquire(directories: &[PathBuf]) -> Option<Self> {
-        let end = Instant::now() + WAIT;
-        let existing = directories.iter().filter(|directory| directory.exists());
-        let locks = existing.map(|directory| lock(directory, end)).collect::<Option<_>>()?;
-        Some(Self { _locks: locks })
-    }
+/// Locks those of the directories that exist, until the result is dropped; `None` if another installer holds one for too long,
+/// or one cannot be locked.
+pub(crate) fn lock_out_installers(directories: &[PathBuf]) -> Option<Vec<File>> {
+    let end = Instant::now() + WAIT;
+    directories.iter().filter(|directory| directory.exists()).map(|directory| lock(directory, end)).collect()
 }
 
 /// Closing the file unlocks it.

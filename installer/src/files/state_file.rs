@@ -22,7 +22,7 @@ pub(crate) fn read_document<T: DeserializeOwned>(path: &Path) -> Result<Option<T
         Ok(text) => serde_json::from_slice(&text).map(Some).map_err(damaged),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(damaged(serde_json::Error::custom(error))),
-        Err(source) => Err(Error::Read { path: path.to_owned(), source }),
+        Err(error) => Err(Error::reading(path)(error)),
     }
 }
 
@@ -32,11 +32,11 @@ pub(crate) fn write_document(path: &Path, document: &impl Serialize) -> Result<(
     let text = text.map_err(|source| Error::Record { path: path.to_owned(), source })?;
     if let Some(directory) = path.parent() {
         let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory);
-        created.map_err(|source| Error::Place { target: path.to_owned(), action: "creating its directory", source })?;
+        created.map_err(Error::placing(path, "creating its directory"))?;
     }
     // Not as one of our temporary files, which another installer removes: the agent notes kernel settings without the lock.
     let written = ipam::write_atomically(path, format!("{text}\n").as_bytes());
-    written.map_err(|source| Error::Place { target: path.to_owned(), action: "writing", source })
+    written.map_err(Error::placing(path, "writing"))
 }
 
 /// Removes a file or link; one that is gone already is no error.

@@ -6,11 +6,14 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{ConfFile, ConfText, Contents};
+use super::{ConfFile, ConfText, kind, plugins};
 use crate::error::Error;
 use crate::files::{irregular, same_contents};
-use crate::settings::{MAIN, OURS, PluginEntry, Settings, VNIC_ATTACH};
+use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
 use crate::versions::{Answer, VersionCache};
+
+/// The mode of a plugin binary.
+pub(crate) const BINARY_MODE: u32 = 0o755;
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +27,10 @@ pub(crate) struct Binary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BinaryFound {
     Nothing,
-    File {
-        /// Whether it has the source's contents.
-        same: bool,
-        /// Permission bits.
-        mode: u32,
-    },
+    /// The source's contents, and its mode.
+    Same,
+    /// A file with other contents or another mode.
+    Different,
     /// A link, a directory or a special file; why it is in the way.
     Other(String),
 }
@@ -56,55 +57,53 @@ pub(crate) enum EntryOrigin {
 }
 
 /// Our binaries that belong on the node.
-pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Error>> {
-    let names = [(MAIN, install), (VNIC_ATTACH, settings.places_vnic_attach(install))]
-        .into_iter()
-        .filter(|(_, wanted)| *wanted);
-    names.map(|(name, _)| binary(settings, name)).collect()
+pub(super) fn ours(settings: &Settings, install: bool) -> impl Iterator<Item = Result<Binary, Error>> {
+    let names = [(MAIN, install), (VNIC_ATTACH, settings.places_vnic_attach(install))];
+    names.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| {
+        let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
+        let file = File::open(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
+        let found = found(&target, file).map_err(Error::reading(&target))?;
+        Ok(Binary { source, target, found })
+    })
 }
 
 /// The plugins of our chain with their answers.
 pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    // Unless it is listed by name, it is in the chain where the image has it.
-    let listed = |entry: &&PluginEntry| {
-        entry.kind() != VNIC_ATTACH || settings.lists_vnic_attach() || settings.source_dir.join(VNIC_ATTACH).exists()
-    };
+    let mut members = vec![(MAIN, EntryOrigin::Us)];
     let behind = settings.behind();
-    let listed = behind.iter().filter(listed).map(|entry| (entry.kind().to_owned(), EntryOrigin::Settings));
-    let mut members: Vec<(String, EntryOrigin)> =
-        [(MAIN.to_owned(), EntryOrigin::Us)].into_iter().chain(listed).collect();
-    if let Some(Contents::Plugins(found)) = conflist.map(|conflist| Contents::parse(&conflist.contents)) {
-        for kind in found {
-            let known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind.as_str());
-            // A type with a slash is a path, which a runtime refuses.
-            if !known && !kind.contains('/') {
-                members.push((kind, EntryOrigin::OtherProgram));
-            }
+    for entry in &behind {
+        // Unless it is listed by name, it is in the chain where the image has it.
+        let is_optional = entry.kind() == VNIC_ATTACH && !settings.lists_vnic_attach();
+        if !is_optional || settings.source_dir.join(VNIC_ATTACH).exists() {
+            members.push((entry.kind(), EntryOrigin::Settings));
+        }
+    }
+    for kind in conflist.and_then(ConfText::list).into_iter().flat_map(plugins).filter_map(kind) {
+        let is_known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind);
+        // A type with a slash is a path, which a runtime refuses.
+        if !is_known && !kind.contains('/') {
+            members.push((kind, EntryOrigin::OtherProgram));
         }
     }
     let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
     let answers = versions.answers(&paths);
-    let mut chain = Vec::new();
-    for (((name, origin), path), answer) in members.into_iter().zip(paths).zip(answers) {
-        let dangling = answer == Answer::Missing && origin == EntryOrigin::OtherProgram && !is_missing(&path);
-        let answer = if dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
-        chain.push(ChainBinary { name, path, answer, origin });
-    }
-    chain
+    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, origin), path), answer)| {
+        let is_dangling = answer == Answer::Missing && origin == EntryOrigin::OtherProgram && !is_missing(&path);
+        let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
+        ChainBinary { name: name.to_owned(), path, answer, origin }
+    });
+    members.collect()
 }
 
 /// The plugins without a binary of each usable configuration before our one (`name`), up to the first that has all: no runtime
 /// reads further.
 pub(super) fn missing_before(settings: &Settings, files: &[ConfFile], name: &str) -> BTreeMap<String, Vec<String>> {
-    let missing = |kind: &&String| is_missing(&settings.cni_bin_dir.join(kind));
-    files
-        .iter()
-        .take_while(|file| file.name.as_str() < name)
-        .filter_map(|file| match &file.contents {
-            Contents::Plugins(kinds) => Some((file.name.clone(), kinds.iter().filter(missing).cloned().collect())),
-            Contents::Refused(..) | Contents::Malformed(_) | Contents::Unread(_) => None,
-        })
-        .take_while(|(_, missing): &(String, Vec<String>)| !missing.is_empty())
+    let is_absent = |kind: &&str| is_missing(&settings.cni_bin_dir.join(kind));
+    let missing = |file: &ConfFile| file.kinds().filter(is_absent).map(str::to_owned).collect();
+    let before = files.iter().take_while(|file| file.name.as_str() < name).filter(|file| file.is_usable());
+    before
+        .map(|file| (file.name.clone(), missing(file)))
+        .take_while(|(_, missing): &(_, Vec<_>)| !missing.is_empty())
         .collect()
 }
 
@@ -125,13 +124,6 @@ fn path(settings: &Settings, name: &str) -> PathBuf {
     if name == MAIN || (name == VNIC_ATTACH && source.exists()) { source } else { settings.cni_bin_dir.join(name) }
 }
 
-fn binary(settings: &Settings, name: &str) -> Result<Binary, Error> {
-    let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
-    let file = File::open(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-    let found = found(&target, file).map_err(|cause| Error::Read { path: target.clone(), source: cause })?;
-    Ok(Binary { source, target, found })
-}
-
 fn found(target: &Path, source: File) -> io::Result<BinaryFound> {
     let metadata = match fs::symlink_metadata(target) {
         Ok(metadata) => metadata,
@@ -142,8 +134,6 @@ fn found(target: &Path, source: File) -> io::Result<BinaryFound> {
     if !metadata.is_file() {
         return Ok(BinaryFound::Other(irregular(target)));
     }
-    Ok(BinaryFound::File {
-        same: same_contents(source, File::open(target)?)?,
-        mode: metadata.permissions().mode() & 0o7777,
-    })
+    let same = metadata.permissions().mode() & 0o7777 == BINARY_MODE && same_contents(source, File::open(target)?)?;
+    Ok(if same { BinaryFound::Same } else { BinaryFound::Different })
 }

@@ -4,8 +4,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::ConfAt;
-use super::conf_text::{kind, parse};
+use super::conf_text::{PLUGINS, kind, plugins};
 use crate::decide::OKE_CONFLIST;
 use crate::error::Error;
 use crate::settings::MAIN;
@@ -24,20 +26,18 @@ const LOOPBACK: &str = "loopback";
 pub(crate) struct ConfFile {
     /// Its name in the directory.
     pub(crate) name: String,
-    /// Its contents.
-    pub(crate) contents: Contents,
+    /// A list of plugins or a single one; null if it is neither.
+    pub(crate) document: Value,
+    /// Why no pod starts by it, as far as it can be seen from here.
+    pub(crate) fault: Option<Fault>,
 }
 
-/// A configuration's contents, as far as the installer is concerned.
+/// Why a configuration is not usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Contents {
-    /// The types of its plugins, in order.
-    Plugins(Vec<String>),
-    /// The same, and why containerd refuses it nevertheless, with every file of the directory after it.
-    Refused(Vec<String>, String),
-    /// Not a configuration, which containerd refuses as well.
-    Malformed(String),
-    /// It cannot be read from here, and why; the runtime may be able to.
+pub(crate) enum Fault {
+    /// It is no valid configuration. containerd refuses it, with every file of the directory after it.
+    Refused(String),
+    /// It cannot be read from here; the runtime may be able to.
     Unread(String),
 }
 
@@ -53,6 +53,26 @@ pub enum ProvidedNetwork {
 }
 
 impl ConfFile {
+    pub(super) fn new(name: String, at: ConfAt) -> Self {
+        let (document, fault) = match at {
+            ConfAt::File(found) => match found.json {
+                Ok(document) => {
+                    let fault = complaint(&name, &document).map(|why| Fault::Refused(why.to_owned()));
+                    (document, fault)
+                }
+                Err(why) => (Value::Null, Some(Fault::Refused(why))),
+            },
+            ConfAt::Unread(why) => (Value::Null, Some(Fault::Unread(why))),
+            ConfAt::Nothing => (Value::Null, Some(Fault::Refused("it was removed while it was read".to_owned()))),
+        };
+        Self { name, document, fault }
+    }
+
+    /// Whether a runtime can start pods by it, if its plugins are there.
+    pub(crate) const fn is_usable(&self) -> bool {
+        self.fault.is_none()
+    }
+
     /// Whether it is our configuration and names our plugin.
     pub(crate) fn is_ours(&self) -> bool {
         self.name == vcn::CONFLIST_FILE && self.has(MAIN)
@@ -70,91 +90,66 @@ impl ConfFile {
 
     /// Whether a runtime can give pods a foreign network with it.
     pub(crate) fn gives_another_network(&self) -> bool {
-        self.is_usable_and_not_ours() && self.gives() == ProvidedNetwork::Network
+        self.is_usable() && self.name != vcn::CONFLIST_FILE && self.gives() == ProvidedNetwork::Network
     }
 
     /// As [`Self::gives_another_network`], or it cannot be known.
     pub(crate) fn may_give_another_network(&self) -> bool {
-        self.is_usable_and_not_ours() && self.gives() != ProvidedNetwork::Nothing
+        self.is_usable() && self.name != vcn::CONFLIST_FILE && self.gives() != ProvidedNetwork::Nothing
     }
 
     /// Whether a runtime can give pods any network by it, or it cannot be known.
     pub(crate) fn may_give_a_network(&self) -> bool {
-        match self.contents {
-            Contents::Plugins(_) => self.gives() != ProvidedNetwork::Nothing,
-            Contents::Unread(_) => true,
-            Contents::Refused(..) | Contents::Malformed(_) => false,
+        match self.fault {
+            None => self.gives() != ProvidedNetwork::Nothing,
+            Some(Fault::Unread(_)) => true,
+            Some(Fault::Refused(_)) => false,
         }
     }
 
     /// What pods get by it from a runtime that can use it.
     pub(crate) fn gives(&self) -> ProvidedNetwork {
-        let mut others = self.kinds().iter().filter(|kind| *kind != LOOPBACK).peekable();
+        let mut others = self.kinds().filter(|kind| *kind != LOOPBACK).peekable();
         if others.peek().is_none() {
             ProvidedNetwork::Nothing
-        } else if others.all(|kind| META.contains(&kind.as_str())) {
+        } else if others.all(|kind| META.contains(&kind)) {
             ProvidedNetwork::CalledNetwork
         } else {
             ProvidedNetwork::Network
         }
     }
 
-    fn is_usable_and_not_ours(&self) -> bool {
-        matches!(self.contents, Contents::Plugins(_)) && self.name != vcn::CONFLIST_FILE
+    /// The types of its plugins, in order.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &str> {
+        let single = self.document.get(PLUGINS).is_none().then_some(&self.document);
+        single.into_iter().chain(plugins(&self.document)).filter_map(kind)
     }
 
     fn has(&self, plugin: &str) -> bool {
-        self.kinds().iter().any(|kind| kind == plugin)
-    }
-
-    fn kinds(&self) -> &[String] {
-        match &self.contents {
-            Contents::Plugins(kinds) | Contents::Refused(kinds, _) => kinds,
-            Contents::Malformed(_) | Contents::Unread(_) => &[],
-        }
+        self.kinds().any(|kind| kind == plugin)
     }
 }
 
-impl Contents {
-    /// Reads a configuration, a list of plugins or a single one.
-    pub(crate) fn parse(contents: &[u8]) -> Self {
-        let document = match parse(contents) {
-            Ok(document) if document.is_object() => document,
-            Ok(_) => return Self::Malformed("it is not an object".to_owned()),
-            Err(error) => return Self::Malformed(error.to_string()),
-        };
-        let own = |value| kind(value).map(str::to_owned);
-        let kinds: Option<Vec<_>> = match document.get("plugins") {
-            Some(plugins) => plugins.as_array().and_then(|plugins| plugins.iter().map(own).collect()),
-            None => own(&document).map(|kind| vec![kind]),
-        };
-        kinds.map_or_else(|| Self::Malformed("a plugin has no type".to_owned()), Self::Plugins)
-    }
-
-    /// Reads a file as libcni does, which is stricter, and uses the extension.
-    pub(super) fn of_file(name: &str, contents: &[u8]) -> Self {
-        let (kinds, document) = match (Self::parse(contents), parse(contents)) {
-            (Self::Plugins(kinds), Ok(document)) => (kinds, document),
-            (other, _) => return other,
-        };
-        let list = document.get("plugins").is_some();
-        let nameless = || document.get("name").and_then(|name| name.as_str()).is_none_or(str::is_empty);
-        let complaint = match (name.ends_with(".conflist"), list) {
-            (true, true) if kinds.is_empty() => "its list of plugins is empty",
-            (true, false) => "it is a single plugin's, and its name promises a list",
-            (true, true) if nameless() => "it has no name",
-            (false, true) if kind(&document).is_none() => {
-                "it is a list of plugins, and its name does not end in .conflist"
-            }
-            _ => return Self::Plugins(kinds),
-        };
-        Self::Refused(kinds, complaint.to_owned())
-    }
+/// Why no runtime uses a document, or containerd does not: libcni is stricter than the specification, and uses the name's end.
+fn complaint(name: &str, document: &Value) -> Option<&'static str> {
+    let has_no_name = || document.get("name").and_then(Value::as_str).is_none_or(str::is_empty);
+    let is_single = kind(document).is_some();
+    let typed = |list: &Value| list.as_array().filter(|list| list.iter().all(|plugin| kind(plugin).is_some())).cloned();
+    Some(match (document.get(PLUGINS).map(typed).as_ref(), name.ends_with(".conflist")) {
+        _ if !document.is_object() => "it is not an object",
+        (Some(None), _) => "a plugin has no type",
+        (None, _) if !is_single => "a plugin has no type",
+        (None, true) => "it is a single plugin's, and its name promises a list",
+        (Some(Some(list)), true) if list.is_empty() => "its list of plugins is empty",
+        (Some(_), true) if has_no_name() => "it has no name",
+        (Some(_), false) if !is_single => "it is a list of plugins, and its name does not end in .conflist",
+        _ => return None,
+    })
 }
 
 /// The files that a runtime loads, in its order: by name. A missing directory has no files.
 pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
-    let failed = |source| Error::Read { path: directory.to_path_buf(), source };
+    let failed = Error::reading(directory);
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -162,18 +157,13 @@ pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
     };
     let mut files = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(failed)?;
-        let is_directory = entry.file_type().map_err(failed)?.is_dir();
+        let entry = entry.map_err(&failed)?;
+        let is_directory = entry.file_type().map_err(&failed)?.is_dir();
         // The runtime loads a name that is not UTF-8, too.
         let name = entry.file_name().to_string_lossy().into_owned();
         // Our copy says nothing of its own.
         if !is_directory && name != vcn::COPIED_CONFLIST_FILE && ENDS.iter().any(|end| name.ends_with(end)) {
-            let contents = match ConfAt::any(&entry.path()) {
-                ConfAt::File(found) => Contents::of_file(&name, &found.contents),
-                ConfAt::Unread(why) => Contents::Unread(why),
-                ConfAt::Nothing => Contents::Malformed("it was removed while it was read".to_owned()),
-            };
-            files.push((entry.file_name(), ConfFile { name, contents }));
+            files.push((entry.file_name(), ConfFile::new(name, ConfAt::any(&entry.path()))));
         }
     }
     files.sort_by(|(one, _), (other, _)| one.cmp(other));

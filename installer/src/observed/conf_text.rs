@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::libc;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::files::irregular;
 
@@ -40,25 +40,25 @@ pub(crate) struct ConfText {
     pub(crate) contents: Vec<u8>,
     /// Its permission bits.
     pub(crate) mode: u32,
+    /// Its document, or why it is none.
+    pub(crate) json: Result<Value, String>,
 }
 
 impl ConfAt {
-    /// Reads it by `read`, and if the file is half-written, again.
-    pub(crate) fn settled(path: &Path, read: fn(&Path) -> Self) -> Self {
-        Self::settled_by(|| read(path), || thread::sleep(READ_EVERY))
+    /// Reads one of our files, and if it is half-written, again.
+    pub(crate) fn settled(path: &Path) -> Self {
+        Self::settled_by(|| Self::ours(path))
     }
 
-    pub(super) fn settled_by(read: impl Fn() -> Self, mut pause: impl FnMut()) -> Self {
-        let mut reads = 1;
-        loop {
+    pub(super) fn settled_by(read: impl Fn() -> Self) -> Self {
+        for _ in 1..READS {
             let found = read();
-            let half = found.file().is_some_and(|found| parse(&found.contents).is_err());
-            if !half || reads == READS {
+            if found.file().is_none_or(|found| found.json.is_ok()) {
                 return found;
             }
-            reads += 1;
-            pause();
+            thread::sleep(READ_EVERY);
         }
+        read()
     }
 
     /// Reads one of our files once. A link with its name is a person's or another program's, and stays.
@@ -67,7 +67,7 @@ impl ConfAt {
     }
 
     /// Reads a file once, also by a link within its directory.
-    pub(crate) fn any(path: &Path) -> Self {
+    pub(super) fn any(path: &Path) -> Self {
         let found = match fs::read_link(path) {
             Ok(to) if !stays_within(path) => {
                 return Self::Unread(format!("it is a link to {}, out of its directory or to nothing", to.display()));
@@ -91,17 +91,31 @@ impl ConfAt {
 }
 
 impl ConfText {
+    /// JSON as the runtime reads it: Go replaces what is not UTF-8.
+    pub(crate) fn new(contents: Vec<u8>, mode: u32) -> Self {
+        let json = serde_json::from_str(&String::from_utf8_lossy(&contents)).map_err(|error| error.to_string());
+        Self { contents, mode, json }
+    }
+
     /// The document, if it has an array of plugins, each with a type.
-    pub(crate) fn list(&self) -> Option<Map<String, Value>> {
-        let Value::Object(document) = parse(&self.contents).ok()? else { return None };
-        let plugins = document.get("plugins")?.as_array()?;
+    pub(crate) fn list(&self) -> Option<&Value> {
+        let document = self.json.as_ref().ok()?;
+        let plugins = document.get(PLUGINS)?.as_array()?;
         plugins.iter().all(|plugin| kind(plugin).is_some()).then_some(document)
+    }
+
+    /// Whether it is a list with a plugin of one of these types.
+    pub(crate) fn lists(&self, kinds: &[&str]) -> bool {
+        self.list().is_some_and(|list| plugins(list).filter_map(kind).any(|kind| kinds.contains(&kind)))
     }
 }
 
-/// JSON as the runtime reads it: Go replaces what is not UTF-8.
-pub(crate) fn parse(contents: &[u8]) -> serde_json::Result<Value> {
-    serde_json::from_str(&String::from_utf8_lossy(contents))
+/// The key of a list's plugins.
+pub(crate) const PLUGINS: &str = "plugins";
+
+/// The plugins of a list.
+pub(crate) fn plugins(list: &Value) -> impl Iterator<Item = &Value> {
+    list.get(PLUGINS).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// A plugin's type. Go finds a key in any case, and an empty type is none.
@@ -129,5 +143,5 @@ fn read_file(path: &Path) -> io::Result<ConfText> {
     if contents.len() as u64 > LONGEST {
         return Err(io::Error::other(format!("it is longer than {LONGEST} bytes; move it away")));
     }
-    Ok(ConfText { contents, mode: metadata.permissions().mode() & 0o7777 })
+    Ok(ConfText::new(contents, metadata.permissions().mode() & 0o7777))
 }

@@ -1,5 +1,6 @@
 //! Configurations as runtimes read them, and what is not read.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -9,15 +10,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::*;
-use crate::settings::{PluginEntry, fixture};
-
-fn plugins(kinds: &[&str]) -> Contents {
-    Contents::Plugins(kinds.iter().map(|kind| (*kind).to_owned()).collect())
-}
-
-fn file(name: &str, contents: Contents) -> ConfFile {
-    ConfFile { name: name.to_owned(), contents }
-}
+use crate::settings::PluginEntry;
+use crate::settings::fixture::{self, conf_file, faulty};
 
 #[test]
 fn files_are_listed_as_the_runtime_loads_them() {
@@ -36,20 +30,20 @@ fn files_are_listed_as_the_runtime_loads_them() {
     fs::create_dir(directory.path().join("50-folder.conf")).unwrap();
     symlink("nowhere", directory.path().join("40-link.conf")).unwrap();
     fs::write(directory.path().join(OsStr::from_bytes(b"20-\xff.conf")), r#"{"type":"x"}"#).unwrap();
-    let malformed = |why: &str| Contents::Malformed(why.to_owned());
+    let refused = |why: &str| Some(Fault::Refused(why.to_owned()));
+    let unread = || Some(Fault::Unread("it is a link to nowhere, out of its directory or to nothing".to_owned()));
     let expected = [
-        file(".conf", plugins(&["hidden"])),
-        file("20-single.conf", plugins(&["flannel"])),
-        file("20-\u{fffd}.conf", plugins(&["x"])),
-        file("30-nameless.json", malformed("a plugin has no type")),
-        file(
-            "40-link.conf",
-            Contents::Unread("it is a link to nowhere, out of its directory or to nothing".to_owned()),
-        ),
-        file("87-podman.conflist", plugins(&["bridge", "portmap"])),
-        file("99-dummy.conf", malformed("EOF while parsing a value at line 1 column 0")),
+        (".conf", vec!["hidden"], None),
+        ("20-single.conf", vec!["flannel"], None),
+        ("20-\u{fffd}.conf", vec!["x"], None),
+        ("30-nameless.json", vec![], refused("a plugin has no type")),
+        ("40-link.conf", vec![], unread()),
+        ("87-podman.conflist", vec!["bridge", "portmap"], None),
+        ("99-dummy.conf", vec![], refused("EOF while parsing a value at line 1 column 0")),
     ];
-    assert_eq!(conf_files(directory.path()).unwrap(), expected);
+    let found = conf_files(directory.path()).unwrap();
+    let found = found.iter().map(|file| (file.name.as_str(), file.kinds().collect(), file.fault.clone()));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
     assert_eq!(conf_files(Path::new("/nowhere/at/all")).unwrap(), []);
 }
 
@@ -68,37 +62,37 @@ fn files_that_containerd_refuses_are_recognized() {
         ("10-a.conflist", r#"{"name":"a","x":1e999,"plugins":[{"type":"bridge"}]}"#, Some("")),
         ("10-a.conflist", "[]", Some("")),
     ] {
-        match (Contents::of_file(name, text.as_bytes()), refused) {
-            (found, None) => assert_eq!(found, plugins(&["bridge"]), "{name}: {text}"),
-            (Contents::Refused(_, why), Some(part)) => assert!(why.contains(part), "{text}: {why}"),
-            (Contents::Malformed(_), Some("")) => {}
-            (found, _) => panic!("{text}: {found:?}"),
+        let found = ConfFile::new(name.to_owned(), ConfAt::File(ConfText::new(text.into(), 0o644)));
+        match (&found.fault, refused) {
+            (None, None) => assert!(found.kinds().eq(["bridge"]), "{name}: {text}"),
+            (Some(Fault::Refused(why)), Some(part)) => assert!(why.contains(part), "{text}: {why}"),
+            _ => panic!("{text}: {found:?}"),
         }
     }
 }
 
 #[test]
 fn owner_and_network_of_file_follow_from_name_and_plugins() {
-    assert!(file("10-oci.conflist", Contents::Malformed(String::new())).is_oke());
-    assert!(file("05-renamed.conflist", plugins(&["oci-ipvlan", "oci-ptp"])).is_oke());
-    assert!(file("10-flannel.conflist", plugins(&[])).is_flannel());
-    assert!(file("10-cbr0.conflist", plugins(&["flannel", "portmap"])).is_flannel());
+    let refused = |name: &str, kinds: &[&str]| faulty(name, kinds, Fault::Refused(String::new()));
+    assert!(refused("10-oci.conflist", &[]).is_oke());
+    assert!(conf_file("05-renamed.conflist", &["oci-ipvlan", "oci-ptp"]).is_oke());
+    assert!(conf_file("10-flannel.conflist", &[]).is_flannel());
+    assert!(conf_file("10-cbr0.conflist", &["flannel", "portmap"]).is_flannel());
     for (kinds, gives) in [
         (&["flannel", "portmap"][..], ProvidedNetwork::Network),
         (&["multus", "bridge"], ProvidedNetwork::Network),
         (&["loopback", "multus-shim"], ProvidedNetwork::CalledNetwork),
         (&["loopback"], ProvidedNetwork::Nothing),
     ] {
-        let found = file("00-x.conflist", plugins(kinds));
+        let found = conf_file("00-x.conflist", kinds);
         assert_eq!(
             (found.gives(), found.gives_another_network()),
             (gives, gives == ProvidedNetwork::Network),
             "{kinds:?}"
         );
     }
-    assert!(!file(vcn::CONFLIST_FILE, plugins(&["vcn-native"])).gives_another_network());
-    let refused = Contents::Refused(vec!["flannel".to_owned()], "it has no name".to_owned());
-    assert!(!file("10-flannel.conflist", refused).gives_another_network());
+    assert!(!conf_file(vcn::CONFLIST_FILE, &["vcn-native"]).gives_another_network());
+    assert!(!refused("10-flannel.conflist", &["flannel"]).gives_another_network());
 }
 
 #[test]
@@ -106,19 +100,17 @@ fn half_written_file_is_read_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("05-vcn-native.conflist");
     fs::write(&path, "{\"plugins\": [").unwrap();
-    let mut pauses = 0;
-    let found = ConfAt::settled_by(
-        || ConfAt::ours(&path),
-        || {
-            pauses += 1;
-            if pauses == 9 {
-                fs::write(&path, "{\"plugins\": []}").unwrap();
-            }
-        },
-    );
+    let reads = Cell::new(0);
+    let found = ConfAt::settled_by(|| {
+        reads.set(reads.get() + 1);
+        if reads.get() == 10 {
+            fs::write(&path, "{\"plugins\": []}").unwrap();
+        }
+        ConfAt::ours(&path)
+    });
     assert_eq!(found.file().unwrap().contents, b"{\"plugins\": []}");
     fs::write(&path, [b'{', 0xff]).unwrap();
-    assert_eq!(ConfAt::settled(&path, ConfAt::ours).file().unwrap().contents, [b'{', 0xff], "it stays so");
+    assert_eq!(ConfAt::settled(&path).file().unwrap().contents, [b'{', 0xff], "it stays so");
 }
 
 #[test]
@@ -172,7 +164,7 @@ fn plugins_of_settings_and_preceding_configurations_are_looked_up() {
         ("02-sound.conflist", &["bridge"]),
         ("03-behind.conflist", &["gone"]),
     ];
-    let files = files.map(|(name, kinds)| file(name, plugins(kinds)));
+    let files = files.map(|(name, kinds)| conf_file(name, kinds));
     let (record, mut versions) = (Record::default(), VersionCache::default());
     let found = Observed::read(&settings, files.into(), &record, true, &mut versions);
     let lacking = [("00-a.conflist", "gone"), ("01-loopback.conf", "loopback")];

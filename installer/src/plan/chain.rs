@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::conflist::{PLUGINS, list};
 use super::{Note, NoteKind, Plan};
 use crate::error::Error;
-use crate::observed::{ChainBinary, EntryOrigin, kind};
+use crate::observed::{ChainBinary, EntryOrigin, PLUGINS, kind, plugins};
 use crate::settings::PluginEntry;
 use crate::versions::{Answer, Version};
 
@@ -18,40 +17,44 @@ impl Plan {
         &mut self,
         entries: &[PluginEntry],
         chain: &[ChainBinary],
-        disk: Option<&Map<String, Value>>,
+        disk: Option<&Value>,
     ) -> Result<Value, Error> {
         let mut common: Option<BTreeSet<Version>> = None;
         let mut named = Vec::new();
-        for binary in chain {
-            let ChainBinary { name, path, answer, origin } = binary;
-            let on_disk = || disk.map(promised).unwrap_or_default();
-            let speaks = match (suitable(answer), origin) {
-                (Ok(versions), _) => versions.clone(),
-                (Err(reason), EntryOrigin::Us) => return Err(Error::Version { path: path.clone(), reason }),
-                (Err(reason), EntryOrigin::OtherProgram) => {
-                    self.notes.push(match answer {
-                        Answer::Missing => Note::missing_in_chain(name),
-                        Answer::Speaks(_) | Answer::Failed(_) => Note::unsure(name, &reason),
-                    });
-                    if let Answer::Speaks(versions) = answer { versions.clone() } else { on_disk() }
+        for ChainBinary { name, path, answer, origin } in chain {
+            let unsuitable = answer.complaint();
+            let note = match (&unsuitable, origin) {
+                (None, _) => None,
+                (Some(reason), EntryOrigin::Us) => {
+                    return Err(Error::Version { path: path.clone(), reason: reason.clone() });
                 }
-                (Err(reason), EntryOrigin::Settings) => {
-                    let listed = disk.is_some_and(|disk| list(disk).any(|plugin| kind(plugin) == Some(name)));
-                    let failed = matches!(answer, Answer::Failed(_));
-                    let note = if failed { NoteKind::PluginUnanswered } else { NoteKind::PluginLeftOut };
-                    let text = match (failed, listed) {
-                        (true, true) => format!("{name} stays in the chain, although {reason}"),
-                        (true, false) => format!("{name} is left out of the chain until it answers: {reason}"),
-                        (false, _) => format!("{name} is left out of the chain: {reason}"),
+                (Some(reason), EntryOrigin::OtherProgram) => Some(doubt(name, answer, reason)),
+                (Some(reason), EntryOrigin::Settings) => {
+                    let is_failed = matches!(answer, Answer::Failed(_));
+                    let is_listed = disk.into_iter().flat_map(plugins).any(|plugin| kind(plugin) == Some(name));
+                    let (note, text) = match (is_failed, is_listed) {
+                        (true, true) => (NoteKind::PluginUnanswered, "stays in the chain, although"),
+                        (true, false) => (NoteKind::PluginUnanswered, "is left out of the chain until it answers:"),
+                        (false, _) => (NoteKind::PluginLeftOut, "is left out of the chain:"),
                     };
-                    self.notes.push(Note { kind: note, subject: name.clone(), message: text });
-                    if !failed || !listed {
+                    let note = Note::new(note, name, format!("{name} {text} {reason}"));
+                    if !is_failed || !is_listed {
+                        self.notes.push(note);
                         continue;
                     }
-                    on_disk()
+                    Some(note)
                 }
             };
+            self.notes.extend(note);
             named.extend(entries.iter().find(|entry| entry.kind() == *name).map(PluginEntry::to_json));
+            let speaks = match answer {
+                Answer::Speaks(versions) => versions.clone(),
+                // What the file on disk promises.
+                Answer::Missing | Answer::Failed(_) => {
+                    let promised = disk.and_then(|disk| disk.get("cniVersions")?.as_array()).into_iter().flatten();
+                    promised.filter_map(|version| version.as_str()?.parse().ok()).collect()
+                }
+            };
             common = Some(match common {
                 None => speaks,
                 // If they have nothing in common, there is nothing to promise that would help.
@@ -61,6 +64,17 @@ impl Plan {
         }
         Ok(header_and_plugins(&named, &common.unwrap_or_default()))
     }
+}
+
+/// About a plugin that another program added.
+fn doubt(name: &str, answer: &Answer, reason: &str) -> Note {
+    let added = format!("{name}, which another program added to our chain,");
+    if *answer == Answer::Missing {
+        let message = format!("{added} has no binary, so no pod starts by our configuration");
+        return Note::new(NoteKind::PluginMissing, name, message);
+    }
+    let message = format!("{added} may fail for CNI {}: {reason}", Version::CONFIGURATION);
+    Note::new(NoteKind::PluginUnsure, name, message)
 }
 
 /// Header and plugins. Runtimes that do not know `cniVersions` (containerd 1.6) read `cniVersion` alone: the newest that all
@@ -75,17 +89,14 @@ fn header_and_plugins(plugins: &[Value], versions: &BTreeSet<Version>) -> Value 
     })
 }
 
-/// The versions that the file on disk promises.
-fn promised(disk: &Map<String, Value>) -> BTreeSet<Version> {
-    let versions = disk.get("cniVersions").and_then(Value::as_array).into_iter().flatten();
-    versions.filter_map(|version| version.as_str()?.parse().ok()).collect()
-}
-
-fn suitable(answer: &Answer) -> Result<&BTreeSet<Version>, String> {
-    match answer {
-        Answer::Missing => Err("its binary is missing".to_owned()),
-        Answer::Failed(reason) => Err(reason.clone()),
-        Answer::Speaks(versions) if versions.contains(&Version::CONFIGURATION) => Ok(versions),
-        Answer::Speaks(_) => Err(format!("it does not speak CNI {}", Version::CONFIGURATION)),
+impl Answer {
+    /// Why a plugin does not work in our configuration.
+    fn complaint(&self) -> Option<String> {
+        match self {
+            Self::Missing => Some("its binary is missing".to_owned()),
+            Self::Failed(reason) => Some(reason.clone()),
+            Self::Speaks(versions) if versions.contains(&Version::CONFIGURATION) => None,
+            Self::Speaks(_) => Some(format!("it does not speak CNI {}", Version::CONFIGURATION)),
+        }
     }
 }

@@ -1,99 +1,86 @@
 //! Our own configuration: what it is to contain. The installer owns the whole file; plugins that other programs added stay, as values
 //! and in their order, and so do keys that we do not know.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
+use super::{ConfChange, Facts, Note, NoteKind, Plan, Step};
 use crate::error::Error;
-use crate::observed::{ConfAt, ConfText, kind};
+use crate::observed::{ConfAt, ConfText, PLUGINS, kind, plugins};
 use crate::record::{ConfigurationRecord, WINDOW};
 use crate::report::ConflistState;
 use crate::settings::{MAIN, OURS};
 
-/// Readable by root alone, as the CIS benchmark asks; the runtime is root. A mode that was changed since stays.
-pub(super) const MODE: u32 = 0o600;
-
-pub(super) const PLUGINS: &str = "plugins";
-
 impl Plan {
     pub(super) fn conflist(&mut self, facts: Facts<'_>, usable: bool) {
-        let Facts { settings, observed, .. } = facts;
+        let Facts { settings, observed, record, .. } = facts;
         let present = observed.conflist.file();
+        let is_complete = present.is_some_and(|found| found.lists(&[MAIN]));
         self.conflist = match present {
             // Never removed: pods that were started before the agent, and their DEL, depend on it.
-            Some(found) if !usable || has_main(found) => ConflistState::InPlace,
+            Some(_) if !usable || is_complete => ConflistState::InPlace,
             None if !usable => ConflistState::Waiting,
             _ => ConflistState::Pending,
         };
-        if !usable {
-            return;
-        }
-        if let ConfAt::Unread(reason) = &observed.conflist {
-            let (path, reason) = (settings.conflist(), reason.clone());
-            return self.failures.push(Error::InTheWay { path, reason });
-        }
-        if !facts.record_is_known && present.is_some_and(has_main) {
+        match &observed.conflist {
+            _ if !usable => {}
+            ConfAt::Unread(reason) => {
+                self.failures.push(Error::InTheWay { path: settings.conflist(), reason: reason.clone() });
+            }
             // One of our plugins that the settings no longer list would be mistaken for another program's.
-            return;
+            _ if record.is_unreadable && is_complete => {}
+            _ => self.content(facts, present),
         }
-        self.content(facts, present);
     }
 
     fn content(&mut self, facts: Facts<'_>, present: Option<&ConfText>) {
         let Facts { settings, observed, record, .. } = facts;
         let disk = present.and_then(ConfText::list);
         let entries = settings.entries();
-        let wanted = match self.our_part(&entries, &observed.chain, disk.as_ref()) {
+        let wanted = match self.our_part(&entries, &observed.chain, disk) {
             Ok(wanted) => wanted,
             // If its binary could not be read, that is reported already.
             Err(_) if !observed.failures.is_empty() => return,
             Err(error) => return self.failures.push(error),
         };
-        let none = ConfigurationRecord::default();
-        let known = record.configurations.get(vcn::CONFLIST_FILE).unwrap_or(&none);
+        let known = record.conflist().cloned().unwrap_or_default();
         let is_ours = |kind: &str| {
             OURS.contains(&kind) || known.plugins.contains(kind) || entries.iter().any(|entry| entry.kind() == kind)
         };
-        let document = document(&wanted, disk.as_ref(), &is_ours);
-        let added: Vec<&str> =
-            plugins(&document).filter_map(kind).filter(|kind| find(&wanted, kind).is_none()).collect();
+        let document = document(&wanted, disk, &is_ours);
+        let added = plugins(&document).filter_map(kind).filter(|kind| find(&wanted, kind).is_none());
+        let added = added.collect::<Vec<_>>().join(", ");
         if !added.is_empty() {
-            self.notes.push(Note::extended(&added));
+            let message = format!("other programs added {added} to our configuration; they stay there");
+            self.notes.push(Note::new(NoteKind::Extended, added, message));
         }
         // Compared as values: another program may have formatted the file.
-        if disk.as_ref().is_some_and(|disk| document.as_object() == Some(disk)) {
+        if disk == Some(&document) {
             if known.wanted.as_ref() != Some(&wanted) {
                 self.adopted = Some(wanted);
             }
             return;
         }
-        // If we want nothing new, another program made the difference.
-        let reverted =
-            (known.wanted.as_ref() == Some(&wanted)).then(|| difference(&wanted, present.is_some(), disk.as_ref()));
-        let is_foreign = present.is_some_and(|found| !names_ours(found));
         let change = ConfChange {
             target: settings.conflist(),
-            contents: format!("{document:#}\n").into_bytes(),
-            mode: present.map_or(MODE, |found| found.mode),
-            found: present.map(|found| found.contents.clone()),
+            backup: known.wanted.is_none() && present.is_some_and(|found| !found.lists(&OURS)),
+            // If we want nothing new, another program made the difference.
+            reverted: (known.wanted.as_ref() == Some(&wanted)).then(|| difference(&wanted, present)),
+            found: present.cloned(),
+            document,
             wanted,
-            backup: is_foreign && !known.is_written(),
-            purpose: Purpose::Ours,
-            reverted,
         };
-        self.write(change, known, facts);
+        self.write(change, &known, facts);
     }
 
     /// Plans a change, unless repairs of the file are limited.
     pub(super) fn write(&mut self, change: ConfChange, known: &ConfigurationRecord, facts: Facts<'_>) {
         if let Some(difference) = &change.reverted
-            && let Some(pause) = known.rewrites.pause(facts.now)
+            && let Some(pause) = known.pause(facts.now)
         {
-            let (path, times) = (change.target.clone(), known.rewrites.recent(facts.now).len());
-            let difference = difference.clone();
+            let (path, difference, times) = (change.target, difference.clone(), known.recent(facts.now).len());
             return self.failures.push(Error::Contention { path, times, within: WINDOW, difference, pause });
         }
-        if change.purpose == Purpose::Ours {
+        if change.is_conflist() {
             self.conflist = ConflistState::Pending;
         }
         self.steps.push(Step::ChangeConf(Box::new(change)));
@@ -102,9 +89,9 @@ impl Plan {
 
 /// The whole document: our part, and what other programs added to the one on disk. Our plugin stays where it is; a
 /// missing one comes behind its predecessor in our list, the first of all because it makes the interface.
-pub(super) fn document(wanted: &Value, disk: Option<&Map<String, Value>>, is_ours: &dyn Fn(&str) -> bool) -> Value {
+pub(super) fn document(wanted: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bool) -> Value {
     let mut chain: Vec<Value> = Vec::new();
-    for found in disk.into_iter().flat_map(list) {
+    for found in disk.into_iter().flat_map(plugins) {
         let Some(name) = kind(found) else { continue };
         match find(wanted, name) {
             Some(_) if chain.iter().any(|plugin| kind(plugin) == Some(name)) => {}
@@ -121,17 +108,16 @@ pub(super) fn document(wanted: &Value, disk: Option<&Map<String, Value>>, is_our
         }
         at = position.unwrap_or(at) + 1;
     }
-    let mut document = disk.cloned().unwrap_or_default();
+    let mut document = disk.and_then(Value::as_object).cloned().unwrap_or_default();
     document.extend(wanted.as_object().cloned().unwrap_or_default());
     document.insert(PLUGINS.to_owned(), chain.into());
     Value::Object(document)
 }
 
 /// What another program changed of our part.
-fn difference(wanted: &Value, present: bool, disk: Option<&Map<String, Value>>) -> String {
-    let Some(disk) = disk else {
-        return if present { "it is no list of plugins any more" } else { "it was removed" }.to_owned();
-    };
+fn difference(wanted: &Value, present: Option<&ConfText>) -> String {
+    let Some(present) = present else { return "it was removed".to_owned() };
+    let Some(disk) = present.list() else { return "it is no list of plugins any more".to_owned() };
     let mut changes = Vec::new();
     for (key, value) in wanted.as_object().into_iter().flatten().filter(|(key, _)| *key != PLUGINS) {
         match disk.get(key) {
@@ -142,7 +128,7 @@ fn difference(wanted: &Value, present: bool, disk: Option<&Map<String, Value>>) 
     }
     for entry in plugins(wanted) {
         let name = kind(entry).unwrap_or_default();
-        let found: Vec<&Value> = list(disk).filter(|plugin| kind(plugin) == Some(name)).collect();
+        let found: Vec<&Value> = plugins(disk).filter(|plugin| kind(plugin) == Some(name)).collect();
         match found[..] {
             [] => changes.push(format!("plugin {name} was removed")),
             [found] if found == entry => {}
@@ -153,22 +139,6 @@ fn difference(wanted: &Value, present: bool, disk: Option<&Map<String, Value>>) 
     if changes.is_empty() { "it was changed".to_owned() } else { changes.join("; ") }
 }
 
-fn plugins(document: &Value) -> impl Iterator<Item = &Value> {
-    document.as_object().into_iter().flat_map(list)
-}
-
-pub(super) fn list(document: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    document.get(PLUGINS).and_then(Value::as_array).into_iter().flatten()
-}
-
 fn find<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     plugins(document).find(|plugin| kind(plugin) == Some(name))
-}
-
-fn has_main(found: &ConfText) -> bool {
-    found.list().is_some_and(|disk| list(&disk).any(|plugin| kind(plugin) == Some(MAIN)))
-}
-
-fn names_ours(found: &ConfText) -> bool {
-    found.list().is_some_and(|disk| list(&disk).filter_map(kind).any(|kind| OURS.contains(&kind)))
 }

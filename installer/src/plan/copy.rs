@@ -3,32 +3,31 @@
 
 use serde_json::{Map, Value, json};
 
-use super::conflist::MODE;
-use super::{ConfChange, Facts, Note, Plan, Purpose, Step};
+use super::{ConfChange, Facts, Note, NoteKind, Plan, Step};
 use crate::error::Error;
-use crate::observed::{ConfAt, ConfFile, ConfText, Contents, Observed, Source, kind};
-use crate::record::ConfigurationRecord;
+use crate::observed::{ConfAt, ConfText, Observed, PLUGINS, ProvidedNetwork};
 use crate::settings::{PluginEntry, VNIC_ATTACH};
 use crate::versions::{Answer, Version};
+
+const COPY: &str = vcn::COPIED_CONFLIST_FILE;
 
 impl Plan {
     /// Plans the copy where it is `wanted`, else its removal.
     pub(super) fn copy(&mut self, facts: Facts<'_>, wanted: bool) {
-        let copied = wanted.then(|| copy_of(facts.observed.source.as_ref(), facts.observed.guest.as_ref()));
-        let document = match copied {
+        let (observed, path) = (facts.observed, facts.settings.copied_conflist());
+        let document = match wanted.then(|| copy_of(observed)) {
             Some(Ok(document)) => document,
             Some(Err(reason)) => {
-                self.notes.push(Note::not_chained(vcn::COPIED_CONFLIST_FILE, &reason));
+                let message = format!("no pod gets extra interfaces by vnic-attach, {COPY} is not written: {reason}");
+                self.notes.push(Note::new(NoteKind::NotChained, COPY, message));
                 return self.remove_copy(facts);
             }
             None => return self.remove_copy(facts),
         };
-        self.notes.extend(before_copy(facts.observed).map(Note::sorts_before_copy));
-        let (settings, none) = (facts.settings, ConfigurationRecord::default());
-        let path = settings.copied_conflist();
-        let known = facts.record.configurations.get(vcn::COPIED_CONFLIST_FILE).unwrap_or(&none);
-        let found = match &facts.observed.copy {
-            ConfAt::File(found) if is_copy(found) || known.is_written() => Some(found),
+        self.notes.extend(before_copy(observed));
+        let known = facts.record.configurations.get(COPY).cloned().unwrap_or_default();
+        let found = match &observed.copy {
+            ConfAt::File(found) if is_copy(found) || known.wanted.is_some() => Some(found),
             ConfAt::Nothing => None,
             ConfAt::File(_) => {
                 let reason = "another program wrote it; move it away".to_owned();
@@ -38,82 +37,79 @@ impl Plan {
                 return self.failures.push(Error::InTheWay { path, reason: reason.clone() });
             }
         };
-        let disk = found.and_then(ConfText::list);
-        if disk.is_some() && disk.as_ref() == document.as_object() {
+        if found.and_then(ConfText::list) == Some(&document) {
             return;
         }
-        let reverted = (known.wanted.as_ref() == Some(&document)).then(|| match found {
-            Some(_) => "it was changed".to_owned(),
-            None => "it was removed".to_owned(),
-        });
+        let reverted = if found.is_some() { "it was changed" } else { "it was removed" };
         let change = ConfChange {
             target: path,
-            contents: format!("{document:#}\n").into_bytes(),
-            mode: found.map_or(MODE, |found| found.mode),
-            found: found.map(|found| found.contents.clone()),
-            wanted: document,
+            found: found.cloned(),
             backup: false,
-            purpose: Purpose::Copy,
-            reverted,
+            reverted: (known.wanted.as_ref() == Some(&document)).then(|| reverted.to_owned()),
+            wanted: document.clone(),
+            document,
         };
-        self.write(change, known, facts);
+        self.write(change, &known, facts);
     }
 
     fn remove_copy(&mut self, facts: Facts<'_>) {
         let path = facts.settings.copied_conflist();
-        let recorded = facts.record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
+        let is_recorded = facts.record.configurations.contains_key(COPY);
         match &facts.observed.copy {
-            ConfAt::File(found) if recorded || is_copy(found) => {
-                self.steps.push(Step::RemoveCopy { path, found: found.contents.clone() });
+            ConfAt::File(found) if is_recorded || is_copy(found) => {
+                self.steps.push(Step::RemoveConf { path, found: found.contents.clone(), leftover: None });
             }
-            ConfAt::Nothing if recorded => self.steps.push(Step::Forget { path }),
+            ConfAt::Nothing if is_recorded => self.steps.push(Step::Forget { path }),
             _ => {}
         }
     }
 }
 
-/// The configuration that the runtime uses in place of the copy. One that lacks a binary is not used in silence: CRI-O skips
-/// it, and no pod of containerd starts by it.
-fn before_copy(observed: &Observed) -> Option<&ConfFile> {
-    let mut before = observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::COPIED_CONFLIST_FILE);
-    before
-        .find(|file| matches!(file.contents, Contents::Plugins(_)) && !observed.missing_before.contains_key(&file.name))
+/// About the configuration that the runtime uses in place of the copy. One that lacks a binary is not used in silence: CRI-O
+/// skips it, and no pod of containerd starts by it.
+fn before_copy(observed: &Observed) -> Option<Note> {
+    let mut before = observed.conf_files.iter().take_while(|file| file.name.as_str() < COPY);
+    let file = before.find(|file| file.is_usable() && !observed.missing_before.contains_key(&file.name))?;
+    let (name, gives) = (&file.name, file.gives());
+    let instead = match gives {
+        ProvidedNetwork::CalledNetwork => "request extra interfaces by a NetworkAttachmentDefinition",
+        ProvidedNetwork::Network | ProvidedNetwork::Nothing => "rename it so that it sorts later",
+    };
+    let annotation = vcn::INTERFACES_ANNOTATION;
+    let message =
+        format!("{name} sorts before {COPY}, so the annotation {annotation} of pods has no effect: {instead}");
+    Some(Note::new(NoteKind::SortsBeforeCopy { gives }, name, message))
 }
 
 /// Whether a file that is not on record is our copy: no other program lists our plugin under this name.
 pub(crate) fn is_copy(found: &ConfText) -> bool {
-    found.list().is_some_and(|disk| super::conflist::list(&disk).any(|plugin| kind(plugin) == Some(VNIC_ATTACH)))
+    found.lists(&[VNIC_ATTACH])
 }
 
-/// The source with our plugin as the last; the error says why there is none.
-fn copy_of(source: Option<&Source>, guest: Option<&Answer>) -> Result<Value, String> {
+/// The configuration that a runtime would use without our copy, with our plugin as the last; the error says why there is none.
+fn copy_of(observed: &Observed) -> Result<Value, String> {
+    let source = observed.conf_files.iter().find(|file| file.gives_another_network());
     let source = source.ok_or("there is no configuration of another pod network yet")?;
-    let text = match &source.at {
-        ConfAt::File(text) => text,
-        ConfAt::Unread(why) => return Err(format!("{}: {why}", source.name)),
-        ConfAt::Nothing => return Err(format!("{}: it was removed while it was read", source.name)),
-    };
-    let mut document = match text.list() {
-        Some(list) => list,
-        None => of_single(text).ok_or_else(|| format!("{} is no configuration of plugins", source.name))?,
-    };
-    check_version(guest, &document, &source.name)?;
-    let Some(Value::Array(plugins)) = document.get_mut("plugins") else {
-        return Err(format!("{} is no list of plugins", source.name));
-    };
-    if plugins.iter().any(|plugin| kind(plugin) == Some(VNIC_ATTACH)) {
-        return Err(format!("{} lists {VNIC_ATTACH} itself", source.name));
+    let name = &source.name;
+    let mut list = as_list(&source.document).ok_or_else(|| format!("{name} is no configuration of plugins"))?;
+    check_version(observed.guest.as_ref(), &list, name)?;
+    if source.kinds().any(|kind| kind == VNIC_ATTACH) {
+        return Err(format!("{name} lists {VNIC_ATTACH} itself"));
     }
-    plugins.extend(PluginEntry::named(VNIC_ATTACH).map(|entry| entry.to_json()));
-    Ok(Value::Object(document))
+    if let Some(Value::Array(plugins)) = list.get_mut(PLUGINS) {
+        plugins.extend(PluginEntry::named(VNIC_ATTACH).map(|entry| entry.to_json()));
+    }
+    Ok(Value::Object(list))
 }
 
-/// A configuration of one plugin as a list.
-fn of_single(text: &ConfText) -> Option<Map<String, Value>> {
-    let Value::Object(mut plugin) = crate::observed::parse(&text.contents).ok()? else { return None };
-    kind(&Value::Object(plugin.clone()))?;
+/// A configuration as a list, also one of a single plugin.
+fn as_list(document: &Value) -> Option<Map<String, Value>> {
+    let mut plugin = document.as_object()?.clone();
+    if plugin.contains_key(PLUGINS) {
+        return Some(plugin);
+    }
     let [version, name] = ["cniVersion", "name"].map(|key| plugin.shift_remove(key));
-    let Value::Object(mut list) = json!({"name": name?, "plugins": [plugin]}) else { return None };
+    let Value::Object(mut list) = json!({"name": name?, PLUGINS: [plugin]}) else { return None };
     version.map(|version| list.insert("cniVersion".to_owned(), version));
     Some(list)
 }

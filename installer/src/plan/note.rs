@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::observed::{ConfFile, ProvidedNetwork};
-use crate::versions::Version;
+use crate::observed::ProvidedNetwork;
 
 /// A note. Display is its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,92 +70,14 @@ pub enum RuntimeUsage {
     Never,
 }
 
-impl RuntimeUsage {
-    /// Of a configuration that is, or is not, the first usable one.
-    pub(crate) const fn of_first(first: bool) -> Self {
-        if first { Self::Always } else { Self::Never }
-    }
-}
-
 impl Note {
-    fn new(kind: NoteKind, subject: &str, message: String) -> Self {
-        Self { kind, subject: subject.to_owned(), message }
-    }
-
-    pub(super) fn unsure(plugin: &str, reason: &str) -> Self {
-        let version = Version::CONFIGURATION;
-        let message =
-            format!("{plugin}, which another program added to our chain, may fail for CNI {version}: {reason}");
-        Self::new(NoteKind::PluginUnsure, plugin, message)
-    }
-
-    pub(super) fn missing_in_chain(plugin: &str) -> Self {
-        let message = format!(
-            "{plugin}, which another program added to our chain, has no binary, so no pod starts by our configuration"
-        );
-        Self::new(NoteKind::PluginMissing, plugin, message)
-    }
-
-    pub(super) fn extended(plugins: &[&str]) -> Self {
-        let plugins = plugins.join(", ");
-        let message = format!("other programs added {plugins} to our configuration; they stay there");
-        Self::new(NoteKind::Extended, &plugins, message)
-    }
-
-    pub(super) fn not_chained(file: &str, reason: &str) -> Self {
-        let message = format!("no pod gets extra interfaces by vnic-attach, {file} is not written: {reason}");
-        Self::new(NoteKind::NotChained, file, message)
-    }
-
-    pub(super) fn sorts_before_copy(file: &ConfFile) -> Self {
-        let (copy, gives, file) = (vcn::COPIED_CONFLIST_FILE, file.gives(), &file.name);
-        let instead = match gives {
-            ProvidedNetwork::CalledNetwork => "request extra interfaces by a NetworkAttachmentDefinition",
-            ProvidedNetwork::Network | ProvidedNetwork::Nothing => "rename it so that it sorts later",
-        };
-        let annotation = vcn::INTERFACES_ANNOTATION;
-        let message =
-            format!("{file} sorts before {copy}, so the annotation {annotation} of pods has no effect: {instead}");
-        Self::new(NoteKind::SortsBeforeCopy { gives }, file, message)
-    }
-
-    pub(super) fn sorts_before(file: &ConfFile, uses: RuntimeUsage, missing: &[String]) -> Self {
-        let (gives, lacks_plugins) = (file.gives(), !missing.is_empty());
-        let effect = match uses {
-            RuntimeUsage::Always => " sorts before our configuration: the runtime uses that one",
-            RuntimeUsage::IfCriO if !lacks_plugins => {
-                " also sorts before our configuration: CRI-O uses that one, because those before it lack plugins"
-            }
-            RuntimeUsage::IfCriO | RuntimeUsage::Never => " also sorts before our configuration",
-        };
-        let nothing =
-            if gives == ProvidedNetwork::Nothing { ", which gives pods a loopback link and no network" } else { "" };
-        let mut message = format!("{}{effect}{nothing}", file.name);
-        if lacks_plugins {
-            let lacks = if uses == RuntimeUsage::Always { "although it" } else { "and" };
-            message += &format!(", {lacks} names plugins without a binary: {}", missing.join(", "));
-        }
-        Self::new(NoteKind::SortsBefore { gives, uses, lacks_plugins }, &file.name, message)
-    }
-
-    pub(super) fn malformed_before(file: &str, reason: &str) -> Self {
-        let message = format!(
-            "{file} sorts before our configuration and is not a valid one, so containerd refuses all: {reason}"
-        );
-        Self::new(NoteKind::MalformedBefore, file, message)
-    }
-
-    pub(super) fn unread_before(file: &str, reason: &str) -> Self {
-        let message = format!(
-            "{file} sorts before our configuration and cannot be read from here: {reason}; if the runtime cannot read it either, \
-             containerd refuses all"
-        );
-        Self::new(NoteKind::UnreadBefore, file, message)
+    pub(super) fn new(kind: NoteKind, subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind, subject: subject.into(), message: message.into() }
     }
 
     pub(crate) fn left_behind(another: bool, uses: RuntimeUsage, reason: &str) -> Self {
-        let what = if uses == RuntimeUsage::Always { "is what the runtime uses" } else { "is there" };
-        let file = vcn::CONFLIST_FILE;
+        let (file, is_used) = (vcn::CONFLIST_FILE, uses == RuntimeUsage::Always);
+        let what = if is_used { "is what the runtime uses" } else { "is there" };
         let message = format!("{file} {what} although our pod network is not to be installed: {reason}");
         Self::new(NoteKind::LeftBehind { another, uses }, file, message)
     }

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::decide::Signal;
-use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin, Leftover};
-use crate::settings::{PluginEntry, fixture};
+use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin};
+use crate::settings::PluginEntry;
+use crate::settings::fixture::{self, conf_file as conf};
 use crate::versions::Answer;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/conflist");
@@ -51,15 +51,14 @@ fn planned(case: &Path) -> String {
     let listed = chain.iter().filter(|binary| binary.origin == EntryOrigin::Settings);
     settings.chain = listed.map(|binary| PluginEntry::named(&binary.name).unwrap()).collect();
     let conflist =
-        read("disk.conflist").map_or(ConfAt::Nothing, |contents| ConfAt::File(ConfText { contents, mode: 0o640 }));
+        read("disk.conflist").map_or(ConfAt::Nothing, |contents| ConfAt::File(ConfText::new(contents, 0o640)));
     let mut record = Record::default();
     let known = read("record.json").unwrap_or_else(|| fs::read(RECORD).unwrap());
     if let Some(known) = serde_json::from_slice::<Option<_>>(&known).unwrap() {
         record.configurations.insert(vcn::CONFLIST_FILE.to_owned(), known);
     }
     let observed = Observed { conflist, chain, ..Observed::default() };
-    let facts =
-        Facts { settings: &settings, observed: &observed, record: &record, record_is_known: true, now: at(110) };
+    let facts = Facts { settings: &settings, observed: &observed, record: &record, now: at(110) };
     let plan = plan(facts, &decision(true), true);
     let mut text = format!("configuration: {}\n", plan.conflist);
     plan.notes.iter().for_each(|note| writeln!(text, "note: {note} [{}]", note.word()).unwrap());
@@ -71,7 +70,7 @@ fn planned(case: &Path) -> String {
         writeln!(text, "step: {step}").unwrap();
         let Step::ChangeConf(change) = step else { continue };
         let backup = if change.backup { ", after a backup" } else { "" };
-        writeln!(text, "mode {:04o}{backup}\n{}", change.mode, String::from_utf8_lossy(&change.contents)).unwrap();
+        writeln!(text, "mode {:04o}{backup}\n{}", change.mode(), change.text()).unwrap();
     }
     text
 }
@@ -97,8 +96,7 @@ fn binary(found: BinaryFound) -> Observed {
 
 fn plan_at(observed: &Observed, record: &Record, now: SystemTime) -> (Vec<String>, Vec<String>) {
     let settings = fixture::settings_in(Path::new("/node"));
-    let plan =
-        plan(Facts { settings: &settings, observed, record, record_is_known: true, now }, &decision(true), false);
+    let plan = plan(Facts { settings: &settings, observed, record, now }, &decision(true), false);
     let text = |error: &Error| format!("{error} [{}]", error.word());
     (plan.steps.iter().map(Step::to_string).collect(), plan.failures.iter().map(text).collect())
 }
@@ -119,12 +117,10 @@ fn empty_node_gets_directories_and_binaries_in_order() {
 
 #[test]
 fn changed_binaries_are_repaired() {
-    let file = |same, mode| binary(BinaryFound::File { same, mode });
     let replace = "replace /node/bin/vcn-native from /node/source/vcn-native";
     for (observed, step, failure) in [
-        (file(true, 0o755), "", ""),
-        (file(false, 0o755), replace, ""),
-        (file(true, 0o644), "chmod 0755 /node/bin/vcn-native (was 0644)", ""),
+        (binary(BinaryFound::Same), "", ""),
+        (binary(BinaryFound::Different), replace, ""),
         (binary(BinaryFound::Other("it is a link".into())), "", "it is a link [in-the-way]"),
     ] {
         let (steps, failures) = plan_at(&observed, &Record::default(), at(110));
@@ -135,12 +131,11 @@ fn changed_binaries_are_repaired() {
 }
 
 fn facts<'a>(settings: &'a Settings, observed: &'a Observed, record: &'a Record) -> Facts<'a> {
-    Facts { settings, observed, record, record_is_known: true, now: at(0) }
+    Facts { settings, observed, record, now: at(0) }
 }
 
-fn conf(name: &str, kinds: &[&str]) -> ConfFile {
-    let contents = Contents::Plugins(kinds.iter().map(|kind| (*kind).to_owned()).collect());
-    ConfFile { name: name.to_owned(), contents }
+fn refused(name: &str, kinds: &[&str], why: &str) -> ConfFile {
+    fixture::faulty(name, kinds, Fault::Refused(why.to_owned()))
 }
 
 #[test]
@@ -153,7 +148,7 @@ fn preceding_configurations_are_reported_as_runtimes_use_them() {
     let (loopback, cilium) = (conf("01-loopback.conf", &["loopback"]), conf("05-cilium.conflist", &["cilium-cni"]));
     let used = "sorts before our configuration: the runtime uses that one";
     let loopback_gives = "which gives pods a loopback link and no network";
-    let malformed = |name: &str| ConfFile { name: name.to_owned(), contents: Contents::Malformed("EOF".into()) };
+    let malformed = |name: &str| refused(name, &[], "EOF");
     let broken = "00-broken.conf sorts before our configuration and is not a valid one, so containerd refuses all: EOF";
     assert_eq!(
         texts(&[malformed("00-broken.conf"), cilium.clone(), conf("87-podman.conflist", &["bridge"])], &[]),
@@ -187,12 +182,12 @@ fn node_of_okes_cni_without_a_configuration_is_noted() {
         let notes = plan(facts, &Decision { oke, ..decision(false) }, true).notes;
         notes.iter().any(|note| note.kind == NoteKind::NoneThere)
     };
-    let with = |contents| vec![ConfFile { name: "10-oci.conflist".to_owned(), contents }];
+    let oci = |fault| vec![fixture::faulty("10-oci.conflist", &[], fault)];
     assert!(noted(vec![], true) && !noted(vec![], false));
     assert!(noted(vec![conf("99-loopback.conf", &["loopback"])], true));
-    assert!(noted(with(Contents::Malformed("{".into())), true));
+    assert!(noted(oci(Fault::Refused("{".into())), true));
     assert!(!noted(vec![conf("00-multus.conf", &["multus"])], true));
-    assert!(!noted(with(Contents::Unread("a link".into())), true));
+    assert!(!noted(oci(Fault::Unread("a link".into())), true));
 }
 
 #[test]
@@ -201,10 +196,7 @@ fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
     let ours = || conf(vcn::CONFLIST_FILE, &["vcn-native"]);
     let flannel = || conf("10-flannel.conflist", &["flannel"]);
     let multus = || conf("00-multus.conf", &["multus-shim"]);
-    let refused = || ConfFile {
-        name: "04-flannel.conflist".to_owned(),
-        contents: Contents::Refused(vec!["flannel".to_owned()], "it has no name".to_owned()),
-    };
+    let refused = || refused("04-flannel.conflist", &["flannel"], "it has no name");
     let (label, setting, nothing) = ((true, Signal::NodeLabel), (true, Signal::Setting), (false, Signal::Nothing));
     let none = "there is no configuration of another pod network";
     for (files, blocked, (another, decided_by), stays) in [
@@ -222,7 +214,7 @@ fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
         let facts = facts(settings, &observed, &record);
         let plan = plan(facts, &Decision { another, decided_by, ..decision(false) }, true);
         match (stays, &plan.notes[..]) {
-            (None, []) => assert!(matches!(&plan.steps[..], [Step::RemoveConflist { .. }]), "{plan:?}"),
+            (None, []) => assert!(matches!(&plan.steps[..], [Step::RemoveConf { .. }]), "{plan:?}"),
             (Some((uses, reason)), [note]) => {
                 assert_eq!((plan.steps.len(), note.kind), (0, NoteKind::LeftBehind { another, uses }));
                 assert!(note.message.contains(reason), "{note}");

@@ -3,13 +3,13 @@
 //! A copy's name says whose it was (`1000.1000.vcn-native`) and its mode is the file's, so that no record is needed to give it
 //! back.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::files::{Owner, copy, irregular, open_file, remove};
+use crate::files::{irregular, open_file, remove, replace};
 
 /// The copies' directory, in the data directory.
 pub(crate) const DIRECTORY: &str = "before";
@@ -21,72 +21,73 @@ const LARGEST: u64 = 256 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backup {
     path: PathBuf,
-    owner: Owner,
+    user: u32,
+    group: u32,
 }
 
 impl Backup {
     /// The copy for a file's name, if there is one.
     pub(crate) fn find(data_dir: &Path, name: &str) -> Option<Self> {
-        all(data_dir).into_iter().find_map(|(found, backup)| (found == name).then_some(backup))
+        fs::read_dir(data_dir.join(DIRECTORY)).into_iter().flatten().flatten().find_map(|entry| {
+            let found = entry.file_name().into_string().ok()?;
+            let mut parts = found.splitn(3, '.');
+            let (user, group) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            (parts.next()? == name).then(|| Self { path: entry.path(), user, group })
+        })
     }
 
-    /// Copies a file, in place of an earlier copy. Nothing to copy is no error.
+    /// Copies a file, unless there is a copy: the first one is from before us. Nothing to copy is no error.
     pub(crate) fn make(path: &Path, name: &str, data_dir: &Path) -> Result<(), Error> {
-        let read = |source| Error::Read { path: path.to_owned(), source };
-        let directory = data_dir.join(DIRECTORY);
-        let metadata = match fs::symlink_metadata(path) {
+        let file = match open_file(path) {
+            _ if Self::find(data_dir, name).is_some() => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other.map_err(read)?,
+            other => other.map_err(Error::reading(path))?,
         };
-        let created = fs::create_dir_all(&directory);
-        created.map_err(|source| Error::Place { target: directory.clone(), action: "creating it", source })?;
-        let copied = directory.join(format!("{}.{}.{name}", metadata.uid(), metadata.gid()));
-        // Of another owner.
-        if let Some(earlier) = Self::find(data_dir, name).filter(|earlier| earlier.path != copied) {
-            earlier.remove()?;
-        }
-        let file = open_file(path).map_err(read)?;
-        let metadata = file.metadata().map_err(read)?;
-        if !metadata.is_file() {
-            return Err(Error::InTheWay { path: path.to_owned(), reason: irregular(path) });
-        }
-        if metadata.len() > LARGEST {
-            let reason = format!("it is larger than {} MiB, too large to be kept; move it away", LARGEST >> 20);
-            return Err(Error::InTheWay { path: path.to_owned(), reason });
-        }
-        copy(&copied, file.take(LARGEST), metadata.permissions().mode() & 0o7777, None)
+        let metadata = file.metadata().map_err(Error::reading(path))?;
+        let reason = match metadata.len() {
+            _ if !metadata.is_file() => irregular(path),
+            0..=LARGEST => {
+                let directory = data_dir.join(DIRECTORY);
+                fs::create_dir_all(&directory).map_err(Error::placing(&directory, "creating it"))?;
+                let copy = directory.join(format!("{}.{}.{name}", metadata.uid(), metadata.gid()));
+                return replace(&copy, file.take(LARGEST), metadata.permissions().mode() & 0o7777, |_| Ok(()));
+            }
+            _ => format!("it is larger than {} MiB, too large to be kept; move it away", LARGEST >> 20),
+        };
+        Err(Error::InTheWay { path: path.to_owned(), reason })
     }
 
-    /// Puts the file back, with its contents, mode and owner.
+    /// Puts the file back, with its contents, mode and owner, and removes the copy, so that the next run does not mistake the
+    /// file for our file.
     pub(crate) fn restore(&self, target: &Path) -> Result<(), Error> {
-        let read = |source| Error::Read { path: self.path.clone(), source };
         // Release 0.2.0 replaced links, too.
         if let Ok(to) = fs::read_link(&self.path) {
-            let failed = |source| Error::Place { target: target.to_owned(), action: "making it a link again", source };
-            return remove(target).and_then(|()| symlink(to, target).map_err(failed));
+            remove(target)?;
+            symlink(to, target).map_err(Error::placing(target, "making it a link again"))?;
+            return self.remove();
         }
-        let file = open_file(&self.path).map_err(read)?;
-        let mode = file.metadata().map_err(read)?.permissions().mode() & 0o7777;
-        copy(target, file, mode, Some(self.owner))
+        let file = open_file(&self.path).map_err(Error::reading(&self.path))?;
+        let mode = file.metadata().map_err(Error::reading(&self.path))?.permissions().mode() & 0o7777;
+        replace(target, file, mode, |written| {
+            self.give(written, mode).map_err(Error::placing(target, "setting its owner"))
+        })?;
+        self.remove()
+    }
+
+    fn give(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let now = fs::metadata(path)?;
+        // The agent's container has no right to change owners, and mostly needs none.
+        if (now.uid(), now.gid()) == (self.user, self.group) {
+            return Ok(());
+        }
+        chown(path, Some(self.user), Some(self.group))?;
+        // The kernel clears set-user-id and set-group-id when the owner changes.
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
+        File::open(path)?.sync_all()
     }
 
     /// Removes the copy.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         remove(&self.path)
     }
-}
-
-/// All copies, with the names of the files that they are of.
-pub(crate) fn all(data_dir: &Path) -> Vec<(String, Backup)> {
-    let entries = fs::read_dir(data_dir.join(DIRECTORY)).into_iter().flatten().flatten();
-    let mut copies: Vec<_> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let mut parts = name.splitn(3, '.');
-            let owner = Owner { user: parts.next()?.parse().ok()?, group: parts.next()?.parse().ok()? };
-            Some((parts.next()?.to_owned(), Backup { path: entry.path(), owner }))
-        })
-        .collect();
-    copies.sort_by(|(one, _), (other, _)| one.cmp(other));
-    copies
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::backup::Backup;
 use super::*;
@@ -10,7 +9,7 @@ use super::*;
 #[test]
 fn record_keeps_fields_of_a_later_version() {
     let directory = tempfile::tempdir().unwrap();
-    let file = RecordFile::new(directory.path());
+    let data = directory.path();
     let text = r#"{
   "version": 2,
   "configurations": {
@@ -25,7 +24,7 @@ fn record_keeps_fields_of_a_later_version() {
   "later": true
 }"#;
     fs::write(directory.path().join(FILE), text).unwrap();
-    file.write(&file.read().unwrap()).unwrap();
+    Record::read(data).unwrap().write(data).unwrap();
     let (before, after): (Value, Value) = (
         serde_json::from_str(text).unwrap(),
         serde_json::from_slice(&fs::read(directory.path().join(FILE)).unwrap()).unwrap(),
@@ -33,20 +32,20 @@ fn record_keeps_fields_of_a_later_version() {
     assert_eq!(after, before);
     for earlier in ["{}", r#"{"version":0,"configurations":{"a":{}},"binaries":{"b":{}}}"#] {
         fs::write(directory.path().join(FILE), earlier).unwrap();
-        assert!(file.read().is_ok(), "{earlier}");
+        assert!(Record::read(data).is_ok(), "{earlier}");
     }
 }
 
 #[test]
 fn damaged_records_are_set_aside_one_after_the_other() {
     let directory = tempfile::tempdir().unwrap();
-    let file = RecordFile::new(directory.path());
+    let data = directory.path();
     for text in ["{\"version\": 1, \"confi", "{"] {
         fs::write(directory.path().join(FILE), text).unwrap();
-        let error = file.read().unwrap_err();
+        let error = Record::read(data).unwrap_err();
         assert!(matches!(error, Error::Record { .. }) && error.to_string().contains("installer.json"), "{error}");
-        file.set_aside().unwrap();
-        assert_eq!(file.read().unwrap(), Record::default());
+        Record::set_aside(data).unwrap();
+        assert_eq!(Record::read(data).unwrap(), Record::default());
     }
     let aside = ["installer.json.damaged", "installer.json.damaged.2"];
     let texts = aside.map(|name| fs::read_to_string(directory.path().join(name)).unwrap());
@@ -67,7 +66,7 @@ fn backup_restores_contents_mode_and_links() {
     backup.restore(&target).unwrap();
     assert_eq!(fs::read(&target).unwrap(), [0, 159, 146, 150]);
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o710);
-    backup.remove().unwrap();
+    assert_eq!(Backup::find(&data, "vcn-native"), None);
 
     // Release 0.2.0 kept links, too.
     symlink("nowhere", data.join("before/0.0.vcn-native")).unwrap();
@@ -86,15 +85,15 @@ fn backup_refuses_oversized_and_special_files() {
         let refused = Backup::make(&path, "x", directory.path()).unwrap_err();
         assert!(refused.word() == "in-the-way" && refused.to_string().contains(reason), "{refused}");
     }
-    assert_eq!(backup::all(directory.path()), []);
+    assert_eq!(Backup::find(directory.path(), "x"), None);
 }
 
 fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-fn limiter(first: u64, count: u64) -> RewriteLimiter {
-    let mut limiter = RewriteLimiter::default();
+fn limiter(first: u64, count: u64) -> ConfigurationRecord {
+    let mut limiter = ConfigurationRecord::default();
     (first..first + count).for_each(|second| limiter.count(at(second)));
     limiter
 }

@@ -1,25 +1,32 @@
-//! Settings for tests.
+//! Settings and configurations for tests.
 
 use std::path::Path;
 
-use crate::cli::VnicAttach;
-use crate::decide::PodNetwork;
+use serde_json::json;
+
+use crate::cli::{Directories, StateDirectories};
+use crate::observed::{ConfFile, Fault};
 use crate::settings::{PluginEntry, Settings};
 
 /// Settings whose every directory is in one.
 pub(crate) fn settings_in(root: &Path) -> Settings {
+    let [cni_bin_dir, cni_conf_dir, cni_source_dir] = ["bin", "net.d", "source"].map(|name| root.join(name));
+    let state = StateDirectories { state_dir: vcn::STATE_DIR.into(), data_dir: root.join("lib") };
     Settings {
-        pod_network: PodNetwork::Auto,
-        takeover: false,
         chain: PluginEntry::list("portmap").unwrap(),
-        pod_mtu: None,
-        vnic_attach: VnicAttach::Auto,
-        cni_bin_dir: root.join("bin"),
-        cni_conf_dir: root.join("net.d"),
         cni_cache_dir: root.join("cache"),
         oke_state_dir: root.join("shm"),
-        source_dir: root.join("source"),
-        state_dir: vcn::STATE_DIR.into(),
-        data_dir: root.join("lib"),
+        ..Settings::to_uninstall(Directories { cni_bin_dir, cni_conf_dir, cni_source_dir }, state).unwrap()
     }
+}
+
+/// A configuration of these plugins.
+pub(crate) fn conf_file(name: &str, kinds: &[&str]) -> ConfFile {
+    let plugins: Vec<_> = kinds.iter().map(|kind| json!({"type": kind})).collect();
+    ConfFile { name: name.to_owned(), document: json!({"name": "x", "plugins": plugins}), fault: None }
+}
+
+/// One that no pod starts by.
+pub(crate) fn faulty(name: &str, kinds: &[&str], fault: Fault) -> ConfFile {
+    ConfFile { fault: Some(fault), ..conf_file(name, kinds) }
 }

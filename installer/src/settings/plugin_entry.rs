@@ -3,8 +3,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
-use thiserror::Error;
 
 /// Our plugin that gives a pod its address, the first of the chain.
 pub(crate) const MAIN: &str = "vcn-native";
@@ -25,27 +26,6 @@ pub(crate) struct PluginEntry {
     rest: Map<String, Value>,
 }
 
-/// Why a list of plugins is refused.
-#[expect(missing_docs, reason = "the message names each field")]
-#[derive(Debug, Error)]
-pub enum PluginListError {
-    /// A name alone does not say how to configure this plugin.
-    #[error(
-        "{name:?} is none of {}; another plugin is given as JSON, [{{\"type\": {name:?}, …}}]",
-        KNOWN.join(", ")
-    )]
-    Unknown { name: String },
-    /// It begins like JSON.
-    #[error("it is not a JSON array")]
-    Json(#[source] serde_json::Error),
-    /// An element of the array is neither a name nor an object with a type.
-    #[error("its element {0} is neither a name nor an object with a \"type\"")]
-    Element(usize),
-    /// The same plugin twice, or our plugin, which is always in it.
-    #[error("{0} is listed twice, or is in it anyway")]
-    Twice(String),
-}
-
 impl PluginEntry {
     /// A plugin by its name, with defaults; `None` if the name alone does not say how to configure it.
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -62,57 +42,57 @@ impl PluginEntry {
         Some(Self { kind: name.to_owned(), rest })
     }
 
-    /// Our plugin's.
-    pub(crate) fn main() -> Self {
-        Self { kind: MAIN.to_owned(), rest: Map::new() }
+    /// Our plugin's, which limits pods' MTU.
+    pub(crate) fn main(mtu: Option<u32>) -> Self {
+        let rest = mtu.map(|mtu| ("mtu".to_owned(), mtu.into())).into_iter().collect();
+        Self { kind: MAIN.to_owned(), rest }
     }
 
-    /// Reads a setting: names with commas between them, or a JSON array of names and objects.
-    ///
-    /// # Errors
-    /// Unknown names, entries without a type, the same plugin twice.
-    pub(crate) fn list(text: &str) -> Result<Vec<Self>, PluginListError> {
+    /// Reads a setting: names with commas between them, or a JSON array of names and objects. The error says what is wrong with
+    /// it: an unknown name, an entry without a type, the same plugin twice.
+    pub(crate) fn list(text: &str) -> Result<Vec<Self>, String> {
         let text = text.trim();
         let entries: Vec<Self> = if text.starts_with('[') {
-            let elements: Vec<Value> = serde_json::from_str(text).map_err(PluginListError::Json)?;
-            let elements = elements.into_iter().enumerate();
-            elements.map(|(at, element)| Self::element(at, element)).collect::<Result<_, _>>()?
+            let elements: Vec<Value> =
+                serde_json::from_str(text).map_err(|error| format!("it is not a JSON array: {error}"))?;
+            elements
+                .into_iter()
+                .enumerate()
+                .map(|(at, element)| Self::element(at, element))
+                .collect::<Result<_, _>>()?
         } else {
             let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
             names.map(Self::known).collect::<Result<_, _>>()?
         };
-        for (at, entry) in entries.iter().enumerate() {
-            if entry.kind == MAIN || entries.iter().take(at).any(|other| other.kind == entry.kind) {
-                return Err(PluginListError::Twice(entry.kind.clone()));
-            }
+        let mut kinds = BTreeSet::from([MAIN]);
+        match entries.iter().find(|entry| !kinds.insert(&entry.kind)) {
+            Some(twice) => Err(format!("{} is listed twice, or is in it anyway", twice.kind)),
+            None => Ok(entries),
         }
-        Ok(entries)
     }
 
-    fn known(name: &str) -> Result<Self, PluginListError> {
-        Self::named(name).ok_or_else(|| PluginListError::Unknown { name: name.to_owned() })
+    fn known(name: &str) -> Result<Self, String> {
+        let known = KNOWN.join(", ");
+        let refused =
+            || format!("{name:?} is none of {known}; another plugin is given as JSON, [{{\"type\": {name:?}, …}}]");
+        Self::named(name).ok_or_else(refused)
     }
 
-    fn element(at: usize, element: Value) -> Result<Self, PluginListError> {
+    fn element(at: usize, element: Value) -> Result<Self, String> {
+        let refused = || format!("its element {at} is neither a name nor an object with a \"type\"");
         match element {
             Value::String(name) => Self::known(&name),
             Value::Object(mut rest) => match rest.shift_remove("type") {
                 Some(Value::String(kind)) if !kind.is_empty() => Ok(Self { kind, rest }),
-                _ => Err(PluginListError::Element(at)),
+                _ => Err(refused()),
             },
-            _ => Err(PluginListError::Element(at)),
+            _ => Err(refused()),
         }
     }
 
     /// The name of the plugin's binary.
     pub(crate) fn kind(&self) -> &str {
         &self.kind
-    }
-
-    /// Adds a key.
-    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.rest.insert(key.to_owned(), value.into());
-        self
     }
 
     /// The JSON entry, the type first.

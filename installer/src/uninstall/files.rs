@@ -8,25 +8,24 @@ use crate::error::Error;
 use crate::files::{irregular, is_our_plugin, remove};
 use crate::observed::{ConfAt, ConfFile, conf_files, is_ours, stale_in};
 use crate::plan::is_copy;
+use crate::record::Record;
 use crate::record::backup::Backup;
-use crate::record::{ConfigurationRecord, Record};
 use crate::settings::{OURS, Settings};
 use crate::uninstall::Removal;
 
 /// Our configurations go, whatever other programs added to them: without our plugin they have no interface to work on.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
-    let copy = settings.copied_conflist();
-    let recorded = record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
-    if ConfAt::settled(&copy, ConfAt::ours).file().is_some_and(|found| recorded || is_copy(found)) {
+    let (copy, path) = (settings.copied_conflist(), settings.conflist());
+    let is_recorded = record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
+    if ConfAt::settled(&copy).file().is_some_and(|found| is_recorded || is_copy(found)) {
         removal.step(format!("remove {}", copy.display()), || remove(&copy));
     }
-    let known = record.configurations.get(vcn::CONFLIST_FILE);
-    let path = settings.conflist();
-    match ConfAt::settled(&path, ConfAt::ours) {
+    let known = record.conflist();
+    match ConfAt::settled(&path) {
         ConfAt::Nothing => {}
         ConfAt::File(found) if is_ours(&found, known) => {}
         // Another program replaced our file.
-        ConfAt::Unread(reason) if known.is_some_and(ConfigurationRecord::is_written) => {
+        ConfAt::Unread(reason) if known.is_some_and(|known| known.wanted.is_some()) => {
             return removal.failures.push(Error::InTheWay { path, reason });
         }
         _ => return removal.left.push(format!("{}: it was not written by us", path.display())),
@@ -54,27 +53,21 @@ pub(super) fn binaries(settings: &Settings, removal: &mut Removal) {
             Ok(Some(false)) => removal.left.push(format!("{}: it is not what we installed", target.display())),
             Ok(None) if backup.is_none() => {}
             Ok(_) => give_back(&target, backup.as_ref(), removal),
-            Err(source) => removal.failures.push(Error::Read { path: target, source }),
+            Err(error) => removal.failures.push(Error::reading(&target)(error)),
         }
     }
-    for directory in &settings.written_directories() {
-        for path in stale_in(directory) {
-            removal.step(format!("remove {}", path.display()), || remove(&path));
-        }
+    for path in settings.written_directories().iter().flat_map(|directory| stale_in(directory)) {
+        removal.step(format!("remove {}", path.display()), || remove(&path));
     }
 }
 
-/// What was there before, or nothing. The copy goes at once, so that the next run does not mistake it for our file.
+/// What was there before, or nothing.
 fn give_back(target: &Path, backup: Option<&Backup>, removal: &mut Removal) {
-    match backup {
-        Some(backup) => {
-            let step = format!("restore {} as it was before us", target.display());
-            removal.step(step, || backup.restore(target).and_then(|()| backup.remove()));
-        }
-        None if fs::symlink_metadata(target).is_ok() => {
-            removal.step(format!("remove {}", target.display()), || remove(target));
-        }
-        None => {}
+    if let Some(backup) = backup {
+        let step = format!("restore {} as it was before us", target.display());
+        removal.step(step, || backup.restore(target));
+    } else if fs::symlink_metadata(target).is_ok() {
+        removal.step(format!("remove {}", target.display()), || remove(target));
     }
 }
 

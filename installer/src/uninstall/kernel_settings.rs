@@ -44,7 +44,7 @@ pub struct SettingChange {
 }
 
 /// The file. Unknown fields, of a later version, are kept.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Notes {
     version: u32,
@@ -55,7 +55,7 @@ struct Notes {
 }
 
 /// A note of one setting.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Note {
     /// Its value before us.
     before: String,
@@ -69,13 +69,13 @@ impl SettingChange {
     /// A link's MTU.
     #[must_use]
     pub fn mtu(link: &IfName, before: Mtu, set: Mtu) -> Self {
-        Self { key: key(link, MTU), before: before.0.to_string(), set: set.0.to_string() }
+        Self { key: format!("{LINK}{link}/{MTU}"), before: before.0.to_string(), set: set.0.to_string() }
     }
 
     /// A link that was down.
     #[must_use]
     pub fn raised(link: &IfName) -> Self {
-        Self { key: key(link, STATE), before: DOWN.to_owned(), set: UP.to_owned() }
+        Self { key: format!("{LINK}{link}/{STATE}"), before: DOWN.to_owned(), set: UP.to_owned() }
     }
 }
 
@@ -89,36 +89,23 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
         return Ok(());
     }
     let path = data_dir.join(FILE);
-    let mut notes = match read_document::<Notes>(&path) {
-        Ok(Some(notes)) if notes.boot_id.as_ref() == Some(boot) => notes,
-        Ok(_) | Err(Error::Record { .. }) => Notes { boot_id: Some(boot.clone()), ..Notes::default() },
+    let old = match read_document::<Notes>(&path) {
+        Ok(notes) => notes.filter(|notes| notes.boot_id.as_ref() == Some(boot)),
+        Err(Error::Record { .. }) => None,
         Err(error) => return Err(error),
     };
+    let mut notes = old.clone().unwrap_or_else(|| Notes { boot_id: Some(boot.clone()), ..Notes::default() });
     notes.version = notes.version.max(VERSION);
-    let old = serde_json::to_value(&notes).ok();
     for SettingChange { key, before, set } in changes {
         let note = Note { before: before.clone(), set: set.clone(), extra: Map::new() };
         notes.settings.entry(key.clone()).or_insert(note).set.clone_from(set);
     }
-    let record = |source| Error::Record { path: path.clone(), source };
-    let new = serde_json::to_value(&notes).map_err(record)?;
-    if path.exists() && Some(&new) == old.as_ref() {
-        return Ok(());
-    }
-    write_document(&path, &new)
+    if old.as_ref() == Some(&notes) { Ok(()) } else { write_document(&path, &notes) }
 }
 
 /// The settings changed in this boot, by key.
-///
-/// # Errors
-/// When the notes cannot be read.
 fn changed(data_dir: &Path) -> Result<BTreeMap<String, Note>, Error> {
     let notes: Option<Notes> = read_document(&data_dir.join(FILE))?;
     let own = notes.filter(|notes| notes.boot_id.is_some() && notes.boot_id == BootId::current().ok());
     Ok(own.map(|notes| notes.settings).unwrap_or_default())
-}
-
-/// `link/ens5/mtu`.
-fn key(link: &IfName, what: &str) -> String {
-    format!("{LINK}{link}/{what}")
 }

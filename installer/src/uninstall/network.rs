@@ -4,61 +4,44 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
+use std::slice;
 
-use datapath::{Object, Place, Places, host};
+use datapath::{Object, Places, host};
 use netlink::{NeighbourFilter, RouteFilter, Socket};
-use vcn::{Family, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{Family, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use super::OtherNetworks;
+use crate::decide::is_of_our_pod;
 use crate::error::Error;
 use crate::uninstall::Removal;
 
-/// Removes them.
-pub(super) fn remove(sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) {
-    if let Err(error) = pods(removal) {
-        removal.failures.push(error);
-    }
-    if let Err(error) = hosts(sysctl_root, others, removal) {
-        removal.failures.push(error);
-    }
-}
-
 /// Pods' rules, proxy neighbours, routes and links.
-fn pods(removal: &mut Removal) -> Result<(), Error> {
-    let listing = |what| move |source| Error::Kernel { what, source };
+pub(super) fn remove_pods(removal: &mut Removal) -> Result<(), Error> {
+    let listing = |what: &str| Error::kernel(format!("listing {what}"));
     let mut socket = Socket::open().map_err(listing("links"))?;
-    let mut addresses: HashSet<IpAddr> = HashSet::new();
     let (mut routes, mut rules) = (Vec::new(), Vec::new());
     for family in Family::ALL {
-        let filter = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
+        let filter = RouteFilter { table: Some(PODS_TABLE), protocol: Some(PROTOCOL), ..RouteFilter::all(family) };
         routes.extend(socket.routes(&filter).map_err(listing("routes to pods"))?);
         rules.extend(socket.rules(family).map_err(listing("policy rules"))?);
     }
     rules.retain(|rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && !rule.unmodelled);
-    addresses.extend(routes.iter().map(|route| route.destination.ip()));
+    let mut addresses: HashSet<IpAddr> = routes.iter().map(|route| route.destination.ip()).collect();
     addresses.extend(rules.iter().filter_map(|rule| rule.from.map(|from| from.ip())));
     let proxies = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() });
-    let mut proxies = proxies.map_err(listing("proxy neighbours"))?;
-    proxies.retain(|proxy| addresses.contains(&proxy.address));
-    let mut links = socket.links().map_err(listing("links"))?;
-    links.retain(|link| {
-        link.name.as_str().starts_with(HOST_LINK_PREFIX)
-            && link.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
-    });
+    let proxies = proxies.map_err(listing("proxy neighbours"))?;
+    let links = socket.links().map_err(listing("links"))?;
     for rule in rules {
-        let what = match rule.from {
-            Some(from) => format!("rule from {from} lookup {}", rule.table),
-            None => format!("rule lookup {}", rule.table),
-        };
-        delete(removal, what, || socket.delete_rule(&rule));
+        let from = rule.from.map(|from| format!(" from {from}")).unwrap_or_default();
+        delete(removal, format!("rule{from} lookup {}", rule.table), || socket.delete_rule(&rule));
     }
-    for proxy in proxies {
-        delete(removal, format!("proxy neighbour {}", proxy.address), || socket.delete_neighbour(&proxy));
+    for proxy in proxies.iter().filter(|proxy| addresses.contains(&proxy.address)) {
+        delete(removal, format!("proxy neighbour {}", proxy.address), || socket.delete_neighbour(proxy));
     }
     for route in routes {
         delete(removal, format!("route {} table {}", route.destination, route.table), || socket.delete_route(&route));
     }
-    for link in links {
+    for link in links.into_iter().filter(is_of_our_pod) {
         delete(removal, format!("link {}", link.name), || socket.delete_link(link.index));
     }
     Ok(())
@@ -66,29 +49,19 @@ fn pods(removal: &mut Removal) -> Result<(), Error> {
 
 /// The host's objects, by the planner that created them, with an empty desired state. One of our VLAN links that another network uses
 /// stays, and so does an address that routes of other programs need.
-fn hosts(sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) -> Result<(), Error> {
-    let mut places = Places::host(sysctl_root).map_err(|source| Error::Kernel { what: "links", source })?;
-    let mut observed = host::observe(&[], &mut places).map_err(|error| Error::Host(Box::new(error)))?;
-    debug_assert!(observed.iter().all(|(place, _)| *place == Place::Host));
-    observed.retain(|(_, object)| match kept(object, others) {
-        Some(why) => {
-            removal.left.push(why);
-            false
-        }
-        None => true,
+pub(super) fn remove_hosts(sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) -> Result<(), Error> {
+    let mut places = Places::host(sysctl_root).map_err(Error::kernel("listing links"))?;
+    let mut observed = host::observe(&[], &mut places).map_err(Error::kernel("reading the host's network"))?;
+    observed.retain(|(_, object)| {
+        let kept = kept(object, others);
+        removal.left.extend(kept.clone());
+        kept.is_none()
     });
     for step in datapath::plan(&[], &observed) {
-        if !removal.applied {
-            removal.steps.push(step.to_string());
-            continue;
-        }
-        let failed = datapath::dismantle(std::slice::from_ref(&step), &mut places);
-        match failed.into_iter().next() {
-            Some(failure) => {
-                removal.failures.push(Error::Network { what: failure.step.to_string(), source: failure.source });
-            }
-            None => removal.steps.push(step.to_string()),
-        }
+        removal.step(step.to_string(), || {
+            let failed = datapath::dismantle(slice::from_ref(&step), &mut places).into_iter().next();
+            failed.map_or(Ok(()), |failure| Err(Error::kernel(format!("removing {}", failure.step))(failure.source)))
+        });
     }
     Ok(())
 }
@@ -109,6 +82,6 @@ fn delete(removal: &mut Removal, what: String, request: impl FnOnce() -> Result<
     let what = format!("delete {what}");
     removal.step(what.clone(), || match request() {
         Err(error) if error.is_not_found() => Ok(()),
-        other => other.map_err(|source| Error::Network { what, source }),
+        other => other.map_err(Error::kernel(format!("removing {what}"))),
     });
 }

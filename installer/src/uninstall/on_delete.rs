@@ -2,14 +2,24 @@
 //! removed: a configuration that is missing during an upgrade is a node without pod network. In doubt everything stays: the
 //! `uninstall` command can remove it later.
 
-mod ask;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{ask, daemon_sets, meaning};
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::{GroupVersionKind, Status};
+use resident::api_server;
+use resident::logging::chain;
 
 /// A generated name ends with these characters (k8s.io/apimachinery/pkg/util/rand).
 const RANDOM: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The time for the answer, connecting included. The kubelet kills the agent some time after SIGTERM: see the manifest.
+const ANSWER: Duration = Duration::from_secs(4);
+
+const PLURAL: &str = "daemonsets";
 
 /// The API server's answer about the agent's own DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +38,15 @@ pub enum OwnDaemonSet {
     Unreachable,
 }
 
+vcn::words!(
+    OwnDaemonSet: Present = "daemonset-present",
+    Deleting = "daemonset-deleting",
+    NotFound = "daemonset-gone",
+    Unauthorized = "unauthorized",
+    Forbidden = "forbidden",
+    Unreachable = "unreachable",
+);
+
 impl OwnDaemonSet {
     /// Whether the agent is stopped because its DaemonSet was deleted.
     ///
@@ -37,18 +56,38 @@ impl OwnDaemonSet {
     pub const fn means_uninstall(self) -> bool {
         matches!(self, Self::Deleting | Self::NotFound)
     }
+}
 
-    /// A stable word for logs.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Present => "daemonset-present",
-            Self::Deleting => "daemonset-deleting",
-            Self::NotFound => "daemonset-gone",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::Unreachable => "unreachable",
-        }
+/// Asks once for a DaemonSet of this pod's namespace. Returns the answer, and the cause of a doubt.
+pub async fn ask(name: &str) -> (OwnDaemonSet, Option<String>) {
+    let silent = || (OwnDaemonSet::Unreachable, Some(format!("no answer within {} s", ANSWER.as_secs())));
+    tokio::time::timeout(ANSWER, asked(name)).await.unwrap_or_else(|_| silent())
+}
+
+async fn asked(name: &str) -> (OwnDaemonSet, Option<String>) {
+    let client = match api_server::client() {
+        Ok((client, _)) => client,
+        Err(why) => return (OwnDaemonSet::Unreachable, Some(why)),
+    };
+    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("apps", "v1", "DaemonSet"), PLURAL);
+    // The namespace is the one that the kubelet mounts with the token.
+    let api: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
+    match api.get_metadata(name).await {
+        Ok(found) if found.metadata.deletion_timestamp.is_some() => (OwnDaemonSet::Deleting, None),
+        Ok(_) => (OwnDaemonSet::Present, None),
+        Err(kube::Error::Api(status)) => (meaning(&status, name), Some(status.message.clone())),
+        Err(error) => (OwnDaemonSet::Unreachable, Some(chain(&error))),
+    }
+}
+
+/// What an error status means. A proxy before the API server answers 404, too, but does not name the object.
+fn meaning(status: &Status, name: &str) -> OwnDaemonSet {
+    let is_named = status.details.as_ref().is_some_and(|details| details.name == name && details.kind == PLURAL);
+    match status.code {
+        404 if is_named => OwnDaemonSet::NotFound,
+        401 => OwnDaemonSet::Unauthorized,
+        403 => OwnDaemonSet::Forbidden,
+        _ => OwnDaemonSet::Unreachable,
     }
 }
 
@@ -56,15 +95,14 @@ impl OwnDaemonSet {
 #[must_use]
 pub fn refusal(name: &str, answer: OwnDaemonSet, cause: Option<&str>) -> Option<String> {
     match answer {
-        answer if answer.means_uninstall() => None,
+        OwnDaemonSet::Deleting | OwnDaemonSet::NotFound => None,
         OwnDaemonSet::Present => Some(format!(
             "the DaemonSet {name} exists, and its agents would install everything again: delete it first \
              (docs/uninstall.md), or uninstall this node alone by --force"
         )),
         doubt => Some(format!(
-            "the DaemonSet {name} may still exist ({}: {}): apply all of manifests/uninstall, check that this node reaches \
-             the API server, or continue by --force",
-            doubt.word(),
+            "the DaemonSet {name} may still exist ({doubt}: {}): apply all of manifests/uninstall, check that this node \
+             reaches the API server, or continue by --force",
             cause.unwrap_or("no cause given")
         )),
     }

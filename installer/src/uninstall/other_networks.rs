@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use datapath::AddressSpec;
 use netlink::{Address, Link, Route, RouteFilter, RouteKind, Socket};
-use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
+use vcn::{Family, IfName, PROTOCOL};
 
 use super::files;
-use crate::decide;
+use crate::decide::{has_our_alias, kernel_shows};
 use crate::error::Error;
 use crate::settings::Settings;
 use crate::uninstall::Removal;
@@ -17,20 +17,11 @@ use crate::uninstall::Removal;
 /// Routes of the kernel itself or of router advertisements (RTPROT_REDIRECT, _KERNEL, _RA) are no use of a link.
 const KERNEL_PROTOCOLS: [u8; 3] = [1, 2, 9];
 
-/// Other networks on this node.
+/// Other networks on this node, and the use of links, before our objects are removed.
 #[derive(Debug, Default)]
 pub(crate) struct OtherNetworks {
-    /// The usable configuration of another pod network.
-    configuration: Option<String>,
-    /// A pod of one, or why that cannot be known.
-    pod: Option<String>,
-    /// The use of links before our objects were removed.
-    before: LinkUse,
-}
-
-/// The use of links, as the kernel shows it.
-#[derive(Debug, Default)]
-struct LinkUse {
+    /// Why anything that another pod network may use stays: its configuration, a pod of it, or that it cannot be known.
+    network: Option<String>,
     links: Vec<Link>,
     /// Our addresses: our rules are from them.
     ours: Vec<IpAddr>,
@@ -41,87 +32,76 @@ struct LinkUse {
 impl OtherNetworks {
     /// Finds them, after configurations from before us are back and before a kernel object is removed.
     pub(super) fn find(settings: &Settings, removal: &mut Removal) -> Self {
-        let (configuration, pod) = (files::another_network(settings), decide::kernel_shows());
-        let mut others = Self { configuration, pod, ..Self::default() };
-        match Socket::open().and_then(|mut socket| LinkUse::read(&mut socket)) {
-            Ok(links) => others.before = links,
-            Err(source) => {
-                others.pod = Some("the use of links is unknown".to_owned());
-                removal.failures.push(Error::Kernel { what: "the use of links", source });
-            }
-        }
-        others
+        let configuration = files::another_network(settings);
+        let network = configuration.map(|name| format!("{name} is of another pod network, which may use it"));
+        let may_use = |what: String| format!("pods of another network may use it: {what}");
+        let network = network.or_else(|| kernel_shows().map(may_use));
+        let others = Self { network, ..Self::default() };
+        others.read().unwrap_or_else(|error| {
+            removal.failures.push(Error::kernel("listing the use of links")(error));
+            Self { network: Some(may_use("the use of links is unknown".to_owned())), ..Self::default() }
+        })
     }
 
-    /// With a configuration of that name.
+    fn read(mut self) -> Result<Self, netlink::Error> {
+        let mut socket = Socket::open()?;
+        (self.links, self.addresses) = (socket.links()?, socket.addresses(None)?);
+        for family in Family::ALL {
+            let rules = socket.rules(family)?.into_iter().filter(|rule| rule.protocol == PROTOCOL);
+            self.ours.extend(rules.filter_map(|rule| rule.from).map(|from| from.ip()));
+            self.routes.extend(socket.routes(&RouteFilter::all(family))?.into_iter().filter(is_foreign));
+        }
+        Ok(self)
+    }
+
+    /// With another network.
     #[cfg(test)]
-    pub(crate) fn configured(name: &str) -> Self {
-        Self { configuration: Some(name.to_owned()), ..Self::default() }
+    pub(crate) fn named(network: &str) -> Self {
+        Self { network: Some(network.to_owned()), ..Self::default() }
     }
 
     /// Why anything that another pod network may use stays.
     pub(crate) fn network(&self) -> Option<String> {
-        let configuration = self.configuration.as_ref();
-        let configured = configuration.map(|name| format!("{name} is of another pod network, which may use it"));
-        let pods = || self.pod.as_ref().map(|what| format!("pods of another network may use it: {what}"));
-        configured.or_else(pods)
+        self.network.clone()
     }
 
-    /// Why a VNIC's link stays as it is.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
-    pub(crate) fn user_of_link(&self, socket: &mut Socket, link: &Link) -> Result<Option<String>, netlink::Error> {
-        match self.network().or_else(|| self.before.user(link)) {
-            Some(why) => Ok(Some(why)),
-            // A program may have come since.
-            None => Ok(LinkUse::read(socket)?.user(link)),
-        }
+    /// Why a VNIC's link stays as it is. One that is gone has no user.
+    pub(crate) fn user_of_link(&self, name: &IfName) -> Option<String> {
+        self.network().or_else(|| self.user(self.link(name)?))
     }
 
     /// Why a link that we created (a VLAN's) is not removed: what stands on it would go, too.
     pub(super) fn user_of_our_link(&self, name: &IfName) -> Option<String> {
-        let link = self.before.links.iter().find(|link| link.name == *name);
-        link.and_then(|link| self.before.user(link)).or_else(|| self.network())
+        self.link(name).and_then(|link| self.user(link)).or_else(|| self.network())
     }
 
     /// Why one of our addresses is not removed: with a link's last IPv4 address the kernel drops every route by the link, and a
     /// link-local address may be the source of another network's router solicitations.
     pub(super) fn user_of_address(&self, ours: &AddressSpec) -> Option<String> {
-        let LinkUse { links, addresses, .. } = &self.before;
-        let link = links.iter().find(|link| link.name == ours.link)?;
+        let link = self.link(&ours.link)?;
         if link.mac.is_some_and(|mac| ours.address.ip() == IpAddr::from(mac.link_local())) {
-            return self.network().or_else(|| self.before.user(link));
+            return self.network().or_else(|| self.user(link));
         }
         let ipv4 = |held: &&Address| held.index == link.index && held.address.is_ipv4();
-        let last = ours.address.is_ipv4() && addresses.iter().filter(ipv4).count() == 1;
-        let route = self.before.route(link, ours.address.is_ipv4())?;
+        let last = ours.address.is_ipv4() && self.addresses.iter().filter(ipv4).count() == 1;
+        let route = self.route(link, ours.address.is_ipv4())?;
         last.then(|| format!("a foreign route to {} by the link would be removed with it", route.destination))
     }
-}
 
-impl LinkUse {
-    fn read(socket: &mut Socket) -> Result<Self, netlink::Error> {
-        let (links, addresses) = (socket.links()?, socket.addresses(None)?);
-        let (mut ours, mut routes) = (Vec::new(), Vec::new());
-        for family in Family::ALL {
-            let rules = socket.rules(family)?.into_iter().filter(|rule| rule.protocol == PROTOCOL);
-            ours.extend(rules.filter_map(|rule| rule.from).map(|from| from.ip()));
-            routes.extend(socket.routes(&RouteFilter::all(family))?.into_iter().filter(is_foreign));
-        }
-        Ok(Self { links, ours, addresses, routes })
+    fn link(&self, name: &IfName) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == *name)
     }
 
     /// Which other program uses a link: by its master, a link on it, an address or a route.
     fn user(&self, link: &Link) -> Option<String> {
-        let foreign = |held: &&Address| {
-            let single = held.address.prefix() == Family::of(held.address.ip()).host_prefix();
-            let ours = single && self.ours.contains(&held.address.ip());
+        let is_foreign = |held: &&Address| {
+            let is_single = held.address.prefix() == Family::of(held.address.ip()).host_prefix();
+            let is_ours = is_single && self.ours.contains(&held.address.ip());
             // The kernel gives a link this address when it is raised. Of a random one (addr_gen_mode 2 and 3) the link stays.
             let own = link.mac.map(|mac| IpAddr::from(mac.link_local()));
-            held.index == link.index && !ours && Some(held.address.ip()) != own
+            held.index == link.index && !is_ours && Some(held.address.ip()) != own
         };
-        let address = || self.addresses.iter().find(foreign);
+        let address = || self.addresses.iter().find(is_foreign);
         let route = || self.route(link, true).or_else(|| self.route(link, false));
         self.stacked(link)
             .or_else(|| address().map(|held| format!("{} on the link is foreign", held.address)))
@@ -139,14 +119,13 @@ impl LinkUse {
             let name = self.links.iter().find(|other| other.index == master).map(|other| other.name.as_str());
             return Some(format!("the link belongs to {}", name.unwrap_or("another")));
         }
-        let upper = |other: &&Link| {
+        let is_upper = |other: &&Link| {
             // A veth's peer is not on it.
-            let pair = matches!(other.kind.as_deref(), Some("veth" | "netkit"));
-            let ours = other.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX));
-            let on = other.parent == Some(link.index) && other.peer_netns_id.is_none() && other.index != link.index;
-            on && !pair && !(ours && self.user(other).is_none())
+            let is_pair = matches!(other.kind.as_deref(), Some("veth" | "netkit"));
+            let is_on = other.parent == Some(link.index) && other.peer_netns_id.is_none() && other.index != link.index;
+            is_on && !is_pair && (!has_our_alias(other) || self.user(other).is_some())
         };
-        self.links.iter().find(upper).map(|other| format!("{} stands on the link", other.name))
+        self.links.iter().find(is_upper).map(|other| format!("{} stands on the link", other.name))
     }
 }
 

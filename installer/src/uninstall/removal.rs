@@ -38,6 +38,8 @@ pub enum RemovalStatus {
     Refused,
 }
 
+vcn::words!(RemovalStatus: All = "removed", Planned = "planned", Part = "failed", Refused = "refused");
+
 impl Removal {
     /// The result in one word.
     #[must_use]
@@ -81,44 +83,26 @@ impl Removal {
 
     /// Takes a step, unless this is a dry run.
     pub(crate) fn step(&mut self, what: String, take: impl FnOnce() -> Result<(), Error>) {
-        if self.applied
-            && let Err(error) = take()
-        {
-            self.failures.push(error);
-            return;
+        match if self.applied { take() } else { Ok(()) } {
+            Ok(()) => self.steps.push(what),
+            Err(error) => self.failures.push(error),
         }
-        self.steps.push(what);
     }
 }
 
 impl fmt::Display for Removal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for refusal in &self.refusals {
-            writeln!(f, "refused: {}", printable(&refusal.to_string()))?;
-        }
-        for step in &self.steps {
-            writeln!(f, "{}: {}", if self.applied { "did" } else { "would" }, printable(&step.to_string()))?;
-        }
-        for left in &self.left {
-            writeln!(f, "left: {}", printable(&left.to_string()))?;
-        }
-        for note in &self.notes {
-            writeln!(f, "note: {note}")?;
+        let did = if self.applied { "did" } else { "would" };
+        for (word, lines) in
+            [("refused", &self.refusals), (did, &self.steps), ("left", &self.left), ("note", &self.notes)]
+        {
+            for line in lines {
+                writeln!(f, "{word}: {}", printable(line))?;
+            }
         }
         for failure in &self.failures {
             writeln!(f, "failed: {} [{}]", printable(&chain(failure)), failure.word())?;
         }
         write!(f, "status: {}", self.status())
-    }
-}
-
-impl fmt::Display for RemovalStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::All => "removed",
-            Self::Planned => "planned",
-            Self::Part => "failed",
-            Self::Refused => "refused",
-        })
     }
 }

@@ -11,13 +11,13 @@ use crate::record::{self, backup};
 use crate::settings::Settings;
 use crate::uninstall::Removal;
 
-/// Our files in the state directory; a suffix names an older generation, a damaged file or a temporary one.
-const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.sock"];
-/// The same without a suffix.
-const STATE_EXACT: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
+/// Our files in the state directory, also with a suffix: an older generation, a damaged file, a lock or a temporary file.
+const STATE: [&str; 7] =
+    ["pools.json", "allocations", "attachments.lock", "verbs.log", "agent.sock", "agent.lock", "telemetry.sock"];
 
-/// Ours in the data directory, with a suffix or without. A NativePodNetwork that an operator put there is not ours.
-const DATA: [&str; 8] = [
+/// The same in the data directory. A NativePodNetwork that an operator put there is not ours.
+const DATA: [&str; 9] = [
+    backup::DIRECTORY,
     record::FILE,
     "tables.json",
     vcn::ATTACHMENTS_COPY_FILE,
@@ -31,40 +31,40 @@ const DATA: [&str; 8] = [
 
 /// Removes our files, copies before the record, and the directories unless they are mount points or contain something else.
 pub(super) fn remove(settings: &Settings, removal: &mut Removal) {
-    let (state, data) = (&settings.state_dir, &settings.data_dir);
-    remove_files(state, &STATE, &STATE_EXACT, removal);
-    remove_file(&data.join(backup::DIRECTORY), removal);
-    remove_files(data, &DATA, &[], removal);
-    for directory in [state, data] {
-        if directory.exists() && removal.applied && fs::remove_dir(directory).is_ok() {
-            removal.steps.push(format!("remove {}", directory.display()));
+    for (directory, ours) in [(&settings.state_dir, &STATE[..]), (&settings.data_dir, &DATA)] {
+        match paths(directory, ours) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => removal.failures.push(Error::reading(directory)(error)),
+            Ok(paths) => {
+                for path in paths {
+                    removal.step(format!("remove {}", path.display()), || remove_all(&path));
+                }
+                if removal.applied && fs::remove_dir(directory).is_ok() {
+                    removal.steps.push(format!("remove {}", directory.display()));
+                }
+            }
         }
     }
 }
 
-fn remove_files(directory: &Path, ours: &[&str], exact: &[&str], removal: &mut Removal) {
+/// Sorted, so that copies come before the record.
+fn paths(directory: &Path, ours: &[&str]) -> io::Result<Vec<PathBuf>> {
     let is_ours = |path: &PathBuf| {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-        let generation = |rest: &str| rest.is_empty() || rest.starts_with('.');
-        exact.contains(&name) || ours.iter().any(|ours| name.strip_prefix(ours).is_some_and(generation))
+        let is_suffix = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        ours.iter().any(|ours| name.strip_prefix(ours).is_some_and(is_suffix))
     };
-    let listed = fs::read_dir(directory).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut paths: Vec<PathBuf> = match listed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-        Err(source) => return removal.failures.push(Error::Read { path: directory.to_owned(), source }),
-        Ok(paths) => paths,
-    };
+    let paths: io::Result<Vec<PathBuf>> = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths?;
+    paths.retain(is_ours);
     paths.sort();
-    paths.iter().filter(|path| is_ours(path)).for_each(|path| remove_file(path, removal));
+    Ok(paths)
 }
 
-fn remove_file(path: &Path, removal: &mut Removal) {
-    let Ok(metadata) = fs::symlink_metadata(path) else { return };
-    removal.step(format!("remove {}", path.display()), || {
-        let removed = if metadata.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-        match removed {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(|source| Error::Remove { path: path.to_owned(), source }),
-        }
-    });
+fn remove_all(path: &Path) -> Result<(), Error> {
+    let removed = if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|source| Error::Remove { path: path.to_owned(), source }),
+    }
 }

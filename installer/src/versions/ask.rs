@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -30,7 +29,15 @@ pub(super) const NO_INTERPRETER: &str = "it does not start: its program interpre
 /// Asks a binary and waits for its answer.
 pub(super) fn ask(path: &Path, deadline: Duration) -> Answer {
     let end = Instant::now() + deadline;
-    let mut child = match start(path, end) {
+    let started = Command::new(path)
+        .env_clear()
+        .env("CNI_COMMAND", "VERSION")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let mut child = match started {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
         // The kernel reports a file that is there as missing if its interpreter is.
@@ -41,33 +48,29 @@ pub(super) fn ask(path: &Path, deadline: Duration) -> Answer {
         // Old plugins read it; one that does not may have closed it already.
         let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
     }
-    while !has_ended(&child) && Instant::now() < end {
-        thread::sleep(POLL_EVERY);
+    let ended = wait(&mut child, end);
+    if let Ok(group) = i32::try_from(child.id()) {
+        // It, or what it left behind in its group. Fails only if all of them have ended.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
-    let late = !has_ended(&child);
-    let answer = match kill(&mut child) {
-        Some(status) if !late => output(&mut child).and_then(|text| parse(&text, status)),
-        _ => Err(format!("no answer within {deadline:?}")),
+    let answer = match ended {
+        Ok(Some(status)) => output(&mut child).and_then(|text| parse(&text, status)),
+        Ok(None) => {
+            // One that the kernel does not end must not stop the installer.
+            let _ = wait(&mut child, Instant::now() + KILL);
+            Err(format!("no answer within {deadline:?}"))
+        }
+        Err(error) => Err(format!("waiting for it: {error}")),
     };
     answer.unwrap_or_else(Answer::Failed)
 }
 
-/// ETXTBSY: some process, forked while another wrote the file, still has it open.
-fn start(path: &Path, end: Instant) -> io::Result<Child> {
+/// Waits until a process ends, but no longer than until `end`.
+fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
     loop {
-        let started = Command::new(path)
-            .env_clear()
-            .env("CNI_COMMAND", "VERSION")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn();
-        match started {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
-                thread::sleep(POLL_EVERY);
-            }
-            other => return other,
+        match child.try_wait()? {
+            None if Instant::now() < end => thread::sleep(POLL_EVERY),
+            ended => return Ok(ended),
         }
     }
 }
@@ -85,33 +88,8 @@ fn output(child: &mut Child) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Without reaping it: its process id, which is its group's, stays taken until the group is killed.
-fn has_ended(child: &Child) -> bool {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    let id = i32::try_from(child.id()).unwrap_or_default();
-    waitid(Id::Pid(Pid::from_raw(id)), flags).is_ok_and(|status| status != WaitStatus::StillAlive)
-}
-
-/// Ends the process and what it left behind in its group. `None` if it does not end.
-fn kill(child: &mut Child) -> Option<io::Result<ExitStatus>> {
-    if let Ok(group) = i32::try_from(child.id()) {
-        // Fails only if all of them have ended.
-        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-    }
-    let end = Instant::now() + KILL;
-    loop {
-        match child.try_wait() {
-            Ok(None) if Instant::now() >= end => return None,
-            Ok(None) => thread::sleep(POLL_EVERY),
-            Ok(Some(status)) => return Some(Ok(status)),
-            Err(error) => return Some(Err(error)),
-        }
-    }
-}
-
-fn parse(text: &[u8], ended: io::Result<ExitStatus>) -> Result<Answer, String> {
+fn parse(text: &[u8], status: ExitStatus) -> Result<Answer, String> {
     let shown = || format!("{:?}", String::from_utf8_lossy(text).chars().take(120).collect::<String>());
-    let status = ended.map_err(|error| format!("waiting for it: {error}"))?;
     if !status.success() {
         return Err(format!("it ended with {status}: {}", shown()));
     }

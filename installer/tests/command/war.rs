@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 fn settings(chain: &str) -> Settings {
     let arguments = ["installer", "--pod-network", "vcn-native", "--cni-chain", chain];
     let Args { options, state, .. } = Args::try_parse_from(arguments).unwrap();
-    Settings::new(options).unwrap().with_state(&state.state_dir, &state.data_dir).unwrap()
+    Settings::new(options, state).unwrap()
 }
 
 /// A writer that adds its plugin to the chain if it is missing; whether it was.
@@ -95,7 +95,7 @@ fn writers_of_one_file_keep_their_plugins_and_agree() {
         let mut ours = 0;
         for variant in variants.iter().cycle() {
             // Our settings change all the time, so we write all the time.
-            ours += usize::from(node.reconcile(variant).changed());
+            ours += usize::from(!node.reconcile(variant).steps.is_empty());
             let both_wrote = ours > 5 && times.load(Ordering::Relaxed) >= 2;
             if begun.elapsed() >= LASTS && both_wrote || begun.elapsed() >= PATIENCE {
                 break;
@@ -104,7 +104,7 @@ fn writers_of_one_file_keep_their_plugins_and_agree() {
         assert!(ours > 5, "we wrote {ours} times");
         // No program wants anything new any more.
         let agreed = Instant::now() + PATIENCE;
-        while node.reconcile(&variants[1]).changed() {
+        while !node.reconcile(&variants[1]).steps.is_empty() {
             assert!(Instant::now() < agreed, "we write again and again");
         }
         done.store(true, Ordering::Relaxed);
@@ -113,7 +113,7 @@ fn writers_of_one_file_keep_their_plugins_and_agree() {
     istio(&path);
     linkerd(&path);
     let report = node.reconcile(&variants[1]);
-    assert!(!report.changed() && report.failures.is_empty(), "{report}");
+    assert!(report.steps.is_empty() && report.failures.is_empty(), "{report}");
     assert_eq!(kinds(&path), ["bandwidth", "istio-cni", "linkerd-cni", "portmap", "vcn-native"]);
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text.matches("1000000000000000000").count(), 2, "{text}");

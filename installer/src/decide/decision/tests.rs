@@ -4,19 +4,14 @@ use std::path::Path;
 
 use super::*;
 use crate::decide::{PodNetwork, SignalOptions};
-use crate::observed::Contents;
-use crate::settings::fixture;
+use crate::observed::Fault;
+use crate::settings::fixture::{self, conf_file as file};
 
 const SEEN: [Presence; 3] = [Presence::Unknown, Presence::Absent, Presence::Present];
 const FLAGS: [Option<&str>; 5] = [None, Some("true"), Some("false"), Some("yes"), Some("")];
 
 fn settings(pod_network: PodNetwork, takeover: bool) -> Settings {
     Settings { pod_network, takeover, ..fixture::settings_in(Path::new("/")) }
-}
-
-fn file(name: &str, plugins: &[&str]) -> ConfFile {
-    let types = plugins.iter().map(|name| (*name).to_owned()).collect();
-    ConfFile { name: name.to_owned(), contents: Contents::Plugins(types) }
 }
 
 fn oke() -> ConfFile {
@@ -142,7 +137,7 @@ fn okes_daemonset_alone_keeps_an_existing_installation() {
                   OKE's own CNI hands out the same addresses, but our pod network is installed on this node and OKE's \
                   own CNI is not: it is maintained";
     // Our configuration was emptied, half-written or removed: it must be repaired.
-    let spoilt = [ConfFile { name: vcn::CONFLIST_FILE.to_owned(), contents: Contents::Malformed("half".to_owned()) }];
+    let spoilt = [fixture::faulty(vcn::CONFLIST_FILE, &[], Fault::Refused("half".to_owned()))];
     let emptied = [file("05-vcn-native.conflist", &["portmap"])];
     for here in [new(&in_place), remembered(&[]), remembered(&spoilt), remembered(&emptied)] {
         assert_eq!(of(PodNetwork::Auto, label, here), (true, Signal::NodeLabel, beside.clone(), reason.to_owned()));

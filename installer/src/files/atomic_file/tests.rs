@@ -1,7 +1,8 @@
 //! Replacing one file. Readers, running processes and several installers are in `tests/command/disk.rs`, kills and failures at
 //! every system call in `tests/command/kill.rs`.
 
-use std::os::unix::fs::symlink;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
@@ -17,14 +18,14 @@ fn write_replaces_files_and_links_and_leaves_nothing_else() {
     fs::write(&other, "other's").unwrap();
     symlink(&other, &target).unwrap();
     for (contents, mode) in [(&b"one"[..], 0o755), (b"another", 0o600), (b"", 0o755)] {
-        write(&target, contents, mode).unwrap();
+        replace(&target, contents, mode, |_| Ok(())).unwrap();
         assert!(fs::symlink_metadata(&target).unwrap().is_file());
         let found = fs::metadata(&target).unwrap().permissions().mode() & 0o7777;
         assert_eq!((fs::read(&target).unwrap().as_slice(), found), (contents, mode));
     }
     assert_eq!(names(directory.path()), ["vcn-native"]);
     assert_eq!(fs::read_to_string(&other).unwrap(), "other's");
-    let error = write(&directory.path().join("none/vcn-native"), b"new", 0o600).unwrap_err();
+    let error = replace(&directory.path().join("none/vcn-native"), &b"new"[..], 0o600, |_| Ok(())).unwrap_err();
     assert!(error.to_string().contains("creating a temporary file next to it failed"), "{error}");
 }
 
@@ -33,8 +34,8 @@ fn failed_check_before_the_rename_keeps_the_old_file() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("05-vcn-native.conflist");
     fs::write(&target, "old").unwrap();
-    let check = || Err(Error::Raced { target: target.clone() });
-    assert_eq!(write_if(&target, b"new", 0o600, &check).unwrap_err().word(), "raced");
+    let failed = replace(&target, &b"new"[..], 0o600, |_| Err(Error::Raced { target: target.clone() }));
+    assert_eq!(failed.unwrap_err().word(), "raced");
     assert_eq!(fs::read_to_string(&target).unwrap(), "old");
     assert_eq!(names(directory.path()), ["05-vcn-native.conflist"]);
 }

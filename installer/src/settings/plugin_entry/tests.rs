@@ -33,12 +33,12 @@ fn number_is_written_so_that_runtime_reads_same_value() {
         let (_, written) = text.rsplit_once(": ").unwrap();
         assert_eq!(value(written.trim_end_matches(['\n', '}'])), value(number), "{text}");
     }
-    assert!(matches!(PluginEntry::list(r#"[{"type":"x","n":1e999}]"#), Err(PluginListError::Json(_))));
+    assert!(PluginEntry::list(r#"[{"type":"x","n":1e999}]"#).unwrap_err().starts_with("it is not a JSON array: "));
 }
 
 #[test]
 fn invalid_chain_is_refused_with_the_valid_names() {
-    let refused = |text: &str| PluginEntry::list(text).unwrap_err().to_string();
+    let refused = |text: &str| PluginEntry::list(text).unwrap_err();
     assert!(refused("portmapp").contains("portmap, bandwidth, tuning, vnic-attach"));
     for wrong in ["[1]", r#"[{"snat":true}]"#, r#"[{"type":""}]"#, "[", "portmap,portmap", r#"[{"type":"vcn-native"}]"#]
     {

@@ -37,15 +37,20 @@ pub(in crate::uninstall) fn restore(
             removal.left.push(format!("setting {key}: it is not a network setting"));
             continue;
         };
-        match setting.kept_because(note, &sysctls, others) {
+        let now = match setting.read(&sysctls) {
+            Ok(now) if now == note.before => continue,
+            Ok(now) => now,
             // Gone with its link, for example.
-            Err(error) if error.is_not_found() => {}
-            Err(source) => removal.failures.push(Error::Network { what: format!("setting {key}"), source }),
-            Ok(Some(why)) if why.is_empty() => {}
-            Ok(Some(why)) => removal.left.push(format!("setting {key}: {why}")),
-            Ok(None) => removal.step(format!("restore {key} to {}", note.before), || {
-                let written = setting.write(&note.before, &sysctls);
-                written.map_err(|source| Error::Network { what: format!("setting {key}"), source })
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => {
+                removal.failures.push(Error::kernel(format!("removing setting {key}"))(error));
+                continue;
+            }
+        };
+        match setting.kept_because(&now, note, others) {
+            Some(why) => removal.left.push(format!("setting {key}: {why}")),
+            None => removal.step(format!("restore {key} to {}", note.before), || {
+                setting.write(&note.before, &sysctls).map_err(Error::kernel(format!("removing setting {key}")))
             }),
         }
     }
@@ -62,33 +67,20 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Why it is not restored; empty if it has its old value already.
-    fn kept_because(
-        &self,
-        note: &Note,
-        sysctls: &Sysctls,
-        others: &OtherNetworks,
-    ) -> Result<Option<String>, netlink::Error> {
-        let now = self.read(sysctls)?;
-        if now == note.before {
-            return Ok(Some(String::new()));
-        }
+    /// Why it is not restored.
+    fn kept_because(&self, now: &str, note: &Note, others: &OtherNetworks) -> Option<String> {
         if now != note.set {
-            return Ok(Some(format!("another program changed it to {now} since")));
+            return Some(format!("another program changed it to {now} since"));
         }
         match self {
-            Self::Mtu(link) | Self::State(link) => link_user(link, others),
+            Self::Mtu(link) | Self::State(link) => others.user_of_link(link),
             Self::Sysctl(path) => match path[..] {
-                [.., "ip_forward" | "forwarding"] => Ok(others.network()),
+                [.., "ip_forward" | "forwarding"] => others.network(),
                 // While forwarding is on, the kernel honors router advertisements only with 2.
-                ["net", "ipv6", "conf", _, "accept_ra"] if now == "2" => Ok(others.network()),
-                // Every IPv6 address of the link would be removed.
-                ["net", "ipv6", "conf", name, "disable_ipv6"] => match name.parse() {
-                    Ok(link) => link_user(&link, others),
-                    // `all` and `default` are no links.
-                    Err(_) => Ok(None),
-                },
-                _ => Ok(None),
+                ["net", "ipv6", "conf", _, "accept_ra"] if now == "2" => others.network(),
+                // Every IPv6 address of the link would be removed. `all` and `default` are no links.
+                ["net", "ipv6", "conf", name, "disable_ipv6"] => others.user_of_link(&name.parse().ok()?),
+                _ => None,
             },
         }
     }
@@ -109,18 +101,6 @@ impl<'a> Setting<'a> {
             // A link that was up before is not noted.
             Self::State(name) => (name, (value == DOWN).then_some(LinkChange::Down)),
         };
-        let mut socket = Socket::open()?;
-        let index = socket.link(name)?.index;
-        change.map_or(Ok(()), |change| socket.change_link(index, &[change]))
-    }
-}
-
-/// Why a link stays as it is. One that is gone has no user.
-fn link_user(name: &IfName, others: &OtherNetworks) -> Result<Option<String>, netlink::Error> {
-    let mut socket = Socket::open()?;
-    match socket.link(name) {
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-        Ok(link) => others.user_of_link(&mut socket, &link),
+        change.map_or(Ok(()), |change| Socket::open()?.change_link_named(name, &[change]))
     }
 }

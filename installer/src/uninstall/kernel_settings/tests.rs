@@ -60,7 +60,11 @@ fn accept_ra_stays_while_forwarding_stays() {
     note_settings(&node.path("lib"), &boot, &[change]).unwrap();
     let now = || fs::read_to_string(&value).unwrap().trim().to_owned();
     let left = "setting net/ipv6/conf/ens3/accept_ra: 10-flannel.conflist is of another pod network, which may use it";
-    assert_eq!(node.restored_next_to(&OtherNetworks::configured("10-flannel.conflist")).1, [left]);
+    assert_eq!(
+        node.restored_next_to(&OtherNetworks::named("10-flannel.conflist is of another pod network, which may use it"))
+            .1,
+        [left]
+    );
     assert_eq!(now(), "2");
     assert_eq!((node.restored().1, now()), (vec![], "1".to_owned()));
 }

@@ -18,7 +18,7 @@ fn only_a_deleted_daemonset_means_uninstall() {
         assert_eq!(answer.means_uninstall(), uninstall, "{answer:?}");
         let refused = refusal("agent", answer, Some("the cause"));
         assert_eq!(refused.is_none(), uninstall);
-        let doubt = format!("({}: the cause)", answer.word());
+        let doubt = format!("({}: the cause)", answer.as_str());
         let reason = if answer == OwnDaemonSet::Present { "the DaemonSet agent exists" } else { &doubt };
         assert!(refused.is_none_or(|text| text.contains(reason) && text.contains("--force")), "{answer:?}");
     }
