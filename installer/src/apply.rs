@@ -5,8 +5,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::File;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -14,7 +13,7 @@ use resident::logging::chain;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::files::{is_our_plugin, remove, replace};
+use crate::files::{is_our_plugin, name as file_name, remove, replace};
 use crate::observed::{BINARY_MODE, ConfAt, kind, plugins};
 use crate::plan::{ConfChange, Note, Step};
 use crate::record::Record;
@@ -22,10 +21,6 @@ use crate::record::backup::Backup;
 use crate::report::{ConflistState, Report};
 use crate::settings::Settings;
 
-/// Of a directory of the runtime.
-const DIRECTORY_MODE: u32 = 0o755;
-
-/// Takes steps.
 pub(crate) struct Applier<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) record: Record,
@@ -66,10 +61,6 @@ impl Applier<'_> {
 
     fn take(&mut self, step: &Step) -> Result<(), Error> {
         match step {
-            Step::CreateDirectory(path) => {
-                let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
-                created.map_err(Error::placing(path, "creating the directory"))
-            }
             Step::RemoveStale(path) => remove(path),
             Step::InstallBinary { source, target, replaces } => {
                 let contents = File::open(source);
@@ -159,7 +150,6 @@ fn unchanged(path: &Path, found: Option<&Vec<u8>>) -> Result<(), Error> {
     if is_same { Ok(()) } else { Err(Error::Raced { target: path.to_owned() }) }
 }
 
-/// The plugins that a document puts in.
 fn kinds(wanted: &Value) -> BTreeSet<String> {
     plugins(wanted).filter_map(kind).map(str::to_owned).collect()
 }
@@ -167,8 +157,4 @@ fn kinds(wanted: &Value) -> BTreeSet<String> {
 /// Whether a binary may be missing because of a failure.
 const fn concerns_binaries(error: &Error) -> bool {
     !matches!(error, Error::Contention { .. } | Error::Record { .. } | Error::NotRecorded { .. } | Error::Raced { .. })
-}
-
-fn file_name(target: &Path) -> String {
-    target.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -12,26 +12,13 @@ use thiserror::Error;
 pub enum Error {
     /// A directory or file could not be read.
     #[error("reading {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A binary to install is missing in the source directory.
     #[error("reading {}: set --cni-source-dir to the directory that holds the plugin binaries", path.display())]
-    Source {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Source { path: PathBuf, source: io::Error },
     /// A file could not be replaced; it is unchanged.
     #[error("putting {} in place: {action} failed{}", target.display(), next_step(source))]
-    Place {
-        target: PathBuf,
-        action: &'static str,
-        #[source]
-        source: io::Error,
-    },
+    Place { target: PathBuf, action: &'static str, source: io::Error },
     /// What has one of our files' names cannot be replaced.
     #[error("putting {} in place: {reason}", path.display())]
     InTheWay { path: PathBuf, reason: String },
@@ -55,18 +42,10 @@ pub enum Error {
     Contention { path: PathBuf, times: usize, within: Duration, difference: String, pause: Duration },
     /// The record cannot be parsed.
     #[error("the record {} is damaged: the installer recognizes our plugins by their file names only", path.display())]
-    Record {
-        path: PathBuf,
-        #[source]
-        source: serde_json::Error,
-    },
+    Record { path: PathBuf, source: serde_json::Error },
     /// The record could not be read or written.
     #[error("writing the record {}", path.display())]
-    NotRecorded {
-        path: PathBuf,
-        #[source]
-        source: Box<Error>,
-    },
+    NotRecorded { path: PathBuf, source: Box<Error> },
     /// Pods were started during the uninstallation.
     #[error(
         "the uninstallation stopped, because pods started meanwhile: {pods}. They keep their network, and new pods get none; \
@@ -75,18 +54,10 @@ pub enum Error {
     PodsCame { pods: String },
     /// A file could not be removed.
     #[error("removing {}{}", path.display(), next_step(source))]
-    Remove {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Remove { path: PathBuf, source: io::Error },
     /// Kernel objects could not be listed, changed or removed.
     #[error("{doing}")]
-    Kernel {
-        doing: String,
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Kernel { doing: String, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
 impl Error {

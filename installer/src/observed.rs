@@ -7,8 +7,6 @@ mod conf_text;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(crate) use binaries::{BINARY_MODE, Binary, BinaryFound, ChainBinary, EntryOrigin};
@@ -19,35 +17,27 @@ pub(crate) use conf_text::{ConfAt, ConfText, PLUGINS, kind, plugins};
 use crate::cli::VnicAttach;
 use crate::decide::pods;
 use crate::error::Error;
-use crate::files::is_temporary;
+use crate::files::{entries, is_temporary, name};
 use crate::record::{ConfigurationRecord, Record};
 use crate::settings::{OURS, Settings};
-use crate::versions::{Answer, VersionCache};
+use crate::versions::VersionCache;
 
 /// A node's disk, as far as the installer is concerned.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     /// The files that a runtime loads, in its order.
     pub(crate) conf_files: Vec<ConfFile>,
-    /// What has our configuration's name.
     pub(crate) conflist: ConfAt,
-    /// Directories of the runtime that do not exist.
-    pub(crate) missing_directories: Vec<PathBuf>,
-    /// Our binaries, source and target.
     pub(crate) binaries: Vec<Binary>,
-    /// The chain's binaries: our plugin, those of the settings, those that other programs added.
+    /// The chain's binaries: our plugin, those of the settings, those that other programs added. Of another network's chain
+    /// only `vnic-attach`.
     pub(crate) chain: Vec<ChainBinary>,
     /// Our copy of another network's configuration.
     pub(crate) copy: ConfAt,
-    /// The answer of the plugin that is chained to it.
-    pub(crate) guest: Option<Answer>,
-    /// The plugins without a binary of each usable configuration before our one, up to the first that has all.
-    pub(crate) missing_before: BTreeMap<String, Vec<String>>,
     /// Our configuration, if nothing is to be installed.
     pub(crate) leftover: Option<Leftover>,
     /// Temporary files of killed installers.
     pub(crate) stale: Vec<PathBuf>,
-    /// What could not be read.
     pub(crate) failures: Vec<Error>,
 }
 
@@ -79,8 +69,6 @@ impl Observed {
             }
         }
         observed.stale = settings.written_directories().iter().flat_map(|path| stale_in(path)).collect();
-        let directories = [&settings.cni_bin_dir, &settings.cni_conf_dir];
-        observed.missing_directories = directories.into_iter().filter(|path| !path.exists()).cloned().collect();
         for binary in binaries::ours(settings, install) {
             match binary {
                 Ok(binary) => observed.binaries.push(binary),
@@ -91,16 +79,15 @@ impl Observed {
             observed.conflist = ConfAt::settled(&settings.conflist());
             observed.chain = binaries::chain(settings, observed.conflist.file(), versions);
         } else {
-            observed.guest = Some(binaries::guest(settings, versions));
+            observed.chain = binaries::guest(settings, versions);
         }
         let ours = if install { vcn::CONFLIST_FILE } else { vcn::COPIED_CONFLIST_FILE };
-        observed.missing_before = binaries::missing_before(settings, &observed.conf_files, ours);
+        binaries::find_missing(settings, &mut observed.conf_files, ours);
         observed
     }
 }
 
 impl Leftover {
-    /// Searches for it, and for pods.
     fn find(settings: &Settings, known: Option<&ConfigurationRecord>) -> Option<Self> {
         match ConfAt::ours(&settings.conflist()) {
             ConfAt::File(file) if is_ours(&file, known) => {
@@ -124,9 +111,7 @@ pub(crate) fn is_ours(found: &ConfText, known: Option<&ConfigurationRecord>) -> 
 
 /// Our temporary files in a directory. A directory that cannot be read has none.
 pub(crate) fn stale_in(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_temporary));
-    let mut paths: Vec<_> = ours.map(|entry| entry.path()).collect();
-    paths.sort();
+    let mut paths = entries(directory).unwrap_or_default();
+    paths.retain(|path| is_temporary(&name(path)));
     paths
 }

@@ -38,7 +38,6 @@ pub(crate) struct Plan {
     pub(crate) adopted: Option<Value>,
 }
 
-/// What a plan is made from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) settings: &'a Settings,
@@ -53,7 +52,6 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan {
     let Facts { settings, observed, .. } = facts;
     let mut plan = Plan::default();
-    plan.steps.extend(observed.missing_directories.iter().cloned().map(Step::CreateDirectory));
     plan.steps.extend(observed.stale.iter().cloned().map(Step::RemoveStale));
     for Binary { source, target, found } in &observed.binaries {
         let (source, target, replaces) = (source.clone(), target.clone(), *found == BinaryFound::Different);
@@ -127,9 +125,8 @@ fn before_ours(observed: &Observed) -> Vec<Note> {
         let name = &file.name;
         match &file.fault {
             None => {
-                let missing = observed.missing_before.get(name).map_or(&[][..], Vec::as_slice);
-                notes.push(sorts_before(file, uses, missing));
-                let passed_over = !missing.is_empty() && uses != RuntimeUsage::Never;
+                notes.push(sorts_before(file, uses));
+                let passed_over = !file.missing.is_empty() && uses != RuntimeUsage::Never;
                 uses = if passed_over { RuntimeUsage::IfCriO } else { RuntimeUsage::Never };
             }
             _ if uses != RuntimeUsage::Always => {}
@@ -151,8 +148,8 @@ fn before_ours(observed: &Observed) -> Vec<Note> {
     notes
 }
 
-fn sorts_before(file: &ConfFile, uses: RuntimeUsage, missing: &[String]) -> Note {
-    let (gives, lacks_plugins) = (file.gives(), !missing.is_empty());
+fn sorts_before(file: &ConfFile, uses: RuntimeUsage) -> Note {
+    let (gives, lacks_plugins) = (file.gives(), !file.missing.is_empty());
     let mut message = file.name.clone();
     message += match uses {
         RuntimeUsage::Always => " sorts before our configuration: the runtime uses that one",
@@ -166,7 +163,7 @@ fn sorts_before(file: &ConfFile, uses: RuntimeUsage, missing: &[String]) -> Note
     }
     if lacks_plugins {
         let lacks = if uses == RuntimeUsage::Always { "although it" } else { "and" };
-        message += &format!(", {lacks} names plugins without a binary: {}", missing.join(", "));
+        message += &format!(", {lacks} names plugins without a binary: {}", file.missing.join(", "));
     }
     Note::new(NoteKind::SortsBefore { gives, uses, lacks_plugins }, &file.name, message)
 }

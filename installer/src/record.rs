@@ -19,7 +19,6 @@ use crate::files::{read_document, write_document};
 /// The format's number. Later versions only add fields, so that one version back can read them, and keeps them.
 const VERSION: u32 = 1;
 
-/// The record, in the data directory.
 pub(crate) const FILE: &str = "installer.json";
 
 /// Repairs of one file within [`WINDOW`] before the backoff. A program that reverts our file as often as we write it does so
@@ -36,7 +35,6 @@ const BACKOFF: u64 = 60;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Record {
-    /// The format's number.
     pub(crate) version: u32,
     /// Configurations by name: our own, and those that our plugin is chained into.
     pub(crate) configurations: BTreeMap<String, ConfigurationRecord>,
@@ -75,7 +73,6 @@ impl Record {
         }
     }
 
-    /// One that could not be read.
     pub(crate) fn unreadable() -> Self {
         Self { is_unreadable: true, ..Self::default() }
     }
@@ -95,14 +92,12 @@ impl Record {
         write_document(&path, &record).map_err(|error| Error::NotRecorded { path, source: Box::new(error) })
     }
 
-    /// The entry of our own configuration.
     pub(crate) fn conflist(&self) -> Option<&ConfigurationRecord> {
         self.configurations.get(vcn::CONFLIST_FILE)
     }
 }
 
 impl ConfigurationRecord {
-    /// Counts a repair.
     pub(crate) fn count(&mut self, now: SystemTime) {
         self.rewrites = self.recent(now);
         self.rewrites.push(seconds(now));

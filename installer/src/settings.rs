@@ -129,7 +129,6 @@ impl Settings {
         self.cni_conf_dir.join(vcn::CONFLIST_FILE)
     }
 
-    /// The path of our copy of another network's configuration.
     #[must_use]
     pub(crate) fn copied_conflist(&self) -> PathBuf {
         self.cni_conf_dir.join(vcn::COPIED_CONFLIST_FILE)
@@ -147,13 +146,11 @@ impl Settings {
         std::iter::once(main).chain(self.behind()).collect()
     }
 
-    /// The entries behind our plugin's.
     pub(crate) fn behind(&self) -> Vec<PluginEntry> {
         let added = PluginEntry::named(VNIC_ATTACH).filter(|_| self.has_vnic_attach() && !self.lists_vnic_attach());
         self.chain.iter().cloned().chain(added).collect()
     }
 
-    /// Whether `vnic-attach` belongs in our chain.
     fn has_vnic_attach(&self) -> bool {
         self.vnic_attach != VnicAttach::Off || self.lists_vnic_attach()
     }
@@ -166,7 +163,6 @@ impl Settings {
         attach && self.source_dir.join(VNIC_ATTACH).exists()
     }
 
-    /// Whether the chain lists it.
     pub(crate) fn lists_vnic_attach(&self) -> bool {
         self.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH)
     }

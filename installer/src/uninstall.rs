@@ -26,6 +26,7 @@ use resident::logging::chain;
 use crate::decide::pods;
 use crate::error::Error;
 use crate::files::lock_out_installers;
+use crate::observed::{ConfFile, conf_files};
 use crate::record::Record;
 use crate::settings::Settings;
 
@@ -69,7 +70,8 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     });
     files::configurations(settings, &record, &mut removal);
     let removed = removal.steps.iter().any(|step| step.starts_with("remove "));
-    if removed && !files::has_network(settings) {
+    let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
+    if removed && !files.iter().any(ConfFile::gives_another_network) {
         removal.notes.push(NO_NETWORK.to_owned());
     }
     // A runtime that was starting a pod a moment ago has done so by now; that pod keeps its network.
@@ -79,7 +81,7 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         return removal;
     }
     files::binaries(settings, &mut removal);
-    let others = OtherNetworks::find(settings, &mut removal);
+    let others = OtherNetworks::find(&files, &mut removal);
     let removed = network::remove_pods(&mut removal);
     removal.failures.extend(removed.err());
     let removed = network::remove_hosts(&sysctl_root, &others, &mut removal);

@@ -13,22 +13,19 @@ use std::time::Duration;
 
 use crate::files::Identity;
 
-/// A CNI version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u32, u32, u32);
 
 /// A binary's answer to VERSION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// There is no such binary.
     Missing,
-    /// The versions that it speaks.
     Speaks(BTreeSet<Version>),
     /// It did not answer, or not as the specification says.
     Failed(String),
 }
 
-/// The answers of binaries, by path, kept until the binary changes. A failed answer is kept for one reconcile only.
+/// The answers of binaries, by path, kept until the binary changes.
 #[derive(Debug, Default)]
 pub struct VersionCache(BTreeMap<PathBuf, (Option<Identity>, Answer)>);
 
@@ -57,18 +54,17 @@ impl FromStr for Version {
 }
 
 impl VersionCache {
-    /// Deletes failed answers: these binaries are asked once more.
-    pub(crate) fn retry_failed(&mut self) {
-        self.0.retain(|_, (_, answer)| !matches!(answer, Answer::Failed(_)));
-    }
-
     /// The binaries' answers, in their order. Binaries that are not in the list are forgotten.
     pub(crate) fn answers(&mut self, paths: &[PathBuf]) -> Vec<Answer> {
         self.answers_within(paths, ask::DEADLINE)
     }
 
     fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
-        self.0.retain(|path, (known, _)| paths.contains(path) && *known == Identity::of(path));
+        // A binary that failed is asked once more.
+        let is_valid = |path: &PathBuf, (known, answer): &(Option<Identity>, Answer)| {
+            paths.contains(path) && *known == Identity::of(path) && !matches!(answer, Answer::Failed(_))
+        };
+        self.0.retain(|path, entry| is_valid(path, entry));
         let answer = |path: &PathBuf| {
             let asked = || (Identity::of(path), ask::ask(path, deadline));
             self.0.entry(path.clone()).or_insert_with(asked).1.clone()

@@ -72,8 +72,8 @@ fn change_of_another_program_is_not_overwritten() {
 #[test]
 fn written_configuration_is_recorded_and_failed_one_is_not() {
     let node = Node::new();
-    // As on a full disk: no temporary file can be created there.
-    let report = node.write("gone/05-vcn-native.conflist", None);
+    // As on a full disk: nothing can be created there.
+    let report = node.write("/proc/gone/05-vcn-native.conflist", None);
     assert_eq!(Node::words(&report), ["write-failed"], "{report}");
     let known = |node: &Node| node.record().conflist().cloned().unwrap();
     assert!(known(&node).wanted.is_none() && known(&node).plugins.contains("vcn-native"), "a kill could leave it");

@@ -33,9 +33,7 @@ pub struct Decision {
 /// What this node itself shows, in addition to the signals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeState<'a> {
-    /// The CNI configurations in the runtime's directory.
     pub(crate) conf_files: &'a [ConfFile],
-    /// Pods of other networks.
     pub(crate) pods: &'a ForeignPods,
     /// Whether our configuration is on record: the installer repairs it if another program removed or damaged it.
     pub(crate) installed_before: bool,
@@ -139,12 +137,10 @@ fn by_occupation(mut decision: Decision, settings: &Settings, signals: &Signals,
     }
 }
 
-/// The reason for a node with such VNICs.
 const APPLICATION_RESOURCES: &str = "takeover is set, but VNICs of this node's NativePodNetwork are kept for application resources: only the API server \
      knows which resource a pod requests, and a pod's start does not wait for it. OKE's own CNI continues to serve this \
      node; take over nodes of a pool without applicationResources";
 
-/// The consequence of doubt for an existing installation.
 const STAYS: &str = "but our pod network is installed on this node: in doubt it is maintained";
 
 /// Why pods prevent the installation, and what to do. If OKE's own CNI is not here, there need be no proof that none of its

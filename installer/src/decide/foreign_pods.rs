@@ -3,8 +3,6 @@
 //! them, which forget at different times: its own state, the runtime's cache, and the kernel. One is enough.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
-use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -13,16 +11,15 @@ use serde_json::Value;
 use vcn::{Family, IfName, PROTOCOL};
 
 use super::own_pods::has_our_alias;
+use crate::files::{entries, name};
 use crate::observed::ConfFile;
 use crate::settings::Settings;
 
 /// The name of OKE's network, if its configuration names no other.
 const NETWORK: &str = "oci";
 
-/// Pods of other networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignPods {
-    /// There are none.
     None,
     /// There are; what shows it.
     Found(String),
@@ -70,18 +67,11 @@ fn cached(cache: &Path, conf_files: &[ConfFile]) -> PodEvidence {
 }
 
 fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> PodEvidence {
-    let listed = fs::read_dir(directory).and_then(|entries| {
-        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<Vec<_>>>()
-    });
-    let mut names = match listed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|error| format!("{}: {error}", directory.display()))?,
-    };
-    names.retain(|name| counts(name));
-    names.sort();
-    Ok(names.first().map(|name| match names.len() - 1 {
-        0 => directory.join(name).display().to_string(),
-        more => format!("{} and {more} more", directory.join(name).display()),
+    let paths = entries(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let paths: Vec<_> = paths.iter().filter(|path| counts(&name(path))).collect();
+    Ok(paths.first().map(|path| match paths.len() - 1 {
+        0 => path.display().to_string(),
+        more => format!("{} and {more} more", path.display()),
     }))
 }
 

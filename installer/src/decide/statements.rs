@@ -5,7 +5,6 @@ use super::{PodNetwork, Presence, Signal, Signals};
 use crate::observed::ConfFile;
 use crate::settings::Settings;
 
-/// One signal and its statement.
 pub(super) struct Statement {
     pub(super) signal: Signal,
     pub(super) says: StatementMeaning,

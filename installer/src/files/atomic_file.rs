@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,12 +17,11 @@ use crate::error::Error;
 const PREFIX: &str = ".oke-cni-installer.";
 const SUFFIX: &str = ".tmp";
 
-/// Whether a name is one of our temporary files.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// Replaces a file. On success the target holds `contents` with `mode` and is on the disk; on failure it is unchanged. `last`
+/// Replaces a file and, if necessary, creates its directory. On success the target holds `contents` with `mode` and is on the disk; on failure it is unchanged. `last`
 /// is done right before the rename, with the temporary file, and prevents it by an error.
 pub(crate) fn replace(
     target: &Path,
@@ -33,6 +33,7 @@ pub(crate) fn replace(
     // A process id would not be unique: two installers may live in different PID namespaces.
     let random = RandomState::new().build_hasher().finish();
     let temporary = target.with_file_name(format!("{PREFIX}{random:016x}{SUFFIX}"));
+    target.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed("creating its directory"))?;
     let file = AtomicFile::create_as(target, temporary, mode);
     let mut file = file.map_err(failed("creating a temporary file next to it"))?;
     io::copy(&mut contents, &mut file).map_err(failed("writing"))?;

@@ -23,7 +23,6 @@ pub(crate) fn irregular(path: &Path) -> String {
     }
 }
 
-/// Whether two files have the same contents.
 pub(crate) fn same_contents(one: File, other: File) -> io::Result<bool> {
     let [mut one, mut other] = [one, other].map(|file| BufReader::with_capacity(PIECE, file));
     loop {

@@ -1,6 +1,5 @@
 //! Our binaries, with source and target, and the CNI versions that each binary of a chain speaks.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -12,10 +11,8 @@ use crate::files::{irregular, same_contents};
 use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
 use crate::versions::{Answer, VersionCache};
 
-/// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;
 
-/// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binary {
     pub(crate) source: PathBuf,
@@ -35,7 +32,6 @@ pub(crate) enum BinaryFound {
     Other(String),
 }
 
-/// One binary of the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChainBinary {
     pub(crate) name: String,
@@ -56,7 +52,6 @@ pub(crate) enum EntryOrigin {
     OtherProgram,
 }
 
-/// Our binaries that belong on the node.
 pub(super) fn ours(settings: &Settings, install: bool) -> impl Iterator<Item = Result<Binary, Error>> {
     let names = [(MAIN, install), (VNIC_ATTACH, settings.places_vnic_attach(install))];
     names.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| {
@@ -85,26 +80,19 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: 
             members.push((kind, EntryOrigin::OtherProgram));
         }
     }
-    let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
-    let answers = versions.answers(&paths);
-    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, origin), path), answer)| {
-        let is_dangling = answer == Answer::Missing && origin == EntryOrigin::OtherProgram && !is_missing(&path);
-        let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
-        ChainBinary { name: name.to_owned(), path, answer, origin }
-    });
-    members.collect()
+    asked(settings, members, versions)
 }
 
-/// The plugins without a binary of each usable configuration before our one (`name`), up to the first that has all: no runtime
-/// reads further.
-pub(super) fn missing_before(settings: &Settings, files: &[ConfFile], name: &str) -> BTreeMap<String, Vec<String>> {
-    let is_absent = |kind: &&str| is_missing(&settings.cni_bin_dir.join(kind));
-    let missing = |file: &ConfFile| file.kinds().filter(is_absent).map(str::to_owned).collect();
-    let before = files.iter().take_while(|file| file.name.as_str() < name).filter(|file| file.is_usable());
-    before
-        .map(|file| (file.name.clone(), missing(file)))
-        .take_while(|(_, missing): &(_, Vec<_>)| !missing.is_empty())
-        .collect()
+/// Finds the plugins without a binary of the usable configurations before our one (`name`), up to the first that has all: no
+/// runtime reads further.
+pub(super) fn find_missing(settings: &Settings, files: &mut [ConfFile], name: &str) {
+    for file in files.iter_mut().take_while(|file| file.name.as_str() < name).filter(|file| file.is_usable()) {
+        let is_absent = |kind: &&str| is_missing(&settings.cni_bin_dir.join(kind));
+        file.missing = file.kinds().filter(is_absent).map(str::to_owned).collect();
+        if file.missing.is_empty() {
+            return;
+        }
+    }
 }
 
 /// A link may lead to a file on the host that this container does not have.
@@ -114,9 +102,20 @@ fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The answer of the plugin that is chained to another network.
-pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Answer {
-    versions.answers(&[path(settings, VNIC_ATTACH)]).pop().unwrap_or(Answer::Missing)
+/// The plugin that is chained to another network.
+pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Vec<ChainBinary> {
+    asked(settings, vec![(VNIC_ATTACH, EntryOrigin::Settings)], versions)
+}
+
+fn asked(settings: &Settings, members: Vec<(&str, EntryOrigin)>, versions: &mut VersionCache) -> Vec<ChainBinary> {
+    let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
+    let answers = versions.answers(&paths);
+    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, origin), path), answer)| {
+        let is_dangling = answer == Answer::Missing && origin == EntryOrigin::OtherProgram && !is_missing(&path);
+        let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
+        ChainBinary { name: name.to_owned(), path, answer, origin }
+    });
+    members.collect()
 }
 
 fn path(settings: &Settings, name: &str) -> PathBuf {

@@ -1,7 +1,5 @@
 //! The CNI configurations in the runtime's directory, read as the runtime reads them.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde_json::Value;
@@ -10,6 +8,7 @@ use super::ConfAt;
 use super::conf_text::{PLUGINS, kind, plugins};
 use crate::decide::OKE_CONFLIST;
 use crate::error::Error;
+use crate::files::{entries, name};
 use crate::settings::MAIN;
 
 /// A runtime loads files with these ends (libcni, ConfFiles), even if nothing is before them.
@@ -24,15 +23,15 @@ const LOOPBACK: &str = "loopback";
 /// A file that a runtime loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfFile {
-    /// Its name in the directory.
     pub(crate) name: String,
     /// A list of plugins or a single one; null if it is neither.
     pub(crate) document: Value,
     /// Why no pod starts by it, as far as it can be seen from here.
     pub(crate) fault: Option<Fault>,
+    /// Its plugins without a binary, if it may be used in place of our configuration.
+    pub(crate) missing: Vec<String>,
 }
 
-/// Why a configuration is not usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It is no valid configuration. containerd refuses it, with every file of the directory after it.
@@ -65,7 +64,7 @@ impl ConfFile {
             ConfAt::Unread(why) => (Value::Null, Some(Fault::Unread(why))),
             ConfAt::Nothing => (Value::Null, Some(Fault::Refused("it was removed while it was read".to_owned()))),
         };
-        Self { name, document, fault }
+        Self { name, document, fault, missing: Vec::new() }
     }
 
     /// Whether a runtime can start pods by it, if its plugins are there.
@@ -83,7 +82,6 @@ impl ConfFile {
         self.name == OKE_CONFLIST || self.has("oci-ipvlan") || self.has("oci-ptp")
     }
 
-    /// Whether it is of Flannel.
     pub(crate) fn is_flannel(&self) -> bool {
         self.name.contains("flannel") || self.has("flannel")
     }
@@ -149,23 +147,14 @@ fn complaint(name: &str, document: &Value) -> Option<&'static str> {
 
 /// The files that a runtime loads, in its order: by name. A missing directory has no files.
 pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
-    let failed = Error::reading(directory);
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
     let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(&failed)?;
-        let is_directory = entry.file_type().map_err(&failed)?.is_dir();
-        // The runtime loads a name that is not UTF-8, too.
-        let name = entry.file_name().to_string_lossy().into_owned();
+    for path in entries(directory).map_err(Error::reading(directory))? {
+        let name = name(&path);
+        let is_directory = path.is_dir() && !path.is_symlink();
         // Our copy says nothing of its own.
         if !is_directory && name != vcn::COPIED_CONFLIST_FILE && ENDS.iter().any(|end| name.ends_with(end)) {
-            files.push((entry.file_name(), ConfFile::new(name, ConfAt::any(&entry.path()))));
+            files.push(ConfFile::new(name, ConfAt::any(&path)));
         }
     }
-    files.sort_by(|(one, _), (other, _)| one.cmp(other));
-    Ok(files.into_iter().map(|(_, file)| file).collect())
+    Ok(files)
 }

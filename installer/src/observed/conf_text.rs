@@ -24,19 +24,15 @@ const LONGEST: u64 = 1 << 20;
 /// What has a configuration's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ConfAt {
-    /// Nothing.
     #[default]
     Nothing,
-    /// A file.
     File(ConfText),
     /// It is not read, and why.
     Unread(String),
 }
 
-/// A configuration's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfText {
-    /// Its bytes.
     pub(crate) contents: Vec<u8>,
     /// Its permission bits.
     pub(crate) mode: u32,
@@ -81,7 +77,6 @@ impl ConfAt {
         }
     }
 
-    /// The file, if it is one.
     pub(crate) const fn file(&self) -> Option<&ConfText> {
         match self {
             Self::File(found) => Some(found),
@@ -110,10 +105,8 @@ impl ConfText {
     }
 }
 
-/// The key of a list's plugins.
 pub(crate) const PLUGINS: &str = "plugins";
 
-/// The plugins of a list.
 pub(crate) fn plugins(list: &Value) -> impl Iterator<Item = &Value> {
     list.get(PLUGINS).and_then(Value::as_array).into_iter().flatten()
 }

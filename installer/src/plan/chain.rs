@@ -91,7 +91,7 @@ fn header_and_plugins(plugins: &[Value], versions: &BTreeSet<Version>) -> Value 
 
 impl Answer {
     /// Why a plugin does not work in our configuration.
-    fn complaint(&self) -> Option<String> {
+    pub(super) fn complaint(&self) -> Option<String> {
         match self {
             Self::Missing => Some("its binary is missing".to_owned()),
             Self::Failed(reason) => Some(reason.clone()),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ConfChange, Facts, Note, NoteKind, Plan, Step};
 use crate::error::Error;
-use crate::observed::{ConfAt, ConfText, Observed, PLUGINS, ProvidedNetwork};
+use crate::observed::{ChainBinary, ConfAt, ConfText, Observed, PLUGINS, ProvidedNetwork};
 use crate::settings::{PluginEntry, VNIC_ATTACH};
 use crate::versions::{Answer, Version};
 
@@ -69,7 +69,7 @@ impl Plan {
 /// skips it, and no pod of containerd starts by it.
 fn before_copy(observed: &Observed) -> Option<Note> {
     let mut before = observed.conf_files.iter().take_while(|file| file.name.as_str() < COPY);
-    let file = before.find(|file| file.is_usable() && !observed.missing_before.contains_key(&file.name))?;
+    let file = before.find(|file| file.is_usable() && file.missing.is_empty())?;
     let (name, gives) = (&file.name, file.gives());
     let instead = match gives {
         ProvidedNetwork::CalledNetwork => "request extra interfaces by a NetworkAttachmentDefinition",
@@ -92,7 +92,7 @@ fn copy_of(observed: &Observed) -> Result<Value, String> {
     let source = source.ok_or("there is no configuration of another pod network yet")?;
     let name = &source.name;
     let mut list = as_list(&source.document).ok_or_else(|| format!("{name} is no configuration of plugins"))?;
-    check_version(observed.guest.as_ref(), &list, name)?;
+    check_version(observed.chain.first(), &list, name)?;
     if source.kinds().any(|kind| kind == VNIC_ATTACH) {
         return Err(format!("{name} lists {VNIC_ATTACH} itself"));
     }
@@ -115,15 +115,12 @@ fn as_list(document: &Value) -> Option<Map<String, Value>> {
 }
 
 /// Our plugin must speak the version that the configuration is written in: the runtime may use that one.
-fn check_version(answer: Option<&Answer>, document: &Map<String, Value>, name: &str) -> Result<(), String> {
-    let versions = match answer {
-        Some(Answer::Speaks(versions)) => versions,
-        Some(Answer::Failed(reason)) => return Err(reason.clone()),
-        Some(Answer::Missing) | None => return Err("its binary is missing".to_owned()),
-    };
+fn check_version(ours: Option<&ChainBinary>, document: &Map<String, Value>, name: &str) -> Result<(), String> {
+    let answer = ours.map_or(&Answer::Missing, |ours| &ours.answer);
     let version = document.get("cniVersion").and_then(Value::as_str).unwrap_or("0.2.0");
-    match version.parse::<Version>() {
-        Ok(known) if versions.contains(&known) => Ok(()),
-        _ => Err(format!("{name} is written for CNI {version}, which our plugin does not speak")),
+    match (answer, version.parse::<Version>()) {
+        (Answer::Speaks(versions), Ok(known)) if versions.contains(&known) => Ok(()),
+        (Answer::Speaks(_), _) => Err(format!("{name} is written for CNI {version}, which our plugin does not speak")),
+        (other, _) => Err(other.complaint().unwrap_or_default()),
     }
 }

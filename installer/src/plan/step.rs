@@ -1,24 +1,25 @@
 //! One change to the node's files, as data.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::RuntimeUsage;
+use crate::files::name;
 use crate::observed::ConfText;
 use crate::settings::VNIC_ATTACH;
 
 /// One change. Display is its line in the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Create a directory of the runtime.
-    CreateDirectory(PathBuf),
     /// Remove a temporary file of a killed installer.
     RemoveStale(PathBuf),
-    /// Install a binary.
-    InstallBinary { source: PathBuf, target: PathBuf, replaces: bool },
-    /// Write a configuration.
+    InstallBinary {
+        source: PathBuf,
+        target: PathBuf,
+        replaces: bool,
+    },
     ChangeConf(Box<ConfChange>),
     /// Remove one of our configurations; what was there before it comes back.
     RemoveConf {
@@ -29,7 +30,9 @@ pub(crate) enum Step {
         leftover: Option<(String, RuntimeUsage)>,
     },
     /// Delete a configuration from the record: it is gone.
-    Forget { path: PathBuf },
+    Forget {
+        path: PathBuf,
+    },
 }
 
 /// A configuration that is to be written: our own one, or our copy of another network's.
@@ -48,7 +51,6 @@ pub(crate) struct ConfChange {
 }
 
 impl ConfChange {
-    /// Whether it is our own configuration.
     pub(crate) fn is_conflist(&self) -> bool {
         self.target.ends_with(vcn::CONFLIST_FILE)
     }
@@ -59,7 +61,6 @@ impl ConfChange {
         self.found.as_ref().map_or(0o600, |found| found.mode)
     }
 
-    /// Its text.
     pub(crate) fn text(&self) -> String {
         format!("{:#}\n", self.document)
     }
@@ -69,7 +70,6 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = |replaces: bool| if replaces { "replace" } else { "install" };
         match self {
-            Self::CreateDirectory(path) => write!(f, "create directory {}", path.display()),
             Self::RemoveStale(path) => write!(f, "remove stale {}", path.display()),
             Self::InstallBinary { source, target, replaces } => {
                 write!(f, "{} {} from {}", verb(*replaces), target.display(), source.display())
@@ -87,10 +87,7 @@ impl fmt::Display for Step {
                 write!(f, "remove {}", path.display())?;
                 leftover.as_ref().map_or(Ok(()), |(reason, _)| write!(f, ": {reason}"))
             }
-            Self::Forget { path } => {
-                let name = path.file_name().map(Path::new).unwrap_or(path).display();
-                write!(f, "delete {name} from the record")
-            }
+            Self::Forget { path } => write!(f, "delete {} from the record", name(path)),
         }
     }
 }

@@ -102,13 +102,10 @@ fn plan_at(observed: &Observed, record: &Record, now: SystemTime) -> (Vec<String
 }
 
 #[test]
-fn empty_node_gets_directories_and_binaries_in_order() {
+fn stale_files_go_before_binaries_come() {
     let mut observed = binary(BinaryFound::Nothing);
-    observed.missing_directories = vec!["/node/bin".into(), "/node/net.d".into()];
     observed.stale = vec!["/node/bin/.oke-cni-installer.1.tmp".into()];
     let steps = [
-        "create directory /node/bin",
-        "create directory /node/net.d",
         "remove stale /node/bin/.oke-cni-installer.1.tmp",
         "install /node/bin/vcn-native from /node/source/vcn-native",
     ];
@@ -141,8 +138,11 @@ fn refused(name: &str, kinds: &[&str], why: &str) -> ConfFile {
 #[test]
 fn preceding_configurations_are_reported_as_runtimes_use_them() {
     let texts = |files: &[ConfFile], lacking: &[&str]| {
-        let missing_before = lacking.iter().map(|file| ((*file).to_owned(), vec!["x".to_owned()])).collect();
-        let observed = Observed { conf_files: files.to_vec(), missing_before, ..Observed::default() };
+        let mut conf_files = files.to_vec();
+        for file in conf_files.iter_mut().filter(|file| lacking.contains(&file.name.as_str())) {
+            file.missing = vec!["x".to_owned()];
+        }
+        let observed = Observed { conf_files, ..Observed::default() };
         before_ours(&observed).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let (loopback, cilium) = (conf("01-loopback.conf", &["loopback"]), conf("05-cilium.conflist", &["cilium-cni"]));

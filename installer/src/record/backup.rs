@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::files::{irregular, open_file, remove, replace};
+use crate::files::{entries, irregular, name as file_name, open_file, remove, replace};
 
 /// The copies' directory, in the data directory.
 pub(crate) const DIRECTORY: &str = "before";
@@ -17,7 +17,6 @@ pub(crate) const DIRECTORY: &str = "before";
 /// The largest file that is copied, in bytes: several times the largest plugin. A larger one could fill the disk.
 const LARGEST: u64 = 256 << 20;
 
-/// A copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backup {
     path: PathBuf,
@@ -26,13 +25,12 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    /// The copy for a file's name, if there is one.
     pub(crate) fn find(data_dir: &Path, name: &str) -> Option<Self> {
-        fs::read_dir(data_dir.join(DIRECTORY)).into_iter().flatten().flatten().find_map(|entry| {
-            let found = entry.file_name().into_string().ok()?;
+        entries(&data_dir.join(DIRECTORY)).unwrap_or_default().into_iter().find_map(|path| {
+            let found = file_name(&path);
             let mut parts = found.splitn(3, '.');
             let (user, group) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-            (parts.next()? == name).then(|| Self { path: entry.path(), user, group })
+            (parts.next()? == name).then_some(Self { path, user, group })
         })
     }
 
@@ -47,9 +45,8 @@ impl Backup {
         let reason = match metadata.len() {
             _ if !metadata.is_file() => irregular(path),
             0..=LARGEST => {
-                let directory = data_dir.join(DIRECTORY);
-                fs::create_dir_all(&directory).map_err(Error::placing(&directory, "creating it"))?;
-                let copy = directory.join(format!("{}.{}.{name}", metadata.uid(), metadata.gid()));
+                let copy = format!("{}.{}.{name}", metadata.uid(), metadata.gid());
+                let copy = data_dir.join(DIRECTORY).join(copy);
                 return replace(&copy, file.take(LARGEST), metadata.permissions().mode() & 0o7777, |_| Ok(()));
             }
             _ => format!("it is larger than {} MiB, too large to be kept; move it away", LARGEST >> 20),
@@ -86,7 +83,6 @@ impl Backup {
         File::open(path)?.sync_all()
     }
 
-    /// Removes the copy.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         remove(&self.path)
     }

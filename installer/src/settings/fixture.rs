@@ -23,7 +23,12 @@ pub(crate) fn settings_in(root: &Path) -> Settings {
 /// A configuration of these plugins.
 pub(crate) fn conf_file(name: &str, kinds: &[&str]) -> ConfFile {
     let plugins: Vec<_> = kinds.iter().map(|kind| json!({"type": kind})).collect();
-    ConfFile { name: name.to_owned(), document: json!({"name": "x", "plugins": plugins}), fault: None }
+    ConfFile {
+        name: name.to_owned(),
+        document: json!({"name": "x", "plugins": plugins}),
+        fault: None,
+        missing: Vec::new(),
+    }
 }
 
 /// One that no pod starts by.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::files::{irregular, is_our_plugin, remove};
-use crate::observed::{ConfAt, ConfFile, conf_files, is_ours, stale_in};
+use crate::observed::{ConfAt, is_ours, stale_in};
 use crate::plan::is_copy;
 use crate::record::Record;
 use crate::record::backup::Backup;
@@ -33,18 +33,6 @@ pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut
     give_back(&path, Backup::find(&settings.data_dir, vcn::CONFLIST_FILE).as_ref(), removal);
 }
 
-/// The configuration that may be another pod network's: pods get it now, or get it next.
-pub(super) fn another_network(settings: &Settings) -> Option<String> {
-    let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
-    files.into_iter().find(ConfFile::may_give_another_network).map(|file| file.name)
-}
-
-/// Whether pods certainly get a network from a foreign configuration.
-pub(super) fn has_network(settings: &Settings) -> bool {
-    conf_files(&settings.cni_conf_dir).unwrap_or_default().iter().any(ConfFile::gives_another_network)
-}
-
-/// Binaries go if they have our mark.
 pub(super) fn binaries(settings: &Settings, removal: &mut Removal) {
     for name in OURS {
         let target = settings.cni_bin_dir.join(name);

@@ -20,7 +20,6 @@ use crate::error::Error;
 use crate::files::{read_document, write_document};
 use crate::uninstall::Removal;
 
-/// The notes, in the data directory.
 pub(crate) const FILE: &str = "sysctls.json";
 
 /// The prefix of links' keys, and their values.
@@ -54,7 +53,6 @@ struct Notes {
     extra: Map<String, Value>,
 }
 
-/// A note of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Note {
     /// Its value before us.

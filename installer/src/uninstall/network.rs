@@ -66,10 +66,9 @@ pub(super) fn remove_hosts(sysctl_root: &Path, others: &OtherNetworks, removal: 
     Ok(())
 }
 
-/// Why one of our objects stays.
 fn kept(object: &Object, others: &OtherNetworks) -> Option<String> {
     match object {
-        Object::Link(link) => Some(format!("link {}: {}", link.name, others.user_of_our_link(&link.name)?)),
+        Object::Link(link) => Some(format!("link {}: {}", link.name, others.user_of_link(&link.name)?)),
         Object::Address(held) => {
             Some(format!("address {} dev {}: {}", held.address, held.link, others.user_of_address(held)?))
         }

@@ -8,10 +8,9 @@ use datapath::AddressSpec;
 use netlink::{Address, Link, Route, RouteFilter, RouteKind, Socket};
 use vcn::{Family, IfName, PROTOCOL};
 
-use super::files;
 use crate::decide::{has_our_alias, kernel_shows};
 use crate::error::Error;
-use crate::settings::Settings;
+use crate::observed::ConfFile;
 use crate::uninstall::Removal;
 
 /// Routes of the kernel itself or of router advertisements (RTPROT_REDIRECT, _KERNEL, _RA) are no use of a link.
@@ -31,9 +30,9 @@ pub(crate) struct OtherNetworks {
 
 impl OtherNetworks {
     /// Finds them, after configurations from before us are back and before a kernel object is removed.
-    pub(super) fn find(settings: &Settings, removal: &mut Removal) -> Self {
-        let configuration = files::another_network(settings);
-        let network = configuration.map(|name| format!("{name} is of another pod network, which may use it"));
+    pub(super) fn find(files: &[ConfFile], removal: &mut Removal) -> Self {
+        let configuration = files.iter().find(|file| file.may_give_another_network());
+        let network = configuration.map(|file| format!("{} is of another pod network, which may use it", file.name));
         let may_use = |what: String| format!("pods of another network may use it: {what}");
         let network = network.or_else(|| kernel_shows().map(may_use));
         let others = Self { network, ..Self::default() };
@@ -54,7 +53,6 @@ impl OtherNetworks {
         Ok(self)
     }
 
-    /// With another network.
     #[cfg(test)]
     pub(crate) fn named(network: &str) -> Self {
         Self { network: Some(network.to_owned()), ..Self::default() }
@@ -65,14 +63,9 @@ impl OtherNetworks {
         self.network.clone()
     }
 
-    /// Why a VNIC's link stays as it is. One that is gone has no user.
+    /// Why a VNIC's link stays as it is, or one that we created (a VLAN's) is not removed: what stands on it would go, too.
     pub(crate) fn user_of_link(&self, name: &IfName) -> Option<String> {
         self.network().or_else(|| self.user(self.link(name)?))
-    }
-
-    /// Why a link that we created (a VLAN's) is not removed: what stands on it would go, too.
-    pub(super) fn user_of_our_link(&self, name: &IfName) -> Option<String> {
-        self.link(name).and_then(|link| self.user(link)).or_else(|| self.network())
     }
 
     /// Why one of our addresses is not removed: with a link's last IPv4 address the kernel drops every route by the link, and a
@@ -80,7 +73,7 @@ impl OtherNetworks {
     pub(super) fn user_of_address(&self, ours: &AddressSpec) -> Option<String> {
         let link = self.link(&ours.link)?;
         if link.mac.is_some_and(|mac| ours.address.ip() == IpAddr::from(mac.link_local())) {
-            return self.network().or_else(|| self.user(link));
+            return self.user_of_link(&ours.link);
         }
         let ipv4 = |held: &&Address| held.index == link.index && held.address.is_ipv4();
         let last = ours.address.is_ipv4() && self.addresses.iter().filter(ipv4).count() == 1;
@@ -108,7 +101,6 @@ impl OtherNetworks {
             .or_else(|| route().map(|route| format!("there is a foreign route to {} by the link", route.destination)))
     }
 
-    /// Another program's route by a link.
     fn route(&self, link: &Link, ipv4: bool) -> Option<&Route> {
         self.routes.iter().find(|route| route.oif == link.index && route.destination.is_ipv4() == ipv4)
     }

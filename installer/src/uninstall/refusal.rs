@@ -10,7 +10,6 @@ use crate::settings::Settings;
 /// The agent's lock in the state directory: it holds it from start to end.
 const AGENT: &str = "agent.lock";
 
-/// The next step for pods.
 pub(super) const FORCE: &str = "drain the node, or let them lose their network by --force";
 
 /// Another installer would write again what is removed.

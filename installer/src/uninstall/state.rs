@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::kernel_settings;
 use crate::error::Error;
+use crate::files::{entries, name};
 use crate::record::{self, backup};
 use crate::settings::Settings;
 use crate::uninstall::Removal;
@@ -32,33 +33,22 @@ const DATA: [&str; 9] = [
 /// Removes our files, copies before the record, and the directories unless they are mount points or contain something else.
 pub(super) fn remove(settings: &Settings, removal: &mut Removal) {
     for (directory, ours) in [(&settings.state_dir, &STATE[..]), (&settings.data_dir, &DATA)] {
-        match paths(directory, ours) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => removal.failures.push(Error::reading(directory)(error)),
-            Ok(paths) => {
-                for path in paths {
-                    removal.step(format!("remove {}", path.display()), || remove_all(&path));
-                }
-                if removal.applied && fs::remove_dir(directory).is_ok() {
-                    removal.steps.push(format!("remove {}", directory.display()));
-                }
+        let paths = match entries(directory) {
+            Ok(paths) => paths,
+            Err(error) => {
+                removal.failures.push(Error::reading(directory)(error));
+                continue;
             }
+        };
+        let is_suffix = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        let is_ours = |name: &str| ours.iter().any(|ours| name.strip_prefix(ours).is_some_and(is_suffix));
+        for path in paths.iter().filter(|path| is_ours(&name(path))) {
+            removal.step(format!("remove {}", path.display()), || remove_all(path));
+        }
+        if removal.applied && fs::remove_dir(directory).is_ok() {
+            removal.steps.push(format!("remove {}", directory.display()));
         }
     }
-}
-
-/// Sorted, so that copies come before the record.
-fn paths(directory: &Path, ours: &[&str]) -> io::Result<Vec<PathBuf>> {
-    let is_ours = |path: &PathBuf| {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-        let is_suffix = |rest: &str| rest.is_empty() || rest.starts_with('.');
-        ours.iter().any(|ours| name.strip_prefix(ours).is_some_and(is_suffix))
-    };
-    let paths: io::Result<Vec<PathBuf>> = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect();
-    let mut paths = paths?;
-    paths.retain(is_ours);
-    paths.sort();
-    Ok(paths)
 }
 
 fn remove_all(path: &Path) -> Result<(), Error> {

@@ -26,7 +26,6 @@ const KILL: Duration = Duration::from_millis(500);
 pub(super) const NO_INTERPRETER: &str = "it does not start: its program interpreter is missing here (the dynamic loader of a \
                                          binary that is not static, or what a script names after #!)";
 
-/// Asks a binary and waits for its answer.
 pub(super) fn ask(path: &Path, deadline: Duration) -> Answer {
     let end = Instant::now() + deadline;
     let started = Command::new(path)

@@ -25,8 +25,8 @@ fn write_replaces_files_and_links_and_leaves_nothing_else() {
     }
     assert_eq!(names(directory.path()), ["vcn-native"]);
     assert_eq!(fs::read_to_string(&other).unwrap(), "other's");
-    let error = replace(&directory.path().join("none/vcn-native"), &b"new"[..], 0o600, |_| Ok(())).unwrap_err();
-    assert!(error.to_string().contains("creating a temporary file next to it failed"), "{error}");
+    let error = replace(&other.join("vcn-native"), &b"new"[..], 0o600, |_| Ok(())).unwrap_err();
+    assert!(error.to_string().contains("creating its directory failed"), "{error}");
 }
 
 #[test]

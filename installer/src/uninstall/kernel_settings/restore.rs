@@ -7,7 +7,6 @@ use vcn::{IfName, Mtu};
 
 use super::{DOWN, Error, LINK, MTU, Note, OtherNetworks, Removal, STATE, UP, changed};
 
-/// A noted setting.
 enum Setting<'a> {
     /// Its path below /proc/sys.
     Sysctl(Vec<&'a str>),
