@@ -8,7 +8,7 @@ mod statements;
 
 pub use decision::Decision;
 pub(crate) use decision::{NodeState, decide, oke_cni};
-pub(crate) use foreign_pods::{ForeignPods, kernel_shows};
+pub(crate) use foreign_pods::{ForeignPods, foreign_pods, kernel_shows};
 pub use own_pods::pods;
 pub(crate) use own_pods::{has_our_alias, is_of_our_pod};
 pub(crate) use signals::OKE_CONFLIST;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use crate::apply::Applier;
 use crate::cli::VnicAttach;
-use crate::decide::{Decision, ForeignPods, NodeState, Signals, decide, oke_cni};
+use crate::decide::{Decision, NodeState, Signals, decide, foreign_pods, oke_cni};
 use crate::error::Error;
 use crate::files::lock_out_installers;
 use crate::observed::{ConfFile, Observed, conf_files};
@@ -57,13 +57,13 @@ pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
 fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
     let record = Record::read(&settings.data_dir).unwrap_or_default();
     let installed_before = record.conflist().is_some_and(|known| known.wanted.is_some());
-    let node = NodeState { conf_files: files, pods: &ForeignPods::None, installed_before };
+    let node = NodeState { conf_files: files, pods: &Ok(None), installed_before };
     let decision = decide(settings, signals, node);
     // Where we were before and OKE's own CNI is not, our pods lived with the other ones.
     if !decision.install || installed_before && oke_cni(signals, files).is_none() {
         return decision;
     }
-    decide(settings, signals, NodeState { pods: &ForeignPods::find(settings, files), ..node })
+    decide(settings, signals, NodeState { pods: &foreign_pods(settings, files), ..node })
 }
 
 fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache, mode: Mode) -> Report {

@@ -6,13 +6,16 @@ mod plugin_entry;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use thiserror::Error;
 use vcn::Mtu;
 
-pub(crate) use plugin_entry::{MAIN, OURS, PluginEntry, VNIC_ATTACH};
+use plugin_entry::main_entry;
+pub(crate) use plugin_entry::{MAIN, OURS, VNIC_ATTACH, vnic_attach_entry};
 
 use crate::cli::{Directories, Options, StateDirectories, VnicAttach};
 use crate::decide::PodNetwork;
+use crate::observed::kind;
 use crate::record::backup;
 
 /// The smallest MTU that IPv6 works with (RFC 8200 §5).
@@ -26,7 +29,7 @@ pub struct Settings {
     /// Whether to install although OKE's own CNI is present.
     pub takeover: bool,
     /// The plugins after our own, each if its binary exists.
-    pub(crate) chain: Vec<PluginEntry>,
+    pub(crate) chain: Vec<Value>,
     /// The largest MTU of a pod's link; the VNIC's by default.
     pub pod_mtu: Option<Mtu>,
     /// Which pods may have extra interfaces.
@@ -48,22 +51,9 @@ pub struct Settings {
 }
 
 /// Why options are refused.
-#[expect(missing_docs, reason = "the message names each field")]
 #[derive(Debug, Error)]
-pub enum SettingsError {
-    /// A directory is not an absolute path.
-    #[error("{option} is {path}, which is not an absolute path", path = .path.display())]
-    Relative { option: &'static str, path: PathBuf },
-    /// Binaries would be installed over themselves.
-    #[error("--cni-source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
-    SameDirectory(PathBuf),
-    /// The list of plugins is invalid.
-    #[error("--cni-chain is {text:?}: {reason}")]
-    Chain { text: String, reason: String },
-    /// IPv6 does not work with this MTU.
-    #[error("--pod-mtu is {0}: IPv6 needs at least {MIN_MTU}")]
-    PodMtu(u32),
-}
+#[error("{0}")]
+pub struct SettingsError(String);
 
 impl Settings {
     /// Checks options as typed.
@@ -71,10 +61,10 @@ impl Settings {
     /// # Errors
     /// When a directory is not an absolute path, source and target are the same, or a value is not valid.
     pub fn new(options: Options, state: StateDirectories) -> Result<Self, SettingsError> {
-        let chain = PluginEntry::list(&options.cni_chain);
-        let chain = chain.map_err(|reason| SettingsError::Chain { text: options.cni_chain.clone(), reason })?;
+        let chain = plugin_entry::entries(&options.cni_chain);
+        let chain = chain.map_err(|why| SettingsError(format!("--cni-chain is {:?}: {why}", options.cni_chain)))?;
         if let Some(mtu) = options.pod_mtu.filter(|mtu| *mtu < MIN_MTU) {
-            return Err(SettingsError::PodMtu(mtu));
+            return Err(SettingsError(format!("--pod-mtu is {mtu}: IPv6 needs at least {MIN_MTU}")));
         }
         let settings = Self {
             pod_network: options.pod_network,
@@ -105,7 +95,8 @@ impl Settings {
             absolute(option, path)?;
         }
         if same(&source_dir, &cni_bin_dir) {
-            return Err(SettingsError::SameDirectory(source_dir));
+            let both = format!("--cni-source-dir and --cni-bin-dir are both {}", source_dir.display());
+            return Err(SettingsError(format!("{both}: nothing could be installed from there")));
         }
         Ok(Self {
             pod_network: PodNetwork::Auto,
@@ -140,36 +131,34 @@ impl Settings {
         [self.cni_bin_dir.clone(), self.cni_conf_dir.clone(), self.data_dir.clone(), backups]
     }
 
-    /// Our plugin's entry and those behind it, whether or not their binaries exist.
-    pub(crate) fn entries(&self) -> Vec<PluginEntry> {
-        let main = PluginEntry::main(self.pod_mtu.map(|mtu| mtu.0));
-        std::iter::once(main).chain(self.behind()).collect()
-    }
-
-    pub(crate) fn behind(&self) -> Vec<PluginEntry> {
-        let added = PluginEntry::named(VNIC_ATTACH).filter(|_| self.has_vnic_attach() && !self.lists_vnic_attach());
-        self.chain.iter().cloned().chain(added).collect()
-    }
-
-    fn has_vnic_attach(&self) -> bool {
-        self.vnic_attach != VnicAttach::Off || self.lists_vnic_attach()
+    /// The entries of our chain: our plugin's and those behind it. Unless `vnic-attach` is listed by name, it is in the chain where
+    /// the image has it.
+    pub(crate) fn entries(&self) -> Vec<Value> {
+        let added = (!self.lists_vnic_attach() && self.places_vnic_attach(true)).then(vnic_attach_entry);
+        let main = main_entry(self.pod_mtu.map(|mtu| mtu.0));
+        [main].into_iter().chain(self.chain.iter().cloned()).chain(added).collect()
     }
 
     /// Whether `vnic-attach` belongs on a node where our pod network is installed, or another one. An older image does not
     /// have it; the plugin is then left out of the chain.
     #[must_use]
     pub fn places_vnic_attach(&self, install: bool) -> bool {
-        let attach = if install { self.has_vnic_attach() } else { self.vnic_attach == VnicAttach::On };
-        attach && self.source_dir.join(VNIC_ATTACH).exists()
+        let is_meant = match self.vnic_attach {
+            VnicAttach::On => true,
+            VnicAttach::Auto => install,
+            VnicAttach::Off => install && self.lists_vnic_attach(),
+        };
+        is_meant && self.source_dir.join(VNIC_ATTACH).exists()
     }
 
-    pub(crate) fn lists_vnic_attach(&self) -> bool {
-        self.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH)
+    fn lists_vnic_attach(&self) -> bool {
+        self.chain.iter().any(|entry| kind(entry) == Some(VNIC_ATTACH))
     }
 }
 
-fn absolute(option: &'static str, path: &Path) -> Result<(), SettingsError> {
-    if path.is_absolute() { Ok(()) } else { Err(SettingsError::Relative { option, path: path.to_owned() }) }
+fn absolute(option: &str, path: &Path) -> Result<(), SettingsError> {
+    let refused = || SettingsError(format!("{option} is {}, which is not an absolute path", path.display()));
+    path.is_absolute().then_some(()).ok_or_else(refused)
 }
 
 fn same(one: &Path, other: &Path) -> bool {

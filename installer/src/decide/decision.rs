@@ -61,7 +61,7 @@ impl Decision {
 /// - Nothing is installed while pods of another network run on the node: they may have our addresses.
 /// - A node whose VNICs are kept for application resources is not taken over: pods would lose what they request.
 pub(crate) fn decide(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
-    let oke = oke_cni(signals, node.conf_files).is_some() || matches!(node.pods, ForeignPods::Found(_));
+    let oke = oke_cni(signals, node.conf_files).is_some() || matches!(node.pods, Ok(Some(_)));
     let decision = by_strongest(settings, signals, node);
     let decision = if decision.install { by_occupation(decision, settings, signals, node) } else { decision };
     Decision { oke, ..decision }
@@ -149,16 +149,16 @@ fn occupied(pods: &ForeignPods, oke: bool) -> Option<String> {
     const NEXT: &str = "drain the node, also of pods of DaemonSets, and delete files that are left from before a reboot; the \
                         next reconcile continues";
     match (pods, oke) {
-        (ForeignPods::None, _) | (ForeignPods::Unknown(_), false) => None,
-        (ForeignPods::Found(what), true) => Some(format!(
+        (Ok(None), _) | (Err(_), false) => None,
+        (Ok(Some(what)), true) => Some(format!(
             "takeover is set, but pods of OKE's own CNI run on this node ({what}), and their addresses would be given to \
              other pods: {NEXT}"
         )),
-        (ForeignPods::Found(what), false) => Some(format!(
+        (Ok(Some(what)), false) => Some(format!(
             "pods of another pod network run on this node ({what}), perhaps of OKE's own CNI, and their addresses would be \
              given to other pods: {NEXT}"
         )),
-        (ForeignPods::Unknown(why), true) => Some(format!(
+        (Err(why), true) => Some(format!(
             "takeover is set, but pods of OKE's own CNI may run on this node ({why}): mount both directories that show them \
              (manifests/overlays/oke-vcn-native/takeover.yaml)"
         )),

@@ -18,33 +18,20 @@ use crate::settings::Settings;
 /// The name of OKE's network, if its configuration names no other.
 const NETWORK: &str = "oci";
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ForeignPods {
-    None,
-    /// There are; what shows it.
-    Found(String),
-    /// It cannot be known, and why.
-    Unknown(String),
-}
+/// What shows a pod of another network, if there is one; or why that cannot be known.
+pub(crate) type ForeignPods = Result<Option<String>, String>;
 
-impl ForeignPods {
-    /// Searches for them. If our configuration is installed, pods have our network.
-    pub(crate) fn find(settings: &Settings, conf_files: &[ConfFile]) -> Self {
-        if conf_files.iter().any(ConfFile::is_ours) {
-            return Self::None;
-        }
-        let mut unknown = Self::None;
-        // OKE's IPAM marks an address as used in this boot: the directory does not outlive one.
-        let used = first(&settings.oke_state_dir.join("used"), |_| true);
-        for source in [in_kernel(), used, cached(&settings.cni_cache_dir, conf_files)] {
-            match source {
-                Ok(Some(what)) => return Self::Found(what),
-                Ok(None) => {}
-                Err(why) => unknown = Self::Unknown(why),
-            }
-        }
-        unknown
+/// Searches for them. If our configuration is installed, pods have our network.
+pub(crate) fn foreign_pods(settings: &Settings, conf_files: &[ConfFile]) -> ForeignPods {
+    if conf_files.iter().any(ConfFile::is_ours) {
+        return Ok(None);
     }
+    // OKE's IPAM marks an address as used in this boot: the directory does not outlive one.
+    let used = first(&settings.oke_state_dir.join("used"), |_| true);
+    let sources = [in_kernel(), used, cached(&settings.cni_cache_dir, conf_files)];
+    let found =
+        sources.iter().find(|source| matches!(source, Ok(Some(_)))).or(sources.iter().rfind(|source| source.is_err()));
+    found.cloned().unwrap_or(Ok(None))
 }
 
 /// What the kernel shows of a pod of another network, or why that cannot be known.
@@ -52,11 +39,8 @@ pub(crate) fn kernel_shows() -> Option<String> {
     in_kernel().unwrap_or_else(|why| Some(format!("reading {why}")))
 }
 
-/// What shows a pod; or what could not be read, and why.
-type PodEvidence = Result<Option<String>, String>;
-
 /// The runtime's cache of a pod in a network of OKE's configurations. It may be left from before a reboot.
-fn cached(cache: &Path, conf_files: &[ConfFile]) -> PodEvidence {
+fn cached(cache: &Path, conf_files: &[ConfFile]) -> ForeignPods {
     if !cache.is_dir() {
         return Err(format!("{}: there is no such directory", cache.display()));
     }
@@ -66,7 +50,7 @@ fn cached(cache: &Path, conf_files: &[ConfFile]) -> PodEvidence {
     first(&cache.join("results"), |name| networks.iter().any(|network| name.starts_with(network)))
 }
 
-fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> PodEvidence {
+fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> ForeignPods {
     let paths = entries(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let paths: Vec<_> = paths.iter().filter(|path| counts(&name(path))).collect();
     Ok(paths.first().map(|path| match paths.len() - 1 {
@@ -78,7 +62,7 @@ fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> PodEvidence {
 /// A pod as the kernel shows it: a veth into another namespace that belongs to no bridge and that a route to a single address
 /// uses. Every pod of OKE's CNI has one for packets to its host. A link of the host has routes to subnets, and a container
 /// behind a bridge has the bridge's.
-fn in_kernel() -> PodEvidence {
+fn in_kernel() -> ForeignPods {
     let look = || -> Result<Option<String>, netlink::Error> {
         let mut socket = Socket::open()?;
         let links: BTreeMap<u32, IfName> =

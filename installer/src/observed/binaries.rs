@@ -5,10 +5,12 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::{ConfFile, ConfText, kind, plugins};
 use crate::error::Error;
 use crate::files::{irregular, same_contents};
-use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
+use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH, vnic_attach_entry};
 use crate::versions::{Answer, VersionCache};
 
 pub(crate) const BINARY_MODE: u32 = 0o755;
@@ -38,18 +40,8 @@ pub(crate) struct ChainBinary {
     /// The binary that was asked: of our own plugin the source, which will be in place.
     pub(crate) path: PathBuf,
     pub(crate) answer: Answer,
-    pub(crate) origin: EntryOrigin,
-}
-
-/// Why a plugin is in the chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EntryOrigin {
-    /// It is our own, which gives pods their address.
-    Us,
-    /// The settings list it.
-    Settings,
-    /// Another program added it to our configuration.
-    OtherProgram,
+    /// Our entry for it; none if another program added it to our configuration.
+    pub(crate) entry: Option<Value>,
 }
 
 pub(super) fn ours(settings: &Settings, install: bool) -> impl Iterator<Item = Result<Binary, Error>> {
@@ -64,23 +56,35 @@ pub(super) fn ours(settings: &Settings, install: bool) -> impl Iterator<Item = R
 
 /// The plugins of our chain with their answers.
 pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    let mut members = vec![(MAIN, EntryOrigin::Us)];
-    let behind = settings.behind();
-    for entry in &behind {
-        // Unless it is listed by name, it is in the chain where the image has it.
-        let is_optional = entry.kind() == VNIC_ATTACH && !settings.lists_vnic_attach();
-        if !is_optional || settings.source_dir.join(VNIC_ATTACH).exists() {
-            members.push((entry.kind(), EntryOrigin::Settings));
-        }
-    }
+    let mut members: Vec<(String, Option<Value>)> = settings.entries().into_iter().filter_map(named).collect();
     for kind in conflist.and_then(ConfText::list).into_iter().flat_map(plugins).filter_map(kind) {
         let is_known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind);
         // A type with a slash is a path, which a runtime refuses.
         if !is_known && !kind.contains('/') {
-            members.push((kind, EntryOrigin::OtherProgram));
+            members.push((kind.to_owned(), None));
         }
     }
     asked(settings, members, versions)
+}
+
+/// The plugin that is chained to another network.
+pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Vec<ChainBinary> {
+    asked(settings, named(vnic_attach_entry()).into_iter().collect(), versions)
+}
+
+fn named(entry: Value) -> Option<(String, Option<Value>)> {
+    Some((kind(&entry)?.to_owned(), Some(entry)))
+}
+
+fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>, versions: &mut VersionCache) -> Vec<ChainBinary> {
+    let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
+    let answers = versions.answers(&paths);
+    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, entry), path), answer)| {
+        let is_dangling = answer == Answer::Missing && entry.is_none() && !is_missing(&path);
+        let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
+        ChainBinary { name, path, answer, entry }
+    });
+    members.collect()
 }
 
 /// Finds the plugins without a binary of the usable configurations before our one (`name`), up to the first that has all: no
@@ -100,22 +104,6 @@ const DANGLING: &str = "it is a link to a file that is not mounted here";
 
 fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
-/// The plugin that is chained to another network.
-pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    asked(settings, vec![(VNIC_ATTACH, EntryOrigin::Settings)], versions)
-}
-
-fn asked(settings: &Settings, members: Vec<(&str, EntryOrigin)>, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
-    let answers = versions.answers(&paths);
-    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, origin), path), answer)| {
-        let is_dangling = answer == Answer::Missing && origin == EntryOrigin::OtherProgram && !is_missing(&path);
-        let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
-        ChainBinary { name: name.to_owned(), path, answer, origin }
-    });
-    members.collect()
 }
 
 fn path(settings: &Settings, name: &str) -> PathBuf {

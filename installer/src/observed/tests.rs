@@ -10,7 +10,6 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::*;
-use crate::settings::PluginEntry;
 use crate::settings::fixture::{self, conf_file, faulty};
 
 #[test]
@@ -154,7 +153,7 @@ fn special_and_huge_files_are_not_read() {
 #[test]
 fn plugins_of_settings_and_preceding_configurations_are_looked_up() {
     let directory = tempfile::tempdir().unwrap();
-    let chain = PluginEntry::list("portmap,vnic-attach").unwrap();
+    let chain = fixture::chain("portmap,vnic-attach");
     let settings = Settings { chain, ..fixture::settings_in(directory.path()) };
     fs::create_dir_all(&settings.cni_bin_dir).unwrap();
     fs::write(settings.cni_bin_dir.join("bridge"), "").unwrap();

@@ -6,30 +6,25 @@ use serde_json::{Value, json};
 
 use super::{Note, NoteKind, Plan};
 use crate::error::Error;
-use crate::observed::{ChainBinary, EntryOrigin, PLUGINS, kind, plugins};
-use crate::settings::PluginEntry;
+use crate::observed::{ChainBinary, PLUGINS, kind, plugins};
+use crate::settings::MAIN;
 use crate::versions::{Answer, Version};
 
 impl Plan {
     /// Our part of the configuration: the header, our plugin, and every listed plugin that exists and answers. A plugin that
     /// is in the file and gave no valid answer this time stays: a moment of load must not take host ports away.
-    pub(super) fn our_part(
-        &mut self,
-        entries: &[PluginEntry],
-        chain: &[ChainBinary],
-        disk: Option<&Value>,
-    ) -> Result<Value, Error> {
+    pub(super) fn our_part(&mut self, chain: &[ChainBinary], disk: Option<&Value>) -> Result<Value, Error> {
         let mut common: Option<BTreeSet<Version>> = None;
         let mut named = Vec::new();
-        for ChainBinary { name, path, answer, origin } in chain {
+        for ChainBinary { name, path, answer, entry } in chain {
             let unsuitable = answer.complaint();
-            let note = match (&unsuitable, origin) {
+            let note = match (&unsuitable, entry) {
                 (None, _) => None,
-                (Some(reason), EntryOrigin::Us) => {
+                (Some(reason), _) if name == MAIN => {
                     return Err(Error::Version { path: path.clone(), reason: reason.clone() });
                 }
-                (Some(reason), EntryOrigin::OtherProgram) => Some(doubt(name, answer, reason)),
-                (Some(reason), EntryOrigin::Settings) => {
+                (Some(reason), None) => Some(doubt(name, answer, reason)),
+                (Some(reason), Some(_)) => {
                     let is_failed = matches!(answer, Answer::Failed(_));
                     let is_listed = disk.into_iter().flat_map(plugins).any(|plugin| kind(plugin) == Some(name));
                     let (note, text) = match (is_failed, is_listed) {
@@ -46,7 +41,7 @@ impl Plan {
                 }
             };
             self.notes.extend(note);
-            named.extend(entries.iter().find(|entry| entry.kind() == *name).map(PluginEntry::to_json));
+            named.extend(entry.clone());
             let speaks = match answer {
                 Answer::Speaks(versions) => versions.clone(),
                 // What the file on disk promises.

@@ -35,17 +35,15 @@ impl Plan {
     fn content(&mut self, facts: Facts<'_>, present: Option<&ConfText>) {
         let Facts { settings, observed, record, .. } = facts;
         let disk = present.and_then(ConfText::list);
-        let entries = settings.entries();
-        let wanted = match self.our_part(&entries, &observed.chain, disk) {
+        let wanted = match self.our_part(&observed.chain, disk) {
             Ok(wanted) => wanted,
             // If its binary could not be read, that is reported already.
             Err(_) if !observed.failures.is_empty() => return,
             Err(error) => return self.failures.push(error),
         };
         let known = record.conflist().cloned().unwrap_or_default();
-        let is_ours = |kind: &str| {
-            OURS.contains(&kind) || known.plugins.contains(kind) || entries.iter().any(|entry| entry.kind() == kind)
-        };
+        let is_listed = |name: &str| settings.chain.iter().any(|entry| kind(entry) == Some(name));
+        let is_ours = |name: &str| OURS.contains(&name) || known.plugins.contains(name) || is_listed(name);
         let document = document(&wanted, disk, &is_ours);
         let added = plugins(&document).filter_map(kind).filter(|kind| find(&wanted, kind).is_none());
         let added = added.collect::<Vec<_>>().join(", ");

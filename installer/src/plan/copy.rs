@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{ConfChange, Facts, Note, NoteKind, Plan, Step};
 use crate::error::Error;
 use crate::observed::{ChainBinary, ConfAt, ConfText, Observed, PLUGINS, ProvidedNetwork};
-use crate::settings::{PluginEntry, VNIC_ATTACH};
+use crate::settings::{VNIC_ATTACH, vnic_attach_entry};
 use crate::versions::{Answer, Version};
 
 const COPY: &str = vcn::COPIED_CONFLIST_FILE;
@@ -97,7 +97,7 @@ fn copy_of(observed: &Observed) -> Result<Value, String> {
         return Err(format!("{name} lists {VNIC_ATTACH} itself"));
     }
     if let Some(Value::Array(plugins)) = list.get_mut(PLUGINS) {
-        plugins.extend(PluginEntry::named(VNIC_ATTACH).map(|entry| entry.to_json()));
+        plugins.push(vnic_attach_entry());
     }
     Ok(Value::Object(list))
 }

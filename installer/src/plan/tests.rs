@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::*;
-use crate::observed::{ChainBinary, ConfAt, ConfText, EntryOrigin};
-use crate::settings::PluginEntry;
+use crate::observed::{ChainBinary, ConfAt, ConfText};
 use crate::settings::fixture::{self, conf_file as conf};
 use crate::versions::Answer;
 
@@ -35,12 +36,12 @@ fn member(line: &str) -> ChainBinary {
         "failed" => Answer::Failed("no answer within 2s".to_owned()),
         versions => Answer::Speaks(versions.split(',').map(|version| version.parse().unwrap()).collect()),
     };
-    let origin = match origin {
-        "us" => EntryOrigin::Us,
-        "settings" => EntryOrigin::Settings,
-        _ => EntryOrigin::OtherProgram,
+    let entry = match origin {
+        "us" => Some(json!({"type": name})),
+        "settings" => fixture::chain(name).pop(),
+        _ => None,
     };
-    ChainBinary { name: name.into(), path: Path::new("/node/bin").join(name), answer, origin }
+    ChainBinary { name: name.into(), path: Path::new("/node/bin").join(name), answer, entry }
 }
 
 /// The plan for a case, as text.
@@ -48,8 +49,7 @@ fn planned(case: &Path) -> String {
     let read = |name: &str| fs::read(case.join(name)).ok();
     let chain: Vec<_> = String::from_utf8(read("plugins.txt").unwrap()).unwrap().lines().map(member).collect();
     let mut settings = fixture::settings_in(Path::new("/node"));
-    let listed = chain.iter().filter(|binary| binary.origin == EntryOrigin::Settings);
-    settings.chain = listed.map(|binary| PluginEntry::named(&binary.name).unwrap()).collect();
+    settings.chain = chain.iter().skip(1).filter_map(|binary| binary.entry.clone()).collect();
     let conflist =
         read("disk.conflist").map_or(ConfAt::Nothing, |contents| ConfAt::File(ConfText::new(contents, 0o640)));
     let mut record = Record::default();

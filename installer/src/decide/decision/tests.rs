@@ -28,7 +28,7 @@ fn ours() -> ConfFile {
 
 /// A node without foreign pods and without a record.
 fn new(conf_files: &[ConfFile]) -> NodeState<'_> {
-    NodeState { conf_files, pods: &ForeignPods::None, installed_before: false }
+    NodeState { conf_files, pods: &Ok(None), installed_before: false }
 }
 
 /// Decides with one signal each: label, metadata, NativePodNetwork, OKE's DaemonSet, Flannel's DaemonSet.
@@ -144,9 +144,9 @@ fn okes_daemonset_alone_keeps_an_existing_installation() {
         let kept = of(PodNetwork::VcnNative, None, here);
         assert_eq!((kept.0, kept.1, kept.2), (true, Signal::Setting, beside.clone()));
         // Unknown pods do not matter to an existing installation; pods that were found do.
-        let pods = ForeignPods::Unknown("why".to_owned());
+        let pods = Err("why".to_owned());
         assert!(of(PodNetwork::Auto, label, NodeState { pods: &pods, ..here }).0);
-        let pods = ForeignPods::Found("a pod".to_owned());
+        let pods = Ok(Some("a pod".to_owned()));
         let seen = of(PodNetwork::Auto, label, NodeState { pods: &pods, ..here });
         assert_eq!((seen.0, seen.1), (false, Signal::OkePods));
     }
@@ -237,9 +237,9 @@ fn rules_hold(signals: &Signals, here: NodeState<'_>) {
         assert!(!decision.against.contains(&decision.decided_by));
         let among =
             |pods: &ForeignPods| decide(&settings(PodNetwork::Auto, takeover), signals, NodeState { pods, ..here });
-        let living = among(&ForeignPods::Found("a pod".into()));
+        let living = among(&Ok(Some("a pod".into())));
         assert!(!living.install, "two pods would have one address: {living:?}");
-        let untold = among(&ForeignPods::Unknown("why".into()));
+        let untold = among(&Err("why".into()));
         assert_eq!(untold.install, decision.install && (!oke_present || stands), "{untold:?}");
     }
 }

@@ -3,16 +3,15 @@
 use super::*;
 
 fn kinds(text: &str) -> Vec<String> {
-    PluginEntry::list(text).unwrap().into_iter().map(|entry| entry.kind).collect()
+    entries(text).unwrap().iter().map(|entry| kind(entry).unwrap().to_owned()).collect()
 }
 
 #[test]
 fn names_and_json_may_be_listed() {
     assert_eq!(kinds(" portmap , bandwidth,tuning,vnic-attach,"), KNOWN);
     assert_eq!(kinds(""), Vec::<String>::new());
-    let listed =
-        PluginEntry::list(r#"["portmap", {"sysctl": {"net.core.somaxconn": "500"}, "type": "tuning"}]"#).unwrap();
-    let tuning = listed.last().unwrap().to_json();
+    let listed = entries(r#"["portmap", {"sysctl": {"net.core.somaxconn": "500"}, "type": "tuning"}]"#).unwrap();
+    let tuning = listed.last().unwrap();
     assert_eq!(tuning.to_string(), r#"{"type":"tuning","sysctl":{"net.core.somaxconn":"500"}}"#);
 }
 
@@ -28,26 +27,26 @@ fn number_is_written_so_that_runtime_reads_same_value() {
         "1.10",
         "1e3",
     ] {
-        let entry = PluginEntry::list(&format!(r#"[{{"type":"x","n":{number}}}]"#)).unwrap().remove(0).to_json();
+        let entry = entries(&format!(r#"[{{"type":"x","n":{number}}}]"#)).unwrap().remove(0);
         let text = format!("{entry:#}");
         let (_, written) = text.rsplit_once(": ").unwrap();
         assert_eq!(value(written.trim_end_matches(['\n', '}'])), value(number), "{text}");
     }
-    assert!(PluginEntry::list(r#"[{"type":"x","n":1e999}]"#).unwrap_err().starts_with("it is not a JSON array: "));
+    assert!(entries(r#"[{"type":"x","n":1e999}]"#).unwrap_err().starts_with("it is not a JSON array: "));
 }
 
 #[test]
 fn invalid_chain_is_refused_with_the_valid_names() {
-    let refused = |text: &str| PluginEntry::list(text).unwrap_err();
+    let refused = |text: &str| entries(text).unwrap_err();
     assert!(refused("portmapp").contains("portmap, bandwidth, tuning, vnic-attach"));
     for wrong in ["[1]", r#"[{"snat":true}]"#, r#"[{"type":""}]"#, "[", "portmap,portmap", r#"[{"type":"vcn-native"}]"#]
     {
-        assert!(PluginEntry::list(wrong).is_err(), "{wrong}");
+        assert!(entries(wrong).is_err(), "{wrong}");
     }
 }
 
 #[test]
 fn vnic_attach_is_given_the_pods_annotations() {
-    let entry = PluginEntry::named("vnic-attach").unwrap().to_json();
+    let entry = vnic_attach_entry();
     assert_eq!(entry["capabilities"]["io.kubernetes.cri.pod-annotations"], true);
 }
