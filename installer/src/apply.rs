@@ -27,7 +27,6 @@ pub(crate) struct Applier<'a> {
     pub(crate) report: Report,
     /// Whether our pod network still owns the node: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
-    pub(crate) now: SystemTime,
 }
 
 impl Applier<'_> {
@@ -117,7 +116,7 @@ impl Applier<'_> {
         }
         replace(target, change.text().as_bytes(), change.mode(), |_| check())?;
         if change.reverted.is_some() {
-            self.record.configurations.entry(name.clone()).or_default().count(self.now);
+            self.record.configurations.entry(name.clone()).or_default().count(SystemTime::now());
         }
         self.note_written(name, change.wanted.clone());
         Ok(())

@@ -67,7 +67,6 @@ fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Deci
 }
 
 fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache, mode: Mode) -> Report {
-    let now = SystemTime::now();
     let files = match conf_files(&settings.cni_conf_dir) {
         Ok(files) => files,
         Err(error) => return Report::new(Decision::unreadable(&settings.cni_conf_dir)).failed(error),
@@ -86,7 +85,11 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     }
     let (record, damage) = read_record(settings, mode);
     let observed = Observed::read(settings, files, &record, install, versions);
-    let plan = plan(Facts { settings, observed: &observed, record: &record, now }, &report.decision, usable);
+    let plan = plan(
+        Facts { settings, observed: &observed, record: &record, now: SystemTime::now() },
+        &report.decision,
+        usable,
+    );
     (report.notes, report.conflist) = (plan.notes, plan.conflist);
     report.failures = observed.failures;
     report.failures.extend(plan.failures);
@@ -96,7 +99,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         return report;
     }
     let still_ours = || decision(settings, signals).install;
-    let mut applier = Applier { settings, record, report, still_ours: &still_ours, now };
+    let mut applier = Applier { settings, record, report, still_ours: &still_ours };
     if let Some(wanted) = plan.adopted {
         applier.note_written(vcn::CONFLIST_FILE, wanted);
     }

@@ -11,10 +11,10 @@ mod kernel_settings;
 mod network;
 pub mod on_delete;
 mod other_networks;
-mod refusal;
 mod removal;
-mod state;
 
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::PathBuf;
 
 pub use kernel_settings::{SettingChange, note_settings};
@@ -25,7 +25,7 @@ use resident::logging::chain;
 
 use crate::decide::pods;
 use crate::error::Error;
-use crate::files::lock_out_installers;
+use crate::files::{lock_out_installers, remove};
 use crate::observed::{ConfFile, conf_files};
 use crate::record::Record;
 use crate::settings::Settings;
@@ -43,6 +43,15 @@ pub struct Uninstall {
     pub dry_run: bool,
 }
 
+/// The agent's lock in the state directory: it holds it from start to end.
+const AGENT: &str = "agent.lock";
+
+const FORCE: &str = "drain the node, or let them lose their network by --force";
+
+/// Another installer would write again what is removed.
+const BUSY: &str =
+    "another installer is at work on this node, or its directories cannot be locked: try again in a minute";
+
 /// The effect of removing a node's last CNI configuration. containerd checks the network's status all the time, CRI-O only
 /// until it was good once, unless it is configured otherwise (cri-o/cri-o#9918).
 const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so no pod can start. With containerd the \
@@ -53,13 +62,13 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let Uninstall { sysctl_root, force, returning, dry_run } = how;
     let mut removal = Removal { applied: !dry_run, ..Removal::default() };
-    let mut agent = refusal::lock_out_agent(settings, removal.applied);
+    let mut agent = lock_out_agent(settings, removal.applied);
     let lock = lock_out_installers(&settings.written_directories());
     removal.refusals.extend(agent.as_ref().err().cloned());
     removal.refusals.extend(returning);
-    removal.refusals.extend(lock.is_none().then(|| refusal::BUSY.to_owned()));
+    removal.refusals.extend(lock.is_none().then(|| BUSY.to_owned()));
     if !force {
-        removal.refusals.extend(pods(settings).into_iter().map(|pods| format!("{pods}; {}", refusal::FORCE)));
+        removal.refusals.extend(pods(settings).into_iter().map(|pods| format!("{pods}; {FORCE}")));
     }
     if !removal.refusals.is_empty() {
         return removal;
@@ -91,7 +100,47 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         if let Ok(agent) = &mut agent {
             agent.remove_created();
         }
-        state::remove(settings, &mut removal);
+        files::state(settings, &mut removal);
     }
     removal
+}
+
+/// While it is held, no agent starts.
+#[derive(Debug, Default)]
+struct AgentLock {
+    _lock: Option<File>,
+    /// The lock's file, if it was created for this. It is empty, and gone with the next boot.
+    created: Option<PathBuf>,
+}
+
+impl AgentLock {
+    /// Removes the file that was created for the lock.
+    fn remove_created(&mut self) {
+        let _ = self.created.take().map(|path| remove(&path));
+    }
+}
+
+impl Drop for AgentLock {
+    fn drop(&mut self) {
+        self.remove_created();
+    }
+}
+
+/// Locks out the agent. Before the first agent of a boot there may be nothing to lock.
+fn lock_out_agent(settings: &Settings, create: bool) -> Result<AgentLock, String> {
+    let path = settings.state_dir.join(AGENT);
+    let unknown = |error| format!("the node agent may be running; reading {}: {error}", path.display());
+    let exists = path.exists();
+    let lock = match File::options().read(true).write(create).create(create).open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AgentLock::default()),
+        other => other.map_err(unknown)?,
+    };
+    match lock.try_lock() {
+        Ok(()) => Ok(AgentLock { _lock: Some(lock), created: (!exists).then_some(path) }),
+        Err(TryLockError::WouldBlock) => {
+            Err("the node agent runs and would install everything again: stop it first (delete its DaemonSet)"
+                .to_owned())
+        }
+        Err(TryLockError::Error(error)) => Err(unknown(error)),
+    }
 }

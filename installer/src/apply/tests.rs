@@ -42,7 +42,6 @@ impl Node {
             record: Record::read(&settings.data_dir).unwrap(),
             report: Report::new(decision),
             still_ours: &|| true,
-            now: SystemTime::now(),
         };
         applier.apply(vec![Step::ChangeConf(Box::new(change))])
     }

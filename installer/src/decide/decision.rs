@@ -7,9 +7,8 @@ mod tests;
 
 use std::path::Path;
 
-use super::signals::OKE_DAEMONSET;
-use super::statements::{Statement, StatementMeaning, statements};
-use super::{ForeignPods, Presence, Signal, Signals};
+use super::signals::{METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
+use super::{ForeignPods, PodNetwork, Presence, Signal, Signals};
 use crate::observed::ConfFile;
 use crate::settings::Settings;
 
@@ -37,6 +36,20 @@ pub(crate) struct NodeState<'a> {
     pub(crate) pods: &'a ForeignPods,
     /// Whether our configuration is on record: the installer repairs it if another program removed or damaged it.
     pub(crate) installed_before: bool,
+}
+
+/// What a signal says.
+struct Statement {
+    signal: Signal,
+    says: StatementMeaning,
+    found: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StatementMeaning {
+    VcnNative,
+    OtherNetwork,
+    Invalid,
 }
 
 impl Decision {
@@ -171,4 +184,43 @@ pub(crate) fn oke_cni(signals: &Signals, conf_files: &[ConfFile]) -> Option<(Sig
     }
     (signals.set.oke_daemonset == Presence::Present)
         .then(|| (Signal::OkeDaemonSet, format!("the DaemonSet {OKE_DAEMONSET} exists")))
+}
+
+/// Every signal that says anything, the strongest first.
+fn statements(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -> Vec<Statement> {
+    use StatementMeaning::{OtherNetwork, VcnNative};
+    let setting = match settings.pod_network {
+        PodNetwork::Auto => None,
+        PodNetwork::VcnNative => Some((VcnNative, "the setting is vcn-native".to_owned())),
+        PodNetwork::None => Some((OtherNetwork, "the setting is none".to_owned())),
+    };
+    let is_present = |seen: Presence| seen == Presence::Present;
+    let npn = || (VcnNative, "the instance has a NativePodNetwork".to_owned());
+    let daemon_set = || (VcnNative, format!("the DaemonSet {OKE_DAEMONSET} exists"));
+    let flannel = conf_files.iter().find(|file| file.is_flannel());
+    let metadata = format!("the instance metadata {METADATA_KEY}");
+    let all = [
+        (Signal::Setting, setting),
+        (Signal::NodeLabel, flag(&format!("the node label {NODE_LABEL}"), signals.set.node_label.as_deref())),
+        (Signal::InstanceMetadata, flag(&metadata, signals.instance_metadata.as_deref())),
+        (Signal::NativePodNetwork, is_present(signals.native_pod_network).then(npn)),
+        (Signal::OkeDaemonSet, is_present(signals.set.oke_daemonset).then(daemon_set)),
+        (
+            Signal::FlannelConflist,
+            flannel.map(|file| (OtherNetwork, format!("{} is a configuration of Flannel", file.name))),
+        ),
+    ];
+    let said = all.into_iter().filter_map(|(signal, said)| Some((signal, said?)));
+    said.map(|(signal, (says, found))| Statement { signal, says, found }).collect()
+}
+
+/// A text that should be `true` or `false`. An empty one is invalid, too.
+fn flag(what: &str, value: Option<&str>) -> Option<(StatementMeaning, String)> {
+    let value = value?;
+    let says = match value.trim().to_ascii_lowercase().as_str() {
+        "true" => StatementMeaning::VcnNative,
+        "false" => StatementMeaning::OtherNetwork,
+        _ => StatementMeaning::Invalid,
+    };
+    Some((says, format!("{what} is {value:?}")))
 }

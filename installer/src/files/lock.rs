@@ -2,7 +2,7 @@
 //! its process. The temporary files that the holder of the lock finds are left over from a killed installer.
 
 use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,15 @@ const POLL_EVERY: Duration = Duration::from_millis(20);
 /// or one cannot be locked.
 pub(crate) fn lock_out_installers(directories: &[PathBuf]) -> Option<Vec<File>> {
     let end = Instant::now() + WAIT;
-    directories.iter().filter(|directory| directory.exists()).map(|directory| lock(directory, end)).collect()
-}
-
-/// Closing the file unlocks it.
-fn lock(directory: &Path, end: Instant) -> Option<File> {
-    let file = File::open(directory).ok()?;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Some(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(POLL_EVERY),
-            Err(_) => return None,
+    let lock = |directory: &PathBuf| {
+        let file = File::open(directory).ok()?;
+        while let Err(error) = file.try_lock() {
+            if !matches!(error, TryLockError::WouldBlock) || Instant::now() >= end {
+                return None;
+            }
+            thread::sleep(POLL_EVERY);
         }
-    }
+        Some(file)
+    };
+    directories.iter().filter(|directory| directory.exists()).map(lock).collect()
 }

@@ -4,18 +4,15 @@
 //! back.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::files::{entries, irregular, name as file_name, open_file, remove, replace};
+use crate::files::{entries, name as file_name, open_file, remove, replace};
 
 /// The copies' directory, in the data directory.
 pub(crate) const DIRECTORY: &str = "before";
-
-/// The largest file that is copied, in bytes: several times the largest plugin. A larger one could fill the disk.
-const LARGEST: u64 = 256 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backup {
@@ -42,16 +39,9 @@ impl Backup {
             other => other.map_err(Error::reading(path))?,
         };
         let metadata = file.metadata().map_err(Error::reading(path))?;
-        let reason = match metadata.len() {
-            _ if !metadata.is_file() => irregular(path),
-            0..=LARGEST => {
-                let copy = format!("{}.{}.{name}", metadata.uid(), metadata.gid());
-                let copy = data_dir.join(DIRECTORY).join(copy);
-                return replace(&copy, file.take(LARGEST), metadata.permissions().mode() & 0o7777, |_| Ok(()));
-            }
-            _ => format!("it is larger than {} MiB, too large to be kept; move it away", LARGEST >> 20),
-        };
-        Err(Error::InTheWay { path: path.to_owned(), reason })
+        let copy = format!("{}.{}.{name}", metadata.uid(), metadata.gid());
+        let mode = metadata.permissions().mode() & 0o7777;
+        replace(&data_dir.join(DIRECTORY).join(copy), file, mode, |_| Ok(()))
     }
 
     /// Puts the file back, with its contents, mode and owner, and removes the copy, so that the next run does not mistake the

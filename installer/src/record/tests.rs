@@ -74,20 +74,6 @@ fn backup_restores_contents_mode_and_links() {
     assert_eq!(fs::read_link(&target).unwrap(), Path::new("nowhere"));
 }
 
-#[test]
-fn backup_refuses_oversized_and_special_files() {
-    let directory = tempfile::tempdir().unwrap();
-    let (huge, pipe) = (directory.path().join("huge"), directory.path().join("pipe"));
-    fs::File::create(&huge).unwrap().set_len((256 << 20) + 1).unwrap();
-    // A pipe would block until another process writes to it.
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    for (path, reason) in [(huge, "larger than 256 MiB"), (pipe, "special file")] {
-        let refused = Backup::make(&path, "x", directory.path()).unwrap_err();
-        assert!(refused.word() == "in-the-way" && refused.to_string().contains(reason), "{refused}");
-    }
-    assert_eq!(Backup::find(directory.path(), "x"), None);
-}
-
 fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }

@@ -1,19 +1,24 @@
-//! Whether pods of OKE's own CNI, or of another one, run on this node. OKE's CNI assigns the same addresses as our plugin and
-//! documents its state nowhere, so a takeover does not import them but waits until its pods are gone. Three sources show
-//! them, which forget at different times: its own state, the runtime's cache, and the kernel. One is enough.
+//! Which pods run on this node. Those of our network are shown by the allocations of this boot, and by their links.
+//!
+//! OKE's CNI assigns the same addresses as our plugin and documents its state nowhere, so a takeover does not import them but
+//! waits until its pods are gone. Three sources show pods of it or of another network, which forget at different times: its own
+//! state, the runtime's cache, and the kernel. One is enough.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
 
+use ipam::{Allocation, BootId, Store};
 use netlink::{Link, RouteFilter, RouteKind, Socket};
 use serde_json::Value;
-use vcn::{Family, IfName, PROTOCOL};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
 
-use super::own_pods::has_our_alias;
 use crate::files::{entries, name};
 use crate::observed::ConfFile;
 use crate::settings::Settings;
+
+/// Named in a message at most.
+const SHOWN: usize = 3;
 
 /// The name of OKE's network, if its configuration names no other.
 const NETWORK: &str = "oci";
@@ -89,4 +94,44 @@ fn in_kernel() -> ForeignPods {
 fn leads_elsewhere(link: &Link) -> bool {
     let is_alone = link.peer_netns_id.is_some() && link.master.is_none();
     link.kind.as_deref() == Some("veth") && is_alone && !has_our_alias(link)
+}
+
+/// What shows pods of our network, for people; empty if there are none.
+#[must_use]
+pub fn pods(settings: &Settings) -> Vec<String> {
+    let mut shown = Vec::new();
+    let allocations = BootId::current().and_then(|boot| Store::new(&settings.state_dir, boot).read());
+    let held = allocations.map(|all| all.allocations).unwrap_or_else(|error| {
+        shown.push(format!("reading which pods hold addresses: {error}"));
+        Vec::new()
+    });
+    if !held.is_empty() {
+        let more = if held.len() > SHOWN { ", …" } else { "" };
+        let some: Vec<String> = held.iter().take(SHOWN).map(pod_of).collect();
+        shown.push(format!("{} attachment(s) of this boot hold addresses ({}{more})", held.len(), some.join(", ")));
+    }
+    match Socket::open().and_then(|mut socket| socket.links()) {
+        Ok(links) => {
+            // One without an allocation: its record is lost.
+            let is_lost = |link: &&Link| is_of_our_pod(link) && !held.iter().any(|held| held.host_link == link.name);
+            let names: Vec<&str> = links.iter().filter(is_lost).map(|link| link.name.as_str()).take(SHOWN).collect();
+            shown.extend((!names.is_empty()).then(|| format!("links of pods are there ({})", names.join(", "))));
+        }
+        Err(error) => shown.push(format!("listing the pods' links: {error}")),
+    }
+    shown
+}
+
+/// Whether it is the host's end of a pod's link.
+pub(crate) fn is_of_our_pod(link: &Link) -> bool {
+    link.name.as_str().starts_with(HOST_LINK_PREFIX) && has_our_alias(link)
+}
+
+pub(crate) fn has_our_alias(link: &Link) -> bool {
+    link.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
+}
+
+/// The pod, if the runtime named it; else the attachment, which contains the container's id.
+fn pod_of(held: &Allocation) -> String {
+    held.pod.as_ref().map_or_else(|| held.key.to_string(), |pod| format!("{}/{}", pod.namespace, pod.name))
 }
