@@ -87,7 +87,8 @@ impl Applier<'_> {
                 // What was there before us is back, or another program wrote its own. If nothing is there, uninstalling
                 // gives it back.
                 let backup = Backup::find(&self.settings.data_dir, &name).filter(|_| path.exists());
-                if self.keep() { backup.map_or(Ok(()), |backup| backup.remove()) } else { Ok(()) }
+                self.keep();
+                backup.map_or(Ok(()), |backup| backup.remove())
             }
         }
     }
@@ -130,12 +131,10 @@ impl Applier<'_> {
     }
 
     /// Writes the record. A node whose data directory cannot be written gets its pod network nevertheless.
-    fn keep(&mut self) -> bool {
+    fn keep(&mut self) {
         let failure = self.record.write(&self.settings.data_dir).err();
-        let is_written = failure.is_none();
         let is_reported = self.report.failures.iter().any(|failure| matches!(failure, Error::NotRecorded { .. }));
         self.report.failures.extend(failure.filter(|_| !is_reported));
-        is_written
     }
 }
 

@@ -12,7 +12,6 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-pub(crate) use copy::is_copy;
 pub use note::{Note, NoteKind, RuntimeUsage};
 pub(crate) use step::{ConfChange, Step};
 

@@ -55,7 +55,7 @@ pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
 }
 
 fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
-    let record = Record::read(&settings.data_dir).unwrap_or_default();
+    let (record, _) = Record::read(&settings.data_dir);
     let installed_before = record.conflist().is_some_and(|known| known.wanted.is_some());
     let node = NodeState { conf_files: files, pods: &Ok(None), installed_before };
     let decision = decide(settings, signals, node);
@@ -83,7 +83,9 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     if let Some(None) = lock {
         return report.failed(Error::Busy);
     }
-    let (record, damage) = read_record(settings, mode);
+    let (record, damage) = Record::read(&settings.data_dir);
+    let is_damaged = matches!(damage, Some(Error::Record { .. }));
+    let not_set_aside = (is_damaged && mode == Mode::Apply).then(|| Record::set_aside(&settings.data_dir).err());
     let observed = Observed::read(settings, files, &record, install, versions);
     let plan = plan(
         Facts { settings, observed: &observed, record: &record, now: SystemTime::now() },
@@ -93,7 +95,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     (report.notes, report.conflist) = (plan.notes, plan.conflist);
     report.failures = observed.failures;
     report.failures.extend(plan.failures);
-    report.failures.extend(damage);
+    report.failures.extend(damage.into_iter().chain(not_set_aside.flatten()));
     if mode == Mode::DryRun {
         report.steps = plan.steps.iter().map(ToString::to_string).collect();
         return report;
@@ -104,16 +106,4 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         applier.note_written(vcn::CONFLIST_FILE, wanted);
     }
     applier.apply(plan.steps)
-}
-
-/// A damaged record is set aside. One that cannot be read stays as it is.
-fn read_record(settings: &Settings, mode: Mode) -> (Record, Vec<Error>) {
-    match Record::read(&settings.data_dir) {
-        Ok(record) => (record, Vec::new()),
-        Err(damaged @ Error::Record { .. }) => {
-            let failed = (mode == Mode::Apply).then(|| Record::set_aside(&settings.data_dir).err()).flatten();
-            (Record::default(), [damaged].into_iter().chain(failed).collect())
-        }
-        Err(error) => (Record::unreadable(), vec![error]),
-    }
 }

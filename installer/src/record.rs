@@ -63,18 +63,17 @@ pub(crate) struct ConfigurationRecord {
 }
 
 impl Record {
-    /// Reads it. No file is an empty record.
-    pub(crate) fn read(data_dir: &Path) -> Result<Self, Error> {
+    /// Reads it; no file is an empty record. One that is damaged or cannot be read is empty, and the error says why.
+    pub(crate) fn read(data_dir: &Path) -> (Self, Option<Error>) {
         let path = data_dir.join(FILE);
         match read_document(&path) {
-            Ok(record) => Ok(record.unwrap_or_default()),
-            Err(damaged @ Error::Record { .. }) => Err(damaged),
-            Err(error) => Err(Error::NotRecorded { path, source: Box::new(error) }),
+            Ok(record) => (record.unwrap_or_default(), None),
+            Err(damaged @ Error::Record { .. }) => (Self::default(), Some(damaged)),
+            Err(error) => {
+                let record = Self { is_unreadable: true, ..Self::default() };
+                (record, Some(Error::NotRecorded { path, source: Box::new(error) }))
+            }
         }
-    }
-
-    pub(crate) fn unreadable() -> Self {
-        Self { is_unreadable: true, ..Self::default() }
     }
 
     /// Renames a damaged one, so that a person can look at it.

@@ -62,7 +62,7 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let Uninstall { sysctl_root, force, returning, dry_run } = how;
     let mut removal = Removal { applied: !dry_run, ..Removal::default() };
-    let mut agent = lock_out_agent(settings, removal.applied);
+    let agent = lock_out_agent(settings, removal.applied);
     let lock = lock_out_installers(&settings.written_directories());
     removal.refusals.extend(agent.as_ref().err().cloned());
     removal.refusals.extend(returning);
@@ -73,10 +73,9 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     if !removal.refusals.is_empty() {
         return removal;
     }
-    let record = Record::read(&settings.data_dir).unwrap_or_else(|error| {
-        removal.notes.push(format!("{}: our configuration is recognized by its plugins", chain(&error)));
-        Record::default()
-    });
+    let (record, damage) = Record::read(&settings.data_dir);
+    let damage = damage.map(|error| format!("{}: our configuration is recognized by its plugins", chain(&error)));
+    removal.notes.extend(damage);
     files::configurations(settings, &record, &mut removal);
     let removed = removal.steps.iter().any(|step| step.starts_with("remove "));
     let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
@@ -97,9 +96,8 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     removal.failures.extend(removed.err());
     kernel_settings::restore(&settings.data_dir, &sysctl_root, &others, &mut removal);
     if removal.failures.is_empty() {
-        if let Ok(agent) = &mut agent {
-            agent.remove_created();
-        }
+        // Its file is not one of the state's.
+        drop(agent);
         files::state(settings, &mut removal);
     }
     removal
@@ -113,16 +111,9 @@ struct AgentLock {
     created: Option<PathBuf>,
 }
 
-impl AgentLock {
-    /// Removes the file that was created for the lock.
-    fn remove_created(&mut self) {
-        let _ = self.created.take().map(|path| remove(&path));
-    }
-}
-
 impl Drop for AgentLock {
     fn drop(&mut self) {
-        self.remove_created();
+        let _ = self.created.take().map(|path| remove(&path));
     }
 }
 

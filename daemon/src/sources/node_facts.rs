@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use api::NativePodNetwork;
 use api::npn::{NpnState, NpnVnic};
 use imds::UnusableVnic;
-use installer::{Presence, Signals};
+use installer::{METADATA_KEY, Presence, Signals};
 use vcn::{Family, Instance, MacAddr, Ocid, Vnic};
 
 use crate::decide::refused::{self, RefusedAddress};
@@ -174,10 +174,10 @@ impl NodeFacts {
 
     /// What the facts say about the owner of the cluster's pod network, in addition to what is `set`.
     pub fn signals(&self, set: &Signals) -> Signals {
-        let mut signals = match &self.instance.value {
-            Some(instance) => set.clone().with_metadata(&instance.metadata),
-            None => set.clone(),
-        };
+        let mut signals = set.clone();
+        if let Some(instance) = &self.instance.value {
+            signals.instance_metadata = instance.metadata.get(METADATA_KEY).cloned();
+        }
         let native_pod_network = self.npn.value.as_ref().map_or(Presence::Unknown, |npn| Presence::from(npn.is_some()));
         // As long as no VNIC has one, OKE may still attach it.
         let application_resources = match self.npn() {

@@ -39,7 +39,7 @@ impl Node {
         let decision = Decision { install: true, another: false, oke: false, decided_by, against: vec![], reason };
         let applier = Applier {
             settings: &settings,
-            record: Record::read(&settings.data_dir).unwrap(),
+            record: Record::read(&settings.data_dir).0,
             report: Report::new(decision),
             still_ours: &|| true,
         };
@@ -47,7 +47,7 @@ impl Node {
     }
 
     fn record(&self) -> Record {
-        Record::read(&self.path("lib")).unwrap()
+        Record::read(&self.path("lib")).0
     }
 
     fn words(report: &Report) -> Vec<&'static str> {

@@ -38,12 +38,8 @@ pub(crate) struct NodeState<'a> {
     pub(crate) installed_before: bool,
 }
 
-/// What a signal says.
-struct Statement {
-    signal: Signal,
-    says: StatementMeaning,
-    found: String,
-}
+/// A signal, what it says, and the sentence for people.
+type Statement = (Signal, StatementMeaning, String);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StatementMeaning {
@@ -83,28 +79,27 @@ pub(crate) fn decide(settings: &Settings, signals: &Signals, node: NodeState<'_>
 /// What the strongest signal decides.
 fn by_strongest(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
     let statements = statements(settings, signals, node.conf_files);
-    let Some(Statement { signal, says, found }) = statements.first() else {
+    let Some((signal, says, found)) = statements.first() else {
         const NEXT: &str =
             "no signal says which pod network this cluster uses; the setting (POD_NETWORK: vcn-native or none) would";
         return Decision::new(false, Signal::Nothing, NEXT.to_owned());
     };
     // An existing installation speaks against handing over what no signal clearly asks for. A file of OKE's is of this node.
     let stays = node.installed_before && !node.conf_files.iter().any(ConfFile::is_oke);
-    let contrary = statements.iter().filter(|it| it.says != *says && it.says != StatementMeaning::Invalid);
-    let against = || contrary.clone().map(|it| it.signal).collect();
+    let contrary = statements.iter().filter(|(_, other, _)| other != says && *other != StatementMeaning::Invalid);
+    let against = || contrary.clone().map(|(signal, ..)| *signal).collect();
     match (says, contrary.clone().next()) {
         // It has no contrary.
         (StatementMeaning::Invalid, _) => {
             let what = if stays { STAYS } else { "so nothing is touched" };
             Decision::new(stays, *signal, format!("{found}, which is neither true nor false, {what}"))
         }
-        (StatementMeaning::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork && !stays => {
-            let reason = format!("{found}, but {}: in doubt nothing is touched", other.found);
-            Decision::new(false, other.signal, reason)
+        (StatementMeaning::VcnNative, Some((other, _, against))) if *signal >= Signal::NativePodNetwork && !stays => {
+            Decision::new(false, *other, format!("{found}, but {against}: in doubt nothing is touched"))
         }
         (StatementMeaning::VcnNative, other) => {
             let doubt = other.filter(|_| *signal >= Signal::NativePodNetwork);
-            let doubt = doubt.map(|other| format!(", but {}, {STAYS}", other.found)).unwrap_or_default();
+            let doubt = doubt.map(|(.., against)| format!(", but {against}, {STAYS}")).unwrap_or_default();
             Decision { against: against(), ..Decision::new(true, *signal, format!("{found}{doubt}")) }
         }
         (StatementMeaning::OtherNetwork, _) => {
@@ -210,8 +205,7 @@ fn statements(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -
             flannel.map(|file| (OtherNetwork, format!("{} is a configuration of Flannel", file.name))),
         ),
     ];
-    let said = all.into_iter().filter_map(|(signal, said)| Some((signal, said?)));
-    said.map(|(signal, (says, found))| Statement { signal, says, found }).collect()
+    all.into_iter().filter_map(|(signal, said)| said.map(|(says, found)| (signal, says, found))).collect()
 }
 
 /// A text that should be `true` or `false`. An empty one is invalid, too.

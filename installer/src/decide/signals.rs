@@ -1,7 +1,5 @@
 //! What is known about the cluster's pod network: an operator's setting, and what the caller read. This crate asks no API.
 
-use std::collections::BTreeMap;
-
 /// The node label that OKE sets to `true` or `false`: the strongest signal.
 pub(crate) const NODE_LABEL: &str = "oci.oraclecloud.com/vcn-native-ip-cni";
 
@@ -123,15 +121,6 @@ vcn::words!(
     FlannelConflist = "flannel-conflist",
     Nothing = "nothing",
 );
-
-impl Signals {
-    /// Takes [`METADATA_KEY`] from an instance's metadata.
-    #[must_use]
-    pub fn with_metadata(mut self, metadata: &BTreeMap<String, String>) -> Self {
-        self.instance_metadata = metadata.get(METADATA_KEY).cloned();
-        self
-    }
-}
 
 impl From<bool> for Presence {
     fn from(present: bool) -> Self {

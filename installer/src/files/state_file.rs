@@ -10,8 +10,6 @@ use serde::de::{DeserializeOwned, Error as _};
 
 use crate::error::Error;
 
-const DIRECTORY_MODE: u32 = 0o700;
-
 /// Reads a document; `None` if there is no file.
 ///
 /// # Errors
@@ -31,7 +29,7 @@ pub(crate) fn write_document(path: &Path, document: &impl Serialize) -> Result<(
     let text = serde_json::to_string_pretty(document);
     let text = text.map_err(|source| Error::Record { path: path.to_owned(), source })?;
     if let Some(directory) = path.parent() {
-        let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory);
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         created.map_err(Error::placing(path, "creating its directory"))?;
     }
     // Not as one of our temporary files, which another installer removes: the agent notes kernel settings without the lock.

@@ -56,7 +56,8 @@ pub(super) fn ours(settings: &Settings, install: bool) -> impl Iterator<Item = R
 
 /// The plugins of our chain with their answers.
 pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    let mut members: Vec<(String, Option<Value>)> = settings.entries().into_iter().filter_map(named).collect();
+    let ours = settings.entries().into_iter().map(|entry| (kind(&entry).unwrap_or_default().to_owned(), Some(entry)));
+    let mut members: Vec<(String, Option<Value>)> = ours.collect();
     for kind in conflist.and_then(ConfText::list).into_iter().flat_map(plugins).filter_map(kind) {
         let is_known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind);
         // A type with a slash is a path, which a runtime refuses.
@@ -69,11 +70,7 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: 
 
 /// The plugin that is chained to another network.
 pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    asked(settings, named(vnic_attach_entry()).into_iter().collect(), versions)
-}
-
-fn named(entry: Value) -> Option<(String, Option<Value>)> {
-    Some((kind(&entry)?.to_owned(), Some(entry)))
+    asked(settings, vec![(VNIC_ATTACH.to_owned(), Some(vnic_attach_entry()))], versions)
 }
 
 fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>, versions: &mut VersionCache) -> Vec<ChainBinary> {

@@ -91,11 +91,6 @@ impl ConfFile {
         self.is_usable() && self.name != vcn::CONFLIST_FILE && self.gives() == ProvidedNetwork::Network
     }
 
-    /// As [`Self::gives_another_network`], or it cannot be known.
-    pub(crate) fn may_give_another_network(&self) -> bool {
-        self.is_usable() && self.name != vcn::CONFLIST_FILE && self.gives() != ProvidedNetwork::Nothing
-    }
-
     /// Whether a runtime can give pods any network by it, or it cannot be known.
     pub(crate) fn may_give_a_network(&self) -> bool {
         match self.fault {

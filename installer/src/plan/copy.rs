@@ -27,7 +27,8 @@ impl Plan {
         self.notes.extend(before_copy(observed));
         let known = facts.record.configurations.get(COPY).cloned().unwrap_or_default();
         let found = match &observed.copy {
-            ConfAt::File(found) if is_copy(found) || known.wanted.is_some() => Some(found),
+            // No other program lists our plugin under this name.
+            ConfAt::File(found) if found.lists(&[VNIC_ATTACH]) || known.wanted.is_some() => Some(found),
             ConfAt::Nothing => None,
             ConfAt::File(_) => {
                 let reason = "another program wrote it; move it away".to_owned();
@@ -56,7 +57,7 @@ impl Plan {
         let path = facts.settings.copied_conflist();
         let is_recorded = facts.record.configurations.contains_key(COPY);
         match &facts.observed.copy {
-            ConfAt::File(found) if is_recorded || is_copy(found) => {
+            ConfAt::File(found) if is_recorded || found.lists(&[VNIC_ATTACH]) => {
                 self.steps.push(Step::RemoveConf { path, found: found.contents.clone(), leftover: None });
             }
             ConfAt::Nothing if is_recorded => self.steps.push(Step::Forget { path }),
@@ -79,11 +80,6 @@ fn before_copy(observed: &Observed) -> Option<Note> {
     let message =
         format!("{name} sorts before {COPY}, so the annotation {annotation} of pods has no effect: {instead}");
     Some(Note::new(NoteKind::SortsBeforeCopy { gives }, name, message))
-}
-
-/// Whether a file that is not on record is our copy: no other program lists our plugin under this name.
-pub(crate) fn is_copy(found: &ConfText) -> bool {
-    found.lists(&[VNIC_ATTACH])
 }
 
 /// The configuration that a runtime would use without our copy, with our plugin as the last; the error says why there is none.

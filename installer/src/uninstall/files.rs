@@ -7,12 +7,11 @@ use std::path::Path;
 
 use super::kernel_settings;
 use crate::error::Error;
-use crate::files::{entries, irregular, is_our_plugin, name, remove};
+use crate::files::{entries, is_our_plugin, name, remove};
 use crate::observed::{ConfAt, is_ours, stale_in};
-use crate::plan::is_copy;
 use crate::record::backup::{self, Backup};
 use crate::record::{self, Record};
-use crate::settings::{OURS, Settings};
+use crate::settings::{OURS, Settings, VNIC_ATTACH};
 use crate::uninstall::Removal;
 
 /// Our files in the state directory, also with a suffix: an older generation, a damaged file, a lock or a temporary file.
@@ -37,7 +36,7 @@ const DATA: [&str; 9] = [
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
     let (copy, path) = (settings.copied_conflist(), settings.conflist());
     let is_recorded = record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
-    if ConfAt::settled(&copy).file().is_some_and(|found| is_recorded || is_copy(found)) {
+    if ConfAt::settled(&copy).file().is_some_and(|found| is_recorded || found.lists(&[VNIC_ATTACH])) {
         removal.step(format!("remove {}", copy.display()), || remove(&copy));
     }
     let known = record.conflist();
@@ -81,12 +80,10 @@ fn give_back(target: &Path, backup: Option<&Backup>, removal: &mut Removal) {
 
 /// Whether a binary has our mark; `None` if nothing is there. No link has: none of our binaries is one.
 fn has_mark(path: &Path) -> io::Result<Option<bool>> {
-    match fs::symlink_metadata(path) {
+    match is_our_plugin(path) {
+        _ if path.is_symlink() => Ok(Some(false)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-        Ok(found) if found.is_symlink() => Ok(Some(false)),
-        Ok(found) if found.is_file() => is_our_plugin(path).map(Some),
-        Ok(_) => Err(io::Error::other(irregular(path))),
+        other => other.map(Some),
     }
 }
 
@@ -112,9 +109,8 @@ pub(super) fn state(settings: &Settings, removal: &mut Removal) {
 }
 
 fn remove_all(path: &Path) -> Result<(), Error> {
-    let removed = if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(|source| Error::Remove { path: path.to_owned(), source }),
+    if path.is_symlink() || !path.is_dir() {
+        return remove(path);
     }
+    fs::remove_dir_all(path).map_err(|source| Error::Remove { path: path.to_owned(), source })
 }

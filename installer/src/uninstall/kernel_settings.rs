@@ -20,13 +20,6 @@ use crate::uninstall::Removal;
 
 pub(crate) const FILE: &str = "sysctls.json";
 
-/// The prefix of links' keys, and their values.
-const LINK: &str = "link/";
-const MTU: &str = "mtu";
-const STATE: &str = "state";
-const UP: &str = "up";
-const DOWN: &str = "down";
-
 const VERSION: u32 = 1;
 
 /// A setting that was changed.
@@ -73,13 +66,13 @@ impl SettingChange {
     /// A link's MTU.
     #[must_use]
     pub fn mtu(link: &IfName, before: Mtu, set: Mtu) -> Self {
-        Self { key: format!("{LINK}{link}/{MTU}"), before: before.0.to_string(), set: set.0.to_string() }
+        Self { key: format!("link/{link}/mtu"), before: before.0.to_string(), set: set.0.to_string() }
     }
 
     /// A link that was down.
     #[must_use]
     pub fn raised(link: &IfName) -> Self {
-        Self { key: format!("{LINK}{link}/{STATE}"), before: DOWN.to_owned(), set: UP.to_owned() }
+        Self { key: format!("link/{link}/state"), before: "down".to_owned(), set: "up".to_owned() }
     }
 }
 
@@ -152,8 +145,8 @@ impl<'a> Setting<'a> {
     fn parse(key: &'a str) -> Option<Self> {
         let parts: Vec<&str> = key.split('/').collect();
         match parts[..] {
-            ["link", name, MTU] => Some(Self::Mtu(name.parse().ok()?)),
-            ["link", name, STATE] => Some(Self::State(name.parse().ok()?)),
+            ["link", name, "mtu"] => Some(Self::Mtu(name.parse().ok()?)),
+            ["link", name, "state"] => Some(Self::State(name.parse().ok()?)),
             ["net", ..] if parts.iter().all(|part| !part.is_empty() && *part != "..") => Some(Self::Sysctl(parts)),
             _ => None,
         }
@@ -178,7 +171,7 @@ impl<'a> Setting<'a> {
     }
 
     fn read(&self, sysctls: &Sysctls) -> Result<String, netlink::Error> {
-        let state = |up| if up { UP } else { DOWN };
+        let state = |up| if up { "up" } else { "down" };
         match self {
             Self::Sysctl(path) => Ok(sysctls.read(path)?.trim().to_owned()),
             Self::Mtu(name) => Ok(Socket::open()?.link(name)?.mtu.0.to_string()),
@@ -191,7 +184,7 @@ impl<'a> Setting<'a> {
             Self::Sysctl(path) => return sysctls.write(path, value).map(drop),
             Self::Mtu(name) => (name, value.parse().map(|mtu| LinkChange::Mtu(Mtu(mtu))).ok()),
             // A link that was up before is not noted.
-            Self::State(name) => (name, (value == DOWN).then_some(LinkChange::Down)),
+            Self::State(name) => (name, (value == "down").then_some(LinkChange::Down)),
         };
         change.map_or(Ok(()), |change| Socket::open()?.change_link_named(name, &[change]))
     }

@@ -31,7 +31,7 @@ pub(crate) struct OtherNetworks {
 impl OtherNetworks {
     /// Finds them, after configurations from before us are back and before a kernel object is removed.
     pub(super) fn find(files: &[ConfFile], removal: &mut Removal) -> Self {
-        let configuration = files.iter().find(|file| file.may_give_another_network());
+        let configuration = files.iter().find(|file| file.name != vcn::CONFLIST_FILE && file.may_give_a_network());
         let network = configuration.map(|file| format!("{} is of another pod network, which may use it", file.name));
         let may_use = |what: String| format!("pods of another network may use it: {what}");
         let network = network.or_else(|| kernel_shows().map(may_use));
