@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::files::{is_our_plugin, name as file_name, remove, replace};
-use crate::observed::{BINARY_MODE, ConfAt, kind, plugins};
+use crate::observed::{BINARY_MODE, Binary, ConfAt, kind, plugins};
 use crate::plan::{ConfChange, Note, Step};
 use crate::record::Record;
 use crate::record::backup::Backup;
@@ -61,7 +61,7 @@ impl Applier<'_> {
     fn take(&mut self, step: &Step) -> Result<(), Error> {
         match step {
             Step::RemoveStale(path) => remove(path),
-            Step::InstallBinary { source, target, replaces } => {
+            Step::InstallBinary(Binary { source, target, replaces }) => {
                 let contents = File::open(source);
                 let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
                 if *replaces && !is_our_plugin(target).map_err(Error::reading(target))? {

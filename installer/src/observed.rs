@@ -9,7 +9,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use binaries::{BINARY_MODE, Binary, BinaryFound, ChainBinary};
+pub(crate) use binaries::{BINARY_MODE, Binary, ChainBinary};
 pub use conf_file::ProvidedNetwork;
 pub(crate) use conf_file::{ConfFile, Fault, conf_files};
 pub(crate) use conf_text::{ConfAt, ConfText, PLUGINS, kind, plugins};
@@ -19,7 +19,7 @@ use crate::decide::pods;
 use crate::error::Error;
 use crate::files::{entries, is_temporary, name};
 use crate::record::{ConfigurationRecord, Record};
-use crate::settings::{OURS, Settings};
+use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
 use crate::versions::VersionCache;
 
 /// A node's disk, as far as the installer is concerned.
@@ -28,6 +28,7 @@ pub(crate) struct Observed {
     /// The files that a runtime loads, in its order.
     pub(crate) conf_files: Vec<ConfFile>,
     pub(crate) conflist: ConfAt,
+    /// Our binaries that are not in place.
     pub(crate) binaries: Vec<Binary>,
     /// The chain's binaries: our plugin, those of the settings, those that other programs added. Of another network's chain
     /// only `vnic-attach`.
@@ -69,9 +70,10 @@ impl Observed {
             }
         }
         observed.stale = settings.written_directories().iter().flat_map(|path| stale_in(path)).collect();
-        for binary in binaries::ours(settings, install) {
-            match binary {
-                Ok(binary) => observed.binaries.push(binary),
+        for (name, _) in [(MAIN, install), (VNIC_ATTACH, settings.places_vnic_attach(install))].iter().filter(|it| it.1)
+        {
+            match binaries::to_install(settings, name) {
+                Ok(binary) => observed.binaries.extend(binary),
                 Err(error) => observed.failures.push(error),
             }
         }

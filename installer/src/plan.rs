@@ -1,6 +1,5 @@
 //! What has to be done: a pure function of settings, decision, what was observed and what is on record.
 
-mod chain;
 mod conflist;
 mod copy;
 mod note;
@@ -18,7 +17,7 @@ pub(crate) use step::{ConfChange, Step};
 use crate::cli::VnicAttach;
 use crate::decide::{Decision, Signal};
 use crate::error::Error;
-use crate::observed::{Binary, BinaryFound, ConfFile, Fault, Leftover, Observed, ProvidedNetwork};
+use crate::observed::{ConfFile, Fault, Leftover, Observed, ProvidedNetwork};
 use crate::record::Record;
 use crate::report::ConflistState;
 use crate::settings::Settings;
@@ -52,18 +51,7 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
     let Facts { settings, observed, .. } = facts;
     let mut plan = Plan::default();
     plan.steps.extend(observed.stale.iter().cloned().map(Step::RemoveStale));
-    for Binary { source, target, found } in &observed.binaries {
-        let (source, target, replaces) = (source.clone(), target.clone(), *found == BinaryFound::Different);
-        match found {
-            BinaryFound::Same => {}
-            BinaryFound::Other(reason) => {
-                plan.failures.push(Error::InTheWay { path: target, reason: reason.clone() });
-            }
-            BinaryFound::Nothing | BinaryFound::Different => {
-                plan.steps.push(Step::InstallBinary { source, target, replaces });
-            }
-        }
-    }
+    plan.steps.extend(observed.binaries.iter().cloned().map(Step::InstallBinary));
     if decision.install {
         plan.conflist(facts, usable);
         if plan.conflist != ConflistState::Waiting {

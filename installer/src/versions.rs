@@ -1,17 +1,37 @@
 //! The CNI versions that plugin binaries speak, by their answers to VERSION. A configuration may only promise what every
 //! binary of the chain speaks, because a runtime uses the highest promised version without asking.
 
-mod ask;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::Value;
 
 use crate::files::Identity;
+
+/// VERSION is one process start, some milliseconds; a plugin that takes longer is broken.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Between checks of a process.
+const POLL_EVERY: Duration = Duration::from_millis(5);
+
+/// How long a killed process may take to end.
+const KILL: Duration = Duration::from_millis(500);
+
+const NO_INTERPRETER: &str = "it does not start: its program interpreter is missing here (the dynamic loader of a \
+                                         binary that is not static, or what a script names after #!)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u32, u32, u32);
@@ -56,7 +76,7 @@ impl FromStr for Version {
 impl VersionCache {
     /// The binaries' answers, in their order. Binaries that are not in the list are forgotten.
     pub(crate) fn answers(&mut self, paths: &[PathBuf]) -> Vec<Answer> {
-        self.answers_within(paths, ask::DEADLINE)
+        self.answers_within(paths, DEADLINE)
     }
 
     fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
@@ -66,9 +86,82 @@ impl VersionCache {
         };
         self.0.retain(|path, entry| is_valid(path, entry));
         let answer = |path: &PathBuf| {
-            let asked = || (Identity::of(path), ask::ask(path, deadline));
+            let asked = || (Identity::of(path), ask(path, deadline));
             self.0.entry(path.clone()).or_insert_with(asked).1.clone()
         };
         paths.iter().map(answer).collect()
     }
+}
+
+/// One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
+fn ask(path: &Path, deadline: Duration) -> Answer {
+    let end = Instant::now() + deadline;
+    let started = Command::new(path)
+        .env_clear()
+        .env("CNI_COMMAND", "VERSION")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
+        // The kernel reports a file that is there as missing if its interpreter is.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Answer::Failed(NO_INTERPRETER.to_owned()),
+        Err(error) => return Answer::Failed(format!("it does not start: {error}")),
+    };
+    if let Some(mut stdin) = child.stdin.take() {
+        // Old plugins read it; one that does not may have closed it already.
+        let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
+    }
+    let ended = wait(&mut child, end);
+    if let Ok(group) = i32::try_from(child.id()) {
+        // It, or what it left behind in its group. Fails only if all of them have ended.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let answer = match ended {
+        Ok(Some(status)) => output(&mut child).and_then(|text| parse(&text, status)),
+        Ok(None) => {
+            // One that the kernel does not end must not stop the installer.
+            let _ = wait(&mut child, Instant::now() + KILL);
+            Err(format!("no answer within {deadline:?}"))
+        }
+        Err(error) => Err(format!("waiting for it: {error}")),
+    };
+    answer.unwrap_or_else(Answer::Failed)
+}
+
+/// Waits until a process ends, but no longer than until `end`.
+fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
+    loop {
+        match child.try_wait()? {
+            None if Instant::now() < end => thread::sleep(POLL_EVERY),
+            ended => return Ok(ended),
+        }
+    }
+}
+
+/// What it printed. A pipe holds more than any answer, so nothing is read before the end; a process that left the group may
+/// hold the pipe open without end, so reading does not block.
+fn output(child: &mut Child) -> Result<Vec<u8>, String> {
+    let mut stdout = child.stdout.take().ok_or("its output is gone")?;
+    let failed = |error: io::Error| format!("reading its output: {error}");
+    fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|error| failed(error.into()))?;
+    let mut text = Vec::new();
+    match stdout.read_to_end(&mut text) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(failed(error)),
+        _ => Ok(text),
+    }
+}
+
+fn parse(text: &[u8], status: ExitStatus) -> Result<Answer, String> {
+    let shown = || format!("{:?}", String::from_utf8_lossy(text).chars().take(120).collect::<String>());
+    if !status.success() {
+        return Err(format!("it ended with {status}: {}", shown()));
+    }
+    let document: Option<Value> = serde_json::from_slice(text).ok();
+    let versions = document.as_ref().and_then(|document| document.get("supportedVersions")?.as_array());
+    let versions = versions.ok_or_else(|| format!("its answer is {}, without supportedVersions", shown()))?;
+    Ok(Answer::Speaks(versions.iter().filter_map(|version| version.as_str()?.parse().ok()).collect()))
 }

@@ -15,23 +15,13 @@ use crate::versions::{Answer, VersionCache};
 
 pub(crate) const BINARY_MODE: u32 = 0o755;
 
+/// One of our binaries that is to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binary {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
-    pub(crate) found: BinaryFound,
-}
-
-/// What has a binary's name in the runtime's directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BinaryFound {
-    Nothing,
-    /// The source's contents, and its mode.
-    Same,
-    /// A file with other contents or another mode.
-    Different,
-    /// A link, a directory or a special file; why it is in the way.
-    Other(String),
+    /// Whether a file with other contents or another mode has its name.
+    pub(crate) replaces: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,14 +34,26 @@ pub(crate) struct ChainBinary {
     pub(crate) entry: Option<Value>,
 }
 
-pub(super) fn ours(settings: &Settings, install: bool) -> impl Iterator<Item = Result<Binary, Error>> {
-    let names = [(MAIN, install), (VNIC_ATTACH, settings.places_vnic_attach(install))];
-    names.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| {
-        let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
-        let file = File::open(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-        let found = found(&target, file).map_err(Error::reading(&target))?;
-        Ok(Binary { source, target, found })
-    })
+/// Compares a binary with its source; `None` if it is in place.
+pub(super) fn to_install(settings: &Settings, name: &str) -> Result<Option<Binary>, Error> {
+    let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
+    let file = File::open(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
+    let reading = Error::reading(&target);
+    let replaces = match fs::symlink_metadata(&target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(reading(error)),
+        // A link may lead to the right file in this container and to no file on the host.
+        Ok(found) if !found.is_file() => return Err(Error::InTheWay { reason: irregular(&target), path: target }),
+        Ok(found) => {
+            let has_mode = found.permissions().mode() & 0o7777 == BINARY_MODE;
+            let old = File::open(&target).map_err(&reading)?;
+            if has_mode && same_contents(file, old).map_err(&reading)? {
+                return Ok(None);
+            }
+            true
+        }
+    };
+    Ok(Some(Binary { source, target, replaces }))
 }
 
 /// The plugins of our chain with their answers.
@@ -106,18 +108,4 @@ fn is_missing(path: &Path) -> bool {
 fn path(settings: &Settings, name: &str) -> PathBuf {
     let source = settings.source_dir.join(name);
     if name == MAIN || (name == VNIC_ATTACH && source.exists()) { source } else { settings.cni_bin_dir.join(name) }
-}
-
-fn found(target: &Path, source: File) -> io::Result<BinaryFound> {
-    let metadata = match fs::symlink_metadata(target) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BinaryFound::Nothing),
-        Err(error) => return Err(error),
-    };
-    // A link may lead to the right file in this container and to no file on the host.
-    if !metadata.is_file() {
-        return Ok(BinaryFound::Other(irregular(target)));
-    }
-    let same = metadata.permissions().mode() & 0o7777 == BINARY_MODE && same_contents(source, File::open(target)?)?;
-    Ok(if same { BinaryFound::Same } else { BinaryFound::Different })
 }

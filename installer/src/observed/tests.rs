@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -170,4 +170,28 @@ fn plugins_of_settings_and_preceding_configurations_are_looked_up() {
     assert_eq!(lacking, ["gone", "loopback", "", ""], "no runtime reads further");
     let asked: Vec<_> = found.chain.iter().map(|binary| binary.name.as_str()).collect();
     assert_eq!(asked, ["vcn-native", "portmap", "vnic-attach"]);
+}
+
+#[test]
+fn only_binary_with_contents_and_mode_of_its_source_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = fixture::settings_in(directory.path());
+    let (source, target) = (settings.source_dir.join(MAIN), settings.cni_bin_dir.join(MAIN));
+    fs::create_dir_all(&settings.source_dir).unwrap();
+    fs::create_dir_all(&settings.cni_bin_dir).unwrap();
+    fs::write(&source, "ours").unwrap();
+    let install = || binaries::to_install(&settings, MAIN);
+    let replaces = || install().unwrap().map(|binary| binary.replaces);
+    assert_eq!(replaces(), Some(false));
+    for (contents, mode, expected) in [("ours", 0o755, None), ("ours", 0o644, Some(true)), ("else", 0o755, Some(true))]
+    {
+        fs::write(&target, contents).unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(replaces(), expected, "{contents} {mode:o}");
+    }
+    fs::remove_file(&target).unwrap();
+    symlink(&source, &target).unwrap();
+    assert_eq!(install().unwrap_err().word(), "in-the-way");
+    fs::remove_file(&source).unwrap();
+    assert_eq!(install().unwrap_err().word(), "source-missing");
 }

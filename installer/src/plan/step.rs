@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::RuntimeUsage;
 use crate::files::name;
-use crate::observed::ConfText;
+use crate::observed::{Binary, ConfText};
 use crate::settings::VNIC_ATTACH;
 
 /// One change. Display is its line in the report.
@@ -15,11 +15,7 @@ use crate::settings::VNIC_ATTACH;
 pub(crate) enum Step {
     /// Remove a temporary file of a killed installer.
     RemoveStale(PathBuf),
-    InstallBinary {
-        source: PathBuf,
-        target: PathBuf,
-        replaces: bool,
-    },
+    InstallBinary(Binary),
     ChangeConf(Box<ConfChange>),
     /// Remove one of our configurations; what was there before it comes back.
     RemoveConf {
@@ -71,7 +67,7 @@ impl fmt::Display for Step {
         let verb = |replaces: bool| if replaces { "replace" } else { "install" };
         match self {
             Self::RemoveStale(path) => write!(f, "remove stale {}", path.display()),
-            Self::InstallBinary { source, target, replaces } => {
+            Self::InstallBinary(Binary { source, target, replaces }) => {
                 write!(f, "{} {} from {}", verb(*replaces), target.display(), source.display())
             }
             Self::ChangeConf(change) => {

@@ -57,9 +57,8 @@ struct Note {
 enum Setting<'a> {
     /// Its path below /proc/sys.
     Sysctl(Vec<&'a str>),
-    Mtu(IfName),
-    /// Whether a link is up.
-    State(IfName),
+    /// A link's `mtu`, or its `state`: whether it is up.
+    Link(IfName, &'a str),
 }
 
 impl SettingChange {
@@ -145,8 +144,7 @@ impl<'a> Setting<'a> {
     fn parse(key: &'a str) -> Option<Self> {
         let parts: Vec<&str> = key.split('/').collect();
         match parts[..] {
-            ["link", name, "mtu"] => Some(Self::Mtu(name.parse().ok()?)),
-            ["link", name, "state"] => Some(Self::State(name.parse().ok()?)),
+            ["link", name, what @ ("mtu" | "state")] => Some(Self::Link(name.parse().ok()?, what)),
             ["net", ..] if parts.iter().all(|part| !part.is_empty() && *part != "..") => Some(Self::Sysctl(parts)),
             _ => None,
         }
@@ -158,7 +156,7 @@ impl<'a> Setting<'a> {
             return Some(format!("another program changed it to {now} since"));
         }
         match self {
-            Self::Mtu(link) | Self::State(link) => others.user_of_link(link),
+            Self::Link(link, _) => others.user_of_link(link),
             Self::Sysctl(path) => match path[..] {
                 [.., "ip_forward" | "forwarding"] => others.network(),
                 // While forwarding is on, the kernel honors router advertisements only with 2.
@@ -171,20 +169,21 @@ impl<'a> Setting<'a> {
     }
 
     fn read(&self, sysctls: &Sysctls) -> Result<String, netlink::Error> {
-        let state = |up| if up { "up" } else { "down" };
-        match self {
-            Self::Sysctl(path) => Ok(sysctls.read(path)?.trim().to_owned()),
-            Self::Mtu(name) => Ok(Socket::open()?.link(name)?.mtu.0.to_string()),
-            Self::State(name) => Ok(state(Socket::open()?.link(name)?.up).to_owned()),
-        }
+        let (name, what) = match self {
+            Self::Sysctl(path) => return Ok(sysctls.read(path)?.trim().to_owned()),
+            Self::Link(name, what) => (name, *what),
+        };
+        let link = Socket::open()?.link(name)?;
+        let state = if link.up { "up" } else { "down" };
+        Ok(if what == "mtu" { link.mtu.0.to_string() } else { state.to_owned() })
     }
 
     fn write(&self, value: &str, sysctls: &Sysctls) -> Result<(), netlink::Error> {
         let (name, change) = match self {
             Self::Sysctl(path) => return sysctls.write(path, value).map(drop),
-            Self::Mtu(name) => (name, value.parse().map(|mtu| LinkChange::Mtu(Mtu(mtu))).ok()),
+            Self::Link(name, "mtu") => (name, value.parse().map(|mtu| LinkChange::Mtu(Mtu(mtu))).ok()),
             // A link that was up before is not noted.
-            Self::State(name) => (name, (value == "down").then_some(LinkChange::Down)),
+            Self::Link(name, _) => (name, (value == "down").then_some(LinkChange::Down)),
         };
         change.map_or(Ok(()), |change| Socket::open()?.change_link_named(name, &[change]))
     }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::ask::NO_INTERPRETER;
 use super::*;
 
 const PATIENT: Duration = Duration::from_secs(60);
