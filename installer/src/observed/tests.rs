@@ -179,11 +179,12 @@ fn only_binary_with_contents_and_mode_of_its_source_stays() {
     let (source, target) = (settings.source_dir.join(MAIN), settings.cni_bin_dir.join(MAIN));
     fs::create_dir_all(&settings.source_dir).unwrap();
     fs::create_dir_all(&settings.cni_bin_dir).unwrap();
-    fs::write(&source, "ours").unwrap();
+    fs::write(&source, "binary").unwrap();
     let install = || binaries::to_install(&settings, MAIN);
     let replaces = || install().unwrap().map(|binary| binary.replaces);
     assert_eq!(replaces(), Some(false));
-    for (contents, mode, expected) in [("ours", 0o755, None), ("ours", 0o644, Some(true)), ("else", 0o755, Some(true))]
+    for (contents, mode, expected) in
+        [("binary", 0o755, None), ("binary", 0o644, Some(true)), ("else", 0o755, Some(true))]
     {
         fs::write(&target, contents).unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();

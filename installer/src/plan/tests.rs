@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::observed::{Binary, ChainBinary, ConfAt, ConfText};
+use crate::observed::{Binary, ChainBinary, ConfAt, ConfText, PLUGINS, plugins};
 use crate::settings::fixture::{self, conf_file as conf};
 use crate::versions::Answer;
 
@@ -70,7 +70,12 @@ fn planned(case: &Path) -> String {
         writeln!(text, "step: {step}").unwrap();
         let Step::ChangeConf(change) = step else { continue };
         let backup = if change.backup { ", after a backup" } else { "" };
-        writeln!(text, "mode {:04o}{backup}\n{}", change.mode(), change.text()).unwrap();
+        writeln!(text, "mode {:04o}{backup}", change.mode()).unwrap();
+        // A line for the header, and one for each plugin.
+        let mut header = change.document.clone();
+        header.as_object_mut().unwrap().shift_remove(PLUGINS);
+        writeln!(text, "{header}").unwrap();
+        plugins(&change.document).for_each(|plugin| writeln!(text, "{plugin}").unwrap());
     }
     text
 }
