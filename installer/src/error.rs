@@ -1,5 +1,6 @@
 //! What can fail on the node's disk and in its kernel, with the next step.
 
+use std::error::Error as StdError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,7 +58,7 @@ pub enum Error {
     Remove { path: PathBuf, source: io::Error },
     /// Kernel objects could not be listed, changed or removed.
     #[error("{doing}")]
-    Kernel { doing: String, source: Box<dyn std::error::Error + Send + Sync> },
+    Kernel { doing: String, source: Box<dyn StdError + Send + Sync> },
 }
 
 impl Error {
@@ -71,10 +72,7 @@ impl Error {
         move |source| Self::Place { target, action, source }
     }
 
-    pub(crate) fn kernel<E>(doing: impl Into<String>) -> impl FnOnce(E) -> Self
-    where
-        E: std::error::Error + Send + Sync + 'static,
-    {
+    pub(crate) fn kernel<E: StdError + Send + Sync + 'static>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
         move |source| Self::Kernel { doing: doing.into(), source: Box::new(source) }
     }
 

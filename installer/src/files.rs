@@ -7,14 +7,12 @@ mod atomic_file;
 mod contents;
 mod identity;
 mod lock;
-mod state_file;
 
-pub(crate) use atomic_file::{is_temporary, replace};
+pub(crate) use atomic_file::{is_temporary, read_document, remove, replace, write_document};
 pub(crate) use contents::{irregular, is_our_plugin, open_file, same_contents};
 pub(crate) use identity::Identity;
 pub use identity::Snapshot;
 pub(crate) use lock::lock_out_installers;
-pub(crate) use state_file::{read_document, remove, write_document};
 
 /// The paths in a directory, sorted by name; none if it does not exist.
 pub(crate) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {

@@ -79,7 +79,7 @@ impl Plan {
     fn leftover(&mut self, leftover: &Leftover, facts: Facts<'_>, decision: &Decision) {
         let (path, files) = (facts.settings.conflist(), &facts.observed.conf_files);
         let mut before = files.iter().take_while(|file| file.name != vcn::CONFLIST_FILE);
-        let uses = if before.any(ConfFile::is_usable) { RuntimeUsage::Never } else { RuntimeUsage::Always };
+        let uses = if before.any(|file| file.fault.is_none()) { RuntimeUsage::Never } else { RuntimeUsage::Always };
         let none_is_meant = decision.decided_by == Signal::Setting;
         let reason = match leftover {
             // Until that is certain, a missing configuration is repaired.

@@ -120,7 +120,6 @@ impl Settings {
         self.cni_conf_dir.join(vcn::CONFLIST_FILE)
     }
 
-    #[must_use]
     pub(crate) fn copied_conflist(&self) -> PathBuf {
         self.cni_conf_dir.join(vcn::COPIED_CONFLIST_FILE)
     }

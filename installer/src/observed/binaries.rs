@@ -89,7 +89,7 @@ fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>, versions: &
 /// Finds the plugins without a binary of the usable configurations before our one (`name`), up to the first that has all: no
 /// runtime reads further.
 pub(super) fn find_missing(settings: &Settings, files: &mut [ConfFile], name: &str) {
-    for file in files.iter_mut().take_while(|file| file.name.as_str() < name).filter(|file| file.is_usable()) {
+    for file in files.iter_mut().take_while(|file| file.name.as_str() < name).filter(|file| file.fault.is_none()) {
         let is_absent = |kind: &&str| is_missing(&settings.cni_bin_dir.join(kind));
         file.missing = file.kinds().filter(is_absent).map(str::to_owned).collect();
         if file.missing.is_empty() {

@@ -67,11 +67,6 @@ impl ConfFile {
         Self { name, document, fault, missing: Vec::new() }
     }
 
-    /// Whether a runtime can start pods by it, if its plugins are there.
-    pub(crate) const fn is_usable(&self) -> bool {
-        self.fault.is_none()
-    }
-
     /// Whether it is our configuration and names our plugin.
     pub(crate) fn is_ours(&self) -> bool {
         self.name == vcn::CONFLIST_FILE && self.has(MAIN)
@@ -88,7 +83,7 @@ impl ConfFile {
 
     /// Whether a runtime can give pods a foreign network with it.
     pub(crate) fn gives_another_network(&self) -> bool {
-        self.is_usable() && self.name != vcn::CONFLIST_FILE && self.gives() == ProvidedNetwork::Network
+        self.fault.is_none() && self.name != vcn::CONFLIST_FILE && self.gives() == ProvidedNetwork::Network
     }
 
     /// Whether a runtime can give pods any network by it, or it cannot be known.

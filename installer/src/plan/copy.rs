@@ -70,7 +70,7 @@ impl Plan {
 /// skips it, and no pod of containerd starts by it.
 fn before_copy(observed: &Observed) -> Option<Note> {
     let mut before = observed.conf_files.iter().take_while(|file| file.name.as_str() < COPY);
-    let file = before.find(|file| file.is_usable() && file.missing.is_empty())?;
+    let file = before.find(|file| file.fault.is_none() && file.missing.is_empty())?;
     let (name, gives) = (&file.name, file.gives());
     let instead = match gives {
         ProvidedNetwork::CalledNetwork => "request extra interfaces by a NetworkAttachmentDefinition",

@@ -158,9 +158,9 @@ impl<'a> Setting<'a> {
         match self {
             Self::Link(link, _) => others.user_of_link(link),
             Self::Sysctl(path) => match path[..] {
-                [.., "ip_forward" | "forwarding"] => others.network(),
+                [.., "ip_forward" | "forwarding"] => others.network.clone(),
                 // While forwarding is on, the kernel honors router advertisements only with 2.
-                ["net", "ipv6", "conf", _, "accept_ra"] if now == "2" => others.network(),
+                ["net", "ipv6", "conf", _, "accept_ra"] if now == "2" => others.network.clone(),
                 // Every IPv6 address of the link would be removed. `all` and `default` are no links.
                 ["net", "ipv6", "conf", name, "disable_ipv6"] => others.user_of_link(&name.parse().ok()?),
                 _ => None,

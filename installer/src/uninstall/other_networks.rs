@@ -20,7 +20,7 @@ const KERNEL_PROTOCOLS: [u8; 3] = [1, 2, 9];
 #[derive(Debug, Default)]
 pub(crate) struct OtherNetworks {
     /// Why anything that another pod network may use stays: its configuration, a pod of it, or that it cannot be known.
-    network: Option<String>,
+    pub(super) network: Option<String>,
     links: Vec<Link>,
     /// Our addresses: our rules are from them.
     ours: Vec<IpAddr>,
@@ -58,14 +58,9 @@ impl OtherNetworks {
         Self { network: Some(network.to_owned()), ..Self::default() }
     }
 
-    /// Why anything that another pod network may use stays.
-    pub(crate) fn network(&self) -> Option<String> {
-        self.network.clone()
-    }
-
     /// Why a VNIC's link stays as it is, or one that we created (a VLAN's) is not removed: what stands on it would go, too.
     pub(crate) fn user_of_link(&self, name: &IfName) -> Option<String> {
-        self.network().or_else(|| self.user(self.link(name)?))
+        self.network.clone().or_else(|| self.user(self.link(name)?))
     }
 
     /// Why one of our addresses is not removed: with a link's last IPv4 address the kernel drops every route by the link, and a
