@@ -17,6 +17,12 @@ use crate::versions::VersionCache;
 /// Attempts if another program writes a configuration at the same moment.
 const ATTEMPTS: usize = 5;
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Apply,
+    DryRun,
+}
+
 /// Brings the node to what settings and signals ask for. `usable` says that a pod could get an address now.
 ///
 /// On success the binaries are in place if the decision is to install, and so is the configuration once `usable`. Failures
@@ -24,7 +30,7 @@ const ATTEMPTS: usize = 5;
 pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
     let (mut steps, mut attempts) = (Vec::new(), 1);
     loop {
-        let mut report = once(settings, signals, usable, versions, true);
+        let mut report = once(settings, signals, usable, versions, Mode::Apply);
         steps.append(&mut report.steps);
         let is_raced = report.failures.iter().any(|failure| matches!(failure, Error::Raced { .. }));
         if !is_raced || attempts == ATTEMPTS {
@@ -36,7 +42,7 @@ pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions:
 
 /// What [`reconcile`] would do, without doing it.
 pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
-    once(settings, signals, usable, versions, false)
+    once(settings, signals, usable, versions, Mode::DryRun)
 }
 
 /// Whether to install our pod network, and what decided it. It reads the CNI configurations and, before a first
@@ -60,7 +66,7 @@ fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Deci
     decide(settings, signals, NodeState { pods: &foreign_pods(settings, files), ..node })
 }
 
-fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache, applies: bool) -> Report {
+fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache, mode: Mode) -> Report {
     let files = match conf_files(&settings.cni_conf_dir) {
         Ok(files) => files,
         Err(error) => return Report::new(Decision::unreadable(&settings.cni_conf_dir)).failed(error),
@@ -73,13 +79,13 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         || settings.data_dir.join(record::FILE).exists()
         || settings.copied_conflist().exists();
     let directories = settings.written_directories();
-    let lock = (may_write && applies).then(|| lock_out_installers(&directories));
+    let lock = (may_write && mode == Mode::Apply).then(|| lock_out_installers(&directories));
     if let Some(None) = lock {
         return report.failed(Error::Busy);
     }
     let (record, damage) = Record::read(&settings.data_dir);
     let is_damaged = matches!(damage, Some(Error::Record { .. }));
-    let not_set_aside = (is_damaged && applies).then(|| Record::set_aside(&settings.data_dir).err());
+    let not_set_aside = (is_damaged && mode == Mode::Apply).then(|| Record::set_aside(&settings.data_dir).err());
     let observed = Observed::read(settings, files, &record, install, versions);
     let plan = plan(
         Facts { settings, observed: &observed, record: &record, now: SystemTime::now() },
@@ -90,7 +96,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     report.failures = observed.failures;
     report.failures.extend(plan.failures);
     report.failures.extend(damage.into_iter().chain(not_set_aside.flatten()));
-    if !applies {
+    if mode == Mode::DryRun {
         report.steps = plan.steps.iter().map(ToString::to_string).collect();
         return report;
     }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
-use std::time::SystemTime;
 
+use host_harness::sample;
 use sandbox::Container;
 use serde_json::{Value, json};
 
@@ -101,16 +101,6 @@ fn calls_of((output, log): (Output, String)) -> Vec<Call> {
     }
     assert!(calls.len() > 100, "{calls:#?}");
     calls
-}
-
-/// One in `every`, from another one on at each run; in a soak (`SOAK=1`) all.
-fn sample(all: Vec<Call>, every: usize) -> Vec<Call> {
-    if std::env::var_os("SOAK").is_some() {
-        return all;
-    }
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let first = usize::try_from(since.as_secs()).unwrap() % every;
-    all.into_iter().skip(first).step_by(every).collect()
 }
 
 fn assert_whole(node: &Node, case: &str) {

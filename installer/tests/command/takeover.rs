@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use nix::unistd::mkfifo;
 use sandbox::Container;
 
 use crate::node::{INSTALL, Node, PORTMAP, PROGRAM, printed};
-use crate::uninstall::kernel::Host;
+use crate::uninstall::kernel::{Host, run as sh};
 
 const OKE: &str = r#"{"cniVersion":"0.3.1","name":"oke","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
 const TAKEOVER: [&str; 4] = ["--signal-node-label", "true", "--cni-usable", "--cni-takeover"];
@@ -30,12 +30,6 @@ fn node() -> Node {
 /// The agent's container without the patch for nodes that OKE's own CNI serves, which mounts what shows its pods.
 fn unpatched(node: &Node) -> Container {
     node.placed(Container::node_agent().unwrap()).running([PROGRAM])
-}
-
-fn sh(command: &str) {
-    let mut words = command.split(' ');
-    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
-    assert!(output.status.success(), "{command}: {output:?}");
 }
 
 #[test]
@@ -157,7 +151,7 @@ fn pod_that_only_the_kernel_shows_is_found() {
                 let mut new = NewLink::new(link.parse().unwrap(), LinkKind::Veth(peer));
                 new.up = true;
                 Socket::open().unwrap().add_link(&new).unwrap();
-                master.into_iter().for_each(|master| sh(&format!("ip link set {link} master {master}")));
+                master.into_iter().for_each(|master| drop(sh(&format!("ip link set {link} master {master}"))));
             }
             sh(command);
         });

@@ -144,7 +144,7 @@ fn raised(link: &Link) -> Vec<SettingChange> {
     mtu.into_iter().chain((!link.up).then(|| SettingChange::raised(&link.name))).collect()
 }
 
-fn run(command: &str) -> String {
+pub(crate) fn run(command: &str) -> String {
     let mut words = command.split(' ');
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
