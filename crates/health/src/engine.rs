@@ -29,7 +29,7 @@ const SPREAD: Duration = Duration::from_secs(15);
 /// A collector that could not measure runs again after this.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How often the file of overrides is read. The kubelet takes about a minute to update it, too.
+/// How often the files of overrides are read. The kubelet takes about a minute to update it, too.
 const RULES_EVERY: Duration = Duration::from_secs(60);
 
 /// Collectors read files into buffers on the heap.
@@ -60,9 +60,9 @@ struct Task {
 }
 
 struct Overrides {
-    file: Option<PathBuf>,
-    /// The last text, once read.
-    text: Option<Option<String>>,
+    files: Vec<PathBuf>,
+    /// The last texts, once read.
+    texts: Option<Vec<Option<String>>>,
     due: Instant,
 }
 
@@ -98,8 +98,9 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Collectors of these kinds, to be run on a host. `rules` overrides the shipped rules; it need not be there.
-    pub fn new(kinds: &[Kind], host: Host, rules: Option<PathBuf>, chance: fn() -> f64) -> Self {
+    /// Collectors of these kinds, to be run on a host. The files of `rules` override the shipped rules, a later one those before it;
+    /// none need be there.
+    pub fn new(kinds: &[Kind], host: Host, rules: Vec<PathBuf>, chance: fn() -> f64) -> Self {
         let (done_in, done) = channel();
         let start = host.now;
         let count = u32::try_from(kinds.len()).unwrap_or(1).max(1);
@@ -109,7 +110,7 @@ impl Engine {
             due: start + SETTLE + SPREAD / count * number,
             overdue: false,
         });
-        let overrides = Overrides { file: rules, text: None, due: start };
+        let overrides = Overrides { files: rules, texts: None, due: start };
         Self {
             tasks: tasks.collect(),
             host,
@@ -230,21 +231,25 @@ impl Engine {
         }
         self.overrides.due = now.instant + RULES_EVERY;
         self.memory = self.host.total_memory().ok().map(|mebibytes| mebibytes / 1024.0);
-        let text = self.overrides.file.as_ref().map(std::fs::read_to_string);
-        let (text, unreadable) = match text {
-            Some(Ok(text)) => (Some(text), None),
-            Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => (None, Some(error.to_string())),
-            _ => (None, None),
+        let mut unreadable = Vec::new();
+        let mut read = |file: &PathBuf| match std::fs::read_to_string(file) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+                unreadable.extend((!is_missing).then(|| format!("{}: {error}", file.display())));
+                None
+            }
         };
-        let mut rules = Rules::read(text.as_deref());
+        let texts: Vec<Option<String>> = self.overrides.files.iter().map(&mut read).collect();
+        let mut rules = Rules::read(texts.iter().flatten().map(String::as_str));
         rules.problems.extend(unreadable);
         let value = Value {
             number: u32::try_from(rules.problems.len()).ok().map(f64::from),
             detail: rules.problems.join("; "),
         };
-        if self.overrides.text.as_ref() != Some(&text) {
+        if self.overrides.texts.as_ref() != Some(&texts) {
             self.judge.adopt(rules);
-            self.overrides.text = Some(text);
+            self.overrides.texts = Some(texts);
         }
         let (signal, every_seconds) = (&INVALID_RULES, RULES_EVERY.as_secs());
         let reading = Reading {

@@ -165,7 +165,7 @@ mod tests {
             };
             let text = [rule("pids-nearly-used-up", 50, 2, 3, "warning"), rule("pids-gone", 90, 1, 1, "critical")];
             let mut judge = Judge::default();
-            judge.adopt(Rules::read(Some(&format!(r#"{{"rules": [{}]}}"#, text.join(",")))));
+            judge.adopt(Rules::read([format!(r#"{{"rules": [{}]}}"#, text.join(",")).as_str()]));
             Self { judge, minute: 0 }
         }
 

@@ -1,5 +1,5 @@
 //! Rules are data: which value of which signal is a problem, how often it must be seen, how bad it is. The shipped ones are
-//! `rules.json`; a file overrides them by name. A rule that is not valid is reported and left out, the others work.
+//! `rules.json`; files override them by name. A rule that is not valid is reported and left out, the others work.
 
 #[cfg(test)]
 mod tests;
@@ -24,9 +24,9 @@ const LONGEST_WINDOW: usize = 60;
 pub const INVALID_RULES: Signal = Signal {
     name: "invalid_rules",
     unit: Unit::Count,
-    source: "the file HEALTH_RULES",
+    source: "the file HEALTH_RULES, and the controller's rules",
     why: "A rule that is not valid is left out, so its signal is judged by the shipped rule or by none.",
-    remedy: "Correct the rule that the detail names in the key health-rules.json of the agent's ConfigMap.",
+    remedy: "Correct the rule that the detail names in the key health-rules.json of the agent's ConfigMap, or of the controller's.",
 };
 
 /// A rule.
@@ -162,17 +162,24 @@ impl Default for Samples {
 }
 
 impl Rules {
-    /// The shipped rules with the overrides of a file: an entry with the name of a shipped rule replaces the fields that it
+    /// The shipped rules with the overrides of files: an entry with the name of an earlier rule replaces the fields that it
     /// has, any other entry is a new rule.
-    pub fn read(overrides: Option<&str>) -> Self {
+    pub fn read<'a>(overrides: impl IntoIterator<Item = &'a str>) -> Self {
         let mut result = Self::default();
         let mut by_name = BTreeMap::new();
-        result.take(&mut by_name, SHIPPED);
-        if let Some(text) = overrides {
+        for text in std::iter::once(SHIPPED).chain(overrides) {
             result.take(&mut by_name, text);
         }
         result.rules = by_name.into_values().map(|(_, rule)| rule).filter(|rule| !rule.off).collect();
         result
+    }
+
+    /// Whether a text is a file of rules. Single rules may be invalid: they are left out.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn check_file(text: &str) -> Result<(), serde_json::Error> {
+        serde_json::from_str::<File>(text).map(drop)
     }
 
     fn take(&mut self, by_name: &mut BTreeMap<String, (Map<String, Value>, Rule)>, text: &str) {

@@ -39,6 +39,9 @@ pub struct Summary {
     pub shape: Option<String>,
     /// The agent's version.
     pub agent: String,
+    /// The SHA-256 of the controller's rules that the agent keeps, empty if it keeps none. Agents of 0.2.0 take no rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller_rules: Option<String>,
     /// Whether new pods can start.
     pub ready: bool,
     /// How many signals have which verdict.
@@ -131,6 +134,15 @@ impl Summary {
         self
     }
 
+    /// Replaces the check of a name, or adds or removes it, and sorts the checks.
+    #[must_use]
+    pub fn with_check(mut self, name: &str, check: Option<Check>) -> Self {
+        self.checks.retain(|other| other.name != name);
+        self.checks.extend(check);
+        self.checks.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        self
+    }
+
     /// Sorts the checks, the worst first, and leaves out what makes the summary longer than [`SUMMARY_MAX`].
     #[must_use]
     pub fn bounded(mut self) -> Self {
@@ -151,7 +163,7 @@ impl Summary {
     /// before [`Self::bounded`].
     pub fn etag(&self) -> String {
         let mut hasher = DefaultHasher::new();
-        (self.version, &self.node, &self.instance, &self.shape, &self.agent).hash(&mut hasher);
+        (self.version, &self.node, &self.instance, &self.shape, &self.agent, &self.controller_rules).hash(&mut hasher);
         (self.ready, self.counts).hash(&mut hasher);
         for check in &self.checks {
             (&check.name, &check.subject, check.verdict, check.severity, check.action, check.since_unix_millis)

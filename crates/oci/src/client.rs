@@ -37,8 +37,6 @@ use retry::{Decision, Situation, decide};
 
 use call::{Call, query, read, refusal, retry_after};
 
-/// The version of the core services' API, part of every path.
-const VERSION: &str = "20160918";
 /// The most pages of a list: an end where the service repeats itself.
 const MOST_PAGES: usize = 10_000;
 /// The most entries of a page that the service accepts.
@@ -229,7 +227,7 @@ impl CloudView {
     }
 
     fn request(&self, call: &Call<'_>, own: &RequestId, credentials: &Credentials) -> Result<Request<Bytes>, Failure> {
-        let target = format!("/{VERSION}{}{}", call.path, query(&call.query));
+        let target = format!("/{}{}{}", call.version, call.path, query(&call.query));
         let unsent = |error: Box<dyn std::error::Error + Send + Sync>| Failure::NoConnection(error);
         let uri: Uri = format!("{}{target}", self.core)
             .parse()

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use vcn::Ocid;
 
+use crate::agent_plugin::AgentConfig;
 use crate::object::FreeformTags;
 use crate::vnic::none_is_empty;
 
@@ -24,6 +25,9 @@ pub struct Instance {
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
+    /// Which plugins of the Oracle Cloud Agent are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_config: Option<AgentConfig>,
     /// Free-form tags.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub freeform_tags: FreeformTags,

@@ -56,7 +56,8 @@ pub fn start(sources: Sources) -> io::Result<watch::Receiver<Report>> {
         system: Arc::new(Machine),
         now: Instant::now(),
     };
-    let mut engine = Engine::new(KINDS, host, Some(sources.settings.health_rules.clone()), chance);
+    let rules = vec![sources.settings.controller_rules(), sources.settings.health_rules.clone()];
+    let mut engine = Engine::new(KINDS, host, rules, chance);
     let work = move || {
         let mut problems = BTreeSet::new();
         loop {

@@ -17,13 +17,14 @@ const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.
 const STATE_EXACT: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
 
 /// Ours in the data directory, with a suffix or without. A NativePodNetwork that an operator put there is not ours.
-const DATA: [&str; 8] = [
+const DATA: [&str; 9] = [
     record::FILE,
     "tables.json",
     vcn::ATTACHMENTS_COPY_FILE,
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
     vcn::REPORTED_CONDITIONS_FILE,
+    vcn::CONTROLLER_RULES_FILE,
     kernel_settings::FILE,
     // Of release 0.2.0.
     "drop-ins.json",

@@ -16,6 +16,7 @@ pub struct FleetMetrics {
     oldest: FloatGauge,
     sweep: FloatGauge,
     requests: Family<Outcome, Counter>,
+    other_rules: Gauge,
     pub(crate) holds: Gauge,
 }
 
@@ -27,6 +28,7 @@ impl FleetMetrics {
             oldest: all.metric("fleet_oldest_summary_seconds", "Age of the oldest summary of a node whose state is known, in seconds"),
             sweep: all.metric("fleet_sweep_seconds", "Seconds in which each agent was last asked once"),
             requests: all.family("agent_requests", "Requests to agents, by result: ok, unchanged, connect, handshake (a wrong key), slow, too_long, broken, status or unreadable"),
+            other_rules: all.metric("fleet_other_rules", "Nodes whose agent answers and does not have the controller's HEALTH_RULES: not asked since a change, unable to keep them, or of release 0.2.0"),
             holds: all.metric("fleet_unknown_held", "1 while so many agents do not answer that no condition of a Node is set to Unknown"),
         }
     }
@@ -39,7 +41,7 @@ impl FleetMetrics {
     /// Sets the gauges.
     pub(super) fn set(&self, census: FleetCensus) {
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        let FleetCensus { nodes, problems, oldest, sweep } = census;
+        let FleetCensus { nodes, problems, oldest, sweep, other_rules } = census;
         self.nodes.clear();
         for (state, count) in nodes {
             self.nodes.get_or_create(&NodesInState { state: state.to_string() }).set(number(count));
@@ -51,5 +53,6 @@ impl FleetMetrics {
         }
         self.oldest.set(oldest.as_secs_f64());
         self.sweep.set(sweep.as_secs_f64());
+        self.other_rules.set(number(other_rules));
     }
 }

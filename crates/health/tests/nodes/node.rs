@@ -105,7 +105,7 @@ impl Node {
             system: system.clone(),
             now: begun,
         };
-        let engine = Engine::new(KINDS, host, Some(root.join("rules.json")), || 0.0);
+        let engine = Engine::new(KINDS, host, vec![root.join("rules.json")], || 0.0);
         Self { folder, facts, system, engine, begun, rounds: 0 }
     }
 
