@@ -184,7 +184,7 @@ pub struct Options {
     )]
     pub health_rules: PathBuf,
     /// Whether the states of the Oracle Cloud Agent's plugins are read from the OCI API, on nodes with an RDMA network. This takes a
-    /// tenth of the requests at most, and two permissions
+    /// tenth of the requests at most, and a permission
     #[arg(long, global = true, env = "PLUGIN_STATES", value_enum, default_value = "on", value_name = "WHAT")]
     pub plugin_states: Toggle,
     /// Where the fleet is served to `kubectl oke-node`: an address of this host only

@@ -148,7 +148,6 @@ impl Shared {
             store: self.store.clone(),
             roster: roster.clone(),
             interval: settings.agent_poll,
-            rate: settings.oci.rates.most,
         }
     }
 

@@ -61,7 +61,7 @@ pub async fn run(
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let keys = ControllerKeys::default();
     let probes = ProbeHandler::new(ProbeEnvironment::of_this_process());
-    let rules = ControllerRules::of(&settings);
+    let rules = ControllerRules::new(settings.controller_rules());
     let answers = Answers { settings: settings.clone(), status_server, gate, allocatable_memory, rules, probes };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {

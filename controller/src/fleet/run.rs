@@ -52,7 +52,7 @@ pub(crate) async fn run(
     });
     let sweeper =
         Sweeper { client: channel, roster: roster.clone(), metrics: metrics.clone(), chance: backoff::chance };
-    let writer = ConditionWriter::new(client, roster.clone(), store.clone(), metrics);
+    let writer = ConditionWriter::new(client, roster.clone(), store.clone(), metrics.clone());
     let judging = async {
         // Of an incomplete list, too large a part may seem to fail.
         for known in [&mut nodes, &mut agents] {
@@ -63,5 +63,5 @@ pub(crate) async fn run(
         writer.run().await;
     };
     // None of them ends.
-    tokio::join!(follow, follow_rules(&rules, roster.clone()), sweeper.run(), judging, entry.keep());
+    tokio::join!(follow, follow_rules(&rules, roster.clone(), &metrics), sweeper.run(), judging, entry.keep());
 }

@@ -85,7 +85,9 @@ impl Sweeper {
         if let Ok(answer) = &result
             && let Err(error) = update_rules(&self.client, &poll, answer).await
         {
-            tracing::debug!(event = "agent.rules_refused", node = %poll.node, error = chain(&error), "retried with the next request");
+            let error = chain(&error);
+            tracing::debug!(event = "agent.rules_refused", node = %poll.node, error, "retried with the next request");
+            self.metrics.fleet.asked("rules_refused");
         }
         (lane, poll.node, result)
     }

@@ -9,7 +9,7 @@ use api::probe::{Failure, ProbeReport, Tally};
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, TrustedKeys, serve};
 use health::report::Verdict;
-use health::rules::{Action, Severity};
+use health::rules::{Action, Severity, version};
 use health::summary::Check;
 use health::summary::poll::{PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::{Area, Signal, Summary, collectors};
@@ -71,7 +71,7 @@ impl Handler for AgentState {
             }
             RULES_PATH => {
                 let text = request.body.unwrap_or_default();
-                let version = if text.is_empty() { String::new() } else { Fingerprint::of(&text).to_string() };
+                let version = version(std::str::from_utf8(&text).unwrap());
                 self.summary.lock().unwrap_or_else(PoisonError::into_inner).controller_rules = Some(version);
                 *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = String::from_utf8(text.to_vec()).ok();
                 Reply::ok("{}")

@@ -10,7 +10,7 @@ use crate::rules::Rules;
 
 /// Signal, source, rules, reason, remedy.
 pub fn signals() -> String {
-    let rules = Rules::read([]).rules;
+    let rules = Rules::shipped().rules;
     let mut text = String::from("| signal | source | healthy | why it matters | what to do |\n|---|---|---|---|---|\n");
     for signal in collectors::all_signals() {
         let Signal { name, unit, source, why, remedy } = signal;

@@ -1,7 +1,7 @@
 //! Runs collectors, spread over time. Each run has a thread of its own: one that hangs (a file system that is gone) is
 //! abandoned, its signals are unknown, and it is not started again until it returns.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::host::Host;
 use crate::judge::{Judge, Reading};
 use crate::report::Report;
-use crate::rules::{Hardware, INVALID_RULES, Rules};
+use crate::rules::{Hardware, INVALID_RULES, Rules, RulesText, version};
 
 /// How long a run may take: the slowest waits 3 s for a local service.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -59,10 +59,19 @@ struct Task {
     overdue: bool,
 }
 
+/// Files of rules that override the shipped ones; none need be there.
+#[derive(Clone, Debug, Default)]
+pub struct RulesFiles {
+    /// What the controller sent.
+    pub controller: PathBuf,
+    /// The agent's own, which override the controller's.
+    pub own: PathBuf,
+}
+
 struct Overrides {
-    files: Vec<PathBuf>,
+    files: RulesFiles,
     /// The last texts, once read.
-    texts: Option<Vec<Option<String>>>,
+    texts: Option<[Option<String>; 2]>,
     due: Instant,
 }
 
@@ -98,9 +107,8 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Collectors of these kinds, to be run on a host. The files of `rules` override the shipped rules, a later one those before it;
-    /// none need be there.
-    pub fn new(kinds: &[Kind], host: Host, rules: Vec<PathBuf>, chance: fn() -> f64) -> Self {
+    /// Collectors of these kinds, to be run on a host.
+    pub fn new(kinds: &[Kind], host: Host, rules: RulesFiles, chance: fn() -> f64) -> Self {
         let (done_in, done) = channel();
         let start = host.now;
         let count = u32::try_from(kinds.len()).unwrap_or(1).max(1);
@@ -152,7 +160,12 @@ impl Engine {
 
     /// The results so far.
     pub fn report(&self) -> Report {
-        Report { signals: self.judge.states(), is_off: false }
+        let controller_rules = self.overrides.texts.as_ref().map(|[text, _]| text.as_deref().map(version));
+        Report {
+            signals: self.judge.states(),
+            controller_rules: controller_rules.map(Option::unwrap_or_default),
+            is_off: false,
+        }
     }
 
     fn running(&self) -> impl Iterator<Item = &Task> {
@@ -232,7 +245,7 @@ impl Engine {
         self.overrides.due = now.instant + RULES_EVERY;
         self.memory = self.host.total_memory().ok().map(|mebibytes| mebibytes / 1024.0);
         let mut unreadable = Vec::new();
-        let mut read = |file: &PathBuf| match std::fs::read_to_string(file) {
+        let mut read = |file: &Path| match std::fs::read_to_string(file) {
             Ok(text) => Some(text),
             Err(error) => {
                 let is_missing = error.kind() == std::io::ErrorKind::NotFound;
@@ -240,8 +253,12 @@ impl Engine {
                 None
             }
         };
-        let texts: Vec<Option<String>> = self.overrides.files.iter().map(&mut read).collect();
-        let mut rules = Rules::read(texts.iter().flatten().map(String::as_str));
+        let RulesFiles { controller, own } = &self.overrides.files;
+        let texts = [read(controller), read(own)];
+        let sources = ["the controller's HEALTH_RULES", "HEALTH_RULES"].iter().zip(&texts);
+        let given: Vec<RulesText<'_>> =
+            sources.filter_map(|(source, text)| Some(RulesText { source, text: text.as_deref()? })).collect();
+        let mut rules = Rules::read(&given);
         rules.problems.extend(unreadable);
         let value = Value {
             number: u32::try_from(rules.problems.len()).ok().map(f64::from),

@@ -39,7 +39,8 @@ pub struct Summary {
     pub shape: Option<String>,
     /// The agent's version.
     pub agent: String,
-    /// The SHA-256 of the controller's rules that the agent keeps, empty if it keeps none. Agents of 0.2.0 take no rules.
+    /// The version of the controller's rules that are in force, empty without any. An agent that takes none, because it measures
+    /// nothing or is of 0.2.0, has no version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller_rules: Option<String>,
     /// Whether new pods can start.
@@ -106,6 +107,7 @@ impl Summary {
                 since_unix_millis: 0,
             });
         }
+        self.controller_rules.clone_from(&report.controller_rules);
         for state in &report.signals {
             let count = match state.verdict {
                 Verdict::Problem => &mut self.counts.problem,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentConfig {
     /// Whether no plugin may run.
-    #[serde(rename = "areAllPluginsDisabled")]
+    #[serde(rename = "areAllPluginsDisabled", deserialize_with = "crate::vnic::none_is_empty")]
     pub all_disabled: bool,
     /// Plugins that were switched on or off; others have Oracle's default.
     #[serde(deserialize_with = "crate::vnic::none_is_empty")]
@@ -15,8 +15,8 @@ pub struct AgentConfig {
 }
 
 /// A plugin that was switched on or off.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PluginConfig {
     /// Its name, such as `Compute HPC RDMA Authentication`.
     pub name: String,

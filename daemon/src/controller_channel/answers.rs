@@ -46,7 +46,7 @@ impl Handler for Answers {
             "/v1/node" => details(self.status_server.current_status(), self.status_server.signals()),
             RULES_PATH => match request.body {
                 None => Reply::text(405, "rules are sent by POST\n"),
-                Some(text) => match self.rules.replace(text.to_vec()).await {
+                Some(text) => match self.rules.replace(text).await {
                     Ok(()) => Reply::ok("{}"),
                     Err(error) => {
                         let (status, text) = error.answer();
@@ -74,7 +74,6 @@ impl Answers {
             instance,
             shape,
             agent: env!("CARGO_PKG_VERSION").to_owned(),
-            controller_rules: Some(self.rules.version()),
             ready: readiness.ready,
             checks: readiness.conditions.iter().map(check).collect(),
             ..Summary::default()
@@ -146,7 +145,7 @@ mod tests {
         };
         let (allocatable_memory, kept) = watch::channel(None);
         let answers = Answers {
-            rules: ControllerRules::of(&settings),
+            rules: ControllerRules::new(settings.controller_rules()),
             settings: Arc::new(settings),
             status_server: Arc::new(status_server),
             gate: RepairGate::default(),

@@ -1,27 +1,22 @@
-//! Rules of health signals that the controller sends to all agents: kept in a file that outlives a boot, so that they hold
-//! after a start without the controller. The thread of health signals reads the file.
+//! Rules of health signals that the controller sends to all agents: written to a file that outlives a boot, so that they hold
+//! after a start without the controller. The thread of health signals reads the file, and reports what is in force.
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use channel::Fingerprint;
-use health::rules::Rules;
-use ipam::{read_state, write_atomically};
+use health::rules::{Rules, version};
+use hyper::body::Bytes;
+use ipam::write_atomically;
 use resident::logging::chain;
 use thiserror::Error;
+use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::settings::Settings;
-
-/// The file, and what it contains.
+/// The file, which has one writer at a time.
 #[derive(Clone, Debug)]
-pub(super) struct ControllerRules {
-    path: PathBuf,
-    /// The SHA-256 of the file, empty if there is none.
-    version: Arc<Mutex<String>>,
-}
+pub(super) struct ControllerRules(Arc<Mutex<PathBuf>>);
 
 /// Why rules are not kept.
 #[derive(Debug, Error)]
@@ -35,45 +30,33 @@ pub(super) enum RulesError {
 }
 
 impl ControllerRules {
-    /// The rules that an earlier agent of this node received. What cannot be read is asked for again.
-    pub(super) fn of(settings: &Settings) -> Self {
-        let path = settings.controller_rules();
-        let version = read_state(&path).map_or_else(|_| String::new(), |text| version(&text));
-        Self { path, version: Arc::new(Mutex::new(version)) }
-    }
-
-    /// The version of the rules that are kept.
-    pub(super) fn version(&self) -> String {
-        self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// In this file.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(Arc::new(Mutex::new(path)))
     }
 
     /// Keeps other rules; none withdraw the earlier ones.
     ///
     /// # Errors
     /// If they are not a file of rules, or cannot be written. The earlier ones then stay.
-    pub(super) async fn replace(&self, text: Vec<u8>) -> Result<(), RulesError> {
-        let kept = self.clone();
-        spawn_blocking(move || kept.write(&text)).await?
+    pub(super) async fn replace(&self, text: Bytes) -> Result<(), RulesError> {
+        let path = self.0.clone().lock_owned().await;
+        spawn_blocking(move || write(&path, &text)).await?
     }
+}
 
-    fn write(&self, text: &[u8]) -> Result<(), RulesError> {
-        // Held until the file is written: it has one writer at a time.
-        let mut kept = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = if text.is_empty() {
-            fs::remove_file(&self.path).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            })
-        } else {
-            let text = std::str::from_utf8(text).map_err(|error| RulesError::Invalid(error.into()))?;
-            Rules::check_file(text).map_err(|error| RulesError::Invalid(error.into()))?;
-            write_atomically(&self.path, text.as_bytes())
-        };
-        written.map_err(|source| RulesError::Write { path: self.path.clone(), source })?;
-        *kept = version(text);
-        tracing::info!(event = "rules.received", version = *kept, file = %self.path.display());
-        Ok(())
-    }
+fn write(path: &Path, text: &[u8]) -> Result<(), RulesError> {
+    let text = std::str::from_utf8(text).map_err(|error| RulesError::Invalid(error.into()))?;
+    let written = if text.is_empty() {
+        fs::remove_file(path).or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+    } else {
+        Rules::check_file(text).map_err(|error| RulesError::Invalid(error.into()))?;
+        write_atomically(path, text.as_bytes())
+    };
+    written.map_err(|source| RulesError::Write { path: path.to_owned(), source })?;
+    let version = if text.is_empty() { "none".to_owned() } else { version(text) };
+    tracing::info!(event = "rules.received", version, file = %path.display(), "in force within a minute");
+    Ok(())
 }
 
 impl RulesError {
@@ -84,43 +67,27 @@ impl RulesError {
     }
 }
 
-fn version(text: &[u8]) -> String {
-    if text.is_empty() { String::new() } else { Fingerprint::of(text).to_string() }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-    use crate::args::Args;
 
-    const RULES: &[u8] = br#"{"rules": [{"name": "conntrack-nearly-full", "bound": 90}]}"#;
+    const RULES: &str = r#"{"rules": [{"name": "conntrack-nearly-full", "bound": 90}]}"#;
 
     #[tokio::test]
-    async fn rules_are_kept_for_the_next_start_until_others_come_or_none() {
+    async fn rules_stay_until_others_come_or_none() {
         let folder = tempfile::tempdir().unwrap();
-        let command = ["oke-node-agent", "--data-dir", folder.path().to_str().unwrap()];
-        let settings = Settings::new(Args::try_parse_from(command).unwrap().options).unwrap();
-        let kept = ControllerRules::of(&settings);
-        assert_eq!(kept.version(), "");
-        kept.replace(RULES.to_vec()).await.unwrap();
-        let version = kept.version();
-        assert_eq!((version.len(), fs::read(settings.controller_rules()).unwrap()), (71, RULES.to_vec()));
-        assert_eq!(ControllerRules::of(&settings).version(), version, "after a restart");
-
+        let file = folder.path().join("rules.json");
+        let rules = ControllerRules::new(file.clone());
+        rules.replace(RULES.into()).await.unwrap();
         for invalid in [&b"{}"[..], b"\xff", br#"{"rules": {}}"#, br#"{"rules": [], "more": 1}"#] {
-            let error = kept.replace(invalid.to_vec()).await.unwrap_err();
-            assert_eq!((error.answer().0, kept.version()), (400, version.clone()), "{error}");
+            let error = rules.replace(Bytes::from_static(invalid)).await.unwrap_err();
+            assert_eq!((error.answer().0, fs::read_to_string(&file).unwrap().as_str()), (400, RULES), "{error}");
         }
-        assert_eq!(fs::read(settings.controller_rules()).unwrap(), RULES, "invalid rules replace nothing");
-
         for _ in 0..2 {
-            kept.replace(Vec::new()).await.unwrap();
-            assert!(kept.version().is_empty() && !settings.controller_rules().exists());
+            rules.replace(Bytes::new()).await.unwrap();
+            assert!(!file.exists());
         }
         drop(folder);
-        let error = kept.replace(RULES.to_vec()).await.unwrap_err();
-        assert_eq!((error.answer().0, kept.version().as_str()), (500, ""), "{error}");
+        assert_eq!(rules.replace(RULES.into()).await.unwrap_err().answer().0, 500, "the folder is gone");
     }
 }

@@ -15,7 +15,7 @@ use crate::object::Etag;
 use crate::retry_token::RetryToken;
 
 /// The version of the core services' API.
-const CORE: &str = "20160918";
+pub(super) const CORE: &str = "20160918";
 
 /// One call.
 #[derive(Debug)]
