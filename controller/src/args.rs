@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use resident::args::{ConfigArgs, Output, ResidentOptions};
+use resident::args::{ConfigArgs, Output, ResidentOptions, Toggle};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::Keys;
 use vcn::Ocid;
@@ -173,6 +173,20 @@ pub struct Options {
     /// Seconds in which each node's agent is asked once. A node whose agent has not answered for a quarter longer is Unknown
     #[arg(long, global = true, env = "AGENT_POLL_SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u16).range(10..=3600), value_name = "SECONDS")]
     pub agent_poll_seconds: u16,
+    /// Rules of health signals for the agents of all nodes, as JSON, which override the shipped rules; an agent's own HEALTH_RULES
+    /// override these. The file need not exist
+    #[arg(
+        long,
+        global = true,
+        env = "HEALTH_RULES",
+        default_value = "/etc/oke-node-controller/health-rules.json",
+        value_name = "FILE"
+    )]
+    pub health_rules: PathBuf,
+    /// Whether the states of the Oracle Cloud Agent's plugins are read from the OCI API, on nodes with an RDMA network. This takes a
+    /// tenth of the requests at most, and a permission
+    #[arg(long, global = true, env = "PLUGIN_STATES", value_enum, default_value = "on", value_name = "WHAT")]
+    pub plugin_states: Toggle,
     /// Where the fleet is served to `kubectl oke-node`: an address of this host only
     #[arg(long, global = true, env = "VIEW_LISTEN", default_value = "127.0.0.1:9811", value_name = "ADDRESS")]
     pub view_listen: SocketAddr,

@@ -24,6 +24,7 @@ use crate::cluster::events::Events;
 use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::fleet;
 use crate::fleet::census::FleetCensus;
+use crate::fleet::plugin_states::PluginStates;
 use crate::fleet::run::FleetMember;
 use crate::fleet::shared::SharedRoster;
 use crate::network_test::channel_agents::ChannelAgents;
@@ -74,7 +75,7 @@ pub(crate) struct Shared {
 pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let Leader { client, cloud, identity, status_server, settings, member } = leader;
     let metrics = status_server.metrics.clone();
-    let mark = Mark::new(cluster_id(&client, settings.cluster_id).await);
+    let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
     let patient = client::patient(&client, metrics.clone(), READING);
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
@@ -85,9 +86,10 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
     let oci_host = cloud.endpoint().host();
     let context = shared.worker_context(mark, settings.pace, budget.clone());
+    let roster = Arc::new(SharedRoster::new(settings.agent_poll));
+    let plugin_states = shared.plugin_states(&cloud, &roster, &settings);
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let channel = ChannelClient::new(member.identity.clone());
-    let roster = Arc::new(SharedRoster::new(settings.agent_poll));
     let pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
     let probe_pods = pods.clone();
     let agents = ChannelAgents { client: channel, roster: roster.clone(), began: Instant::now(), pods };
@@ -109,6 +111,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
             () = work::run(work.clone(), worker, settings.workers, chance) => bail!("the workers ended"),
             () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
             () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
+            () = plugin_states.run(), if settings.reads_plugin_states => bail!("the task that reads plugins' states ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = profile_tasks.run() => bail!("the task that serves VnicProfiles ended"),
         }
@@ -136,6 +139,15 @@ impl Shared {
             grace: GRACE,
             round: ROUND,
             chance,
+        }
+    }
+
+    fn plugin_states(&self, cloud: &Oci, roster: &Arc<SharedRoster>, settings: &Settings) -> PluginStates {
+        PluginStates {
+            cloud: (**cloud).clone(),
+            store: self.store.clone(),
+            roster: roster.clone(),
+            interval: settings.agent_poll,
         }
     }
 

@@ -236,7 +236,8 @@ async fn member(
     let (namespace, metrics) = (settings.lease.namespace.clone(), status_server.metrics.clone());
     let entry = KeyEntry::new(client, &namespace, name.to_owned(), identity.fingerprint(), metrics);
     let view = Arc::new(FleetView::new(name.to_owned()));
-    Ok((FleetMember { identity, entry, view, namespace }, port))
+    let rules = settings.health_rules.clone();
+    Ok((FleetMember { identity, entry, view, namespace, rules }, port))
 }
 
 /// Publishes the key; never returns. A replica that waits for the Lease does this too: agents know its key when it leads.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use oci::{Endpoint, MetadataUrl, Rates, RealmDomain, RegionName};
-use resident::args::NodeIpMissing;
+use resident::args::{NodeIpMissing, Toggle};
 use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 use thiserror::Error;
@@ -27,6 +27,10 @@ pub struct Settings {
     pub view_listen: SocketAddr,
     /// The time in which each agent is asked once.
     pub agent_poll: Duration,
+    /// Whether the states of the cloud agent's plugins are read.
+    pub reads_plugin_states: bool,
+    /// Rules of health signals for all agents.
+    pub health_rules: PathBuf,
     /// The least that is logged.
     pub log_level: Level,
     /// The longest random delay before a changed configuration file takes effect.
@@ -157,6 +161,8 @@ impl Settings {
             metrics_port: options.resident.metrics()?,
             view_listen: options.view_listen,
             agent_poll: Duration::from_secs(options.agent_poll_seconds.into()),
+            reads_plugin_states: options.plugin_states == Toggle::On,
+            health_rules: options.health_rules,
             log_level: options.resident.log_level.into(),
             reload_jitter: options.resident.reload_jitter(),
             lease,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use resident::args::{ConfigArgs, Output, ResidentOptions};
+use resident::args::{ConfigArgs, Output, ResidentOptions, Toggle};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::Keys;
 
@@ -126,15 +126,6 @@ pub enum Permission {
     Deny,
 }
 
-/// Whether a part of the agent works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Toggle {
-    /// It works.
-    On,
-    /// It does not.
-    Off,
-}
-
 /// What the agent does about the host's network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum HostNetworking {
@@ -182,7 +173,7 @@ pub struct Options {
     /// of our links, routes and rules see HOST_NETWORKING
     #[arg(long, global = true, env = "REPAIRS", value_enum, default_value = "on", value_name = "WHAT")]
     pub repairs: Toggle,
-    /// Rules that override the shipped rules of health signals, or add to them, as JSON; it need not exist
+    /// Rules of health signals, as JSON, which override the shipped rules and those of the controller. The file need not exist
     #[arg(long, global = true, env = "HEALTH_RULES", default_value = "/etc/oke-node-agent/health-rules.json")]
     #[arg(value_name = "FILE")]
     pub health_rules: PathBuf,

@@ -3,11 +3,12 @@
 //!
 //! ```text
 //!   Identity ─▶ announcement ─▶ annotation of the Pod ─▶ controller
-//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details, probes)
+//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details, rules, probes)
 //! ```
 
 mod announcement;
 mod answers;
+mod controller_rules;
 mod trusted_keys;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::report::status_server::StatusServer;
 use crate::settings::Settings;
 use crate::sources::backoff::{RETRY, chance};
 use answers::Answers;
+use controller_rules::ControllerRules;
 use trusted_keys::ControllerKeys;
 
 /// Serves the channel and publishes its key, with retries. While that fails, `notices` say why.
@@ -59,7 +61,8 @@ pub async fn run(
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let keys = ControllerKeys::default();
     let probes = ProbeHandler::new(ProbeEnvironment::of_this_process());
-    let answers = Answers { settings: settings.clone(), status_server, gate, allocatable_memory, probes };
+    let rules = ControllerRules::new(settings.controller_rules());
+    let answers = Answers { settings: settings.clone(), status_server, gate, allocatable_memory, rules, probes };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {
         Err(error) = channel::serve(listener, &identity, keys.trusted(), Arc::new(answers), Limits::default()) => error,

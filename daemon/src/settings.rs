@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use installer::Signals;
-use resident::args::NodeIpMissing;
+use resident::args::{NodeIpMissing, Toggle};
 use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 use thiserror::Error;
 use tracing::Level;
 use vcn::{IfName, IfNameError};
 
-use crate::args::{Options, Permission, Toggle};
+use crate::args::{Options, Permission};
 
 pub use crate::args::HostNetworking;
 
@@ -43,7 +43,7 @@ pub struct Settings {
     pub measures_health: bool,
     /// Whether rules of health signals may raise limits of the kernel.
     pub may_raise_limits: bool,
-    /// Rules of health signals that override the shipped ones.
+    /// Rules of health signals that override the shipped ones and the controller's.
     pub health_rules: PathBuf,
     /// Whether conditions are reported as Events of Kubernetes.
     pub kubernetes_events: bool,
@@ -140,6 +140,11 @@ pub enum SettingsError {
 }
 
 impl Settings {
+    /// The file of the controller's rules of health signals.
+    pub fn controller_rules(&self) -> PathBuf {
+        self.data_dir.join(vcn::CONTROLLER_RULES_FILE)
+    }
+
     /// Checks options as typed.
     ///
     /// # Errors

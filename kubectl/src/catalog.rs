@@ -4,6 +4,7 @@
 use api::{AttachmentReason, ProfileReason};
 use health::collector::{Area, Signal};
 use health::collectors;
+use health::fleet::{CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY};
 use health::reason::Reason as AgentReason;
 use health::rules::{Rule, Rules};
 use health::summary;
@@ -41,8 +42,8 @@ pub struct Part {
 
 /// All words.
 pub fn entries() -> Vec<Entry> {
-    let rules = Rules::read(None).rules;
-    let signals = collectors::signals().map(|signal| of_signal(signal, &rules));
+    let rules = Rules::shipped().rules;
+    let signals = collectors::all_signals().map(|signal| of_signal(signal, &rules));
     let of_rules = rules.iter().map(of_rule);
     let agent = AgentReason::ALL
         .iter()
@@ -79,7 +80,7 @@ pub fn near(entries: &[Entry], word: &str) -> Vec<String> {
 /// What to do about a signal, or about a condition of the agent.
 pub fn next_step(name: &str) -> Option<&'static str> {
     // A Node's condition has the signal's name as Kubernetes writes reasons.
-    let remedy = collectors::signals().find(|signal| plain(signal.name) == plain(name)).map(|signal| signal.remedy);
+    let remedy = collectors::all_signals().find(|signal| plain(signal.name) == plain(name)).map(|signal| signal.remedy);
     remedy.or_else(|| AgentReason::from_word(name).map(AgentReason::next_step))
 }
 
@@ -101,7 +102,11 @@ fn of_reason(kind: &'static str, reason: impl api::Reason) -> Entry {
 fn of_signal(signal: &Signal, rules: &[Rule]) -> Entry {
     let judged: Vec<String> =
         rules.iter().filter(|rule| rule.signal == signal.name).map(|rule| bound(rule, signal)).collect();
-    let judged = if judged.is_empty() { "information, never a problem".to_owned() } else { judged.join("; ") };
+    let judged = match &*judged.join("; ") {
+        "" if signal.name == CLOUD_AGENT_PLUGINS.name => CLOUD_AGENT_PLUGINS_HEALTHY.to_owned(),
+        "" => "information, never a problem".to_owned(),
+        judged => judged.to_owned(),
+    };
     let parts = [("Means", signal.why), ("Source", signal.source), ("Rules", &judged), ("Do", signal.remedy)];
     entry("health signal", signal.name, &parts)
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::Vcn;
 use crate::error::{ErrorContext, Result};
 use crate::network::identity::TENANCY;
-use emulator::Emulator;
+use emulator::{AgentPluginState, Emulator};
 use http::{Access, Server};
 
 pub use emulator::{ApiFault, ApiFaultKind, OciSettings, Operation, Refusal};
@@ -105,6 +105,13 @@ impl OciApi {
     /// Lets proxymux accept this service account token from now on.
     pub fn accept_service_account(&self, token: &str) {
         self.access.credentials().service_accounts.insert(token.to_owned());
+    }
+
+    /// Gives an instance's cloud agent a plugin, or changes it: `desired` is ENABLED or DISABLED, `status` what it reports.
+    pub fn set_agent_plugin(&self, node: &str, name: &str, desired: &str, status: &str) {
+        let plugin = AgentPluginState { desired: desired.to_owned(), status: status.to_owned() };
+        let mut state = self.access.emulator.state();
+        state.agent_plugins.entry(node.to_owned()).or_default().insert(name.to_owned(), plugin);
     }
 
     /// Injects a fault; several faults add up.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use channel::{Client, Peer, Reply, Request, SendError};
 use health::Summary;
 use health::summary::SUMMARY_MAX;
-use health::summary::poll::PollQuery;
+use health::summary::poll::{PollQuery, RULES_PATH};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -72,6 +72,27 @@ pub async fn ask(client: &Client, poll: &Poll) -> Result<Answer, AskError> {
         200 if body.len() > SUMMARY_MAX => Err(AskError::TooLong),
         200 => Ok(Answer::Changed(serde_json::from_slice(&body)?, etag.filter(|etag| etag.len() <= ETAG_MAX))),
         _ => Err(AskError::Status(status)),
+    }
+}
+
+/// Sends an agent the rules that it must have, if it has others. An agent of 0.2.0 names none and takes none.
+///
+/// # Errors
+/// If it did not accept them.
+pub async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) -> Result<(), AskError> {
+    let has = match answer {
+        Answer::Changed(summary, _) => summary.controller_rules.as_ref(),
+        Answer::Unchanged => poll.rules_version.as_ref(),
+    };
+    match has.zip(poll.rules.as_ref()) {
+        Some((has, rules)) if *has != rules.version => {
+            let request = Request::post(RULES_PATH, rules.text.clone());
+            match client.send(poll.peer, request, LIMIT).await?.status {
+                200 => Ok(()),
+                status => Err(AskError::Status(status)),
+            }
+        }
+        _ => Ok(()),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct FleetCensus {
     pub oldest: Duration,
     /// The duration of the last sweep.
     pub sweep: Duration,
+    /// Nodes that do not have the controller's rules.
+    pub other_rules: usize,
 }
 
 impl FleetCensus {
@@ -35,6 +37,8 @@ impl FleetCensus {
             known += 1;
             census.oldest = census.oldest.max(age);
             *census.nodes.entry(NodeState::of(summary)).or_default() += 1;
+            let has = summary.controller_rules.as_deref().unwrap_or_default();
+            census.other_rules += usize::from(roster.rules_version().is_some_and(|version| version != has));
             for check in summary.checks.iter().filter(|check| check.verdict == Verdict::Problem) {
                 let signal = health::collectors::signal(&check.name).map_or(OTHER, |signal| signal.name);
                 *census.problems.entry((signal, check.severity)).or_default() += 1;

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use channel::Peer;
 use health::Summary;
-use health::fleet::{FleetNode, NodeState};
+use health::fleet::{CLOUD_AGENT_PLUGINS, FleetNode, NodeState};
+use health::summary::Check;
 use tokio::time::Instant;
 
 use crate::fleet::agents::NoPeer;
 use crate::fleet::answer::Answer;
 use crate::fleet::judge::AgentFacts;
 use crate::fleet::permits::Permits;
+use crate::fleet::rules::FleetRules;
 use crate::fleet::schedule::{DueTime, Lane, Schedule};
 
 /// The least time after which an agent that does not answer is silent: that of three attempts.
@@ -33,6 +35,10 @@ pub struct Poll {
     pub may_repair: bool,
     /// The Node's allocatable memory.
     pub allocatable_memory: Option<u64>,
+    /// The rules that the agent must have, once they are known.
+    pub rules: Option<Arc<FleetRules>>,
+    /// The version that it has, by its last summary.
+    pub rules_version: Option<String>,
 }
 
 /// All agents, by node.
@@ -45,6 +51,7 @@ pub struct Roster {
     agents: HashMap<Arc<str>, AgentRecord>,
     sweep: Sweep,
     permits: Permits,
+    rules: Option<Arc<FleetRules>>,
 }
 
 /// A node's agent.
@@ -62,7 +69,10 @@ struct AgentRecord {
     failures: u32,
     error: Option<String>,
     etag: Option<String>,
+    /// The last answer, with the controller's check.
     summary: Option<Arc<Summary>>,
+    /// What the controller itself found.
+    check: Option<Check>,
 }
 
 /// One request to each agent.
@@ -83,6 +93,7 @@ impl Roster {
             agents: HashMap::new(),
             sweep: Sweep { began: now, left: HashSet::new(), last: None },
             permits: Permits::default(),
+            rules: None,
         }
     }
 
@@ -94,6 +105,16 @@ impl Roster {
     /// Since when this leader asks.
     pub const fn began(&self) -> Instant {
         self.began
+    }
+
+    /// What agents must have from now on.
+    pub fn set_rules(&mut self, rules: Arc<FleetRules>) {
+        self.rules = Some(rules);
+    }
+
+    /// The version of the rules that agents must have, once it is known.
+    pub fn rules_version(&self) -> Option<&str> {
+        self.rules.as_ref().map(|rules| rules.version.as_str())
     }
 
     /// How long the last sweep took.
@@ -156,8 +177,36 @@ impl Roster {
         record.is_asked = true;
         let summary = record.summary.as_ref();
         let may_repair = summary.is_some_and(|summary| self.permits.grant(&node, summary, nodes, now));
-        let etag = record.etag.clone().filter(|_| summary.is_some());
-        Some(Poll { peer: record.peer.ok()?, etag, may_repair, allocatable_memory: record.allocatable_memory, node })
+        Some(Poll {
+            peer: record.peer.ok()?,
+            etag: record.etag.clone().filter(|_| summary.is_some()),
+            may_repair,
+            allocatable_memory: record.allocatable_memory,
+            rules: self.rules.clone(),
+            rules_version: summary.and_then(|summary| summary.controller_rules.clone()),
+            node,
+        })
+    }
+
+    /// What the controller itself found about a node, or that nothing is wrong. The time of an earlier check with the same
+    /// verdict stays.
+    pub fn set_controller_check(&mut self, node: &str, mut check: Option<Check>) {
+        let Some(record) = self.agents.get_mut(node) else { return };
+        if let (Some(check), Some(before)) = (&mut check, &record.check)
+            && check.verdict == before.verdict
+        {
+            check.since_unix_millis = before.since_unix_millis;
+        }
+        if record.check != check {
+            let summary = record.summary.as_deref().cloned();
+            record.summary = summary.map(|it| Arc::new(it.with_check(CLOUD_AGENT_PLUGINS.name, check.clone())));
+            record.check = check;
+        }
+    }
+
+    /// The shape that a node's agent reported.
+    pub fn shape(&self, node: &str) -> Option<&str> {
+        self.agents.get(node)?.summary.as_ref()?.shape.as_deref()
     }
 
     /// When the next request of a lane is due.
@@ -178,6 +227,7 @@ impl Roster {
                 record.answered = Some(now);
                 (record.failures, record.error) = (0, None);
                 if let Answer::Changed(summary, etag) = answer {
+                    let summary = summary.with_check(CLOUD_AGENT_PLUGINS.name, record.check.clone());
                     (record.summary, record.etag) = (Some(Arc::new(summary)), etag);
                 }
                 self.schedule.regular(node, now)
@@ -284,6 +334,7 @@ impl AgentRecord {
             error: None,
             etag: None,
             summary: None,
+            check: None,
         }
     }
 }

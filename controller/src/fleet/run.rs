@@ -1,5 +1,6 @@
 //! The leader's tasks for the fleet.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use channel::{Client as ChannelClient, Identity};
@@ -8,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::fleet::agents::follow_agents;
 use crate::fleet::keys::KeyEntry;
+use crate::fleet::rules::follow as follow_rules;
 use crate::fleet::shared::SharedRoster;
 use crate::fleet::sweep::Sweeper;
 use crate::fleet::view::{FleetView, LeaderView};
@@ -26,6 +28,8 @@ pub struct FleetMember {
     pub view: Arc<FleetView>,
     /// The namespace of the agents.
     pub namespace: String,
+    /// The file of rules for all agents.
+    pub rules: PathBuf,
 }
 
 /// Asks, judges, writes and shows; never returns. `nodes` becomes true when all Nodes are known.
@@ -36,7 +40,7 @@ pub(crate) async fn run(
     mut nodes: watch::Receiver<bool>,
 ) {
     let Shared { client, store, metrics, .. } = shared;
-    let FleetMember { identity, entry, view, namespace } = member;
+    let FleetMember { identity, entry, view, namespace, rules } = member;
     let channel = ChannelClient::new(identity);
     view.lead(LeaderView { roster: roster.clone(), store: store.clone(), client: channel.clone() });
     let (read, mut agents) = watch::channel(false);
@@ -48,7 +52,7 @@ pub(crate) async fn run(
     });
     let sweeper =
         Sweeper { client: channel, roster: roster.clone(), metrics: metrics.clone(), chance: backoff::chance };
-    let writer = ConditionWriter::new(client, roster.clone(), store.clone(), metrics);
+    let writer = ConditionWriter::new(client, roster.clone(), store.clone(), metrics.clone());
     let judging = async {
         // Of an incomplete list, too large a part may seem to fail.
         for known in [&mut nodes, &mut agents] {
@@ -59,5 +63,5 @@ pub(crate) async fn run(
         writer.run().await;
     };
     // None of them ends.
-    tokio::join!(follow, sweeper.run(), judging, entry.keep());
+    tokio::join!(follow, follow_rules(&rules, roster.clone(), &metrics), sweeper.run(), judging, entry.keep());
 }

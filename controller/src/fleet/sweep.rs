@@ -8,7 +8,7 @@ use futures::stream::FuturesUnordered;
 use resident::logging::chain;
 use tokio::time::{Instant, sleep_until};
 
-use crate::fleet::answer::{Answer, AskError, ask};
+use crate::fleet::answer::{Answer, AskError, ask, update_rules};
 use crate::fleet::roster::Poll;
 use crate::fleet::schedule::Lane;
 use crate::fleet::shared::SharedRoster;
@@ -82,6 +82,13 @@ impl Sweeper {
 
     async fn request(&self, lane: Lane, poll: Poll) -> (Lane, Arc<str>, Result<Answer, AskError>) {
         let result = ask(&self.client, &poll).await;
+        if let Ok(answer) = &result
+            && let Err(error) = update_rules(&self.client, &poll, answer).await
+        {
+            let error = chain(&error);
+            tracing::debug!(event = "agent.rules_refused", node = %poll.node, error, "retried with the next request");
+            self.metrics.fleet.asked("rules_refused");
+        }
         (lane, poll.node, result)
     }
 

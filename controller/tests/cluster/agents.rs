@@ -9,9 +9,9 @@ use api::probe::{Failure, ProbeReport, Tally};
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, TrustedKeys, serve};
 use health::report::Verdict;
-use health::rules::{Action, Severity};
+use health::rules::{Action, Severity, version};
 use health::summary::Check;
-use health::summary::poll::PollQuery;
+use health::summary::poll::{PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::{Area, Signal, Summary, collectors};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
@@ -47,6 +47,8 @@ struct AgentState {
     permits: AtomicU64,
     /// The Node's allocatable memory by the last request; 0 if it had none.
     allocatable_memory: AtomicU64,
+    /// The rules that it received last.
+    rules: Mutex<Option<String>>,
     /// Whether what it probes refuses connections.
     refuses: AtomicBool,
 }
@@ -60,12 +62,19 @@ impl Handler for AgentState {
         let summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         match path {
-            "/v1/summary" => {
+            SUMMARY_PATH => {
                 self.answers.fetch_add(1, Ordering::Relaxed);
                 let PollQuery { may_repair, allocatable_memory } = PollQuery::read(query);
                 self.permits.fetch_add(u64::from(may_repair), Ordering::Relaxed);
                 self.allocatable_memory.store(allocatable_memory.unwrap_or_default(), Ordering::Relaxed);
                 Reply { etag: Some(summary.etag()), ..Reply::ok(serde_json::to_vec(&summary).unwrap()) }
+            }
+            RULES_PATH => {
+                let text = request.body.unwrap_or_default();
+                let version = version(std::str::from_utf8(&text).unwrap());
+                self.summary.lock().unwrap_or_else(PoisonError::into_inner).controller_rules = Some(version);
+                *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = String::from_utf8(text.to_vec()).ok();
+                Reply::ok("{}")
             }
             "/v1/node" => Reply::ok(json!({ "node": summary.node, "checks": summary.checks }).to_string()),
             "/v1/probe" => {
@@ -113,7 +122,8 @@ impl FakeAgent {
         let port = listener.local_addr().unwrap().port();
         let identity = Identity::generate().unwrap();
         let state = Arc::new(AgentState::default());
-        state.summary.lock().unwrap().node = node.to_owned();
+        *state.summary.lock().unwrap() =
+            Summary { node: node.to_owned(), controller_rules: Some(String::new()), ..Summary::default() };
         let mut agent = Self { port, listener, identity, trusted: trusted.clone(), state, task: None };
         agent.thaw();
         agent
@@ -173,6 +183,11 @@ impl FakeAgent {
         checks.splice(0..0, problems.iter().map(check));
     }
 
+    /// Its node has another shape.
+    pub(crate) fn has_shape(&self, shape: &str) {
+        self.state.summary.lock().unwrap().shape = Some(shape.to_owned());
+    }
+
     /// How often it sent its summary, or that it is unchanged.
     pub(crate) fn answers(&self) -> u64 {
         self.state.answers.load(Ordering::Relaxed)
@@ -192,6 +207,16 @@ impl FakeAgent {
     /// The Node's allocatable memory by the last request; 0 if it had none.
     pub(crate) fn allocatable_memory(&self) -> u64 {
         self.state.allocatable_memory.load(Ordering::Relaxed)
+    }
+
+    /// The rules that it received last.
+    pub(crate) fn rules(&self) -> Option<String> {
+        self.state.rules.lock().unwrap().clone()
+    }
+
+    /// It is of release 0.2.0, which takes no rules.
+    pub(crate) fn takes_no_rules(&self) {
+        self.state.summary.lock().unwrap().controller_rules = None;
     }
 
     /// Everything that it probes refuses connections.

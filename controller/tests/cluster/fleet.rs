@@ -2,7 +2,7 @@
 
 use api::ConditionStatus;
 use health::fleet::{NodeDetails, NodeState};
-use health::{Area, Fleet};
+use health::{Area, Fleet, Verdict};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -177,6 +177,71 @@ async fn requests_carry_the_nodes_allocatable_memory() {
         nodes.patch_status("node-0", &PatchParams::default(), &patch).await.unwrap();
         wait_until("the amount", async || agent.allocatable_memory() == kibibytes * 1024).await;
     }
+}
+
+/// A plugin that is wanted and does not run is a problem of nodes with an RDMA network.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_plugins_of_the_cloud_agent_are_shown() {
+    const PLUGIN: &str = "Compute HPC RDMA Authentication";
+    const NAME: &str = "cloud_agent_plugins";
+    let (scene, trusted) = scene(2).await;
+    let agents = [agent(&scene, "node-0", &trusted).await, agent(&scene, "node-1", &trusted).await];
+    agents[0].has_shape("BM.GPU.H100.8");
+    agents[1].has_shape("VM.Standard.E5.Flex");
+    for node in ["node-0", "node-1"] {
+        scene.cloud.set_agent_plugin(node, PLUGIN, "ENABLED", "STOPPED");
+        scene.cloud.set_agent_plugin(node, "Bastion", "DISABLED", "STOPPED");
+    }
+    let one = scene.controller("one");
+    let found = || {
+        let (status, body) = one.view("/fleet").unwrap_or_default();
+        let fleet: Fleet = if status == 200 { serde_json::from_str(&body).unwrap() } else { Fleet::default() };
+        let of = |name: &str| {
+            let summary = fleet.nodes.iter().find(|node| node.name == name)?.summary.as_ref()?;
+            let check = summary.checks.iter().find(|check| check.name == NAME)?;
+            Some((check.verdict, check.message.clone()))
+        };
+        (of("node-0"), of("node-1"))
+    };
+    let message = format!(
+        "Plugins of the Oracle Cloud Agent are enabled and do not run. {PLUGIN}: STOPPED at 2026-01-01T00:00:00.000Z"
+    );
+    let problem = Some((Verdict::Problem, message));
+    wait_until("the problem is shown", async || found() == (problem.clone(), None)).await;
+    let metric = format!(r#"oke_node_controller_fleet_problems{{signal="{NAME}",severity="warning"}}"#);
+    assert_eq!(one.metric(&metric), Some(1.0));
+    // The next answer of the agent does not hide it.
+    agents[0].has(&[("conntrack_use", Area::Network)]);
+    wait_for_verdict(&scene, "node-0", NETWORK, "False", "ConntrackUse").await;
+    assert_eq!(found().0, problem);
+
+    scene.cloud.set_agent_plugin("node-0", PLUGIN, "ENABLED", "RUNNING");
+    wait_until("it is over", async || found() == (None, None)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_reach_agents_that_take_them() {
+    const OTHERS: &str = "oke_node_controller_fleet_other_rules";
+    let rules = r#"{"rules": [{"name": "conntrack-nearly-full", "bound": 90}]}"#;
+    let (mut scene, trusted) = scene(2).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("health-rules.json");
+    std::fs::write(&file, rules).unwrap();
+    scene.environment.insert("HEALTH_RULES".to_owned(), file.display().to_string());
+    let [agent, old] = [agent(&scene, "node-0", &trusted).await, agent(&scene, "node-1", &trusted).await];
+    old.takes_no_rules();
+    let one = scene.controller("one");
+    wait_until("the agent has the rules", async || agent.rules().as_deref() == Some(rules)).await;
+    wait_until("the controller knows", async || one.metric(OTHERS) == Some(1.0)).await;
+    // An invalid file changes nothing.
+    std::fs::write(&file, "{").unwrap();
+    wait_until("it is reported", async || one.log().contains("rules.invalid")).await;
+    assert_eq!(one.metric("oke_node_controller_health_rules_invalid"), Some(1.0));
+    let none = r#"{"rules": []}"#;
+    std::fs::write(&file, none).unwrap();
+    wait_until("the agent has no rules", async || agent.rules().as_deref() == Some(none)).await;
+    wait_until("the controller knows", async || one.metric(OTHERS) == Some(1.0)).await;
+    assert_eq!(old.rules(), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

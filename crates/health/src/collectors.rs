@@ -32,7 +32,10 @@ mod vnics;
 
 use std::time::Duration;
 
+pub use hpc_plugins::has_rdma_network;
+
 use crate::collector::{Area, Kind, Signal};
+use crate::fleet::CLOUD_AGENT_PLUGINS;
 use crate::rules::INVALID_RULES;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -77,14 +80,19 @@ pub const KINDS: &[Kind] = &[
     versions::KIND,
 ];
 
-/// All signals.
+/// All signals that an agent measures.
 pub fn signals() -> impl Iterator<Item = &'static Signal> {
     KINDS.iter().flat_map(|kind| kind.signals).chain([&INVALID_RULES])
 }
 
+/// Those, and the controller's.
+pub fn all_signals() -> impl Iterator<Item = &'static Signal> {
+    signals().chain([&CLOUD_AGENT_PLUGINS])
+}
+
 /// The signal of a name.
 pub fn signal(name: &str) -> Option<&'static Signal> {
-    signals().find(|signal| signal.name == name)
+    all_signals().find(|signal| signal.name == name)
 }
 
 /// What a signal is about.

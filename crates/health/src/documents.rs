@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 
 use crate::collector::Signal;
-use crate::collectors::KINDS;
+use crate::collectors::{self, KINDS};
+use crate::fleet::{CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY};
 use crate::reason::Reason;
-use crate::rules::{INVALID_RULES, Rules};
+use crate::rules::Rules;
 
 /// Signal, source, rules, reason, remedy.
 pub fn signals() -> String {
-    let rules = Rules::read(None).rules;
+    let rules = Rules::shipped().rules;
     let mut text = String::from("| signal | source | healthy | why it matters | what to do |\n|---|---|---|---|---|\n");
-    for signal in KINDS.iter().flat_map(|kind| kind.signals).chain([&INVALID_RULES]) {
+    for signal in collectors::all_signals() {
         let Signal { name, unit, source, why, remedy } = signal;
         let of_it = rules.iter().filter(|rule| rule.signal == *name);
         let bounds = of_it.map(|rule| {
@@ -25,7 +26,11 @@ pub fn signals() -> String {
             format!("{}{shapes}{sizes} (`{}`, {}{samples})", rule.bound_text(*unit), rule.name, rule.severity)
         });
         let bounds = bounds.collect::<Vec<_>>().join("; ");
-        let bounds = if bounds.is_empty() { "information" } else { &bounds };
+        let bounds = match &*bounds {
+            "" if *name == CLOUD_AGENT_PLUGINS.name => CLOUD_AGENT_PLUGINS_HEALTHY,
+            "" => "information",
+            bounds => bounds,
+        };
         let _ = writeln!(text, "| `{name}` | {source} | {bounds} | {why} | {remedy} |");
     }
     text

@@ -1,7 +1,7 @@
 //! Runs collectors, spread over time. Each run has a thread of its own: one that hangs (a file system that is gone) is
 //! abandoned, its signals are unknown, and it is not started again until it returns.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::host::Host;
 use crate::judge::{Judge, Reading};
 use crate::report::Report;
-use crate::rules::{Hardware, INVALID_RULES, Rules};
+use crate::rules::{Hardware, INVALID_RULES, Rules, RulesText, version};
 
 /// How long a run may take: the slowest waits 3 s for a local service.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ const SPREAD: Duration = Duration::from_secs(15);
 /// A collector that could not measure runs again after this.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How often the file of overrides is read. The kubelet takes about a minute to update it, too.
+/// How often the files of overrides are read. The kubelet takes about a minute to update it, too.
 const RULES_EVERY: Duration = Duration::from_secs(60);
 
 /// Collectors read files into buffers on the heap.
@@ -59,10 +59,19 @@ struct Task {
     overdue: bool,
 }
 
+/// Files of rules that override the shipped ones; none need be there.
+#[derive(Clone, Debug, Default)]
+pub struct RulesFiles {
+    /// What the controller sent.
+    pub controller: PathBuf,
+    /// The agent's own, which override the controller's.
+    pub own: PathBuf,
+}
+
 struct Overrides {
-    file: Option<PathBuf>,
-    /// The last text, once read.
-    text: Option<Option<String>>,
+    files: RulesFiles,
+    /// The last texts, once read.
+    texts: Option<[Option<String>; 2]>,
     due: Instant,
 }
 
@@ -98,8 +107,8 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Collectors of these kinds, to be run on a host. `rules` overrides the shipped rules; it need not be there.
-    pub fn new(kinds: &[Kind], host: Host, rules: Option<PathBuf>, chance: fn() -> f64) -> Self {
+    /// Collectors of these kinds, to be run on a host.
+    pub fn new(kinds: &[Kind], host: Host, rules: RulesFiles, chance: fn() -> f64) -> Self {
         let (done_in, done) = channel();
         let start = host.now;
         let count = u32::try_from(kinds.len()).unwrap_or(1).max(1);
@@ -109,7 +118,7 @@ impl Engine {
             due: start + SETTLE + SPREAD / count * number,
             overdue: false,
         });
-        let overrides = Overrides { file: rules, text: None, due: start };
+        let overrides = Overrides { files: rules, texts: None, due: start };
         Self {
             tasks: tasks.collect(),
             host,
@@ -151,7 +160,12 @@ impl Engine {
 
     /// The results so far.
     pub fn report(&self) -> Report {
-        Report { signals: self.judge.states(), is_off: false }
+        let controller_rules = self.overrides.texts.as_ref().map(|[text, _]| text.as_deref().map(version));
+        Report {
+            signals: self.judge.states(),
+            controller_rules: controller_rules.map(Option::unwrap_or_default),
+            is_off: false,
+        }
     }
 
     fn running(&self) -> impl Iterator<Item = &Task> {
@@ -230,21 +244,29 @@ impl Engine {
         }
         self.overrides.due = now.instant + RULES_EVERY;
         self.memory = self.host.total_memory().ok().map(|mebibytes| mebibytes / 1024.0);
-        let text = self.overrides.file.as_ref().map(std::fs::read_to_string);
-        let (text, unreadable) = match text {
-            Some(Ok(text)) => (Some(text), None),
-            Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => (None, Some(error.to_string())),
-            _ => (None, None),
+        let mut unreadable = Vec::new();
+        let mut read = |file: &Path| match std::fs::read_to_string(file) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+                unreadable.extend((!is_missing).then(|| format!("{}: {error}", file.display())));
+                None
+            }
         };
-        let mut rules = Rules::read(text.as_deref());
+        let RulesFiles { controller, own } = &self.overrides.files;
+        let texts = [read(controller), read(own)];
+        let sources = ["the controller's HEALTH_RULES", "HEALTH_RULES"].iter().zip(&texts);
+        let given: Vec<RulesText<'_>> =
+            sources.filter_map(|(source, text)| Some(RulesText { source, text: text.as_deref()? })).collect();
+        let mut rules = Rules::read(&given);
         rules.problems.extend(unreadable);
         let value = Value {
             number: u32::try_from(rules.problems.len()).ok().map(f64::from),
             detail: rules.problems.join("; "),
         };
-        if self.overrides.text.as_ref() != Some(&text) {
+        if self.overrides.texts.as_ref() != Some(&texts) {
             self.judge.adopt(rules);
-            self.overrides.text = Some(text);
+            self.overrides.texts = Some(texts);
         }
         let (signal, every_seconds) = (&INVALID_RULES, RULES_EVERY.as_secs());
         let reading = Reading {

@@ -3,9 +3,22 @@
 use serde::{Deserialize, Serialize};
 use vcn::words;
 
+use crate::collector::{Signal, Unit};
 use crate::report::Verdict;
 use crate::rules::Severity;
 use crate::summary::Summary;
+
+/// Judged by the controller, and shown among the checks of the node's summary.
+pub const CLOUD_AGENT_PLUGINS: Signal = Signal {
+    name: "cloud_agent_plugins",
+    unit: Unit::Text,
+    source: "the controller: plugins for RDMA that are ENABLED in the instance's `agentConfig`, and their states in the OCI API, on shapes with an RDMA network",
+    why: "These plugins configure, authenticate and monitor the RDMA network, which does not work without them.",
+    remedy: "See /var/log/oracle-cloud-agent on the node. Disable a plugin that the instance does not need. If the signal is Unknown, give the controller the permission (docs/iam.md) or set `PLUGIN_STATES=off`.",
+};
+
+/// When that signal is healthy.
+pub const CLOUD_AGENT_PLUGINS_HEALTHY: &str = "all run (warning, 4 of 4 readings; no rule changes it)";
 
 /// All nodes at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -147,7 +147,7 @@ impl Window {
 mod tests {
     use super::*;
     use crate::collectors;
-    use crate::rules::Severity;
+    use crate::rules::{RulesText, Severity};
 
     struct Trial {
         judge: Judge,
@@ -165,7 +165,8 @@ mod tests {
             };
             let text = [rule("pids-nearly-used-up", 50, 2, 3, "warning"), rule("pids-gone", 90, 1, 1, "critical")];
             let mut judge = Judge::default();
-            judge.adopt(Rules::read(Some(&format!(r#"{{"rules": [{}]}}"#, text.join(",")))));
+            let text = format!(r#"{{"rules": [{}]}}"#, text.join(","));
+            judge.adopt(Rules::read(&[RulesText { source: "test", text: &text }]));
             Self { judge, minute: 0 }
         }
 

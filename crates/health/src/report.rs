@@ -12,6 +12,9 @@ use crate::rules::{Action, Severity};
 pub struct Report {
     /// One for each signal that was measured since the agent started.
     pub signals: Vec<SignalState>,
+    /// The version of the controller's rules that are in force, empty without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller_rules: Option<String>,
     /// Whether nothing is measured, because the agent's setting HEALTH says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_off: bool,

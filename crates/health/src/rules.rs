@@ -1,5 +1,5 @@
 //! Rules are data: which value of which signal is a problem, how often it must be seen, how bad it is. The shipped ones are
-//! `rules.json`; a file overrides them by name. A rule that is not valid is reported and left out, the others work.
+//! `rules.json`; files override them by name: the controller's, then the agent's own. A rule that is not valid is reported and left out, the others work.
 
 #[cfg(test)]
 mod tests;
@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use vcn::words;
 
 use crate::collector::{Signal, Unit, version_number};
@@ -24,9 +25,9 @@ const LONGEST_WINDOW: usize = 60;
 pub const INVALID_RULES: Signal = Signal {
     name: "invalid_rules",
     unit: Unit::Count,
-    source: "the file HEALTH_RULES",
+    source: "the file HEALTH_RULES, and the controller's rules",
     why: "A rule that is not valid is left out, so its signal is judged by the shipped rule or by none.",
-    remedy: "Correct the rule that the detail names in the key health-rules.json of the agent's ConfigMap.",
+    remedy: "Correct the rule that the detail names in the key health-rules.json of the agent's ConfigMap, or of the controller's.",
 };
 
 /// A rule.
@@ -149,10 +150,24 @@ pub struct Rules {
     pub problems: Vec<String>,
 }
 
+/// The text of a file of rules.
+#[derive(Clone, Copy, Debug)]
+pub struct RulesText<'a> {
+    /// Where it is from, for messages.
+    pub source: &'a str,
+    /// The text.
+    pub text: &'a str,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     rules: Vec<Map<String, Value>>,
+}
+
+/// What distinguishes one text of rules from another: `sha256:` and 64 hexadecimal digits.
+pub fn version(text: &str) -> String {
+    format!("sha256:{:x}", Sha256::digest(text))
 }
 
 impl Default for Samples {
@@ -162,27 +177,40 @@ impl Default for Samples {
 }
 
 impl Rules {
-    /// The shipped rules with the overrides of a file: an entry with the name of a shipped rule replaces the fields that it
-    /// has, any other entry is a new rule.
-    pub fn read(overrides: Option<&str>) -> Self {
+    /// The shipped rules.
+    pub fn shipped() -> Self {
+        Self::read(&[])
+    }
+
+    /// The shipped rules with overrides, in order: an entry with the name of an earlier rule replaces the fields that it has, any
+    /// other entry is a new rule.
+    pub fn read(overrides: &[RulesText<'_>]) -> Self {
         let mut result = Self::default();
         let mut by_name = BTreeMap::new();
-        result.take(&mut by_name, SHIPPED);
-        if let Some(text) = overrides {
+        for text in std::iter::once(&RulesText { source: "rules.json", text: SHIPPED }).chain(overrides) {
             result.take(&mut by_name, text);
         }
         result.rules = by_name.into_values().map(|(_, rule)| rule).filter(|rule| !rule.off).collect();
         result
     }
 
-    fn take(&mut self, by_name: &mut BTreeMap<String, (Map<String, Value>, Rule)>, text: &str) {
-        let file: File = match serde_json::from_str(text) {
+    /// Whether a text is a file of rules. Single rules may be invalid: they are left out.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn check_file(text: &str) -> Result<(), serde_json::Error> {
+        serde_json::from_str::<File>(text).map(drop)
+    }
+
+    fn take(&mut self, by_name: &mut BTreeMap<String, (Map<String, Value>, Rule)>, text: &RulesText<'_>) {
+        let source = text.source;
+        let file: File = match serde_json::from_str(text.text) {
             Ok(file) => file,
-            Err(error) => return self.problems.push(format!("the file is not valid: {error}")),
+            Err(error) => return self.problems.push(format!("{source}: the file is not valid: {error}")),
         };
         for entry in file.rules {
             let Some(name) = entry.get("name").and_then(Value::as_str).map(str::to_owned) else {
-                self.problems.push("a rule has no name".to_owned());
+                self.problems.push(format!("{source}: a rule has no name"));
                 continue;
             };
             let mut fields = by_name.get(&name).map(|(fields, _)| fields.clone()).unwrap_or_default();
@@ -191,7 +219,7 @@ impl Rules {
                 Ok(rule) => {
                     by_name.insert(name, (fields, rule));
                 }
-                Err(problem) => self.problems.push(format!("{name}: {problem}")),
+                Err(problem) => self.problems.push(format!("{source}: {name}: {problem}")),
             }
         }
     }

@@ -39,6 +39,10 @@ pub struct Summary {
     pub shape: Option<String>,
     /// The agent's version.
     pub agent: String,
+    /// The version of the controller's rules that are in force, empty without any. An agent that takes none, because it measures
+    /// nothing or is of 0.2.0, has no version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller_rules: Option<String>,
     /// Whether new pods can start.
     pub ready: bool,
     /// How many signals have which verdict.
@@ -103,6 +107,7 @@ impl Summary {
                 since_unix_millis: 0,
             });
         }
+        self.controller_rules.clone_from(&report.controller_rules);
         for state in &report.signals {
             let count = match state.verdict {
                 Verdict::Problem => &mut self.counts.problem,
@@ -131,6 +136,15 @@ impl Summary {
         self
     }
 
+    /// Replaces the check of a name, or adds or removes it, and sorts the checks.
+    #[must_use]
+    pub fn with_check(mut self, name: &str, check: Option<Check>) -> Self {
+        self.checks.retain(|other| other.name != name);
+        self.checks.extend(check);
+        self.checks.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        self
+    }
+
     /// Sorts the checks, the worst first, and leaves out what makes the summary longer than [`SUMMARY_MAX`].
     #[must_use]
     pub fn bounded(mut self) -> Self {
@@ -151,7 +165,7 @@ impl Summary {
     /// before [`Self::bounded`].
     pub fn etag(&self) -> String {
         let mut hasher = DefaultHasher::new();
-        (self.version, &self.node, &self.instance, &self.shape, &self.agent).hash(&mut hasher);
+        (self.version, &self.node, &self.instance, &self.shape, &self.agent, &self.controller_rules).hash(&mut hasher);
         (self.ready, self.counts).hash(&mut hasher);
         for check in &self.checks {
             (&check.name, &check.subject, check.verdict, check.severity, check.action, check.since_unix_millis)

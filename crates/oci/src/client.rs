@@ -35,10 +35,8 @@ pub use budget::{Budget, BudgetState, Rates};
 pub use observer::{Attempt, Observer};
 use retry::{Decision, Situation, decide};
 
-use call::{Call, query, read, refusal, retry_after};
+use call::{CORE, Call, query, read, refusal, retry_after};
 
-/// The version of the core services' API, part of every path.
-const VERSION: &str = "20160918";
 /// The most pages of a list: an end where the service repeats itself.
 const MOST_PAGES: usize = 10_000;
 /// The most entries of a page that the service accepts.
@@ -220,6 +218,8 @@ impl CloudView {
         self.observe(Attempt { operation: call.operation, status, failure, took: started.elapsed() });
         let answer = outcome?;
         match answer.status.as_u16() {
+            // Other services have limits of their own, which say nothing about requests for VNICs.
+            429 if call.version != CORE => {}
             429 => self.options.budget.throttled(retry_after(&answer)),
             401 => *renewed |= !self.login.reject(&credentials, end).await,
             _ => self.options.budget.answered(),
@@ -229,7 +229,7 @@ impl CloudView {
     }
 
     fn request(&self, call: &Call<'_>, own: &RequestId, credentials: &Credentials) -> Result<Request<Bytes>, Failure> {
-        let target = format!("/{VERSION}{}{}", call.path, query(&call.query));
+        let target = format!("/{}{}{}", call.version, call.path, query(&call.query));
         let unsent = |error: Box<dyn std::error::Error + Send + Sync>| Failure::NoConnection(error);
         let uri: Uri = format!("{}{target}", self.core)
             .parse()

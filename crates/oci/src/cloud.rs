@@ -5,8 +5,9 @@ use serde_json::json;
 use vcn::{Family, Ocid};
 
 use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest, names};
+use crate::agent_plugin::AgentPlugin;
 use crate::attachment::{AttachVnic, VnicAttachment};
-use crate::client::call::{delete, get, post};
+use crate::client::call::{Call, delete, get, post};
 use crate::client::{CloudView, Oci};
 use crate::error::Error;
 use crate::instance::{Instance, Shape};
@@ -15,11 +16,21 @@ use crate::retry_token::RetryToken;
 use crate::subnet::Subnet;
 use crate::vnic::{UpdateVnic, Vnic};
 
+/// The version of the API of instances' agents.
+const INSTANCE_AGENT: &str = "20180530";
+
 /// What changes nothing. Lists are complete.
 impl CloudView {
     /// An instance. 404 means gone or not readable.
     pub async fn instance(&self, id: &Ocid) -> Result<Instance, Error> {
         self.object(get("GetInstance", id.as_str(), format!("/instances/{id}"))).await.map(|read| read.value)
+    }
+
+    /// What the plugins of an instance's cloud agent reported. The compartment is the instance's.
+    pub async fn agent_plugins(&self, compartment: &Ocid, instance: &Ocid) -> Result<Vec<AgentPlugin>, Error> {
+        let path = format!("/instanceagents/{instance}/plugins");
+        let call = get("ListInstanceAgentPlugins", instance.as_str(), path).with("compartmentId", compartment);
+        self.list(Call { version: INSTANCE_AGENT, ..call }).await
     }
 
     /// The shapes offered in a compartment.

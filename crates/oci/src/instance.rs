@@ -1,8 +1,10 @@
 //! Instances and shapes: whether a machine exists, and how many VNICs it may carry.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use vcn::Ocid;
 
+use crate::agent_plugin::AgentConfig;
 use crate::object::FreeformTags;
 use crate::vnic::none_is_empty;
 
@@ -24,9 +26,17 @@ pub struct Instance {
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
+    /// Which plugins of the Oracle Cloud Agent are wanted; none in a form that this version does not know.
+    #[serde(default, deserialize_with = "if_known", skip_serializing_if = "Option::is_none")]
+    pub agent_config: Option<AgentConfig>,
     /// Free-form tags.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub freeform_tags: FreeformTags,
+}
+
+/// Attachments need no agent: what cannot be read of it must not fail them.
+fn if_known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<AgentConfig>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
 /// The instance's part of a flexible shape.
@@ -136,6 +146,23 @@ mod tests {
         );
         let instance: Instance = serde_json::from_str(&json).unwrap();
         assert_eq!(instance.compartment_id.as_str(), root);
+    }
+
+    #[test]
+    fn an_instance_is_read_whatever_its_agent_config_is() {
+        let wanted = |config: &str| {
+            let json = format!(
+                r#"{{"id":"ocid1.instance.oc1..a","compartmentId":"ocid1.compartment.oc1..a","lifecycleState":"RUNNING",
+                    "shape":"BM.GPU.H100.8","agentConfig":{config}}}"#
+            );
+            let instance: Instance = serde_json::from_str(&json).unwrap();
+            instance.agent_config.map(|config| config.wanted().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let one = r#""pluginsConfig":[{"name":"A","desiredState":"ENABLED"},{"name":"B","desiredState":"DISABLED"},{"name":"C"}]"#;
+        assert_eq!(wanted(&format!("{{{one}}}")), Some(vec!["A".to_owned()]));
+        assert_eq!(wanted(&format!(r#"{{"areAllPluginsDisabled":true,{one}}}"#)), Some(Vec::new()));
+        assert_eq!(wanted(r#"{"areAllPluginsDisabled":null,"pluginsConfig":null}"#), Some(Vec::new()));
+        assert_eq!([wanted("null"), wanted("7")], [None, None]);
     }
 
     #[test]

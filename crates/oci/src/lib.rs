@@ -1,4 +1,5 @@
-//! The client of the OCI API, as far as VNICs need it: VNICs on instances, their addresses, subnets, shapes.
+//! The client of the OCI API, as far as VNICs need it: VNICs on instances, their addresses, subnets, shapes; and the states of
+//! the plugins of the Oracle Cloud Agent.
 //!
 //! ```text
 //!   Cloud, CloudView (traits) ─▶ client ─▶ budget ─▶ auth ─▶ transport ─▶ iaas.<region>.<realm>
@@ -14,6 +15,7 @@
 //! The client decides nothing about VNICs: which to attach, and what a 404 proves, is up to the controller.
 
 mod address;
+mod agent_plugin;
 mod attachment;
 mod auth;
 mod client;
@@ -27,6 +29,7 @@ mod subnet;
 mod vnic;
 
 pub use address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
+pub use agent_plugin::{AgentConfig, AgentPlugin, PluginConfig};
 pub use attachment::{AttachVnic, AttachmentState, CreateVnic, Ipv6Choice, VnicAttachment};
 pub use auth::{ApiKey, InstancePrincipal, KeyOwner, Login, WorkloadIdentity};
 pub use client::request_id::RequestId;

@@ -24,6 +24,15 @@ pub struct ConfigArgs {
     pub output: Output,
 }
 
+/// Whether a part of a program works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Toggle {
+    /// It works.
+    On,
+    /// It does not.
+    Off,
+}
+
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub struct Output {

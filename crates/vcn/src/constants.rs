@@ -91,6 +91,9 @@ pub const ATTACHMENTS_COPY_FILE: &str = "vnicattachments-seen.json";
 /// The conditions reported by Kubernetes Events and not yet as cleared, in the directory that outlives a boot.
 pub const REPORTED_CONDITIONS_FILE: &str = "reported-conditions.json";
 
+/// The controller's rules of health signals, in the directory that outlives a boot.
+pub const CONTROLLER_RULES_FILE: &str = "controller-rules.json";
+
 /// Node-local state of this boot (tmpfs): pools, allocations.
 pub const STATE_DIR: &str = "/run/vcn-native";
 

@@ -1,17 +1,18 @@
-//! What the controller can ask for: the summary of the node, its details, and probes of network tests.
+//! What the controller can ask for: the summary of the node, its details, other rules, and probes of network tests.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use api::probe::PROBE_PATH;
 use channel::{BODY_MAX, Handler, Reply, Request};
-use health::summary::poll::{PollQuery, SUMMARY_PATH};
+use health::summary::poll::{PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
 use health::{Area, Report, Summary, Verdict, rules};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::controller_channel::controller_rules::ControllerRules;
 use crate::probes::ProbeHandler;
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
@@ -25,6 +26,7 @@ pub(super) struct Answers {
     pub(super) status_server: Arc<StatusServer>,
     pub(super) gate: RepairGate,
     pub(super) allocatable_memory: watch::Sender<Option<u64>>,
+    pub(super) rules: ControllerRules,
     pub(super) probes: ProbeHandler,
 }
 
@@ -42,11 +44,22 @@ impl Handler for Answers {
                 Reply { etag: Some(summary.etag()), ..body(&summary.bounded()) }
             }
             "/v1/node" => details(self.status_server.current_status(), self.status_server.signals()),
+            RULES_PATH => match request.body {
+                None => Reply::text(405, "rules are sent by POST\n"),
+                Some(text) => match self.rules.replace(text).await {
+                    Ok(()) => Reply::ok("{}"),
+                    Err(error) => {
+                        let (status, text) = error.answer();
+                        tracing::warn!(event = "rules.refused", error = text.trim_end(), "the earlier rules stay");
+                        Reply::text(status, &text)
+                    }
+                },
+            },
             PROBE_PATH => {
                 let (status, body) = self.probes.answer(&request.body.unwrap_or_default()).await;
                 Reply { status, ..Reply::ok(body) }
             }
-            _ => Reply::text(404, "not found; this agent knows /v1/summary, /v1/node and /v1/probe\n"),
+            _ => Reply::text(404, "not found; this agent knows /v1/summary, /v1/node, /v1/rules and /v1/probe\n"),
         }
     }
 }
@@ -132,6 +145,7 @@ mod tests {
         };
         let (allocatable_memory, kept) = watch::channel(None);
         let answers = Answers {
+            rules: ControllerRules::new(settings.controller_rules()),
             settings: Arc::new(settings),
             status_server: Arc::new(status_server),
             gate: RepairGate::default(),

@@ -7,9 +7,14 @@ use std::time::{Duration, Instant};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Cause;
 
-/// VNICs without a link, and the time from which each is reported.
+/// VNICs without a link.
 #[derive(Debug, Default)]
-pub(super) struct MissingLinks(BTreeMap<String, Instant>);
+pub(super) struct MissingLinks {
+    /// The time from which each is reported.
+    due: BTreeMap<String, Instant>,
+    /// The earliest of those that the last reconcile did not report. It may be over when that reconcile ends.
+    next: Option<Instant>,
+}
 
 /// When a reconcile runs, and why.
 #[derive(Clone, Copy, Debug)]
@@ -29,22 +34,24 @@ impl MissingLinks {
         is_listed: impl Fn(&str) -> bool,
         Moment { cause, now, grace }: Moment,
     ) {
-        let before = std::mem::take(&mut self.0);
         let mut due = BTreeMap::new();
         conditions.retain(|condition| {
             let Some(vnic) = condition.subject.as_ref().filter(|_| condition.reason == Reason::LinkMissing) else {
                 return true;
             };
             let wait = if cause == Cause::Start { Duration::ZERO } else { grace };
-            let from = *due.entry(vnic.clone()).or_insert(before.get(vnic).copied().unwrap_or(now + wait));
+            let from = *due.entry(vnic.clone()).or_insert(self.due.get(vnic).copied().unwrap_or(now + wait));
             is_listed(vnic) && (from <= now || cause == Cause::Preview)
         });
-        self.0 = if cause == Cause::Preview { before } else { due };
+        if cause != Cause::Preview {
+            self.next = due.values().copied().filter(|due| *due > now).min();
+            self.due = due;
+        }
     }
 
     /// The time until another one is to be reported, if nothing changes.
     pub(super) fn next(&self, now: Instant) -> Option<Duration> {
-        self.0.values().filter(|due| **due > now).map(|due| due.saturating_duration_since(now)).min()
+        self.next.map(|due| due.saturating_duration_since(now))
     }
 }
 
@@ -80,5 +87,6 @@ mod tests {
         assert_eq!(reconcile(Cause::Sources, 41, &["a"], &[]), reported("", None), "it was detached");
         assert_eq!(reconcile(Cause::Kernel, 42, &[], &["a"]), reported("", None), "the link is back");
         assert_eq!(reconcile(Cause::Kernel, 43, &["a"], &["a"]), reported("", Some(30)));
+        assert_eq!(links.next(begun + 2 * GRACE + GRACE), Some(Duration::ZERO), "this reconcile took longer");
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use health::collectors::KINDS;
-use health::engine::Now;
+use health::engine::{Now, RulesFiles};
 use health::system::Machine;
 use health::{Engine, Host, Report, Verdict};
 use ipam::BootId;
@@ -56,7 +56,9 @@ pub fn start(sources: Sources) -> io::Result<watch::Receiver<Report>> {
         system: Arc::new(Machine),
         now: Instant::now(),
     };
-    let mut engine = Engine::new(KINDS, host, Some(sources.settings.health_rules.clone()), chance);
+    let controller = sources.settings.controller_rules();
+    let rules = RulesFiles { controller, own: sources.settings.health_rules.clone() };
+    let mut engine = Engine::new(KINDS, host, rules, chance);
     let work = move || {
         let mut problems = BTreeSet::new();
         loop {

@@ -160,6 +160,8 @@ fn detached_vnic_raises_no_condition() {
     let listed = [vnic("primary", 10), dual_stack("pods", 33)];
     node.metadata.set_vnics([&listed[..], &[vnic("late", 34)]].concat());
     let agent = node.ready_agent(&["--detach-grace-seconds", "600"]);
+    // A reconcile for the kernel's events of the start would fail if the link disappeared meanwhile.
+    node.wait_timer_passes(&agent, 2);
     node.sh("ip link del ens6");
     let is_missing = || node.run(&["status"]).1.contains("LinkMissing");
     wait_for("its state", is_missing, || agent.log());

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host_harness::before_next_look;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
@@ -122,7 +123,7 @@ pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool, otherwise: impl
         if begun.elapsed() > PATIENCE {
             panic!("waited {PATIENCE:?} for {what}: {}", otherwise());
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(before_next_look(begun));
     }
     begun.elapsed()
 }

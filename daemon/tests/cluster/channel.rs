@@ -2,18 +2,20 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ::channel::{Announcement, Client, Identity, Peer, Reply, Request, SendError};
 use api::AGENT_CHANNEL_ANNOTATION;
 use health::Summary;
-use health::rules::Action;
+use health::rules::{Action, version};
+use health::summary::poll::RULES_PATH;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use serde_json::Value;
 
 use crate::events::{POD, Scene};
-use crate::node::{Agent, wait_for};
+use crate::node::{Agent, Node, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -26,12 +28,15 @@ struct Channel {
 }
 
 impl Channel {
-    fn new(rules: Option<&str>) -> Self {
+    /// An agent with these files of rules: the controller's that an earlier agent received, and its own.
+    fn new(rules: Option<[&str; 2]>) -> Self {
         let scene = Scene::new();
         let node = &scene.cluster.node;
-        if let Some(rules) = rules {
+        if let Some([received, own]) = rules {
             std::fs::create_dir(node.path("conf")).unwrap();
-            std::fs::write(node.path("conf/health-rules.json"), rules).unwrap();
+            std::fs::write(node.path("conf/health-rules.json"), own).unwrap();
+            std::fs::create_dir_all(node.path("lib")).unwrap();
+            std::fs::write(received_rules(node), received).unwrap();
         }
         let controller = Identity::generate().unwrap();
         let keys = node.path("keys");
@@ -66,6 +71,10 @@ impl Channel {
         wait_for("a reply", is_answered, || self.agent.log());
         reply.into_inner().unwrap()
     }
+}
+
+fn received_rules(node: &Node) -> PathBuf {
+    node.path("lib").join(vcn::CONTROLLER_RULES_FILE)
 }
 
 /// What the agent published.
@@ -107,17 +116,33 @@ fn agent_answers_the_controllers_key_and_no_other() {
     wait_for("the condition", has_check, || channel.agent.log());
 }
 
+/// That they hold after a start is shown below, and that the controller sends them in `controller/tests/cluster/fleet.rs`.
+#[test]
+fn agent_keeps_the_controllers_rules() {
+    let channel = Channel::new(None);
+    assert_eq!(channel.asked(&Request::get(RULES_PATH)).status, 405);
+    let rules = r#"{"rules": [{"name": "conntrack-nearly-full", "bound": 90}]}"#;
+    assert_eq!(channel.asked(&Request::post(RULES_PATH, rules)).status, 200);
+    let refused = channel.asked(&Request::post(RULES_PATH, "{}"));
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(std::fs::read_to_string(received_rules(&channel.scene.cluster.node)).unwrap(), rules);
+}
+
 /// That the controller sends this request is shown in `controller/tests/cluster/fleet.rs`.
 #[test]
 fn agent_raises_a_limit_only_when_the_controller_permits() {
-    let channel = Channel::new(Some(
-        r#"{"rules": [{"name": "conntrack-nearly-full", "bound": -1, "samples": {"bad": 1, "of": 1}, "action": "repair"}]}"#,
-    ));
+    const RECEIVED: &str = r#"{"rules": [{"name": "conntrack-nearly-full", "bound": -1, "samples": {"bad": 60, "of": 60}, "action": "repair"}]}"#;
+    let channel = Channel::new(Some([
+        RECEIVED,
+        r#"{"rules": [{"name": "conntrack-nearly-full", "samples": {"bad": 1, "of": 1}}]}"#,
+    ]));
     let asks_to_repair = || {
         let summary: Summary = serde_json::from_slice(&channel.asked(&Request::get("/v1/summary")).body).unwrap();
         summary.checks.iter().any(|check| check.name == "conntrack_use" && check.action == Action::Repair)
     };
     wait_for("the problem", asks_to_repair, || channel.agent.log());
+    let summary: Summary = serde_json::from_slice(&channel.asked(&Request::get("/v1/summary")).body).unwrap();
+    assert_eq!(summary.controller_rules, Some(version(RECEIVED)));
     let limit = || std::fs::read_to_string(channel.scene.cluster.node.path("netfilter/nf_conntrack_max")).unwrap();
     assert_eq!(limit(), "1000\n");
     channel.asked(&Request::get("/v1/summary?repairs=allow"));

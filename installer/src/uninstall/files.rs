@@ -27,6 +27,7 @@ const DATA: [&str; 9] = [
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
     vcn::REPORTED_CONDITIONS_FILE,
+    vcn::CONTROLLER_RULES_FILE,
     kernel_settings::FILE,
     // Of release 0.2.0.
     "drop-ins.json",

@@ -97,7 +97,7 @@ fn uninstall_removes_our_files_and_keeps_all_other_state() {
     for ours in ["run/pools.json", "lib/tables.json", "lib/drop-ins.json", "bin/.oke-cni-installer.00.tmp"] {
         fs::write(node.path(ours), "{}").unwrap();
     }
-    for ours in [vcn::NPN_COPY_FILE, vcn::REPORTED_CONDITIONS_FILE] {
+    for ours in [vcn::NPN_COPY_FILE, vcn::REPORTED_CONDITIONS_FILE, vcn::CONTROLLER_RULES_FILE] {
         fs::write(node.path("lib").join(ours), "{}").unwrap();
     }
     fs::write(node.path("lib/nativepodnetwork.json"), "an operator's").unwrap();

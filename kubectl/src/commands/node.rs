@@ -101,7 +101,10 @@ impl NodeAnswer {
         let Details { status, signals, error } = Details::of(view.details.as_ref());
         let findings = match (status, signals) {
             (None, None) => view.node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
-            (status, signals) => finding::of_details(status.unwrap_or_default(), signals.unwrap_or_default()),
+            (status, signals) => {
+                let of_agent = finding::of_details(status.unwrap_or_default(), signals.unwrap_or_default());
+                finding::with_controllers(of_agent, view.node.summary.as_ref())
+            }
         };
         Self {
             source: Source::Leader,

@@ -42,8 +42,8 @@ pub(super) use message::{Outcome, Request, Response, invalid, missing, not_found
 pub use operation::Operation;
 pub(super) use operation::{Route, route};
 pub use settings::OciSettings;
-pub(super) use state::AttachmentState;
 use state::State;
+pub(super) use state::{AgentPluginState, AttachmentState};
 
 /// The availability domain of everything.
 const AVAILABILITY_DOMAIN: &str = "SBOX:US-ASHBURN-AD-1";
@@ -166,6 +166,7 @@ impl Emulator {
             Operation::UpdateVnic if state.ignored.contains(operation) => self.get_vnic(state, id),
             Operation::DeleteAddress if state.ignored.contains(operation) => Ok(Response::empty()),
             Operation::GetInstance => self.get_instance(state, id),
+            Operation::ListInstanceAgentPlugins => self.list_agent_plugins(state, id, request),
             Operation::ListShapes => self.list_shapes(request),
             Operation::GetSubnet => self.get_subnet(id),
             Operation::ListVnicAttachments => self.list_attachments(state, request),

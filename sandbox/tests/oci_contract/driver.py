@@ -33,9 +33,11 @@ config, options = log_in()
 options.update(service_endpoint=settings["endpoint"], retry_strategy=oci.retry.NoneRetryStrategy())
 compute = oci.core.ComputeClient(config, **options)
 network = oci.core.VirtualNetworkClient(config, **options)
+plugins = oci.compute_instance_agent.PluginClient(config, **options)
 # The clients append the version of the API to endpoints that they know, and take others as they are.
 for client in (compute, network):
     client.base_client.endpoint = settings["endpoint"] + "/20160918"
+plugins.base_client.endpoint = settings["endpoint"] + "/20180530"
 
 
 def model(name, fields):
@@ -92,6 +94,8 @@ def call(operation, given):
         return network.get_subnet(given["id"])
     if operation == "getInstance":
         return compute.get_instance(given["id"])
+    if operation == "listAgentPlugins":
+        return every(plugins.list_instance_agent_plugins, given["compartmentId"], given["instanceId"])
     if operation == "listShapes":
         return every(compute.list_shapes, given["compartmentId"])
     raise ValueError(f"no operation {operation}")

@@ -16,6 +16,24 @@ fn a_subnet_has_its_blocks_and_routers() {
 }
 
 #[test]
+fn an_instance_lists_the_plugins_of_its_cloud_agent() {
+    by_each(|scene, client| {
+        let compartment = scene.api.compartment();
+        let question = json!({ "compartmentId": compartment, "instanceId": scene.instance() });
+        assert_eq!(client.call("listAgentPlugins", question.clone()).unwrap().value, json!([]));
+        scene.api.set_agent_plugin("node-a", "Bastion", "DISABLED", "STOPPED");
+        scene.api.set_agent_plugin("node-a", "Compute HPC RDMA Authentication", "ENABLED", "NOT_SUPPORTED");
+        let plugins = client.call("listAgentPlugins", question).unwrap().value;
+        let shown = |number: usize| (plugins[number]["name"].clone(), plugins[number]["status"].clone());
+        assert_eq!(shown(0), ("Bastion".into(), "STOPPED".into()));
+        assert_eq!(shown(1), ("Compute HPC RDMA Authentication".into(), "NOT_SUPPORTED".into()));
+        let instance = client.call("getInstance", json!({ "id": scene.instance() })).unwrap().value;
+        let wanted = &instance["agentConfig"]["pluginsConfig"][1];
+        assert_eq!(wanted, &json!({ "name": "Compute HPC RDMA Authentication", "desiredState": "ENABLED" }));
+    });
+}
+
+#[test]
 fn an_instance_has_a_shape_and_the_shape_a_limit() {
     by_each(|scene, client| {
         let instance = client.call("getInstance", json!({ "id": scene.instance() })).unwrap().value;

@@ -65,10 +65,12 @@ pub(crate) fn reaches(from: (&Netns, IpAddr), to: (&Netns, IpAddr)) -> bool {
     }
 }
 
-/// Waits until they do. A machine that is busy may take longer than silence lasts here.
+/// Waits until they do. A machine that is busy may take longer than silence lasts here, and its kernel makes the routes of an
+/// IPv6 address later than the address: until then sending fails.
 #[track_caller]
 pub(crate) fn wait_until_reaches(from: (&Netns, IpAddr), to: (&Netns, IpAddr)) {
-    wait_for(&format!("{} reaches {}", from.1, to.1), || reaches(from, to));
+    let answers = || exchange(&socket(from.0, from.1), &socket(to.0, to.1)).is_ok();
+    wait_for(&format!("{} reaches {}", from.1, to.1), answers);
 }
 
 /// Configures a VNIC's link by hand as an agent would: address, own table, rule.

@@ -19,6 +19,6 @@ mod vnics;
 
 pub use calls::{Call, Fault, Traced, sample};
 pub use dump::{differences, foreign_lines, settings, text_of};
-pub use namespace::{PATIENCE, ip, name, path_of, pings, reaches, reaches_from, sh, within};
+pub use namespace::{PATIENCE, before_next_look, ip, name, path_of, pings, reaches, reaches_from, sh, within};
 pub use plugin::{assert_success, error_of, json_of, spawn};
 pub use vnics::{Families, VnicHost, no_detection, vnic_pool};

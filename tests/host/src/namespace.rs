@@ -37,14 +37,20 @@ pub fn sh(netns: &Netns, script: &str) -> String {
 
 /// Whether something becomes true in time.
 pub fn within(time: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + time;
+    let begun = Instant::now();
     while !condition() {
-        if Instant::now() > deadline {
+        if begun.elapsed() > time {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(before_next_look(begun));
     }
     true
+}
+
+/// How long to wait before a condition is checked again: a sixteenth of the time so far, because a check may start programs,
+/// and other tests need the processors.
+pub fn before_next_look(begun: Instant) -> Duration {
+    (begun.elapsed() / 16).clamp(Duration::from_millis(5), Duration::from_millis(200))
 }
 
 /// Whether `target` comes to answer. A link that was just raised drops what it is given until the kernel's own thread has

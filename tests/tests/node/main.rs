@@ -7,22 +7,16 @@ mod main_job;
 mod privileges;
 mod return_paths;
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use host_harness::within;
 
 /// Far beyond what a condition takes; a guest without a CPU of its own is slow.
 const DEADLINE: Duration = Duration::from_secs(90);
 
 /// Whether the condition becomes true before the deadline.
-fn becomes_true(mut condition: impl FnMut() -> bool) -> bool {
-    let started = Instant::now();
-    while !condition() {
-        if started.elapsed() > DEADLINE {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    true
+fn becomes_true(condition: impl FnMut() -> bool) -> bool {
+    within(DEADLINE, condition)
 }
 
 /// Waits for a condition.

@@ -61,6 +61,8 @@ impl Repository {
         ];
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.path()).envs(who).env("ARCHES", "amd64 arm64").env_remove("NO_TAG");
+        // A git hook sets these, and git would work in this repository then.
+        command.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").env_remove("GIT_INDEX_FILE");
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(text).unwrap())

@@ -9,8 +9,9 @@ use super::scene::Scene;
 
 const PAGE: &str = include_str!("../../../../docs/iam.md");
 /// No condition names these. Without shapes, OCI's own refusal shows that an instance is full; lists also show the end of a
-/// detach; single requests replace bulk requests.
-const NEVER_NAMED: [&str; 4] = ["BulkCreateIpv6s", "BulkCreatePrivateIps", "GetVnicAttachment", "ListShapes"];
+/// detach; single requests replace bulk requests; the fleet asks about the plugins of nodes.
+const NEVER_NAMED: [&str; 5] =
+    ["BulkCreateIpv6s", "BulkCreatePrivateIps", "GetVnicAttachment", "ListInstanceAgentPlugins", "ListShapes"];
 
 /// The second column of the table of permissions.
 fn operations() -> BTreeSet<&'static str> {

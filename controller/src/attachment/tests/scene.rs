@@ -42,6 +42,7 @@ pub(super) fn compartment() -> Ocid {
 
 fn machine(number: u32) -> Instance {
     Instance {
+        agent_config: None,
         id: instance(number),
         compartment_id: compartment(),
         lifecycle_state: InstanceState::Running,

@@ -16,6 +16,8 @@ pub struct FleetMetrics {
     oldest: FloatGauge,
     sweep: FloatGauge,
     requests: Family<Outcome, Counter>,
+    other_rules: Gauge,
+    pub(crate) rules_invalid: Gauge,
     pub(crate) holds: Gauge,
 }
 
@@ -26,7 +28,9 @@ impl FleetMetrics {
             problems: all.family("fleet_problems", "Nodes with a problem, by signal and severity; other: conditions of the agent"),
             oldest: all.metric("fleet_oldest_summary_seconds", "Age of the oldest summary of a node whose state is known, in seconds"),
             sweep: all.metric("fleet_sweep_seconds", "Seconds in which each agent was last asked once"),
-            requests: all.family("agent_requests", "Requests to agents, by result: ok, unchanged, connect, handshake (a wrong key), slow, too_long, broken, status or unreadable"),
+            requests: all.family("agent_requests", "Requests to agents, by result: ok, unchanged, connect, handshake (a wrong key), slow, too_long, broken, status or unreadable; rules_refused: an agent that answered did not keep the rules"),
+            other_rules: all.metric("fleet_other_rules", "Nodes whose agent last reported other rules than the controller's HEALTH_RULES: not asked since a change, unable to keep them, without signals (HEALTH=off), or of release 0.2.0"),
+            rules_invalid: all.metric("health_rules_invalid", "1 while the file HEALTH_RULES cannot be sent to agents"),
             holds: all.metric("fleet_unknown_held", "1 while so many agents do not answer that no condition of a Node is set to Unknown"),
         }
     }
@@ -39,7 +43,7 @@ impl FleetMetrics {
     /// Sets the gauges.
     pub(super) fn set(&self, census: FleetCensus) {
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        let FleetCensus { nodes, problems, oldest, sweep } = census;
+        let FleetCensus { nodes, problems, oldest, sweep, other_rules } = census;
         self.nodes.clear();
         for (state, count) in nodes {
             self.nodes.get_or_create(&NodesInState { state: state.to_string() }).set(number(count));
@@ -51,5 +55,6 @@ impl FleetMetrics {
         }
         self.oldest.set(oldest.as_secs_f64());
         self.sweep.set(sweep.as_secs_f64());
+        self.other_rules.set(number(other_rules));
     }
 }

@@ -25,12 +25,16 @@ const FOLDER: &str = "run/oci-hpc";
 const STATES: &[&[&str]] =
     &[&["oci-hpc-rdma-configure.json", "oci-hpc-mlx-configure.json"], &["oci-rdma-authentication.json"]];
 
+/// Whether machines of a shape have an RDMA network.
+pub fn has_rdma_network(shape: &str) -> bool {
+    ["BM.GPU", "BM.HPC", "BM.Optimized"].iter().any(|family| shape.starts_with(family))
+}
+
 struct HpcPlugins;
 
 impl Collector for HpcPlugins {
     fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let shape = host.facts.shape.as_deref().unwrap_or_default();
-        if !["BM.GPU", "BM.HPC", "BM.Optimized"].iter().any(|family| shape.starts_with(family)) {
+        if !has_rdma_network(host.facts.shape.as_deref().unwrap_or_default()) {
             return Err(Gap::absent("this shape has no RDMA network"));
         }
         if !host.has(FOLDER) {

@@ -5,13 +5,13 @@ use std::ops::Add as _;
 use super::*;
 
 fn one(overrides: &str, name: &str) -> (Option<Rule>, Vec<String>) {
-    let Rules { rules, problems } = Rules::read(Some(overrides));
+    let Rules { rules, problems } = Rules::read(&[RulesText { source: "HEALTH_RULES", text: overrides }]);
     (rules.into_iter().find(|rule| rule.name == name), problems)
 }
 
 #[test]
 fn shipped_rules_are_valid_and_name_each_measured_signal() {
-    let Rules { rules, problems } = Rules::read(None);
+    let Rules { rules, problems } = Rules::shipped();
     assert_eq!(problems, Vec::<String>::new());
     let unjudged = collectors::signals()
         .filter(|signal| signal.unit != Unit::Text && !rules.iter().any(|rule| rule.signal == signal.name))
@@ -61,7 +61,7 @@ fn rules_apply_by_shape_with_exclusions() {
 }
 #[test]
 fn bound_of_eviction_depends_on_the_size_of_memory() {
-    let rules = Rules::read(None).rules;
+    let rules = Rules::shipped().rules;
     let bounds = |memory| {
         let of_it = rules.iter().filter(|rule| rule.signal == "eviction_memory");
         of_it.filter(|rule| rule.applies(Hardware { shape: None, memory })).map(|rule| rule.bound).collect::<Vec<_>>()

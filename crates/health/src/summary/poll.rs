@@ -1,7 +1,10 @@
-//! What the controller tells an agent with each request for a summary: the query of its path.
+//! What the controller tells an agent: paths, and the query of each request for a summary.
 
 /// Where an agent answers with its summary.
 pub const SUMMARY_PATH: &str = "/v1/summary";
+
+/// Where an agent takes the controller's rules of health signals: a file of rules, or nothing where the controller has none.
+pub const RULES_PATH: &str = "/v1/rules";
 
 /// The query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

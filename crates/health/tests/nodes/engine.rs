@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use health::collectors::KINDS;
-use health::engine::{Engine, Now};
+use health::engine::{Engine, Now, RulesFiles};
 use health::system::Machine;
 use health::{Area, Collector, Facts, Gap, Host, Kind, Report, Sample, Signal, Unit, Verdict};
 
@@ -91,7 +91,7 @@ fn a_collector_that_hangs_is_unknown_and_delays_no_other() {
     ];
     let host = machine();
     let begun = host.now;
-    let mut engine = Engine::new(KINDS, host, None, || 0.0);
+    let mut engine = Engine::new(KINDS, host, RulesFiles::default(), || 0.0);
     let state = |report: &Report, name: &str| report.signals.iter().find(|state| state.signal == name).cloned();
     let sampled = |report: &Report, name: &str| state(report, name).map(|state| state.sampled_unix_millis);
     until(&mut engine, at(begun, 20), |report| sampled(report, "works") == Some(20_000));
@@ -114,7 +114,7 @@ fn a_collector_that_hangs_is_unknown_and_delays_no_other() {
 fn all_collectors_run_on_this_machine() {
     let host = machine();
     let begun = host.now;
-    let mut engine = Engine::new(KINDS, host, None, || 0.0);
+    let mut engine = Engine::new(KINDS, host, RulesFiles::default(), || 0.0);
     let signals = health::collectors::signals().count();
     for seconds in [20, 340] {
         let current = move |report: &Report| {

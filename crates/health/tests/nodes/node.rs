@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use health::collectors::KINDS;
-use health::engine::{Engine, Now};
+use health::engine::{Engine, Now, RulesFiles};
 use health::facts::{Facts, NetworkFacts, PoolFacts, VnicLink};
 use health::system::{Answer, Clock, Space, System};
 use health::{Host, Report, Verdict};
@@ -105,7 +105,8 @@ impl Node {
             system: system.clone(),
             now: begun,
         };
-        let engine = Engine::new(KINDS, host, Some(root.join("rules.json")), || 0.0);
+        let rules = RulesFiles { controller: root.join("sent.json"), own: root.join("rules.json") };
+        let engine = Engine::new(KINDS, host, rules, || 0.0);
         Self { folder, facts, system, engine, begun, rounds: 0 }
     }
 

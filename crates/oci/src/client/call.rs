@@ -14,6 +14,9 @@ use crate::error::{Error, Failure, Refusal, beginning};
 use crate::object::Etag;
 use crate::retry_token::RetryToken;
 
+/// The version of the core services' API.
+pub(super) const CORE: &str = "20160918";
+
 /// One call.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
@@ -22,6 +25,8 @@ pub(crate) struct Call<'a> {
     /// Its subject, for messages.
     pub(crate) subject: &'a str,
     pub(crate) method: Method,
+    /// The version of the API, part of the path.
+    pub(crate) version: &'static str,
     /// Below the version, for example `/vnics/ocid1…`.
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
@@ -104,6 +109,7 @@ pub(crate) fn get<'a>(operation: &'static str, subject: &'a str, path: String) -
         operation,
         subject,
         method: Method::GET,
+        version: CORE,
         path,
         query: Vec::new(),
         body: None,

@@ -15,11 +15,12 @@ use super::archive::{Archive, LONGEST};
 use crate::settings::Settings;
 
 /// Our files in the data directory, without `installer.json` and `before/`, which quote configurations of other programs.
-const DATA: [&str; 6] = [
+const DATA: [&str; 7] = [
     vcn::ATTACHMENTS_COPY_FILE,
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
     vcn::REPORTED_CONDITIONS_FILE,
+    vcn::CONTROLLER_RULES_FILE,
     "tables.json",
     "sysctls.json",
 ];

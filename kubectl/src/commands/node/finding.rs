@@ -1,7 +1,8 @@
 //! What is wrong with a node: the agent's conditions and the signals that are not healthy, each with its next step.
 
+use health::fleet::CLOUD_AGENT_PLUGINS;
 use health::rules::Severity;
-use health::summary::Summary;
+use health::summary::{Check, Summary};
 use health::{Report, SignalState, Verdict};
 use resident::page::Page;
 use serde::Serialize;
@@ -50,9 +51,20 @@ pub(super) fn of_details(status: AgentStatus, report: Report) -> Vec<Finding> {
     sorted(conditions.chain(signals).collect())
 }
 
+/// Those of an agent's report, and what the controller itself found.
+pub(super) fn with_controllers(mut findings: Vec<Finding>, summary: Option<&Summary>) -> Vec<Finding> {
+    let checks = summary.into_iter().flat_map(|summary| &summary.checks);
+    findings.extend(checks.filter(|check| check.name == CLOUD_AGENT_PLUGINS.name).map(of_check));
+    sorted(findings)
+}
+
 /// Those of a summary, which has no values.
 pub(super) fn of_summary(summary: &Summary) -> Vec<Finding> {
-    let finding = |check: &health::summary::Check| Finding {
+    sorted(summary.checks.iter().map(of_check).collect())
+}
+
+fn of_check(check: &Check) -> Finding {
+    Finding {
         name: check.name.clone(),
         subject: check.subject.clone(),
         verdict: check.verdict,
@@ -63,8 +75,7 @@ pub(super) fn of_summary(summary: &Summary) -> Vec<Finding> {
         healthy: None,
         since_unix_millis: Some(check.since_unix_millis),
         next_step: next_step(&check.name),
-    };
-    sorted(summary.checks.iter().map(finding).collect())
+    }
 }
 
 pub(super) fn show(page: &mut Page, findings: &[Finding], style: Style) {

@@ -19,6 +19,16 @@ impl Emulator {
         Ok(Response::object(instance_document(state, &instance), 1))
     }
 
+    /// The plugins that the instance's cloud agent reports.
+    pub(super) fn list_agent_plugins(&self, state: &State, id: &str, request: &Request) -> Outcome {
+        self.compartment(request)?;
+        let instance = self.vcn().inventory().by_id(id).ok_or_else(not_found)?;
+        let plugins = state.agent_plugins.get(&instance.name).into_iter().flatten();
+        let each = plugins
+            .map(|(name, plugin)| json!({ "name": name, "status": plugin.status, "timeLastUpdatedUtc": TIME_CREATED }));
+        Response::page(request, self.settings().page, each)
+    }
+
     /// The shapes of the instances there are.
     pub(super) fn list_shapes(&self, request: &Request) -> Outcome {
         self.compartment(request)?;
@@ -60,6 +70,12 @@ pub(in crate::oci) fn instance_document(state: &State, instance: &Instance) -> V
         "timeCreated": TIME_CREATED,
     });
     if let Some(all) = document.as_object_mut() {
+        if let Some(plugins) = state.agent_plugins.get(&instance.name) {
+            let each = plugins.iter().map(|(name, plugin)| json!({ "name": name, "desiredState": plugin.desired }));
+            let config = json!({ "isMonitoringDisabled": false, "isManagementDisabled": false,
+                "areAllPluginsDisabled": false, "pluginsConfig": each.collect::<Vec<_>>() });
+            all.insert("agentConfig".to_owned(), config);
+        }
         all.extend(instance.fields.clone());
     }
     document

@@ -29,6 +29,8 @@ macro_rules! operations {
 operations! {
     /// `GET /instances/{id}`
     GetInstance,
+    /// `GET /instanceagents/{id}/plugins`
+    ListInstanceAgentPlugins,
     /// `GET /shapes`
     ListShapes,
     /// `GET /subnets/{id}`
@@ -87,6 +89,10 @@ impl Route {
 pub(in crate::oci) fn route(method: &Method, path: &str) -> Option<Route> {
     use Operation::*;
     let verb = method.as_str();
+    if let Some(path) = path.strip_prefix("/20180530/") {
+        let id = path.strip_prefix("instanceagents/")?.strip_suffix("/plugins").filter(|_| verb == "GET")?;
+        return Some(Route { operation: ListInstanceAgentPlugins, id: id.to_owned(), family: Family::Ipv4 });
+    }
     let parts: Vec<&str> = path.strip_prefix("/20160918/")?.split('/').collect();
     let family = if parts.first() == Some(&"ipv6") { Family::Ipv6 } else { Family::Ipv4 };
     let (operation, id) = match (verb, parts.as_slice()) {

@@ -21,6 +21,8 @@ pub(in crate::oci) struct State {
     pub(in crate::oci) addresses: BTreeMap<String, AddressRecord>,
     /// By instance name, where it is not RUNNING.
     pub(in crate::oci) instance_states: BTreeMap<String, String>,
+    /// Plugins of the cloud agent, by instance name and their own.
+    pub(in crate::oci) agent_plugins: BTreeMap<String, BTreeMap<String, AgentPluginState>>,
     /// By retry token.
     pub(super) replays: BTreeMap<String, Replay>,
     /// The refusal of a retry token that comes with another body, where it is not the default one.
@@ -41,6 +43,15 @@ pub(in crate::oci) struct State {
     /// The VCN's change counter at the last sync.
     pub(super) synced: Option<u64>,
     pub(super) number: u64,
+}
+
+/// A plugin of an instance's cloud agent.
+#[derive(Clone, Debug)]
+pub(in crate::oci) struct AgentPluginState {
+    /// ENABLED or DISABLED.
+    pub(in crate::oci) desired: String,
+    /// RUNNING, STOPPED, NOT_SUPPORTED or INVALID.
+    pub(in crate::oci) status: String,
 }
 
 /// A VNIC attachment.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/oracle/oci-go-sdk/v65/common"
 	"github.com/oracle/oci-go-sdk/v65/common/auth"
+	"github.com/oracle/oci-go-sdk/v65/computeinstanceagent"
 	"github.com/oracle/oci-go-sdk/v65/core"
 )
 
@@ -55,6 +56,7 @@ func (token account) ServiceAccountToken() (string, error) { return string(token
 type driver struct {
 	compute core.ComputeClient
 	network core.VirtualNetworkClient
+	plugins computeinstanceagent.PluginClient
 }
 
 func main() {
@@ -106,12 +108,16 @@ func newDriver(login string) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	plugins, err := computeinstanceagent.NewPluginClientWithConfigurationProvider(provider)
+	if err != nil {
+		return nil, err
+	}
 	never := common.NoRetryPolicy()
-	for _, client := range []*common.BaseClient{&compute.BaseClient, &network.BaseClient} {
+	for _, client := range []*common.BaseClient{&compute.BaseClient, &network.BaseClient, &plugins.BaseClient} {
 		client.Host = given.Endpoint
 		client.SetCustomClientConfiguration(common.CustomClientConfiguration{RetryPolicy: &never})
 	}
-	return &driver{compute, network}, nil
+	return &driver{compute, network, plugins}, nil
 }
 
 func logIn(given settings) (common.ConfigurationProvider, error) {
@@ -172,6 +178,12 @@ func (d *driver) call(ctx context.Context, operation string, given arguments) (a
 	case "getInstance":
 		response, err := d.compute.GetInstance(ctx, core.GetInstanceRequest{InstanceId: given.ID})
 		return response.Instance, response.Etag, err
+	case "listAgentPlugins":
+		return pages(func(page *string) ([]computeinstanceagent.InstanceAgentPluginSummary, *string, error) {
+			request := computeinstanceagent.ListInstanceAgentPluginsRequest{CompartmentId: given.CompartmentID, InstanceagentId: given.InstanceID, Page: page}
+			response, err := d.plugins.ListInstanceAgentPlugins(ctx, request)
+			return response.Items, response.OpcNextPage, err
+		})
 	case "listShapes":
 		return pages(func(page *string) ([]core.Shape, *string, error) {
 			response, err := d.compute.ListShapes(ctx, core.ListShapesRequest{CompartmentId: given.CompartmentID, Page: page})

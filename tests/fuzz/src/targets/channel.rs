@@ -2,7 +2,7 @@
 
 use api::probe::{ProbeRequest, Task};
 use channel::{Announcement, Fingerprint};
-use health::rules::{Hardware, Rules};
+use health::rules::{Hardware, Rules, RulesText};
 use health::summary::{SUMMARY_MAX, Summary};
 use serde_json::{Value, json};
 
@@ -32,7 +32,8 @@ pub(super) fn summary(input: &[u8]) {
 /// The input is the file HEALTH_RULES.
 pub(super) fn rules(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let (shipped, Rules { rules, problems }) = (Rules::read(None), Rules::read(Some(text)));
+    let (shipped, Rules { rules, problems }) =
+        (Rules::shipped(), Rules::read(&[RulesText { source: "HEALTH_RULES", text }]));
     assert!(problems.iter().all(|problem| !problem.is_empty()));
     for rule in &rules {
         assert!((1..=rule.samples.of).contains(&rule.samples.bad), "{rule:?}");

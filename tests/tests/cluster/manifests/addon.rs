@@ -211,7 +211,7 @@ fn values_schema() -> Value {
             "kernelLog": boolean, "hpcPlugins": boolean, "nodeSelector": labels, "resources": { "type": "object" },
         })),
         "controller": object(json!({
-            "enabled": boolean, "settings": of("controller"), "nodeSelector": labels, "resources": { "type": "object" },
+            "enabled": boolean, "settings": of("controller"), "healthRules": { "type": ["object", "string"] }, "nodeSelector": labels, "resources": { "type": "object" },
         })),
         "monitoring": object(json!({
             "podMonitors": boolean, "alerts": boolean, "dashboard": boolean,

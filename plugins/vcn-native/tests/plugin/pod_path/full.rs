@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use nix::mount::{MsFlags, mount, umount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::node::{Node, Pod};
 
@@ -58,7 +58,8 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        umount(self.place.as_path() as &Path).unwrap();
+        // Between fork and exec, a child of another test may hold a file on it.
+        umount2(self.place.as_path() as &Path, MntFlags::MNT_DETACH).unwrap();
     }
 }
 
