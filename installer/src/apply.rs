@@ -77,20 +77,19 @@ impl Applier<'_> {
                     Some(backup) => backup.restore(path)?,
                     None => remove(path)?,
                 }
-                self.record.configurations.remove(&file_name(path));
-                self.keep();
-                Ok(())
+                self.forget(path)
             }
-            Step::Forget { path } => {
-                let name = file_name(path);
-                self.record.configurations.remove(&name);
-                // What was there before us is back, or another program wrote its own. If nothing is there, uninstalling
-                // gives it back.
-                let backup = Backup::find(&self.settings.data_dir, &name).filter(|_| path.exists());
-                self.keep();
-                backup.map_or(Ok(()), |backup| backup.remove())
-            }
+            Step::Forget { path } => self.forget(path),
         }
+    }
+
+    fn forget(&mut self, path: &Path) -> Result<(), Error> {
+        let name = file_name(path);
+        self.record.configurations.remove(&name);
+        // What was there before us is back, or another program wrote its own. If nothing is there, uninstalling gives it back.
+        let is_unneeded = self.keep() && (path.exists() || path.is_symlink());
+        let backup = Backup::find(&self.settings.data_dir, &name).filter(|_| is_unneeded);
+        backup.map_or(Ok(()), |backup| backup.remove())
     }
 
     fn change(&mut self, change: &ConfChange) -> Result<(), Error> {
@@ -130,11 +129,14 @@ impl Applier<'_> {
         self.keep();
     }
 
-    /// Writes the record. A node whose data directory cannot be written gets its pod network nevertheless.
-    fn keep(&mut self) {
+    /// Writes the record; whether that succeeded. A node whose data directory cannot be written gets its pod network
+    /// nevertheless.
+    fn keep(&mut self) -> bool {
         let failure = self.record.write(&self.settings.data_dir).err();
+        let is_written = failure.is_none();
         let is_reported = self.report.failures.iter().any(|failure| matches!(failure, Error::NotRecorded { .. }));
         self.report.failures.extend(failure.filter(|_| !is_reported));
+        is_written
     }
 }
 

@@ -62,7 +62,7 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let Uninstall { sysctl_root, force, returning, dry_run } = how;
     let mut removal = Removal { applied: !dry_run, ..Removal::default() };
-    let agent = lock_out_agent(settings, removal.applied);
+    let mut agent = lock_out_agent(settings, removal.applied);
     let lock = lock_out_installers(&settings.written_directories());
     removal.refusals.extend(agent.as_ref().err().cloned());
     removal.refusals.extend(returning);
@@ -94,10 +94,13 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     removal.failures.extend(removed.err());
     let removed = network::remove_hosts(&sysctl_root, &others, &mut removal);
     removal.failures.extend(removed.err());
+    // A program may have come since.
+    let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
+    let others = [others, OtherNetworks::find(&files, &mut removal)];
     kernel_settings::restore(&settings.data_dir, &sysctl_root, &others, &mut removal);
     if removal.failures.is_empty() {
-        // Its file is not one of the state's.
-        drop(agent);
+        // Its file is not one of the state's. No agent may start before the end.
+        let _ = agent.as_mut().map(AgentLock::remove_created);
         files::state(settings, &mut removal);
     }
     removal
@@ -111,9 +114,15 @@ struct AgentLock {
     created: Option<PathBuf>,
 }
 
+impl AgentLock {
+    fn remove_created(&mut self) {
+        let _ = self.created.take().map(|path| remove(&path));
+    }
+}
+
 impl Drop for AgentLock {
     fn drop(&mut self) {
-        let _ = self.created.take().map(|path| remove(&path));
+        self.remove_created();
     }
 }
 

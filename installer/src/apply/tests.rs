@@ -26,7 +26,6 @@ impl Node {
 
     /// Writes to `target`, which is believed to contain `found`.
     fn write(&self, target: &str, found: Option<&str>) -> Report {
-        let settings = fixture::settings_in(self.directory.path());
         let change = ConfChange {
             target: self.path(target),
             document: json!("desired"),
@@ -35,6 +34,11 @@ impl Node {
             backup: false,
             reverted: Some("it was removed".into()),
         };
+        self.take(Step::ChangeConf(Box::new(change)))
+    }
+
+    fn take(&self, step: Step) -> Report {
+        let settings = fixture::settings_in(self.directory.path());
         let (decided_by, reason) = (Signal::Setting, String::new());
         let decision = Decision { install: true, another: false, oke: false, decided_by, against: vec![], reason };
         let applier = Applier {
@@ -43,7 +47,7 @@ impl Node {
             report: Report::new(decision),
             still_ours: &|| true,
         };
-        applier.apply(vec![Step::ChangeConf(Box::new(change))])
+        applier.apply(vec![step])
     }
 
     fn record(&self) -> Record {
@@ -80,4 +84,21 @@ fn written_configuration_is_recorded_and_failed_one_is_not() {
     assert_eq!(fs::read_to_string(node.path(vcn::CONFLIST_FILE)).unwrap(), "\"desired\"\n");
     assert!(known(&node).wanted.is_some());
     assert_eq!(known(&node).recent(SystemTime::now()).len(), 1);
+}
+
+#[test]
+fn backup_stays_until_the_record_is_written() {
+    let node = Node::new();
+    let (path, data) = (node.path(vcn::CONFLIST_FILE), node.path("lib"));
+    let backup = || Backup::find(&data, vcn::CONFLIST_FILE);
+    fs::write(&path, "foreign").unwrap();
+    Backup::make(&path, vcn::CONFLIST_FILE, &data).unwrap();
+    fs::write(&path, "written").unwrap();
+    // In the way of the temporary file.
+    fs::create_dir(data.join("installer.json.new")).unwrap();
+    let report = node.take(Step::RemoveConf { path: path.clone(), found: b"written".into(), leftover: None });
+    assert_eq!((Node::words(&report), backup().is_some()), (vec!["not-recorded"], true));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "foreign");
+    fs::remove_dir(data.join("installer.json.new")).unwrap();
+    assert!(node.take(Step::Forget { path }).failures.is_empty() && backup().is_none());
 }

@@ -44,21 +44,18 @@ impl Backup {
         replace(&data_dir.join(DIRECTORY).join(copy), file, mode, |_| Ok(()))
     }
 
-    /// Puts the file back, with its contents, mode and owner, and removes the copy, so that the next run does not mistake the
-    /// file for our file.
+    /// Puts the file back, with its contents, mode and owner.
     pub(crate) fn restore(&self, target: &Path) -> Result<(), Error> {
         // Release 0.2.0 replaced links, too.
         if let Ok(to) = fs::read_link(&self.path) {
             remove(target)?;
-            symlink(to, target).map_err(Error::placing(target, "making it a link again"))?;
-            return self.remove();
+            return symlink(to, target).map_err(Error::placing(target, "making it a link again"));
         }
         let file = open_file(&self.path).map_err(Error::reading(&self.path))?;
         let mode = file.metadata().map_err(Error::reading(&self.path))?.permissions().mode() & 0o7777;
         replace(target, file, mode, |written| {
             self.give(written, mode).map_err(Error::placing(target, "setting its owner"))
-        })?;
-        self.remove()
+        })
     }
 
     fn give(&self, path: &Path, mode: u32) -> io::Result<()> {
@@ -68,8 +65,11 @@ impl Backup {
             return Ok(());
         }
         chown(path, Some(self.user), Some(self.group))?;
-        // The kernel clears set-user-id and set-group-id when the owner changes.
-        fs::set_permissions(path, Permissions::from_mode(mode))?;
+        // The kernel clears set-user-id and set-group-id when the owner changes. Without them the mode is right, and only its
+        // new owner, or CAP_FOWNER, may set it.
+        if mode & 0o6000 != 0 {
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+        }
         File::open(path)?.sync_all()
     }
 

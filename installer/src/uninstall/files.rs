@@ -14,13 +14,13 @@ use crate::record::{self, Record};
 use crate::settings::{OURS, Settings, VNIC_ATTACH};
 use crate::uninstall::Removal;
 
-/// Our files in the state directory, also with a suffix: an older generation, a damaged file, a lock or a temporary file.
-const STATE: [&str; 7] =
-    ["pools.json", "allocations", "attachments.lock", "verbs.log", "agent.sock", "agent.lock", "telemetry.sock"];
+/// Our files in the state directory; a suffix names an older generation, a damaged file or a temporary one.
+const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.sock"];
+/// The same without a suffix.
+const STATE_EXACT: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
 
-/// The same in the data directory. A NativePodNetwork that an operator put there is not ours.
+/// Our files in the data directory, with a suffix or without. A NativePodNetwork that an operator put there is not ours.
 const DATA: [&str; 9] = [
-    backup::DIRECTORY,
     record::FILE,
     "tables.json",
     vcn::ATTACHMENTS_COPY_FILE,
@@ -69,11 +69,11 @@ pub(super) fn binaries(settings: &Settings, removal: &mut Removal) {
     }
 }
 
-/// What was there before, or nothing.
+/// What was there before, or nothing. The copy goes at once, so that the next run does not mistake the file for our file.
 fn give_back(target: &Path, backup: Option<&Backup>, removal: &mut Removal) {
     if let Some(backup) = backup {
         let step = format!("restore {} as it was before us", target.display());
-        removal.step(step, || backup.restore(target));
+        removal.step(step, || backup.restore(target).and_then(|()| backup.remove()));
     } else if fs::symlink_metadata(target).is_ok() {
         removal.step(format!("remove {}", target.display()), || remove(target));
     }
@@ -90,7 +90,9 @@ fn has_mark(path: &Path) -> io::Result<Option<bool>> {
 
 /// Removes our files, copies before the record, and the directories unless they are mount points or contain something else.
 pub(super) fn state(settings: &Settings, removal: &mut Removal) {
-    for (directory, ours) in [(&settings.state_dir, &STATE[..]), (&settings.data_dir, &DATA)] {
+    for (directory, ours, exact) in
+        [(&settings.state_dir, &STATE[..], &STATE_EXACT[..]), (&settings.data_dir, &DATA, &[backup::DIRECTORY])]
+    {
         let paths = match entries(directory) {
             Ok(paths) => paths,
             Err(error) => {
@@ -99,7 +101,9 @@ pub(super) fn state(settings: &Settings, removal: &mut Removal) {
             }
         };
         let is_suffix = |rest: &str| rest.is_empty() || rest.starts_with('.');
-        let is_ours = |name: &str| ours.iter().any(|ours| name.strip_prefix(ours).is_some_and(is_suffix));
+        let is_ours = |name: &str| {
+            exact.contains(&name) || ours.iter().any(|ours| name.strip_prefix(ours).is_some_and(is_suffix))
+        };
         for path in paths.iter().filter(|path| is_ours(&name(path))) {
             removal.step(format!("remove {}", path.display()), || remove_all(path));
         }

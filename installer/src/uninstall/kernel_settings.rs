@@ -108,15 +108,16 @@ fn changed(data_dir: &Path) -> Result<BTreeMap<String, Note>, Error> {
 
 /// Restores the noted settings. One that another program changed since stays. Forwarding stays for another pod network, which
 /// found it set and had no reason to set it, and so does `accept_ra`, which the host then needs for its default route. A link
-/// that another program uses stays as it is, and keeps IPv6.
-pub(super) fn restore(data_dir: &Path, sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) {
+/// that another program uses stays as it is, and keeps IPv6. Each of `others` counts: a program may have come since the first.
+pub(super) fn restore(data_dir: &Path, sysctl_root: &Path, others: &[OtherNetworks], removal: &mut Removal) {
     let changed = changed(data_dir).unwrap_or_else(|error| {
         removal.failures.push(error);
         BTreeMap::new()
     });
     let sysctls = Sysctls::new(sysctl_root);
-    // `link/…` last: a setting of a link that is down may be gone.
-    for (key, note) in changed.iter().rev() {
+    // Links last: a setting of a link that is down may be gone. Forwarding before `accept_ra`.
+    let (links, plain): (Vec<_>, Vec<_>) = changed.iter().partition(|(key, _)| key.starts_with("link/"));
+    for (key, note) in plain.into_iter().chain(links) {
         let Some(setting) = Setting::parse(key) else {
             removal.left.push(format!("setting {key}: it is not a network setting"));
             continue;
@@ -131,7 +132,7 @@ pub(super) fn restore(data_dir: &Path, sysctl_root: &Path, others: &OtherNetwork
                 continue;
             }
         };
-        match setting.kept_because(&now, note, others) {
+        match others.iter().find_map(|others| setting.kept_because(&now, note, others)) {
             Some(why) => removal.left.push(format!("setting {key}: {why}")),
             None => removal.step(format!("restore {key} to {}", note.before), || {
                 setting.write(&note.before, &sysctls).map_err(Error::kernel(format!("removing setting {key}")))

@@ -16,7 +16,7 @@ use crate::uninstall::Removal;
 /// Routes of the kernel itself or of router advertisements (RTPROT_REDIRECT, _KERNEL, _RA) are no use of a link.
 const KERNEL_PROTOCOLS: [u8; 3] = [1, 2, 9];
 
-/// Other networks on this node, and the use of links, before our objects are removed.
+/// Other networks on this node, and the use of links.
 #[derive(Debug, Default)]
 pub(crate) struct OtherNetworks {
     /// Why anything that another pod network may use stays: its configuration, a pod of it, or that it cannot be known.
@@ -29,10 +29,13 @@ pub(crate) struct OtherNetworks {
 }
 
 impl OtherNetworks {
-    /// Finds them, after configurations from before us are back and before a kernel object is removed.
+    /// Finds them, after configurations from before us are back.
     pub(super) fn find(files: &[ConfFile], removal: &mut Removal) -> Self {
         let configuration = files.iter().find(|file| file.name != vcn::CONFLIST_FILE && file.may_give_a_network());
-        let network = configuration.map(|file| format!("{} is of another pod network, which may use it", file.name));
+        let network = configuration.map(|file| {
+            let is = if file.fault.is_none() { "is" } else { "may be" };
+            format!("{} {is} of another pod network, which may use it", file.name)
+        });
         let may_use = |what: String| format!("pods of another network may use it: {what}");
         let network = network.or_else(|| kernel_shows().map(may_use));
         let others = Self { network, ..Self::default() };

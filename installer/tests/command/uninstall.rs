@@ -178,13 +178,15 @@ fn copied_configuration_goes_although_the_record_is_lost() {
 fn directory_named_by_mistake_keeps_other_files() {
     let node = Node::installed();
     fs::create_dir_all(node.path("run/containerd")).unwrap();
-    let others = ["run/containerd/containerd.sock", "run/agent.conf", "run/pools.jsonl"];
+    let others =
+        ["run/containerd/containerd.sock", "run/agent.conf", "run/agent.lock.1", "run/pools.jsonl", "lib/before.1"];
     others.iter().for_each(|name| fs::write(node.path(name), "foreign").unwrap());
     let ours = ["pools.json", "pools.json.new", "allocations.lock", "verbs.log.1", "allocations.json.damaged"];
     ours.iter().for_each(|name| fs::write(node.path("run").join(name), "{}").unwrap());
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
-    assert_eq!(node.entries("run"), ["agent.conf", "containerd", "pools.jsonl"]);
+    assert_eq!(node.entries("run"), ["agent.conf", "agent.lock.1", "containerd", "pools.jsonl"]);
+    assert_eq!(node.entries("lib"), ["before.1"]);
     assert!(node.path("run/containerd/containerd.sock").exists());
 }
 
