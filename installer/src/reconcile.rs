@@ -28,6 +28,7 @@ enum Mode {
 /// On success the binaries are in place if the decision is to install, and so is the configuration once `usable`. Failures
 /// are in the report; everything else was done, and another call tries again.
 pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
+    versions.retry_failed();
     let (mut steps, mut attempts) = (Vec::new(), 1);
     loop {
         let mut report = once(settings, signals, usable, versions, Mode::Apply);
@@ -42,6 +43,7 @@ pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions:
 
 /// What [`reconcile`] would do, without doing it.
 pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
+    versions.retry_failed();
     once(settings, signals, usable, versions, Mode::DryRun)
 }
 
@@ -83,6 +85,8 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     if let Some(None) = lock {
         return report.failed(Error::Busy);
     }
+    // Another program may have written one while this one waited.
+    let files = conf_files(&settings.cni_conf_dir).unwrap_or(files);
     let (record, damage) = Record::read(&settings.data_dir);
     let is_damaged = matches!(damage, Some(Error::Record { .. }));
     let not_set_aside = (is_damaged && mode == Mode::Apply).then(|| Record::set_aside(&settings.data_dir).err());

@@ -74,17 +74,18 @@ impl FromStr for Version {
 }
 
 impl VersionCache {
+    /// Forgets failed answers: these binaries are asked once more.
+    pub(crate) fn retry_failed(&mut self) {
+        self.0.retain(|_, (_, answer)| !matches!(answer, Answer::Failed(_)));
+    }
+
     /// The binaries' answers, in their order. Binaries that are not in the list are forgotten.
     pub(crate) fn answers(&mut self, paths: &[PathBuf]) -> Vec<Answer> {
         self.answers_within(paths, DEADLINE)
     }
 
     fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
-        // A binary that failed is asked once more.
-        let is_valid = |path: &PathBuf, (known, answer): &(Option<Identity>, Answer)| {
-            paths.contains(path) && *known == Identity::of(path) && !matches!(answer, Answer::Failed(_))
-        };
-        self.0.retain(|path, entry| is_valid(path, entry));
+        self.0.retain(|path, (known, _)| paths.contains(path) && *known == Identity::of(path));
         let answer = |path: &PathBuf| {
             let asked = || (Identity::of(path), ask(path, deadline));
             self.0.entry(path.clone()).or_insert_with(asked).1.clone()
@@ -96,20 +97,21 @@ impl VersionCache {
 /// One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
 fn ask(path: &Path, deadline: Duration) -> Answer {
     let end = Instant::now() + deadline;
-    let started = Command::new(path)
-        .env_clear()
-        .env("CNI_COMMAND", "VERSION")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn();
-    let mut child = match started {
-        Ok(child) => child,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
-        // The kernel reports a file that is there as missing if its interpreter is.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Answer::Failed(NO_INTERPRETER.to_owned()),
-        Err(error) => return Answer::Failed(format!("it does not start: {error}")),
+    let mut command = Command::new(path);
+    command.env_clear().env("CNI_COMMAND", "VERSION").process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = loop {
+        match command.spawn() {
+            Ok(child) => break child,
+            // Some process, forked while another wrote the file, still has it open.
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                thread::sleep(POLL_EVERY);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
+            // The kernel reports a file that is there as missing if its interpreter is.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Answer::Failed(NO_INTERPRETER.to_owned()),
+            Err(error) => return Answer::Failed(format!("it does not start: {error}")),
+        }
     };
     if let Some(mut stdin) = child.stdin.take() {
         // Old plugins read it; one that does not may have closed it already.

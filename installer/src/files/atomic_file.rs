@@ -36,7 +36,8 @@ pub(crate) fn replace(
     // A process id would not be unique: two installers may live in different PID namespaces.
     let random = RandomState::new().build_hasher().finish();
     let temporary = target.with_file_name(format!("{PREFIX}{random:016x}{SUFFIX}"));
-    target.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed("creating its directory"))?;
+    let create = |directory| DirBuilder::new().recursive(true).mode(0o755).create(directory);
+    target.parent().map_or(Ok(()), create).map_err(failed("creating its directory"))?;
     let file = AtomicFile::create_as(target, temporary, mode);
     let mut file = file.map_err(failed("creating a temporary file next to it"))?;
     io::copy(&mut contents, &mut file).map_err(failed("writing"))?;

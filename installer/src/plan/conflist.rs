@@ -38,10 +38,11 @@ impl Plan {
     fn content(&mut self, facts: Facts<'_>, present: Option<&ConfText>) {
         let Facts { settings, observed, record, .. } = facts;
         let disk = present.and_then(ConfText::list);
+        let is_unread = |failure: &Error| matches!(failure, Error::Read { .. } | Error::Source { .. });
         let wanted = match self.our_part(&observed.chain, disk) {
             Ok(wanted) => wanted,
             // If its binary could not be read, that is reported already.
-            Err(_) if !observed.failures.is_empty() => return,
+            Err(_) if observed.failures.iter().any(is_unread) => return,
             Err(error) => return self.failures.push(error),
         };
         let known = record.conflist().cloned().unwrap_or_default();

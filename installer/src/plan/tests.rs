@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::observed::{Binary, ChainBinary, ConfAt, ConfText, PLUGINS, plugins};
+use crate::observed::{Binary, BinaryFound, ChainBinary, ConfAt, ConfText, PLUGINS, plugins};
 use crate::settings::fixture::{self, conf_file as conf};
 use crate::versions::Answer;
 
@@ -98,7 +98,7 @@ fn plans_of_our_configuration_are_golden() {
 fn stale_files_go_before_binaries_come() {
     let (source, target) = ("/node/source/vcn-native".into(), "/node/bin/vcn-native".into());
     let observed = Observed {
-        binaries: vec![Binary { source, target, replaces: false }],
+        binaries: vec![Binary { source, target, found: BinaryFound::Nothing }],
         stale: vec!["/node/bin/.oke-cni-installer.1.tmp".into()],
         ..Observed::default()
     };

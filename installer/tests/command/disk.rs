@@ -1,6 +1,7 @@
 //! Disks that are full or read-only, binaries that run while they are replaced, installers side by side.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,12 @@ fn full_disk_keeps_the_old_binary_and_configuration() {
         assert_eq!(node.snapshot(), before, "not even a temporary file is left");
         node.executable("source/vcn-native", &format!("{PLUGIN}exit\n"));
         assert_eq!(node.run(&INSTALL).0, 0);
+
+        fs::write(node.path("bin/foreign"), [0; 100_000]).unwrap_err();
+        fs::set_permissions(node.path("bin/vcn-native"), fs::Permissions::from_mode(0o644)).unwrap();
+        let (code, text) = node.run(&INSTALL);
+        assert!(code == 0 && text.contains("did: chmod 0755 "), "a mode needs no space: {text}");
+        assert_eq!(mode(&node.path("bin/vcn-native")), 0o755);
     });
 }
 

@@ -107,6 +107,16 @@ fn link_in_place_of_our_file_is_refused_and_stays() {
 }
 
 #[test]
+fn failing_plugin_is_reported_next_to_a_link_in_the_way() {
+    let node = node();
+    node.executable("source/vcn-native", "#!/bin/sh\nexit 1\n");
+    node.executable("source/vnic-attach", "");
+    symlink("real", node.path("bin/vnic-attach")).unwrap();
+    let (code, text) = node.run(&INSTALL);
+    assert!(code == 1 && text.contains("[in-the-way]") && text.contains("[version-unknown]"), "{text}");
+}
+
+#[test]
 fn special_file_as_conflist_is_reported_and_binaries_are_repaired() {
     for kind in ["folder", "pipe", "huge"] {
         let node = node();
