@@ -8,6 +8,9 @@
 //!   Nodes ───────────store─────────────────┴────────────▲
 //! ```
 //!
+//! The sweep also sends the rules of health signals ([`rules`]) to agents that have others, and [`plugin_states`] adds to the
+//! roster what only the OCI API knows.
+//!
 //! Summaries are lost with the leader: the next one asks every agent within half a minute, and judges a node only after its
 //! first answer.
 
