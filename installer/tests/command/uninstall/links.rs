@@ -1,6 +1,7 @@
 //! A VNIC's link that we raised: lowered again if it is unused, and never while another program uses it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use super::kernel::Host;
 use crate::node::Node;
@@ -67,7 +68,12 @@ fn link_that_another_program_uses_stays_up() {
 #[test]
 fn no_link_is_lowered_next_to_another_pod_network() {
     let (node, host, _) = raised_by_us();
-    fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
+    let conflist = node.path("net.d/10-flannel.conflist");
+    symlink("/nowhere/at/all", &conflist).unwrap();
+    let (_, printed) = node.uninstall(&host, &["--force", "--dry-run"]);
+    assert!(printed.contains("10-flannel.conflist may be of another pod network, which may use it\n"), "{printed}");
+    fs::remove_file(&conflist).unwrap();
+    fs::write(&conflist, FLANNEL).unwrap();
     let (code, printed) = node.uninstall(&host, &["--force"]);
     let left = "left: setting link/ens5/state: 10-flannel.conflist is of another pod network, which may use it\n";
     assert!(code == 0 && printed.contains(left), "{printed}");
