@@ -1,6 +1,7 @@
 //! The shipped controller against a real API server and the emulated OCI API, with kills, restarts, throttling and delays.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod access;
 mod agents;
 mod at_rest;
 mod chaos;
@@ -18,7 +19,6 @@ mod probe_pods;
 mod process;
 mod profile_controller;
 mod profiles;
-mod rights;
 mod scale;
 mod scene;
 mod size;

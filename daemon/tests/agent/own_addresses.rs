@@ -119,7 +119,8 @@ fn pod_address_assigned_to_the_host_is_removed_at_once() {
         let rule = Rule::new(Family::Ipv6, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
         socket.add_rule(&Rule { from: Some(taken.into()), ..rule }).unwrap();
     });
-    assert!(!pod.is_connected());
+    // The kernel adds the address's local route later.
+    wait_for("the pod is cut off", || !pod.is_connected(), String::new);
     list(&node, &[&taken.to_string(), OWN]);
     let agent = node.ready_agent(&["--detach-grace-seconds", "600"]);
     wait_for("the host's own alone", || hosts(&node) == [format!("{OWN}/128")], || agent.log());

@@ -1,5 +1,5 @@
 //! manifests/base/controller.yaml says what the controller is, and gives it no more than it needs. That Kubernetes knows its
-//! fields, manifests.rs sees to; that the roles suffice and every rule is needed, controller/tests/cluster/rights.rs.
+//! fields, manifests.rs sees to; that the roles suffice and every rule is needed, controller/tests/cluster/access.rs.
 
 use std::collections::BTreeSet;
 use std::fs;
