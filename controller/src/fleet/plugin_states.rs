@@ -1,5 +1,5 @@
-//! What the OCI API knows of the Oracle Cloud Agent's plugins, of nodes with an RDMA network: plugins that are wanted and do not
-//! run. The API has no list for many instances, so each is asked about by itself, with a tenth of the requests (decision 0023).
+//! Which plugins of the Oracle Cloud Agent are enabled and do not run, on nodes with an RDMA network, by the OCI API. The API has no
+//! list for many instances, so each is asked about by itself, with a tenth of the requests (decision 0023).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use health::report::Verdict;
 use health::rules::{Action, Severity};
 use health::summary::Check;
 use k8s_openapi::jiff::Timestamp;
-use oci::{AgentPlugin, BudgetState, CloudView, Instance, Kind};
+use oci::{AgentPlugin, BudgetState, CloudView, Instance, InstanceState, Kind};
 use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 use vcn::Ocid;
@@ -23,10 +23,10 @@ use crate::fleet::shared::SharedRoster;
 const SHARE: f64 = 0.1;
 /// Of each instance: GetInstance and ListInstanceAgentPlugins.
 const REQUESTS: f64 = 2.0;
-/// How often the list of nodes is read at least.
-const LOOK: Duration = Duration::from_secs(10);
-/// After a refusal: a missing permission is the same for all instances.
-const REFUSED: Duration = Duration::from_mins(15);
+/// The list of nodes is read at least this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(10);
+/// While the permission is missing.
+const AFTER_REFUSALS: Duration = Duration::from_mins(15);
 /// Consecutive readings that show a plugin which does not run, before it is a problem: after an instance's launch it takes ten minutes.
 const BAD_READINGS: u32 = 4;
 /// Consecutive readings that fail, before the state is unknown.
@@ -50,6 +50,12 @@ pub struct PluginStates {
 /// A node and its instance.
 type NodeInstance = (String, Ocid);
 
+/// The plugins of an instance that do not run, if any is wanted.
+type Reading = Result<Option<Vec<String>>, oci::Error>;
+
+/// What is known of each node.
+type Known = HashMap<NodeInstance, Readings>;
+
 /// What is known of a node.
 #[derive(Debug, Default)]
 struct Readings {
@@ -68,26 +74,28 @@ enum Change {
 impl PluginStates {
     /// Asks about all nodes, again and again; never returns.
     pub async fn run(self) {
-        let mut known: HashMap<NodeInstance, Readings> = HashMap::new();
+        let mut known = Known::new();
         let mut last_error = None;
         loop {
             self.follow(&mut known);
             let next = known.iter().min_by_key(|(_, readings)| readings.last);
             let due = next.map(|(node, readings)| (node.clone(), readings.last.map(|last| last + self.interval)));
             match due {
-                Some((_, Some(due))) if due > Instant::now() + LOOK => sleep(LOOK).await,
+                Some((_, Some(due))) if due > Instant::now() + LONGEST_SLEEP => sleep(LONGEST_SLEEP).await,
                 Some((node, due)) => {
                     sleep_until(due.unwrap_or_else(Instant::now)).await;
-                    let refused = self.read(&node, known.entry(node.clone()).or_default(), &mut last_error).await;
-                    sleep(if refused { REFUSED } else { self.shortest_interval() }).await;
+                    let result = self.not_running(&node.1).await;
+                    let refused = is_refused_again(&node.0, &result, &mut last_error);
+                    self.record(&mut known, node, result, refused);
+                    sleep(if refused { AFTER_REFUSALS } else { self.shortest_interval() }).await;
                 }
-                None => sleep(LOOK).await,
+                None => sleep(LONGEST_SLEEP).await,
             }
         }
     }
 
     /// Adds new nodes with an RDMA network, by the shape that their agent reports, and forgets those that are gone.
-    fn follow(&self, known: &mut HashMap<NodeInstance, Readings>) {
+    fn follow(&self, known: &mut Known) {
         let (nodes, mut roster) = (self.store.nodes(), self.roster.lock());
         let now: HashSet<NodeInstance> = {
             let rdma = nodes.iter().filter(|node| roster.shape(&node.name).is_some_and(health::has_rdma_network));
@@ -110,48 +118,69 @@ impl PluginStates {
         paused + Duration::from_secs_f64(REQUESTS / (usual * SHARE).max(0.01))
     }
 
-    /// Reads a node's state. Whether a permission is missing.
-    async fn read(
-        &self,
-        node: &NodeInstance,
-        readings: &mut Readings,
-        last_error: &mut Option<(Kind, String)>,
-    ) -> bool {
-        let (name, instance) = node;
-        let result = self.not_running(instance).await;
-        let error = result.as_ref().err().map(|error| (error.kind(), error.operation().unwrap_or_default().to_owned()));
-        if let (Err(failure), true) = (&result, error != *last_error) {
-            let failure = chain(failure);
-            tracing::warn!(
-                event = "plugin_states.unknown",
-                node = name,
-                error = failure,
-                "retried; docs/iam.md has the permissions"
-            );
+    /// Shows the result. A missing permission is one of all nodes.
+    fn record(&self, known: &mut Known, node: NodeInstance, result: Reading, refused: bool) {
+        let mut roster = self.roster.lock();
+        if let (Err(error), true) = (&result, refused) {
+            known
+                .keys()
+                .for_each(|(name, _)| roster.set_controller_check(name, Some(check(Verdict::Unknown, shown(error)))));
         }
-        // GetInstance is also refused for an instance that is gone.
-        let refused = error.as_ref().is_some_and(|(kind, operation)| {
-            operation == "ListInstanceAgentPlugins" && matches!(kind, Kind::NotFoundOrForbidden | Kind::Forbidden)
-        });
-        *last_error = error;
+        let readings = known.entry(node.clone()).or_default();
         readings.last = Some(Instant::now());
-        if let Change::Shown(check) = readings.add(result.map_err(|error| shown(&error))) {
-            self.roster.lock().set_controller_check(name, check);
+        if let Change::Shown(check) = readings.add(result.map(Option::unwrap_or_default).map_err(|error| shown(&error)))
+        {
+            roster.set_controller_check(&node.0, check);
         }
-        refused
     }
 
-    /// The wanted plugins for RDMA that do not run, in words.
-    async fn not_running(&self, instance: &Ocid) -> Result<Vec<String>, oci::Error> {
-        let Instance { agent_config, compartment_id, .. } = self.cloud.instance(instance).await?;
-        let config = agent_config.unwrap_or_default();
+    /// The wanted plugins for RDMA that do not run, in words; `None` if none is wanted.
+    async fn not_running(&self, instance: &Ocid) -> Reading {
+        let Instance { agent_config, compartment_id, lifecycle_state, .. } = self.cloud.instance(instance).await?;
+        let config = agent_config.filter(|_| lifecycle_state == InstanceState::Running).unwrap_or_default();
         // The others only monitor and run commands, and the flags for these two groups overrule `pluginsConfig`.
         let wanted: Vec<&str> = config.wanted().filter(|name| name.contains("RDMA")).collect();
         if wanted.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let plugins = self.cloud.agent_plugins(&compartment_id, instance).await?;
-        Ok(wanted.into_iter().filter_map(|name| trouble(name, &plugins)).collect())
+        Ok(Some(wanted.into_iter().filter_map(|name| trouble(name, &plugins)).collect()))
+    }
+}
+
+/// Logs an error that is new, and tells whether the permission is missing: the second refusal in a row, because OCI also refuses an
+/// instance that is gone.
+fn is_refused_again(node: &str, result: &Reading, last: &mut Option<(Kind, Option<&'static str>)>) -> bool {
+    let failure = match result {
+        Err(failure) => failure,
+        Ok(None) => return false,
+        Ok(Some(_)) => {
+            *last = None;
+            return false;
+        }
+    };
+    let error = (failure.kind(), failure.operation());
+    let is_refusal =
+        error.1 == Some("ListInstanceAgentPlugins") && matches!(error.0, Kind::NotFoundOrForbidden | Kind::Forbidden);
+    let is_repeated = *last == Some(error);
+    if !is_repeated {
+        let hint = if is_refusal { "docs/iam.md names the permission" } else { "retried" };
+        tracing::warn!(event = "plugin_states.unknown", node, error = chain(failure), "{hint}");
+    }
+    *last = Some(error);
+    is_refusal && is_repeated
+}
+
+fn check(verdict: Verdict, message: String) -> Check {
+    Check {
+        name: CLOUD_AGENT_PLUGINS.name.to_owned(),
+        subject: None,
+        area: Area::Host,
+        verdict,
+        severity: Severity::Warning,
+        action: Action::Report,
+        message,
+        since_unix_millis: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default(),
     }
 }
 
@@ -196,16 +225,7 @@ impl Readings {
                 (Verdict::Unknown, error)
             }
         };
-        Change::Shown(Some(Check {
-            name: CLOUD_AGENT_PLUGINS.name.to_owned(),
-            subject: None,
-            area: Area::Host,
-            verdict,
-            severity: Severity::Warning,
-            action: Action::Report,
-            message,
-            since_unix_millis: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default(),
-        }))
+        Change::Shown(Some(check(verdict, message)))
     }
 }
 

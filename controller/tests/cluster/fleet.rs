@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube_harness::{ServiceAccount, wait_until};
 use oke_node_controller::fleet::condition::{NewCondition, NodeCondition, patch};
-use sandbox::OciSettings;
+use sandbox::{OciSettings, Operation};
 use serde_json::{Value, json};
 
 use crate::agents::{self, FakeAgent, HOST, NAMESPACE, NETWORK, TrustedControllers, condition, verdict};
@@ -214,6 +214,9 @@ async fn stopped_plugins_of_the_cloud_agent_are_shown() {
 
     scene.cloud.set_agent_plugin("node-0", PLUGIN, "ENABLED", "RUNNING");
     wait_until("it is over", async || found() == (None, None)).await;
+    scene.cloud.forbid(&[Operation::ListInstanceAgentPlugins]);
+    let is_unknown = || found().0.is_some_and(|(verdict, _)| verdict == Verdict::Unknown);
+    wait_until("a missing permission is shown", async || is_unknown()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
