@@ -1,5 +1,6 @@
-//! The roles of manifests/base/controller.yaml and probe-pods.yaml: with only its own account's token, the controller does all its work; without
-//! any one verb on any one resource, it does not. Its only test takes longest of all, and starts first by its name.
+//! The roles of manifests/base/controller.yaml and probe-pods.yaml: with only its own account's token, the controller does all
+//! its work; without any one verb on any one resource, it does not. Its only test takes longest of all, and starts first by its
+//! name.
 
 mod cluster;
 mod process;

@@ -1,5 +1,6 @@
 //! Rules are data: which value of which signal is a problem, how often it must be seen, how bad it is. The shipped ones are
-//! `rules.json`; files override them by name: the controller's, then the agent's own. A rule that is not valid is reported and left out, the others work.
+//! `rules.json`; files override them by name: the controller's, then the agent's own. A rule that is not valid is reported and
+//! left out, the others work.
 
 #[cfg(test)]
 mod tests;

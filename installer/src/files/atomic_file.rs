@@ -1,5 +1,5 @@
-//! Replaces one file atomically, of any kind or a JSON document: a reader sees the whole old file or the whole new one, also after a kill or a power cut, and
-//! a process that runs the old file is not disturbed.
+//! Replaces one file atomically, of any kind or a JSON document: a reader sees the whole old file or the whole new one, also
+//! after a kill or a power cut, and a process that runs the old file is not disturbed.
 
 #[cfg(test)]
 mod tests;
@@ -24,8 +24,9 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// Replaces a file and, if necessary, creates its directory. On success the target holds `contents` with `mode` and is on the disk; on failure it is unchanged. `last`
-/// is done right before the rename, with the temporary file, and prevents it by an error.
+/// Replaces a file and, if necessary, creates its directory. On success the target holds `contents` with `mode` and is on the
+/// disk; on failure it is unchanged. `last` is done right before the rename, with the temporary file, and prevents it by an
+/// error.
 pub(crate) fn replace(
     target: &Path,
     mut contents: impl Read,

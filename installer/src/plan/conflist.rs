@@ -1,5 +1,5 @@
-//! Our own configuration: which plugins it lists, and which CNI versions it promises. The installer owns the whole file; plugins that other programs added stay, as values
-//! and in their order, and so do keys that we do not know.
+//! Our own configuration: which plugins it lists, and which CNI versions it promises. The installer owns the whole file;
+//! plugins that other programs added stay, as values and in their order, and so do keys that we do not know.
 
 use std::collections::BTreeSet;
 

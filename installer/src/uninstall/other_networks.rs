@@ -1,6 +1,6 @@
-//! Which links, addresses and settings other programs may use when our objects are removed. A link that another program uses is not lowered:
-//! everything on it would go down. Interfaces of pods on it (OKE's are ipvlan links) are in other namespaces and cannot be
-//! seen from here, so the presence of another pod network is enough.
+//! Which links, addresses and settings other programs may use when our objects are removed. A link that another program uses is
+//! not lowered: everything on it would go down. Interfaces of pods on it (OKE's are ipvlan links) are in other namespaces and
+//! cannot be seen from here, so the presence of another pod network is enough.
 
 use std::net::IpAddr;
 
