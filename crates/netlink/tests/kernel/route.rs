@@ -91,7 +91,7 @@ fn an_unreachable_gateway_is_refused_in_the_kernels_words() {
     let (_netns, mut socket) = fresh();
     let error = socket.add_route(&Route { gateway: ip("192.0.2.1"), ..route("0.0.0.0/0", 1001) }).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::ENETUNREACH));
-    assert_eq!(error.kernel_text(), Some("Nexthop has invalid gateway"));
+    assert_eq!(error.cause().to_string(), "Network is unreachable (Nexthop has invalid gateway)");
     assert_eq!(error.to_string(), "cannot add route default via 192.0.2.1 dev 10 table 1001");
 }
 
