@@ -259,7 +259,7 @@ fn kernel_rule(rule: &RuleSpec) -> Rule {
     let mut kernel = Rule::new(rule.family, rule.priority, rule.table, PROTOCOL);
     kernel.from = rule.from;
     kernel.to = rule.to;
-    kernel.fwmark = rule.fwmark.map(|mark| (mark.value, mark.mask));
+    kernel.fwmark = rule.fwmark;
     kernel.suppress = rule.suppressed().map(u32::from);
     kernel
 }

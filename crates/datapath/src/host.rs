@@ -2,24 +2,20 @@
 //! address stays reachable for pods by the primary VNIC, and what pods answer in the host's place (a NodePort, a hostPort)
 //! leaves by the VNIC it was asked by. The primary VNIC itself is the operating system's.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnetwork::{IpNetwork, Ipv6Network};
 use serde::{Deserialize, Serialize};
 use vcn::{
-    Family, IfName, LINK_ALIAS_PREFIX, MacAddr, Mark, Mtu, PODS_TABLE, PRIMARY_MARK, RulePriorities, TableId, Vnic,
-    vnic_mark,
+    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, METADATA_ADDRESS_V6, MacAddr, Mark, Mtu, PODS_TABLE,
+    PRIMARY_MARK, RulePriorities, TableId, Vnic, vnic_mark,
 };
 
-use crate::object::metadata_address;
 use crate::pod::everything;
-use crate::{
-    AddressSpec, LinkKind, LinkSpec, NeighbourTraffic, NftRule, NftRuleKind, Object, Place, RouteSpec, RouterMessage,
-    RuleSpec, SysctlSpec, Transport,
-};
+use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec};
 
 mod links;
+mod nft;
 mod observed;
 
 pub use links::{LinkError, Placement, place};
@@ -112,7 +108,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
         objects.extend(pods.families().map(to_pods));
         objects.extend(pods.families().map(to_metadata));
         objects.extend(pods.families().map(|family| by_mark(family, PRIMARY_MARK, TableId::MAIN)));
-        objects.push(Object::NftTable(nft_rules(network, pods)));
+        objects.push(Object::NftTable(nft::rules(network, pods)));
     }
     objects
 }
@@ -290,70 +286,12 @@ fn routed(vnic: &HostVnic, route: &HostRoute) -> Vec<Object> {
     objects
 }
 
-fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
-    let secondary = network.vnics.iter().filter_map(|vnic| Some((vnic_mark(vnic.table)?, vnic.placement.link())));
-    // Sorted: the table is to be the same in whatever order VNICs are listed.
-    let marked: BTreeMap<Mark, &IfName> = secondary.chain([(PRIMARY_MARK, &network.primary)]).collect();
-    // Those that there is no mark for, too.
-    let links = network.vnics.iter().map(|vnic| vnic.placement.link()).chain([&network.primary]);
-    let links: BTreeSet<&IfName> = links.collect();
-    let ports = [(Transport::Udp, 53), (Transport::Tcp, 53), (Transport::Udp, 123)];
-    let ports: Vec<_> = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80))).collect();
-    // In the order of the table's chains, which is the order they are observed in.
-    // What is dropped is dropped whatever families pods have: the kernel may know IPv6, and then the host hears them.
-    let routers = RouterMessage::ALL.into_iter().map(|message| NftRuleKind::DropRouters { message });
-    let source = Family::ALL.into_iter().filter(|_| !pods.may_spoof);
-    let limit = |of| NftRuleKind::LimitNeighbours { of };
-    let returned = links.iter().map(|link| NftRuleKind::DropReturned { link: (*link).clone() });
-    let source = routers
-        .chain([NftRuleKind::DropLoopback])
-        .chain(source.map(|family| NftRuleKind::DropForeignSource { family }))
-        // Behind the check of sources, so that what it drops is not counted.
-        .chain([NeighbourTraffic::LinkLocal, NeighbourTraffic::Solicitations].map(limit))
-        .chain(returned);
-    let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
-    let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
-    let way_out = Family::ALL.into_iter().flat_map(|family| {
-        let ports = ports.iter().filter(move |_| pods.has(family));
-        let accept = ports.map(move |(transport, port)| NftRuleKind::AcceptMetadataPort {
-            family,
-            transport: *transport,
-            port: *port,
-        });
-        let drop = match family {
-            Family::Ipv4 => NftRuleKind::DropLinkLocal,
-            Family::Ipv6 => NftRuleKind::DropMetadataV6,
-        };
-        accept.chain([drop])
-    });
-    let from_outside = links.iter().flat_map(|link| {
-        let metadata = |family| NftRuleKind::DropMetadataFrom { link: (*link).clone(), family };
-        Family::ALL.into_iter().map(metadata).chain([NftRuleKind::DropOwnReturned { link: (*link).clone() }])
-    });
-    let masquerade = |family| NftRuleKind::MasqueradeMetadata { family, link: network.primary.clone() };
-    let masquerades = pods.families().map(masquerade);
-    source
-        .chain(way_in)
-        .chain(way_back)
-        .chain(unused(network))
-        .chain(way_out)
-        .chain(from_outside)
-        .chain(masquerades)
-        .chain([limit(NeighbourTraffic::Arp)])
-        .map(NftRule::new)
-        .collect()
-}
-
-/// What comes in by pods' VNICs for addresses that no pod has. Sorted, as above.
-fn unused<'a>(network: &'a HostNetwork) -> impl Iterator<Item = NftRuleKind> + 'a {
-    let primary = &network.primary;
-    let of = |vnic: &'a HostVnic| vnic.pod_blocks.iter().map(|block| (vnic.placement.link(), *block));
-    let blocks: BTreeSet<(&IfName, IpNetwork)> = network.vnics.iter().flat_map(of).collect();
-    let drop = |(link, block): (&IfName, _)| {
-        let (link, primary) = (link.clone(), primary.clone());
-        NftRuleKind::DropUnused { link, primary, block }
-    };
-    [NftRuleKind::AcceptTranslated { primary: primary.clone() }].into_iter().chain(blocks.into_iter().map(drop))
+/// Where the metadata service, the resolver and the time server are.
+const fn metadata_address(family: Family) -> IpAddr {
+    match family {
+        Family::Ipv4 => IpAddr::V4(METADATA_ADDRESS),
+        Family::Ipv6 => IpAddr::V6(METADATA_ADDRESS_V6),
+    }
 }
 
 fn sysctl(key: &[&str], value: &str) -> Object {

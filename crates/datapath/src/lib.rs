@@ -22,8 +22,7 @@ pub mod pods;
 pub use apply::{apply, dismantle};
 pub use error::{Error, Failure};
 pub use object::{
-    AddressSpec, LinkKind, LinkSpec, NeighbourSpec, NeighbourTraffic, NftRule, NftRuleKind, Object, RouteSpec,
-    RouterMessage, RuleSpec, SysctlSpec, Transport, VethPeer,
+    AddressSpec, LinkKind, LinkSpec, NeighbourSpec, NftRule, Object, RouteSpec, RuleSpec, SysctlSpec, VethPeer,
 };
 pub use places::{Place, Places};
 pub use plan::{Change, Step, plan};

@@ -2,16 +2,16 @@
 //! before a link exists stays true after.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnetwork::IpNetwork;
+use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
 use serde::{Deserialize, Serialize};
 use vcn::{Family, IfName, MacAddr, Mark, Mtu, PROTOCOL, Priority, TableId, VlanTag};
 
 mod nft;
 
-pub(crate) use nft::{NEIGHBOUR_RATE, metadata_address};
-pub use nft::{NeighbourTraffic, NftRule, NftRuleKind, RouterMessage, Transport};
+pub(crate) use nft::NftChain;
+pub use nft::NftRule;
 
 /// One object of a namespace's network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,7 @@ pub enum Object {
     /// A kernel setting.
     Sysctl(SysctlSpec),
     /// The whole of our nft tables: they are replaced in one transaction, so they are one object.
+    #[serde(skip)]
     NftTable(Vec<NftRule>),
 }
 
@@ -250,15 +251,47 @@ impl SysctlSpec {
     }
 }
 
+/// A constant network.
+#[expect(clippy::panic, reason = "evaluated at compile time")]
+pub(crate) const fn net_v4(address: Ipv4Addr, prefix: u8) -> IpNetwork {
+    match Ipv4Network::new_checked(address, prefix) {
+        Some(net) => IpNetwork::V4(net),
+        None => panic!(),
+    }
+}
+
+/// A constant network.
+#[expect(clippy::panic, reason = "evaluated at compile time")]
+pub(crate) const fn net_v6(address: Ipv6Addr, prefix: u8) -> IpNetwork {
+    match Ipv6Network::new_checked(address, prefix) {
+        Some(net) => IpNetwork::V6(net),
+        None => panic!(),
+    }
+}
+
 /// Whether it is an IPv6 address that is valid on its link only.
 pub(crate) fn is_link_local(address: IpNetwork) -> bool {
     matches!(address, IpNetwork::V6(net) if net.ip().is_unicast_link_local())
 }
 
+impl LinkSpec {
+    /// A link as found.
+    pub(crate) fn seen(link: netlink::Link, kind: LinkKind) -> Self {
+        let netlink::Link { name, mac, mtu, up, alias, .. } = link;
+        Self { name, kind, mac, mtu: Some(mtu), up, alias }
+    }
+}
+
+impl RouteSpec {
+    /// A route as found, by a link of this name.
+    pub(crate) const fn seen(route: &netlink::Route, link: IfName) -> Self {
+        Self { destination: route.destination, via: route.gateway, link, table: route.table }
+    }
+}
+
 impl From<&netlink::Rule> for RuleSpec {
     fn from(rule: &netlink::Rule) -> Self {
         let netlink::Rule { family, priority, from, to, fwmark, table, suppress, .. } = *rule;
-        let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
         let single = suppress == Some(u32::from(family.host_prefix() - 1));
         Self { priority, family, from, to, fwmark, table, single }
     }
