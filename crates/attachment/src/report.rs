@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, TraceContext, Verb};
+use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, Verb};
 use ipam::AssignedAddress;
 use telemetry::{Phases, Sink, VerbRecord};
 
@@ -28,8 +28,8 @@ pub struct Report {
 
 impl Report {
     /// Of a call about one attachment.
-    pub fn of_attachment(program: Program, verb: &str, key: &AttachmentKey, args: &Args, trace: &TraceContext) -> Self {
-        let mut report = Self::of_network(program, verb, &key.network, trace);
+    pub fn of_attachment(program: Program, verb: &str, key: &AttachmentKey, args: &Args) -> Self {
+        let mut report = Self::of_network(program, verb, &key.network);
         report.record.container_id = key.container_id.to_string();
         report.record.ifname = key.ifname.to_string();
         report.record.pod_namespace.clone_from(&args.pod_namespace);
@@ -38,8 +38,8 @@ impl Report {
     }
 
     /// Of a call about a network.
-    pub fn of_network(program: Program, verb: &str, network: &NetworkName, trace: &TraceContext) -> Self {
-        let mut report = Self::begin(program, verb, trace);
+    pub fn of_network(program: Program, verb: &str, network: &NetworkName) -> Self {
+        let mut report = Self::begin(program, verb);
         report.record.network = network.to_string();
         report
     }
@@ -47,7 +47,7 @@ impl Report {
     /// Of a call that was refused, as far as it is known whom it was about.
     pub fn of_refusal(program: Program, refusal: &Refusal<'_>) -> Self {
         let text = |part: Option<String>| part.unwrap_or_default();
-        let mut report = Self::begin(program, refusal.verb.map_or("unknown", Verb::as_str), &refusal.trace);
+        let mut report = Self::begin(program, refusal.verb.map_or("unknown", Verb::as_str));
         report.record.network = text(refusal.network.as_ref().map(ToString::to_string));
         report.record.container_id = text(refusal.container_id.as_ref().map(ToString::to_string));
         report.record.ifname = text(refusal.ifname.as_ref().map(ToString::to_string));
@@ -56,11 +56,8 @@ impl Report {
         report
     }
 
-    fn begin(program: Program, verb: &str, trace: &TraceContext) -> Self {
-        let mut record = VerbRecord::begin(program.name, program.version, verb);
-        if let Some(parent) = trace.parent() {
-            record.continue_trace(parent.trace_id, parent.span_id);
-        }
+    fn begin(program: Program, verb: &str) -> Self {
+        let record = VerbRecord::begin(program.name, program.version, verb);
         Self { record, phases: Phases::start(), assigned: Vec::new() }
     }
 

@@ -241,14 +241,13 @@ fn success(network: &PodNetwork, request: &AddRequest<Conf>) -> Success {
         name: ends.host.to_string(),
         mac: Some(ends.host_mac),
         mtu: Some(network.mtu),
-        ..Interface::default()
+        sandbox: String::new(),
     };
     let inside = Interface {
         name: ends.pod.to_string(),
         mac: Some(ends.pod_mac),
         mtu: Some(network.mtu),
-        sandbox: Some(request.netns.path().display().to_string()),
-        ..Interface::default()
+        sandbox: request.netns.path().display().to_string(),
     };
     let addresses = || network.addresses.iter().map(|a| a.address);
     Success {
@@ -262,7 +261,7 @@ fn success(network: &PodNetwork, request: &AddRequest<Conf>) -> Success {
             .collect(),
         routes: addresses()
             .map(Family::of)
-            .map(|family| Route::new(pod::everything(family), Some(pod::gateway(family))))
+            .map(|family| Route { dst: pod::everything(family), gw: Some(pod::gateway(family)) })
             .collect(),
         dns: request.config.dns.clone(),
     }

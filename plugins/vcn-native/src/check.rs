@@ -77,8 +77,8 @@ fn contradictions(
     let inside = |name: &str| name == request.key.ifname.as_str();
     let ours: Vec<usize> =
         answered.interfaces.iter().enumerate().filter(|(_, it)| inside(&it.name)).map(|(at, _)| at).collect();
-    let elsewhere = answered.interfaces.iter().filter(|it| inside(&it.name)).filter_map(|it| it.sandbox.as_ref());
-    for sandbox in elsewhere.filter(|sandbox| Path::new(sandbox) != request.netns.path()) {
+    let elsewhere = answered.interfaces.iter().filter(|it| inside(&it.name)).map(|it| &it.sandbox);
+    for sandbox in elsewhere.filter(|sandbox| !sandbox.is_empty() && Path::new(sandbox) != request.netns.path()) {
         if Netns::open(Path::new(sandbox)).is_ok_and(|other| Some(other.id()) != netns) {
             found.push(format!("prevResult says that {} is in {sandbox}", request.key.ifname));
         }
@@ -128,7 +128,7 @@ fn as_answered(
     ifname: &IfName,
     found: Option<Mtu>,
 ) -> Vec<(Place, Object)> {
-    let inside = |it: &&Interface| it.sandbox.is_some() && it.name == ifname.as_str();
+    let inside = |it: &&Interface| !it.sandbox.is_empty() && it.name == ifname.as_str();
     let of_pod = answered.interfaces.iter().find(inside);
     let mut forgotten = false;
     desired.retain_mut(|(place, object)| match (place, object) {

@@ -40,7 +40,7 @@ impl Plugin for VcnNative {
     }
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        let mut report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args);
         let answer = unsupported::refuse(&request.config).and_then(|()| add::add(request, &mut report));
         let follow_up = answer.is_ok().then_some(FollowUp::Announce);
         report.send(&state_dir(), answer.as_ref().err(), follow_up);
@@ -48,7 +48,7 @@ impl Plugin for VcnNative {
     }
 
     fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args);
         let node = Node::open().map_err(|error| failure::of_ipam(&error));
         let answer = node.and_then(|node| attachment::del(&request.key, &node, &mut report));
         report.send(&state_dir(), answer.as_ref().err(), Some(FollowUp::Forget));
@@ -56,14 +56,14 @@ impl Plugin for VcnNative {
     }
 
     fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args);
         let answer = check::check(request, &mut report);
         report.send(&state_dir(), answer.as_ref().err(), None);
         answer
     }
 
     fn status(&self, request: &StatusRequest<Conf>) -> Result<(), Error> {
-        let report = Report::of_network(PROGRAM, "STATUS", &request.config.name, &request.trace);
+        let report = Report::of_network(PROGRAM, "STATUS", &request.config.name);
         let answer = status::status();
         // Runtimes ask every few seconds; what is worth a line is a no.
         if let Err(error) = &answer {
@@ -73,7 +73,7 @@ impl Plugin for VcnNative {
     }
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_network(PROGRAM, "GC", &request.config.name, &request.trace);
+        let mut report = Report::of_network(PROGRAM, "GC", &request.config.name);
         let (network, valid) = (&request.config.name, request.valid.as_ref());
         let dead = |held: &Allocation| held.key.network == *network && valid.is_some_and(|it| !it.contains(&held.key));
         let node = Node::open().map_err(|error| failure::of_ipam(&error));

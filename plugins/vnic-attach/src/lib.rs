@@ -45,7 +45,7 @@ impl Plugin for VnicAttach {
     }
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        let mut report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args);
         let answer = match requested::by(&request.conf, &request.config, &request.key.ifname) {
             Ok(requested) if requested.is_empty() => return passed(&request.config),
             Ok(requested) => add::add(request, requested, &mut report),
@@ -57,7 +57,7 @@ impl Plugin for VnicAttach {
     }
 
     fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args);
         let node = Node::open().map_err(|error| failure::of_ipam(&error));
         let answer = node.and_then(|node| {
             let keys = match is_delegate(&request.config) {
@@ -84,7 +84,7 @@ impl Plugin for VnicAttach {
         if requested.is_empty() {
             return Ok(());
         }
-        let mut report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args);
         let answer = check::check(request, &requested, &mut report);
         report.send(&state_dir(), answer.as_ref().err(), None);
         answer
@@ -96,7 +96,7 @@ impl Plugin for VnicAttach {
     }
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_network(PROGRAM, "GC", &request.config.name, &request.trace);
+        let mut report = Report::of_network(PROGRAM, "GC", &request.config.name);
         let (network, is_chained) = (&request.config.name, !is_delegate(&request.config));
         let valid = request.valid.as_ref();
         // The chain lists pods by their own interfaces, not by our names for the extra ones.
