@@ -5,14 +5,15 @@
 use std::net::IpAddr;
 
 use ipnetwork::{IpNetwork, Ipv6Network};
+use netlink::Rule;
 use serde::{Deserialize, Serialize};
 use vcn::{
     Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, METADATA_ADDRESS_V6, MacAddr, Mark, Mtu, PODS_TABLE,
-    PRIMARY_MARK, RulePriorities, TableId, Vnic, vnic_mark,
+    PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, vnic_mark,
 };
 
 use crate::pod::everything;
-use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec};
+use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, SysctlSpec};
 
 mod links;
 mod nft;
@@ -137,13 +138,13 @@ fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
 /// What is for a pod of this node goes to it, wherever it comes from. Only routes to single addresses count, as all our
 /// routes are: a default route of another program in that table is not to become the whole host's.
 pub fn to_pods(family: Family) -> Object {
-    let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
-    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table, single: true })
+    let suppress = Some(u32::from(family.host_prefix() - 1));
+    Object::Rule(Rule { suppress, ..Rule::new(family, RulePriorities::TO_PODS, PODS_TABLE, PROTOCOL) })
 }
 
 pub(crate) fn to_metadata(family: Family) -> Object {
-    let (priority, to) = (RulePriorities::METADATA, Some(IpNetwork::from(metadata_address(family))));
-    Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN, single: false })
+    let to = Some(IpNetwork::from(metadata_address(family)));
+    Object::Rule(Rule { to, ..Rule::new(family, RulePriorities::METADATA, TableId::MAIN, PROTOCOL) })
 }
 
 /// The address that the kernel asks the VNIC's router from, for what a pod sends: a link-local one of that link; the VNIC's own
@@ -180,8 +181,7 @@ fn way_back(vnic: &HostVnic) -> impl Iterator<Item = Object> {
 }
 
 pub(crate) fn by_mark(family: Family, mark: Mark, table: TableId) -> Object {
-    let (priority, fwmark) = (RulePriorities::MARK, Some(mark));
-    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark, table, single: false })
+    Object::Rule(Rule { fwmark: Some(mark), ..Rule::new(family, RulePriorities::MARK, table, PROTOCOL) })
 }
 
 fn link(vnic: &HostVnic) -> Vec<Object> {
@@ -243,15 +243,8 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
         objects.push(Object::Address(AddressSpec { link: link.clone(), address: own }));
         objects.push(Object::Route(route(IpNetwork::from(addressing.router), None)));
         objects.push(Object::Route(route(everything(family), Some(addressing.router))));
-        objects.push(Object::Rule(RuleSpec {
-            priority: RulePriorities::FROM_VNIC,
-            family,
-            from: Some(own),
-            to: None,
-            fwmark: None,
-            table: vnic.table,
-            single: false,
-        }));
+        let rule = Rule::new(family, RulePriorities::FROM_VNIC, vnic.table, PROTOCOL);
+        objects.push(Object::Rule(Rule { from: Some(own), ..rule }));
     }
     for object in vnic.routes.iter().flat_map(|route| routed(vnic, route)) {
         // Several networks may be behind one next hop.
@@ -274,15 +267,8 @@ fn routed(vnic: &HostVnic, route: &HostRoute) -> Vec<Object> {
         objects.push(leads(IpNetwork::from(via), None));
         objects.push(leads(route.destination, Some(via)));
     }
-    objects.push(Object::Rule(RuleSpec {
-        priority: RulePriorities::TO_NETWORK,
-        family,
-        from: None,
-        to: Some(route.destination),
-        fwmark: None,
-        table,
-        single: false,
-    }));
+    let rule = Rule::new(family, RulePriorities::TO_NETWORK, table, PROTOCOL);
+    objects.push(Object::Rule(Rule { to: Some(route.destination), ..rule }));
     objects
 }
 

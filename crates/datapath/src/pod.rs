@@ -11,14 +11,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::IpNetwork;
+use netlink::Rule;
 use serde::{Deserialize, Serialize};
 use vcn::{
     Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, MacAddr, Mtu, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE,
-    RulePriorities, TableId, fnv1a,
+    PROTOCOL, RulePriorities, TableId, fnv1a,
 };
 
 use crate::object::{net_v4, net_v6};
-use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
+use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, SysctlSpec, VethPeer};
 
 mod blockers;
 mod extra;
@@ -185,8 +186,7 @@ fn outside(ends: &LinkEnds, pod: &PodAddress) -> impl Iterator<Item = Object> {
     let answering = answering(ends, family);
     let route = RouteSpec { destination: net, via: None, link: ends.host.clone(), table: PODS_TABLE };
     let proxy = NeighbourSpec { link: pod.vnic_link.clone(), address: pod.address, mac: None };
-    let priority = RulePriorities::FROM_POD;
-    let rule = RuleSpec { priority, family, from: Some(net), to: None, fwmark: None, table: pod.table, single: false };
+    let rule = Rule { from: Some(net), ..Rule::new(family, RulePriorities::FROM_POD, pod.table, PROTOCOL) };
     [answering, Object::Route(route), Object::Neighbour(proxy), Object::Rule(rule)].into_iter()
 }
 

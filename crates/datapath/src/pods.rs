@@ -12,14 +12,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{NeighbourFilter, RouteFilter};
+use netlink::{NeighbourFilter, RouteFilter, Rule};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, MacAddr, Mtu, PODS_TABLE, PROTOCOL};
 
 use crate::error::during;
 use crate::pod::{self, LINK_LOCAL_GATEWAY, PodNetwork};
 use crate::{
-    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, Step,
-    SysctlSpec, plan,
+    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, Step, SysctlSpec, plan,
 };
 
 /// All pods' objects on the host.
@@ -31,7 +30,7 @@ pub struct Observed {
     /// Host ends that hold the pods' IPv6 gateway.
     gateways: HashSet<IfName>,
     routes: HashMap<IpNetwork, RouteSpec>,
-    rules: HashMap<IpNetwork, Vec<RuleSpec>>,
+    rules: HashMap<IpNetwork, Vec<Rule>>,
     proxies: HashSet<(IfName, IpAddr)>,
 }
 

@@ -120,7 +120,7 @@ fn routes(family: Family, names: &HashMap<u32, IfName>, places: &mut Places) -> 
 fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
     let rules = places.host.rules(family).map_err(during(format_args!("{family} policy rules")))?;
     let ours = |rule: &netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
-    Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.into())).collect())
+    Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.clone())).collect())
 }
 
 /// The rules of all of our tables. Where one of them is missing, so are its rules, and all are written again.

@@ -4,14 +4,13 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{NeighbourFilter, RouteFilter, Socket};
+use netlink::{NeighbourFilter, RouteFilter, Rule, Socket};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use super::{LINK_LOCAL_GATEWAY, LOOPBACK, LinkEnds, PodNetwork, desired, disable_ipv6, gateway, owners};
 use crate::error::during;
 use crate::{
-    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
-    VethPeer,
+    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, SysctlSpec, VethPeer,
 };
 
 /// Observes all objects of an attachment: its link ends with their routes and neighbours, and the rules and proxy neighbours of
@@ -245,18 +244,17 @@ pub(super) fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>,
     let mut found = Vec::new();
     for family in Family::ALL.into_iter().filter(|family| held.iter().any(|a| Family::of(*a) == *family)) {
         let rules = socket.rules(family).map_err(during(format_args!("{family} policy rules")))?;
-        let ours = |rule: &netlink::Rule| {
-            rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && about(&rule.from)
-        };
-        found.extend(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.into())));
+        let ours =
+            |rule: &Rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && about(&rule.from);
+        found.extend(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.clone())));
     }
     Ok(found)
 }
 
 /// The source address of a pod's rule, if it is our rule without further conditions.
-pub(crate) fn rule_of_a_pod(rule: &netlink::Rule) -> Option<(IpNetwork, RuleSpec)> {
+pub(crate) fn rule_of_a_pod(rule: &Rule) -> Option<(IpNetwork, Rule)> {
     let ours = rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
     let narrower =
         rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.suppress.is_some() || rule.unmodelled;
-    Some((rule.from.filter(|_| ours && !narrower)?, rule.into()))
+    Some((rule.from.filter(|_| ours && !narrower)?, rule.clone()))
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::RouteFilter;
-use vcn::{Family, IfName, MacAddr, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, MacAddr, PRIMARY_MARK, TableId};
 
 use super::everything;
 use crate::error::during;
@@ -105,15 +105,7 @@ pub fn observe_needed(
             |route: &netlink::Route| route.destination == everything(family) || route.destination.ip() == uplink.router;
         found.extend(routes.into_iter().filter(asked).map(|route| uplink.route(route.destination, route.gateway)));
         let rules = places.host.rules(family).map_err(during(format_args!("{family} policy rules")))?;
-        // An agent of the release before makes one that uses every route.
-        let leads_to_pods = |rule: &netlink::Rule| {
-            let everything = rule.from.is_none() && rule.to.is_none();
-            everything
-                && rule.priority == RulePriorities::TO_PODS
-                && rule.table == PODS_TABLE
-                && rule.protocol == PROTOCOL
-        };
-        found.extend(rules.iter().any(leads_to_pods).then(|| to_pods(family)));
+        found.extend(Some(to_pods(family)).filter(|wanted| there_is(wanted, &rules)));
         found.extend(of_the_agent_there(family, &rules));
         found.extend(uplink.settings(pod_link).into_iter().filter_map(|wanted| setting(wanted, places)));
     }
@@ -128,11 +120,13 @@ fn of_the_agent(family: Family) -> [Object; 2] {
 /// Which of the agent's rules exist. The agent always makes both. Without either there is no agent, and both count as present,
 /// because an ADD does not need them.
 fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
-    let there_is =
-        |wanted: &Object| rules.iter().any(|rule| rule.protocol == PROTOCOL && *wanted == Object::Rule(rule.into()));
     let wanted = of_the_agent(family);
-    let none = !wanted.iter().any(there_is);
-    wanted.into_iter().filter(|object| none || there_is(object)).collect()
+    let none = !wanted.iter().any(|object| there_is(object, rules));
+    wanted.into_iter().filter(|object| none || there_is(object, rules)).collect()
+}
+
+fn there_is(wanted: &Object, rules: &[netlink::Rule]) -> bool {
+    matches!(wanted, Object::Rule(wanted) if rules.contains(wanted))
 }
 
 fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {

@@ -141,15 +141,17 @@ impl Rule {
     }
 }
 
+/// As arguments of `ip rule`.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}:", self.family, self.priority)?;
-        match self.from {
-            Some(from) => write!(f, " from {from}")?,
-            None => f.write_str(" from all")?,
-        }
-        if let Some(to) = self.to {
-            write!(f, " to {to}")?;
+        let host = |net: &IpNetwork| {
+            if net.prefix() == Family::of(net.ip()).host_prefix() { net.ip().to_string() } else { net.to_string() }
+        };
+        // "all" is read as IPv4 by ip(8), unless the destination tells.
+        let everywhere = if self.family == Family::Ipv6 && self.to.is_none() { "::/0" } else { "all" };
+        write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| everywhere.into(), host))?;
+        if let Some(to) = &self.to {
+            write!(f, " to {}", host(to))?;
         }
         if let Some(mark) = self.fwmark {
             write!(f, " fwmark {mark}")?;

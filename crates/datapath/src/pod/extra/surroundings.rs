@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{Address, Route, RouteFilter, RouteKind};
-use vcn::{Family, IfName, POD_OWN_TABLE, RulePriorities, TableId};
+use netlink::{Address, Route, RouteFilter, RouteKind, Rule};
+use vcn::{Family, IfName, POD_OWN_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use super::ExtraNetwork;
 use crate::error::during;
 use crate::object::is_link_local;
-use crate::{Change, Error, Object, Place, Places, RouteSpec, RuleSpec, Step};
+use crate::{Change, Error, Object, Place, Places, RouteSpec, Step};
 
 /// The names of the pod's links.
 ///
@@ -63,9 +63,9 @@ pub fn own_ways(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<Step>
         Some(Object::Route(RouteSpec { destination, via, link, table }))
     });
     let rules = own.iter().map(|address| {
-        let (ip, priority) = (address.address.ip(), RulePriorities::IN_POD_OWN);
-        let (family, from) = (Family::of(ip), Some(IpNetwork::from(ip)));
-        Object::Rule(RuleSpec { priority, family, from, to: None, fwmark: None, table: POD_OWN_TABLE, single: false })
+        let ip = address.address.ip();
+        let rule = Rule::new(Family::of(ip), RulePriorities::IN_POD_OWN, POD_OWN_TABLE, PROTOCOL);
+        Object::Rule(Rule { from: Some(IpNetwork::from(ip)), ..rule })
     });
     let step =
         |object: Object| Step { place: Place::Pod, change: Change::Replace { from: object.clone(), to: object } };
