@@ -1,13 +1,13 @@
 //! The record of a run, which the agent logs. A verb neither fails nor waits for it.
 
 use std::net::IpAddr;
-use std::path::Path;
 
 use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, Verb};
 use ipam::AssignedAddress;
 use telemetry::{Phases, Sink, VerbRecord};
 
 use crate::follow_up::FollowUp;
+use crate::state_dir::state_dir;
 
 /// The program that reports.
 #[derive(Clone, Copy, Debug)]
@@ -96,14 +96,26 @@ impl Report {
         text.into_iter().for_each(|text| self.note(text));
     }
 
-    /// Hands the record over; the agent then does `follow_up`. If no agent takes the record, `follow_up` is done here.
-    pub fn send(mut self, state_dir: &Path, error: Option<&Error>, follow_up: Option<FollowUp>) {
+    /// Runs a verb and hands the record over; the agent then does `follow_up`, which after a failure can only be to forget.
+    pub fn of_run<T>(
+        mut self,
+        follow_up: Option<FollowUp>,
+        verb: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let answer = verb(&mut self);
+        let follow_up = follow_up.filter(|it| answer.is_ok() || *it == FollowUp::Forget);
+        self.send(answer.as_ref().err(), follow_up);
+        answer
+    }
+
+    /// Hands the record over. If no agent takes it, `follow_up` is done here.
+    pub fn send(mut self, error: Option<&Error>, follow_up: Option<FollowUp>) {
         if let Some(error) = error {
             self.record.code = error.code.0;
             self.note(error.to_string());
         }
         self.close();
-        let sink = Sink::new(state_dir);
+        let sink = Sink::new(state_dir());
         if sink.hand_over(&self.record) {
             return;
         }

@@ -41,8 +41,9 @@ impl VnicHost {
             let mut socket = Socket::open().unwrap();
             socket.change_link_named(&name("lo"), &[LinkChange::Up]).unwrap();
             for family in Family::ALL {
-                let datapath::Object::Rule(rule) = datapath::host::to_pods(family) else { panic!("it is a rule") };
-                socket.add_rule(&rule).unwrap();
+                if let datapath::Object::Rule(rule) = datapath::host::to_pods(family) {
+                    socket.add_rule(&rule).unwrap();
+                }
             }
             set(&["net", "ipv4", "ip_forward"], "1");
             set(&["net", "ipv6", "conf", "all", "forwarding"], "1");
