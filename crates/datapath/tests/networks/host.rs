@@ -1,7 +1,7 @@
 //! The host's network on a real kernel: what is applied is what is observed, foreign things stay, failures undo.
 
 mod network;
-mod returned;
+pub(crate) mod returned;
 mod unused;
 
 use std::path::Path;
