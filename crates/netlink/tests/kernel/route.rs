@@ -102,7 +102,7 @@ fn existing_and_absent_routes_are_told_apart() {
         assert!(socket.add_route(&route).unwrap_err().is_already_exists());
         let changed = Route { mtu: Some(Mtu(1400)), ..route };
         socket.replace_route(&changed).unwrap();
-        assert_eq!(socket.routes(&ours(changed.family(), 1001)).unwrap(), [changed.clone()]);
+        assert_eq!(socket.routes(&ours(changed.family(), 1001)).unwrap(), std::slice::from_ref(&changed));
         let anothers = Route { protocol: 4, ..changed.clone() };
         assert!(socket.delete_route(&anothers).unwrap_err().is_not_found(), "it has another maker");
         socket.delete_route(&changed).unwrap();
