@@ -260,6 +260,11 @@ impl LinkSpec {
     }
 }
 
+/// A rule as found. What this type does not hold is not compared: a kernel may list more of each rule than we know.
+pub(crate) fn rule_seen(rule: &Rule) -> Rule {
+    Rule { unmodelled: false, iif: None, ..rule.clone() }
+}
+
 impl RouteSpec {
     /// A route as found, by a link of this name.
     pub(crate) const fn seen(route: &netlink::Route, link: IfName) -> Self {

@@ -8,7 +8,7 @@
 
 use vcn::{IfName, words};
 
-mod chain;
+pub(crate) mod chain;
 mod encode;
 mod expression;
 mod forward_filter;

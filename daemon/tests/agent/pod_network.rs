@@ -33,8 +33,10 @@ pub(crate) fn nft_table() -> Option<String> {
 
 /// Nothing of what the host does for pods; what it does for itself is there.
 fn left_alone(node: &Node) {
-    let arp = || nft::Socket::open().unwrap().comments(nft::TableFamily::Arp, vcn::NFT_TABLE).unwrap();
-    assert_eq!((node.inside(nft_table), node.inside(arp)), (None, None));
+    for family in nft::TableFamily::ALL {
+        let table = || nft::Socket::open().unwrap().comments(family, vcn::NFT_TABLE).unwrap();
+        assert_eq!(node.inside(table), None, "{family:?}");
+    }
     assert!(!node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("1000 ")), "{:?}", node.rules(Family::Ipv4));
     assert_eq!(node.sysctl("net/ipv4/ip_forward"), "0");
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);

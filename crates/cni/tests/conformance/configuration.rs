@@ -213,4 +213,11 @@ fn a_request_keeps_the_whole_document() {
     assert_eq!(config.dns.options, ["ndots:5"]);
     assert_eq!(config.pod_annotations().unwrap().unwrap()["a"], "b");
     assert_eq!((config.runtime("mac"), config.prev_result.is_none()), (None, true));
+
+    let mut wrong = given;
+    wrong["runtimeConfig"]["io.kubernetes.cri.pod-annotations"] = json!([]);
+    let outcome = Call::of("ADD").config(&wrong).run();
+    let [PluginCall::Add(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
+    let error = request.config.pod_annotations().unwrap_err().to_string();
+    assert!(error.contains("runtimeConfig.io.kubernetes.cri.pod-annotations: it is an array"), "{error}");
 }

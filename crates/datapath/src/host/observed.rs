@@ -8,7 +8,7 @@ use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_T
 
 use super::link_local;
 use crate::error::during;
-use crate::object::is_link_local;
+use crate::object::{is_link_local, rule_seen};
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec};
 
 /// Observes the wanted links, addresses and settings, and each VLAN link, address, route, rule and nft rule with our
@@ -120,7 +120,7 @@ fn routes(family: Family, names: &HashMap<u32, IfName>, places: &mut Places) -> 
 fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
     let rules = places.host.rules(family).map_err(during(format_args!("{family} policy rules")))?;
     let ours = |rule: &netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
-    Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.clone())).collect())
+    Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule_seen(rule))).collect())
 }
 
 /// The rules of all of our tables. Where one of them is missing, so are its rules, and all are written again.

@@ -9,6 +9,7 @@ use vcn::{Family, IfName, LINK_ALIAS_PREFIX, MacAddr, PODS_TABLE, PROTOCOL, Rule
 
 use super::{LINK_LOCAL_GATEWAY, LOOPBACK, LinkEnds, PodNetwork, desired, disable_ipv6, gateway, owners};
 use crate::error::during;
+use crate::object::rule_seen;
 use crate::{
     AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, SysctlSpec, VethPeer,
 };
@@ -246,7 +247,7 @@ pub(super) fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>,
         let rules = socket.rules(family).map_err(during(format_args!("{family} policy rules")))?;
         let ours =
             |rule: &Rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && about(&rule.from);
-        found.extend(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.clone())));
+        found.extend(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule_seen(rule))));
     }
     Ok(found)
 }

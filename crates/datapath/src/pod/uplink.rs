@@ -10,6 +10,7 @@ use vcn::{Family, IfName, MacAddr, PRIMARY_MARK, TableId};
 use super::everything;
 use crate::error::during;
 use crate::host::{by_mark, to_metadata, to_pods};
+use crate::object::rule_seen;
 use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, SysctlSpec};
 
 /// The VNIC that carries one of a pod's addresses.
@@ -126,7 +127,7 @@ fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
 }
 
 fn there_is(wanted: &Object, rules: &[netlink::Rule]) -> bool {
-    matches!(wanted, Object::Rule(wanted) if rules.contains(wanted))
+    matches!(wanted, Object::Rule(wanted) if rules.iter().any(|rule| rule_seen(rule) == *wanted))
 }
 
 fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {

@@ -27,7 +27,7 @@ const ARP: u8 = 3;
 
 /// A chain of any program.
 #[derive(Debug)]
-pub(super) struct ListedChain {
+pub(crate) struct ListedChain {
     family: u8,
     pub(super) table: String,
     pub(super) name: String,
@@ -57,7 +57,7 @@ impl Socket {
 }
 
 impl ListedChain {
-    fn decode(payload: &[u8]) -> Result<Self, Cause> {
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Cause> {
         let family = payload.first().copied().unwrap_or_default();
         let (mut table, mut name, mut kind) = (String::new(), String::new(), String::new());
         let (mut hook, mut drops) = (None, false);

@@ -11,6 +11,7 @@ use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use vcn::{Family, IfName, MacAddr, Mark, Mtu, Priority, TableId};
 
 use crate::conntrack::key_if_of_any;
+use crate::nft::chain::ListedChain;
 use crate::nft::observed::rule as rule_of_a_table;
 use crate::routing::monitor::is_written;
 use crate::wire::transport::messages;
@@ -106,7 +107,8 @@ proptest! {
     fn noise_is_refused_and_never_panics(noise in vec(any::<u8>(), 0..200)) {
         let _ = (Link::decode(&noise).is_ok(), Address::decode(&noise).is_ok(), Route::decode(&noise).is_ok());
         let _ = (Rule::decode(&noise).is_ok(), Neighbour::decode(&noise).is_ok(), is_written(&noise).is_ok());
-        let _ = (rule_of_a_table(&noise, "vcn-native").is_ok(), key_if_of_any(&noise, &HashSet::new()).is_ok());
+        let _ = (rule_of_a_table(&noise, "vcn-native").is_ok(), key_if_of_any(&noise, &HashSet::from([IpAddr::from([10, 0, 0, 8])])).is_ok());
+        let _ = ListedChain::decode(&noise).is_ok();
         assert!(messages(&noise).count() <= noise.len());
     }
 
