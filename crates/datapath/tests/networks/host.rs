@@ -5,7 +5,6 @@ pub(crate) mod returned;
 mod unused;
 
 use std::path::Path;
-use std::process::Command;
 
 use datapath::host::{HostNetwork, desired, observe};
 use datapath::{Change, Object, Place, Places, Step, apply};
@@ -14,6 +13,7 @@ use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, 
 use vcn::{Family, Mtu, Priority, TableId};
 
 use crate::host::network::{name, network, todo};
+use crate::host::returned::run;
 
 /// Runs in a fresh namespace with the links ens3 (primary) and ens5.
 fn on_a_host(test: impl FnOnce(&mut Places) + Send) {
@@ -65,11 +65,7 @@ fn each_object_that_is_taken_away_is_put_back() {
 fn either_nft_table_alone_is_completed_and_both_are_removed() {
     on_a_host(|places| {
         apply(&todo(&network(), places), places).unwrap();
-        let nft = |words: &str| {
-            let output = Command::new("nft").args(words.split(' ')).output().unwrap();
-            assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8(output.stdout).unwrap()
-        };
+        let nft = |words: &str| run(&format!("nft {words}"));
         let tables = nft("list tables");
         assert_eq!(tables, "table inet vcn-native\ntable arp vcn-native\n");
         for family in ["inet", "arp"] {
@@ -143,11 +139,7 @@ fn link_local_address_is_added_when_vnic_link_has_none() {
 fn host_uses_only_single_address_routes_of_the_pods_table() {
     on_a_host(|places| {
         apply(&todo(&network(), places), places).unwrap();
-        let ip = |arguments: &str| {
-            let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-            assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8(output.stdout).unwrap()
-        };
+        let ip = |arguments: &str| run(&format!("ip {arguments}"));
         for arguments in [
             "link set ens3 up",
             "addr add 192.0.2.5/24 dev ens3",
@@ -199,9 +191,7 @@ fn a_failed_step_takes_back_those_before_it() {
 fn the_nft_tables_read_as_the_plan_does() {
     on_a_host(|places| {
         apply(&todo(&network(), places), places).unwrap();
-        let list = |family| Command::new("nft").args(["list", "table", family, vcn::NFT_TABLE]).output().unwrap();
-        let listing = String::from_utf8(list("inet").stdout).unwrap();
-        let arp = String::from_utf8(list("arp").stdout).unwrap();
+        let [listing, arp] = ["inet", "arp"].map(|family| run(&format!("nft list table {family} {}", vcn::NFT_TABLE)));
         let limit = "iifname \"vcn*\" update @links { iif limit rate over 10/second burst 20 packets } counter \
                      packets 0 bytes 0 drop comment \"vcn* ARP, over 10 a second per link: drop\"";
         assert!(arp.contains("type filter hook input priority filter;") && arp.contains(limit), "{arp}");

@@ -79,6 +79,16 @@ fn failing_end(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), 
     outcome.hit
 }
 
+/// A verb about the resident that a fault befalls changes nothing.
+fn harmless(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), case: &str) -> bool {
+    let cooldown = scene.cooldown();
+    let outcome = scene.run(verb, scene.resident()).with(call, Fault::Error(error));
+    assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
+    scene.assert_as_before(case);
+    assert!(scene.freed_since(&cooldown, case).is_empty(), "{case}");
+    outcome.hit
+}
+
 #[test]
 fn add_restores_node_state_when_any_call_fails() {
     let calls = Scene::new().calls_of_add(None, |_| ());
@@ -100,14 +110,10 @@ fn add_restores_node_state_when_enabling_pod_ipv6_fails() {
 fn repeated_add_keeps_running_pod_when_any_call_fails() {
     let scene = Scene::new();
     let calls = scene.run("ADD", scene.resident()).calls(None);
-    on_each(&cases(&calls, 4), |scene, (call, error), case| {
-        let cooldown = scene.cooldown();
-        let outcome = scene.run("ADD", scene.resident()).with(call, Fault::Error(error));
-        assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
-        scene.assert_as_before(case);
-        assert!(scene.freed_since(&cooldown, case).is_empty(), "{case}");
+    on_each(&cases(&calls, 4), |scene, failure, case| {
+        let hit = harmless(scene, "ADD", failure, case);
         scene.assert_resident_works();
-        outcome.hit
+        hit
     });
 }
 
@@ -212,14 +218,7 @@ fn check_and_status_change_nothing_when_any_call_fails() {
     let scene = Scene::new();
     for verb in ["CHECK", "STATUS"] {
         let calls = scene.run(verb, scene.resident()).calls(None);
-        on_each(&cases(&calls, 5), |scene, (call, error), case| {
-            let cooldown = scene.cooldown();
-            let outcome = scene.run(verb, scene.resident()).with(call, Fault::Error(error));
-            assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
-            scene.assert_as_before(case);
-            assert!(scene.freed_since(&cooldown, case).is_empty(), "{case}");
-            outcome.hit
-        });
+        on_each(&cases(&calls, 5), |scene, failure, case| harmless(scene, verb, failure, case));
     }
 }
 
