@@ -1,5 +1,6 @@
 //! Failed attempts, and their kinds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -31,7 +32,7 @@ pub enum Failure {
         login: &'static str,
         /// The cause.
         #[source]
-        source: Box<LoginError>,
+        source: Arc<LoginError>,
     },
     /// The answer is none that the client understands.
     #[error("the answer cannot be read (it begins {beginning:?})")]
