@@ -125,7 +125,7 @@ async fn an_annotation_requests_vnics_and_its_errors_become_events() {
     };
     annotate(Some("asks,Wrong")).await;
     let event = scene.event("asks-1", "InvalidVnicsAnnotation").await;
-    assert!(event.note.as_ref().unwrap().contains("\"Wrong\" at character 6"), "{event:?}");
+    assert!(event.note.as_ref().unwrap().contains("\"Wrong\" is not the name"), "{event:?}");
     let node: Node = scene.api().get("asks-1").await.unwrap();
     assert_eq!(event.regarding.unwrap().uid, node.metadata.uid);
     annotate(Some("asks,absent")).await;
