@@ -113,7 +113,7 @@ pub struct Options {
     pub lease: LeaseSettings,
     /// The cluster's name in the tags of VNICs; by default the uid of the namespace kube-system. After a change all VNICs are
     /// tagged again, and orphaned VNICs with the old name are no longer reported
-    #[arg(long, global = true, env = "CLUSTER_ID", value_parser = cluster_id, value_name = "NAME")]
+    #[arg(long, global = true, env = "CLUSTER_ID", value_parser = name(LONGEST_CLUSTER_ID), value_name = "NAME")]
     pub cluster_id: Option<String>,
     /// The OCI API.
     #[command(flatten)]
@@ -125,7 +125,7 @@ pub struct Options {
     #[command(flatten)]
     pub pace: Pace,
     /// Seconds in which each node's agent is asked once. A node whose agent has not answered for a quarter longer is Unknown
-    #[arg(long = "agent-poll-seconds", global = true, env = "AGENT_POLL_SECONDS", default_value = "240", value_parser = agent_poll, value_name = "SECONDS")]
+    #[arg(long = "agent-poll-seconds", global = true, env = "AGENT_POLL_SECONDS", default_value = "240", value_parser = seconds(10.0..=3600.0), value_name = "SECONDS")]
     pub agent_poll: Duration,
     /// Rules of health signals for the agents of all nodes, as JSON, which override the shipped rules; an agent's own HEALTH_RULES
     /// override these. The file need not exist
@@ -160,11 +160,11 @@ pub struct Options {
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct LeaseSettings {
     /// The namespace of the Lease: the pod's own, from the downward API
-    #[arg(long = "pod-namespace", global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_parser = name, value_name = "NAME")]
+    #[arg(long = "pod-namespace", global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_parser = name(LONGEST_NAME), value_name = "NAME")]
     pub namespace: String,
     /// The name of this process in the Lease and in Events: the pod's name, from the downward API
     /// [default: host name and a number]
-    #[arg(long = "pod-name", global = true, env = "POD_NAME", value_parser = name, value_name = "NAME")]
+    #[arg(long = "pod-name", global = true, env = "POD_NAME", value_parser = name(LONGEST_NAME), value_name = "NAME")]
     pub identity: Option<String>,
     /// The time that the Lease stays valid without renewal, in whole seconds. For that long there is no leader after one was
     /// killed
@@ -210,7 +210,7 @@ pub struct OciSettings {
     #[arg(long = "oci-metadata-base-url", global = true, env = "OCI_METADATA_BASE_URL", default_value = oci::METADATA_URL, value_parser = metadata_url, value_name = "URL")]
     pub metadata_url: MetadataUrl,
     /// The most requests per second to the OCI API; the controller lowers its rate itself when OCI throttles it
-    #[arg(long = "oci-requests-per-second", global = true, env = "OCI_REQUESTS_PER_SECOND", default_value = "20", value_parser = rate, value_name = "NUMBER")]
+    #[arg(long = "oci-requests-per-second", global = true, env = "OCI_REQUESTS_PER_SECOND", default_value = "20", value_parser = number(LEAST_RATE..=1000.0), value_name = "NUMBER")]
     pub rate: f64,
 }
 
@@ -219,14 +219,14 @@ pub struct OciSettings {
 pub struct Pace {
     /// Seconds between two reconciles of an idle instance. For that long, a VNIC detached by another program can go unnoticed.
     /// If these would take more than half of the requests, they are less frequent, and whole compartments are listed instead
-    #[arg(long = "resync-seconds", global = true, env = "RESYNC_SECONDS", default_value = "300", value_parser = resync, value_name = "SECONDS")]
+    #[arg(long = "resync-seconds", global = true, env = "RESYNC_SECONDS", default_value = "300", value_parser = seconds(1.0..=86_400.0), value_name = "SECONDS")]
     pub resync: Duration,
     /// Seconds between two polls of an instance while a VNIC is being attached or detached. Polls are less frequent if they
     /// would take more than half of the requests
-    #[arg(long = "poll-seconds", global = true, env = "POLL_SECONDS", default_value = "3", value_parser = poll, value_name = "SECONDS")]
+    #[arg(long = "poll-seconds", global = true, env = "POLL_SECONDS", default_value = "3", value_parser = seconds(0.05..=60.0), value_name = "SECONDS")]
     pub poll: Duration,
     /// The longest backoff between two retries, in seconds. It is longer if retries would take more than a third of the requests
-    #[arg(long = "retry-most-seconds", global = true, env = "RETRY_MOST_SECONDS", default_value = "120", value_parser = retry_most, value_name = "SECONDS")]
+    #[arg(long = "retry-most-seconds", global = true, env = "RETRY_MOST_SECONDS", default_value = "120", value_parser = seconds(1.0..=3600.0), value_name = "SECONDS")]
     pub retry_most: Duration,
 }
 
@@ -243,18 +243,14 @@ impl OciSettings {
     }
 }
 
-fn name(text: &str) -> Result<String, String> {
-    word(text, LONGEST_NAME)
-}
-
-fn cluster_id(text: &str) -> Result<String, String> {
-    word(text, LONGEST_CLUSTER_ID)
-}
-
-fn word(text: &str, most: usize) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    let is_valid = (1..=most).contains(&text.len()) && text.chars().all(fits);
-    is_valid.then(|| text.to_owned()).ok_or_else(|| format!("expected 1 to {most} letters, digits, '-', '.' or '_'"))
+fn name(most: usize) -> impl Fn(&str) -> Result<String, String> + Clone {
+    move |text| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        let is_valid = (1..=most).contains(&text.len()) && text.chars().all(fits);
+        is_valid
+            .then(|| text.to_owned())
+            .ok_or_else(|| format!("expected 1 to {most} letters, digits, '-', '.' or '_'"))
+    }
 }
 
 /// Whole seconds, as in Kubernetes. One that is shorter would expire before its renewal; one that is longer would last too long
@@ -264,30 +260,16 @@ fn lease_seconds(text: &str) -> Result<u16, &'static str> {
     seconds.ok_or("expected a whole number of seconds, 1 to 300")
 }
 
-fn agent_poll(text: &str) -> Result<Duration, &'static str> {
-    let seconds = text.parse().ok().filter(|seconds| (10..=3600).contains(seconds));
-    seconds.map(Duration::from_secs).ok_or("expected a whole number of seconds, 10 to 3600")
+fn seconds(bounds: RangeInclusive<f64>) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    let number = number(bounds);
+    move |text| number(text).map(Duration::from_secs_f64)
 }
 
-fn resync(text: &str) -> Result<Duration, String> {
-    number(text, 1.0..=86_400.0).map(Duration::from_secs_f64)
-}
-
-fn poll(text: &str) -> Result<Duration, String> {
-    number(text, 0.05..=60.0).map(Duration::from_secs_f64)
-}
-
-fn retry_most(text: &str) -> Result<Duration, String> {
-    number(text, 1.0..=3600.0).map(Duration::from_secs_f64)
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    number(text, LEAST_RATE..=1000.0)
-}
-
-fn number(text: &str, bounds: RangeInclusive<f64>) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number| bounds.contains(number));
-    number.ok_or_else(|| format!("expected a number between {} and {}", bounds.start(), bounds.end()))
+fn number(bounds: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.ok_or_else(|| format!("expected a number between {} and {}", bounds.start(), bounds.end()))
+    }
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, &'static str> {

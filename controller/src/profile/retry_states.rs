@@ -31,32 +31,6 @@ struct ProfileBackoff {
     until: Instant,
 }
 
-/// What became of the writes for one profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundOutcome {
-    /// All were accepted.
-    Accepted,
-    /// Some were accepted.
-    Partly,
-    /// All were refused or not answered.
-    Refused,
-}
-
-/// When writes failed, and the random number (0.0 to 1.0) for the jitter of the backoff.
-#[derive(Clone, Copy, Debug)]
-pub struct FailureTime {
-    /// The time.
-    pub now: Instant,
-    /// The random number.
-    pub chance: f64,
-}
-
-impl From<bool> for RoundOutcome {
-    fn from(is_accepted: bool) -> Self {
-        if is_accepted { Self::Accepted } else { Self::Refused }
-    }
-}
-
 impl RetryStates {
     /// Records the profiles and their spec generations. A profile with a new generation counts as never refused.
     pub fn note_profiles(&mut self, generations: BTreeMap<String, Option<i64>>) {
@@ -94,29 +68,21 @@ impl RetryStates {
         now: Instant,
         chance: fn() -> f64,
     ) -> BTreeMap<String, u32> {
-        let mut rounds: BTreeMap<&str, RoundOutcome> = BTreeMap::new();
+        let mut rounds: BTreeMap<&str, Vec<bool>> = BTreeMap::new();
         for (step, is_accepted) in outcomes {
-            let outcome = RoundOutcome::from(is_accepted);
-            let round = rounds.entry(profile_of(step)).or_insert(outcome);
-            if *round != outcome {
-                *round = RoundOutcome::Partly;
-            }
+            rounds.entry(profile_of(step)).or_default().push(is_accepted);
         }
-        let note = |(profile, round): (&str, _)| {
-            (profile.to_owned(), self.note(profile, round, FailureTime { now, chance: chance() }))
-        };
-        rounds.into_iter().map(note).collect()
+        rounds.into_iter().map(|(profile, all)| (profile.to_owned(), self.note(profile, &all, now, chance()))).collect()
     }
 
-    /// Records the result of writes for a profile. Returns how often in a row it failed.
-    pub fn note(&mut self, profile: &str, round: RoundOutcome, at: FailureTime) -> u32 {
+    /// Records which writes for a profile were accepted. Returns how often in a row it failed.
+    pub fn note(&mut self, profile: &str, accepted: &[bool], now: Instant, chance: f64) -> u32 {
         let before = self.profiles.remove(profile).map_or(0, |backoff| backoff.failures);
-        let failures = match round {
-            RoundOutcome::Accepted => return 0,
-            RoundOutcome::Partly => 0,
-            RoundOutcome::Refused => before.saturating_add(1),
-        };
-        let until = at.now + RETRY.delay(failures.max(1), at.chance);
+        if !accepted.contains(&false) {
+            return 0;
+        }
+        let failures = if accepted.contains(&true) { 0 } else { before.saturating_add(1) };
+        let until = now + RETRY.delay(failures.max(1), chance);
         self.profiles.insert(profile.to_owned(), ProfileBackoff { failures, until });
         failures.max(1)
     }

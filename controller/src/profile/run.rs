@@ -18,7 +18,6 @@ use crate::profile::decide::{Decision, Memory};
 use crate::profile::plan::step::Step;
 use crate::profile::report::changes;
 use crate::profile::report::failures::{Failure, failures};
-use crate::profile::retry_states::FailureTime;
 use crate::report::metrics::Metrics;
 
 /// The interval between two reconciles: changes come in bursts, and ten thousand nodes take some milliseconds.
@@ -96,8 +95,7 @@ impl Profiles {
             }
             let written = write_status(&self.client, profile, status).await;
             self.metrics.wrote("profile_status", written.is_ok());
-            let at = FailureTime { now: Instant::now(), chance: (self.chance)() };
-            memory.statuses.note(profile, written.is_ok().into(), at);
+            memory.statuses.note(profile, &[written.is_ok()], Instant::now(), (self.chance)());
             match written {
                 Ok(()) => {
                     changes::event(&reported.profile, status).into_iter().for_each(|event| self.events.report(event))
