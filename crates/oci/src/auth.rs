@@ -9,6 +9,7 @@
 mod api_key;
 mod instance;
 mod key;
+mod progress;
 mod session;
 pub(crate) mod sign;
 mod token;
@@ -61,22 +62,22 @@ impl Login {
         }
     }
 
-    /// The credentials to sign with. Waits, until `end` at most, where a login is due.
+    /// The credentials to sign with. Waits only where no token is valid yet; an old one is renewed meanwhile.
     pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, Failure> {
         let result = match &self.0 {
             LoginMethod::ApiKey(key) => Ok(key.credentials()),
             LoginMethod::Instance(session) => session.credentials(end).await,
             LoginMethod::Workload(session) => session.credentials(end).await,
         };
-        result.map_err(|source| Failure::Login { login: self.name(), source })
+        result.map_err(|source| Failure::Login { login: self.name(), source: Box::new(source) })
     }
 
     /// The service refused these (401). Returns whether there are others now, or will be before `end`.
     pub(crate) async fn reject(&self, credentials: &Credentials, end: Instant) -> bool {
         match &self.0 {
             LoginMethod::ApiKey(key) => key.reject(credentials, end).await,
-            LoginMethod::Instance(session) => session.reject(credentials, end).await,
-            LoginMethod::Workload(session) => session.reject(credentials, end).await,
+            LoginMethod::Instance(session) => session.reject(credentials),
+            LoginMethod::Workload(session) => session.reject(credentials),
         }
     }
 }

@@ -231,7 +231,7 @@ impl CloudView {
         let signable =
             Signable { method: call.method.as_str(), target: &target, host: Some(&host), body: call.body.as_deref() };
         let headers = sign(signable, SystemTime::now(), credentials)
-            .map_err(|source: LoginError| Failure::Login { login: self.login.name(), source: Arc::new(source) })?;
+            .map_err(|source: LoginError| Failure::Login { login: self.login.name(), source: Box::new(source) })?;
         let mut request = Request::builder().method(call.method.clone()).uri(uri);
         for (name, value) in headers {
             request = request.header(name, value);

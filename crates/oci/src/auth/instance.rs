@@ -11,14 +11,15 @@ use hyper::Request;
 use hyper::body::Bytes;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
+use super::progress::Progress;
 use super::session::TokenSource;
 use super::token::Token;
 use crate::auth::key::RsaKey;
 use crate::auth::sign::{Credentials, Signable, sign};
 use crate::client::transport::{Answer, Transport, Trust};
-use crate::error::{Error, Failure, LoginError, Refusal, beginning};
+use crate::error::{Error, Failure, LoginError, Refusal, beginning, chain};
 use crate::region::Region;
 use crate::region::endpoint::{Endpoint, MetadataUrl};
 use certificate::Certificate;
@@ -39,12 +40,11 @@ pub struct InstancePrincipal {
 
 /// The metadata service answers in milliseconds or not at all.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
-/// Of all attempts to read the region.
-const REGION_TIMEOUT: Duration = Duration::from_secs(20);
 /// The federation service checks a certificate and two signatures before it answers.
 const FEDERATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between the three attempts at each step; jitter shortens them by half at most.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
+/// Attempts at each step, and the backoff before the second one, which doubles; jitter shortens it by half at most.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl InstancePrincipal {
     /// The instance whose metadata service is at `metadata` (as [`METADATA_URL`]).
@@ -73,28 +73,25 @@ impl InstancePrincipal {
     /// When the metadata service does not answer, or names no region.
     pub async fn region(&self) -> Result<Region, Error> {
         let unknown = |error: LoginError| Error::setup_by("the region of this instance", error);
-        let answer = self
-            .metadata("the region", "instance/regionInfo", Instant::now() + REGION_TIMEOUT)
-            .await
-            .map_err(unknown)?;
+        let answer = self.metadata("the region", "instance/regionInfo", &Progress::default()).await.map_err(unknown)?;
         Region::from_region_info(&answer)
     }
 
-    async fn metadata(&self, what: &'static str, path: &str, end: Instant) -> Result<Bytes, LoginError> {
+    async fn metadata(&self, what: &'static str, path: &str, progress: &Progress) -> Result<Bytes, LoginError> {
         let url = format!("{}/{path}", self.metadata);
         let fetch = || async {
             let request = Request::get(&url).header("authorization", "Bearer Oracle").body(Bytes::new());
             let request = request.map_err(|error| Failure::NoConnection(error.into()))?;
             attempt(METADATA_TIMEOUT, self.transport.send(request)).await
         };
-        retried(what, &url, end, fetch).await.map(|answer| answer.body)
+        retried(what, &url, progress, fetch).await.map(|answer| answer.body)
     }
 
-    async fn federation(&self, end: Instant) -> Result<Endpoint, LoginError> {
+    async fn federation(&self, progress: &Progress) -> Result<Endpoint, LoginError> {
         if let Some(service) = &self.federation {
             return Ok(service.clone());
         }
-        let answer = self.metadata("the region", "instance/regionInfo", end).await?;
+        let answer = self.metadata("the region", "instance/regionInfo", progress).await?;
         let region = Region::from_region_info(&answer).map_err(|error| LoginError::material("the region", error))?;
         Ok(region.endpoints().auth)
     }
@@ -110,11 +107,11 @@ impl InstancePrincipal {
 }
 
 impl TokenSource for InstancePrincipal {
-    async fn token(&self, key: &RsaKey, end: Instant) -> Result<Token, LoginError> {
+    async fn token(&self, key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
         // Fetched again each time: they rotate together.
-        let leaf = self.metadata("the instance's certificate", "identity/cert.pem", end).await?;
-        let leaf_key = self.metadata("the instance's key", "identity/key.pem", end).await?;
-        let intermediate = self.metadata("the intermediate certificate", "identity/intermediate.pem", end).await?;
+        let leaf = self.metadata("the instance's certificate", "identity/cert.pem", progress).await?;
+        let leaf_key = self.metadata("the instance's key", "identity/key.pem", progress).await?;
+        let intermediate = self.metadata("the intermediate certificate", "identity/intermediate.pem", progress).await?;
         let leaf = Certificate::from_pem(&leaf)?;
         let intermediate = Certificate::from_pem(&intermediate)?;
         let tenancy = leaf.tenancy()?;
@@ -131,12 +128,12 @@ impl TokenSource for InstancePrincipal {
             "purpose": "DEFAULT",
         })
         .to_string();
-        let url = format!("{}/v1/x509", self.federation(end).await?);
+        let url = format!("{}/v1/x509", self.federation(progress).await?);
         let fetch = || async {
             let request = federation_request(&url, &body, &signer)?;
             attempt(FEDERATION_TIMEOUT, self.transport.send(request)).await
         };
-        let answer = retried("a session token", &url, end, fetch).await?;
+        let answer = retried("a session token", &url, progress, fetch).await?;
         #[derive(Deserialize)]
         struct Reply {
             token: String,
@@ -177,30 +174,27 @@ pub(super) async fn attempt(
     }))
 }
 
-/// Fetches `what` from `url` in a few attempts, as long as another one can help, until `end`.
+/// Fetches `what` from `url` in a few attempts, as long as another one can help.
 pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
     what: &'static str,
     url: &str,
-    end: Instant,
+    progress: &Progress,
     fetch: impl Fn() -> F,
 ) -> Result<Answer, LoginError> {
-    let mut last = Failure::TimedOut(end.saturating_duration_since(Instant::now()));
-    let attempts = async {
-        for pause in PAUSES {
-            match fetch().await {
-                Err(failure) if is_worth_retrying(&failure) => last = failure,
-                outcome => return outcome,
+    progress.set(format!("{url} has not answered yet"));
+    let failed = |source| LoginError::Fetch { what, from: url.to_owned(), source: Box::new(source) };
+    let mut pause = PAUSE;
+    for _ in 1..ATTEMPTS {
+        match fetch().await {
+            Err(failure) if is_worth_retrying(&failure) => {
+                progress.set(format!("{url}: {}", chain(&failure)));
+                sleep(pause.mul_f64(0.5 + chance() / 2.0)).await;
             }
-            sleep(pause.mul_f64(0.5 + chance() / 2.0)).await;
+            outcome => return outcome.map_err(failed),
         }
-        fetch().await
-    };
-    let outcome = timeout_at(end, attempts).await;
-    outcome.unwrap_or(Err(last)).map_err(|source| LoginError::Fetch {
-        what,
-        from: url.to_owned(),
-        source: Box::new(source),
-    })
+        pause *= 2;
+    }
+    fetch().await.map_err(failed)
 }
 
 /// IMDS answers 404 for short whiles about what exists.

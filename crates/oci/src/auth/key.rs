@@ -20,11 +20,16 @@ const ENCRYPTED: [&str; 2] = ["BEGIN ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRY
 pub(crate) struct RsaKey(RsaKeyPair);
 
 impl RsaKey {
-    /// Generates a key of 2048 bits on a thread for blocking work. Takes about 100 ms of a core.
-    pub(crate) async fn generate() -> Result<Self, LoginError> {
-        let pair = tokio::task::spawn_blocking(|| RsaKeyPair::generate(KeySize::Rsa2048)).await;
-        let failed = || LoginError::material("the new session key", "it could not be generated");
-        pair.ok().and_then(Result::ok).map(Self).ok_or_else(failed)
+    /// Generates a key of 2048 bits. Takes about 100 ms of a core: [`RsaKey::generate_aside`] does it elsewhere.
+    pub(crate) fn generate() -> Result<Self, LoginError> {
+        RsaKeyPair::generate(KeySize::Rsa2048)
+            .map(Self)
+            .map_err(|_| LoginError::material("the new session key", "it could not be generated"))
+    }
+
+    /// [`RsaKey::generate`] on a thread for blocking work, so that no request waits for it.
+    pub(crate) fn generate_aside() -> tokio::task::JoinHandle<Result<Self, LoginError>> {
+        tokio::task::spawn_blocking(Self::generate)
     }
 
     /// Reads a key in PEM form: PKCS#8 (`BEGIN PRIVATE KEY`) or PKCS#1 (`BEGIN RSA PRIVATE KEY`). Text around it is skipped:

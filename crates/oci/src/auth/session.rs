@@ -1,34 +1,38 @@
-//! A session: a key and a token for it. One caller at a time renews it, within its own deadline; the others wait for the outcome.
+//! A session: a key and a token for it. One task renews it for all callers while the old token is still valid.
 //!
 //! ```text
-//!   fetched ─────────────── renew ──────────────────────────────── expires
-//!      │ callers get it at once │ the next caller renews it; if that   │ callers wait for a new one,
-//!      │                        │ fails, all get the old one           │ or get the failure
+//!   fetched ─────────────── renew ──────────────────────────── expires
+//!      │ callers get it at once │ callers get the old one, a task  │ callers wait for the task
+//!      │                        │ fetches the next                 │
 //! ```
 //!
 //! Credentials that are refused (401) are replaced at once, since a service may have lost them; if the new ones are refused
 //! as well, with backoff: a wrong clock spoils every token, and each costs a key and requests to two services.
+//!
+//! The key for the next session is generated in advance, on another thread: 100 ms of work that no request waits for.
 
 #[cfg(test)]
 mod tests;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use backoff::Backoff;
-use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
 
+use super::progress::Progress;
 use super::token::Token;
 use crate::auth::key::RsaKey;
 use crate::auth::sign::Credentials;
-use crate::error::LoginError;
+use crate::error::{LoginError, chain};
 
 /// Where tokens come from.
 pub(crate) trait TokenSource: Send + Sync + 'static {
-    /// Fetches a token for a key's public half, until `end` at most.
-    fn token(&self, key: &RsaKey, end: Instant) -> impl Future<Output = Result<Token, LoginError>> + Send;
+    /// Fetches a token for a key's public half, and records in `progress` the address that it calls.
+    fn token(&self, key: &RsaKey, progress: &Progress) -> impl Future<Output = Result<Token, LoginError>> + Send;
 
     /// The time; tests have their own.
     fn now(&self) -> SystemTime {
@@ -41,10 +45,14 @@ pub(crate) trait TokenSource: Send + Sync + 'static {
     }
 }
 
-/// The most time for a renewal while the old token is valid: all callers wait for it.
-const EARLY_RENEWAL: Duration = Duration::from_secs(10);
-/// Between two logins after a failed one, and between two renewals because of a refusal.
-const BACKOFF: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_mins(1) };
+/// The most time for one renewal, the source's own retries included.
+const RENEWING: Duration = Duration::from_secs(50);
+/// The backoff after a failed renewal, while the old token is still valid.
+const PAUSE: Duration = Duration::from_secs(10);
+/// The progress of a renewal that still waits for its key.
+const NOTHING_SENT: &str = "no request was sent yet";
+/// Between two renewals because of a refusal.
+const AFTER_REFUSAL: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_mins(2) };
 /// Credentials that were refused only after this time had worked before. Longer than the longest backoff, which bad ones
 /// outlive.
 const PROVEN: Duration = Duration::from_mins(10);
@@ -54,19 +62,20 @@ pub(crate) struct Session<S>(Arc<SessionState<S>>);
 
 struct SessionState<S> {
     source: S,
-    /// Locked during a login. A caller that gives up leaves it as it was.
-    state: Mutex<LoginState>,
+    /// Of the renewal under way.
+    progress: Progress,
+    state: Mutex<RenewalState>,
 }
 
 #[derive(Default)]
-struct LoginState {
+struct RenewalState {
     current: Option<FetchedCredentials>,
-    /// Logins that failed one after the other.
-    failures: Failures,
-    /// The failure of the last login, for all callers until the next one.
-    failed: Option<Arc<LoginError>>,
-    /// Sessions that were refused one after the other.
-    refusals: Failures,
+    /// The outcome of the renewal under way.
+    renewal: Option<watch::Receiver<Option<Outcome>>>,
+    /// When the last renewal failed.
+    failed: Option<Instant>,
+    refusals: Refusals,
+    spare: Option<JoinHandle<Result<RsaKey, LoginError>>>,
 }
 
 struct FetchedCredentials {
@@ -75,12 +84,16 @@ struct FetchedCredentials {
     fetched: Instant,
 }
 
+/// Sessions that were refused one after the other.
 #[derive(Default)]
-struct Failures {
+struct Refusals {
     number: u32,
-    /// The end of the backoff.
+    /// No renewal because of another refusal before this time.
     until: Option<Instant>,
 }
+
+/// The outcome for all callers that wait for a renewal; errors cannot be cloned, so they share one.
+type Outcome = Result<Credentials, Arc<LoginError>>;
 
 impl<S> Clone for Session<S> {
     fn clone(&self) -> Self {
@@ -96,63 +109,68 @@ impl<S> std::fmt::Debug for Session<S> {
 
 impl<S: TokenSource> Session<S> {
     pub(crate) fn new(source: S) -> Self {
-        Self(Arc::new(SessionState { source, state: Mutex::default() }))
+        Self(Arc::new(SessionState { source, progress: Progress::default(), state: Mutex::default() }))
     }
 
-    /// The credentials to sign with. Waits, until `end` at most, only where a login is due.
-    pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, Arc<LoginError>> {
-        let mut state = self.state(end).await?;
-        let now = self.0.source.now();
-        let old = state.current.as_ref().filter(|current| now < current.token.expires);
-        let is_due = old.is_none_or(|current| now >= current.token.renew);
-        let old = old.map(|current| current.credentials.clone());
-        let failed = state.failed.clone().filter(|_| state.failures.are_recent());
-        let end = match (&old, failed) {
-            (Some(old), _) if !is_due => return Ok(old.clone()),
-            (_, Some(error)) => return old.ok_or(error),
-            (Some(_), None) => end.min(Instant::now() + EARLY_RENEWAL),
-            (None, None) => end,
+    /// The credentials to sign with. Waits, until `end` at most, only where no token is valid.
+    pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, LoginError> {
+        let asked = Instant::now();
+        let mut renewal = {
+            let now = self.0.source.now();
+            let mut state = self.0.state();
+            match &state.current {
+                Some(current) if now < current.token.renew => return Ok(current.credentials.clone()),
+                Some(current) if now < current.token.expires => {
+                    let credentials = current.credentials.clone();
+                    if state.failed.is_none_or(|failed| asked >= failed + PAUSE) {
+                        self.renew(&mut state);
+                    }
+                    return Ok(credentials);
+                }
+                _ => self.renew(&mut state),
+            }
         };
-        match self.fetch(end).await {
-            Ok(current) => {
-                let credentials = current.credentials.clone();
-                (state.current, state.failures, state.failed) = (Some(current), Failures::default(), None);
-                Ok(credentials)
-            }
-            Err(error) => {
-                tracing::debug!(%error, "no new session token");
-                let error = Arc::new(error);
-                state.failures.add(self.0.source.chance());
-                state.failed = Some(Arc::clone(&error));
-                old.ok_or(error)
-            }
+        let late = || self.0.late(end.saturating_duration_since(asked));
+        let outcome = timeout_at(end, renewal.wait_for(Option::is_some)).await.map_err(|_| late())?;
+        match outcome.map(|outcome| outcome.clone()) {
+            Ok(Some(Ok(credentials))) => Ok(credentials),
+            Ok(Some(Err(error))) => Err(shared(&error)),
+            // The task ended without an outcome: the runtime is shutting down.
+            _ => Err(late()),
         }
     }
 
-    /// The service refused these. Returns whether the next caller gets others.
-    pub(crate) async fn reject(&self, credentials: &Credentials, end: Instant) -> bool {
-        let Ok(mut state) = self.state(end).await else { return false };
+    /// The service refused these. Returns whether the next caller gets others, or waits for them.
+    pub(crate) fn reject(&self, credentials: &Credentials) -> bool {
+        let (now, chance) = (Instant::now(), self.0.source.chance());
+        let mut state = self.0.state();
         let Some(current) = state.current.as_ref().filter(|current| current.is(credentials)) else { return true };
-        if state.refusals.are_recent() {
+        if state.refusals.until.is_some_and(|until| now < until) {
             return false;
         }
-        if current.fetched.elapsed() >= PROVEN {
-            state.refusals = Failures::default();
-        }
-        state.refusals.add(self.0.source.chance());
+        let before = if now < current.fetched + PROVEN { state.refusals.number } else { 0 };
+        let number = before.saturating_add(1);
+        state.refusals = Refusals { number, until: Some(now + AFTER_REFUSAL.delay(number, chance)) };
         state.current = None;
         true
     }
 
-    async fn state(&self, end: Instant) -> Result<MutexGuard<'_, LoginState>, LoginError> {
-        timeout_at(end, self.0.state.lock()).await.map_err(|_| LoginError::TimedOut)
-    }
-
-    async fn fetch(&self, end: Instant) -> Result<FetchedCredentials, LoginError> {
-        let key = timeout_at(end, RsaKey::generate()).await.map_err(|_| LoginError::TimedOut)??;
-        let token = self.0.source.token(&key, end).await?;
-        let credentials = Credentials { key_id: token.key_id.as_str().into(), key: Arc::new(key) };
-        Ok(FetchedCredentials { credentials, token, fetched: Instant::now() })
+    /// Joins the renewal under way, or starts one.
+    fn renew(&self, state: &mut RenewalState) -> watch::Receiver<Option<Outcome>> {
+        // A renewal whose task is gone without an outcome (its runtime ended) does not count.
+        if let Some(renewal) = state.renewal.as_ref().filter(|renewal| renewal.has_changed().is_ok()) {
+            return renewal.clone();
+        }
+        let (done, renewal) = watch::channel(None);
+        state.renewal = Some(renewal.clone());
+        let spare = state.spare.take().unwrap_or_else(RsaKey::generate_aside);
+        let shared = Arc::clone(&self.0);
+        // A task of its own: callers give up at their own deadlines, and the token still arrives for the next one.
+        tokio::spawn(async move {
+            let outcome = shared.renewed(spare).await;
+            done.send_replace(Some(outcome));
+        });
+        renewal
     }
 }
 
@@ -162,13 +180,46 @@ impl FetchedCredentials {
     }
 }
 
-impl Failures {
-    fn are_recent(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() < until)
+impl<S: TokenSource> SessionState<S> {
+    async fn renewed(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Outcome {
+        self.progress.set(NOTHING_SENT.to_owned());
+        let fetched = timeout(RENEWING, self.fetch(spare)).await.unwrap_or_else(|_| Err(self.late(RENEWING)));
+        let mut state = self.state();
+        state.renewal = None;
+        match fetched {
+            Ok(current) => {
+                let credentials = current.credentials.clone();
+                state.current = Some(current);
+                state.failed = None;
+                state.spare = Some(RsaKey::generate_aside());
+                Ok(credentials)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no new session token");
+                state.failed = Some(Instant::now());
+                Err(Arc::new(error))
+            }
+        }
     }
 
-    fn add(&mut self, chance: f64) {
-        self.number = self.number.saturating_add(1);
-        self.until = Some(Instant::now() + BACKOFF.delay(self.number, chance));
+    async fn fetch(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Result<FetchedCredentials, LoginError> {
+        let key = spare.await.map_err(|error| LoginError::material("the new session key", error))??;
+        let token = self.source.token(&key, &self.progress).await?;
+        let credentials = Credentials { key_id: token.key_id.as_str().into(), key: Arc::new(key) };
+        Ok(FetchedCredentials { credentials, token, fetched: Instant::now() })
     }
+
+    fn late(&self, within: Duration) -> LoginError {
+        LoginError::TimedOut(within, self.progress.get())
+    }
+
+    fn state(&self) -> MutexGuard<'_, RenewalState> {
+        // Every change is complete in itself, so a panic elsewhere leaves it usable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error for one of several callers that waited.
+fn shared(error: &LoginError) -> LoginError {
+    LoginError::Shared { message: chain(error), transient: error.is_transient() }
 }

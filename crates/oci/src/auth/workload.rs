@@ -10,9 +10,9 @@ use hyper::Request;
 use hyper::body::Bytes;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::instance::{attempt, retried};
+use super::progress::Progress;
 use super::read_file;
 use super::session::TokenSource;
 use super::token::Token;
@@ -66,7 +66,7 @@ impl WorkloadIdentity {
 }
 
 impl TokenSource for WorkloadIdentity {
-    async fn token(&self, key: &RsaKey, end: Instant) -> Result<Token, LoginError> {
+    async fn token(&self, key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
         // Both are read again each time: the kubelet rotates the token, and the authority may be rotated too.
         let authority = read_file("the cluster's authority", &self.authority).await?;
         let account = read_file("the service account's token", &self.token).await?;
@@ -83,7 +83,7 @@ impl TokenSource for WorkloadIdentity {
                 .map_err(|error| Failure::NoConnection(error.into()))?;
             attempt(TIMEOUT, transport.send(request)).await
         };
-        let answer = retried("a session token", &self.url, end, fetch).await;
+        let answer = retried("a session token", &self.url, progress, fetch).await;
         if let Err(LoginError::Fetch { source, .. }) = &answer
             && matches!(source.as_ref(), Failure::Refused(refusal) if refusal.status == 403)
         {

@@ -60,7 +60,7 @@ pub(crate) fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
         Kind::Login if is_401(failure) && !renewed => return Decision::RenewLogin,
         Kind::Unavailable | Kind::Throttled => policy.attempts,
         Kind::Busy | Kind::RelatedNotFoundOrForbidden => policy.attempts.min(FEW),
-        // A login makes attempts of its own, and has a backoff.
+        Kind::Login if is_transient_login(failure) => policy.attempts.min(FEW),
         Kind::Login | Kind::Limit | Kind::Conflict | Kind::Changed | Kind::NotFoundOrForbidden => {
             return Decision::Stop;
         }
@@ -76,6 +76,10 @@ pub(crate) fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
 
 fn is_401(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(refusal) if refusal.status == 401)
+}
+
+fn is_transient_login(failure: &Failure) -> bool {
+    matches!(failure, Failure::Login { source, .. } if source.is_transient())
 }
 
 fn retry_after(failure: &Failure) -> Duration {

@@ -1,6 +1,5 @@
 //! Failed attempts, and their kinds.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -32,7 +31,7 @@ pub enum Failure {
         login: &'static str,
         /// The cause.
         #[source]
-        source: Arc<LoginError>,
+        source: Box<LoginError>,
     },
     /// The answer is none that the client understands.
     #[error("the answer cannot be read (it begins {beginning:?})")]

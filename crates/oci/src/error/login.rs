@@ -1,14 +1,16 @@
 //! Failed logins.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
-use super::Failure;
+use super::{Failure, Kind};
 
 /// Why a login failed.
 #[derive(Debug, Error)]
 pub enum LoginError {
     /// A resource that the login needs could not be fetched.
-    #[error("fetching {what} from {from}, which this host must reach (docs/iam.md, network)")]
+    #[error("fetching {what} from {from}")]
     Fetch {
         /// The resource.
         what: &'static str,
@@ -45,12 +47,33 @@ pub enum LoginError {
         /// Now.
         now: String,
     },
-    /// The call's deadline passed during a login, of this call or another one.
-    #[error("no token before the call's deadline: a login is still in progress")]
-    TimedOut,
+    /// No token in time. The text is the address and the cause of its last failure.
+    #[error("no token within {0:?}: {1}; check that this host reaches that address (docs/iam.md, network)")]
+    TimedOut(Duration, String),
+    /// The login that all callers waited for failed.
+    #[error("{message}")]
+    Shared {
+        /// Its chain of causes, as one line.
+        message: String,
+        /// Whether it may pass by itself.
+        transient: bool,
+    },
 }
 
 impl LoginError {
+    /// Whether it may pass by itself: the service or a file was missing for a moment.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            // IMDS answers 404 for short whiles about what exists.
+            Self::Fetch { source, .. } => {
+                matches!(source.kind(), Kind::Unavailable | Kind::Throttled | Kind::NotFoundOrForbidden)
+            }
+            Self::TimedOut(..) | Self::File { .. } => true,
+            Self::Shared { transient, .. } => *transient,
+            Self::Material { .. } | Self::TenancyChanged { .. } => false,
+        }
+    }
+
     pub(crate) fn material(what: &'static str, problem: impl std::fmt::Display) -> Self {
         Self::Material { what, problem: problem.to_string() }
     }

@@ -72,9 +72,9 @@ fn the_federation_service_wants_no_host_signed() {
     assert!(!message.contains("host:"));
 }
 
-#[tokio::test]
-async fn the_authorization_header_names_key_algorithm_and_version() {
-    let key = Arc::new(RsaKey::generate().await.unwrap());
+#[test]
+fn the_authorization_header_names_key_algorithm_and_version() {
+    let key = Arc::new(RsaKey::generate().unwrap());
     let who = Credentials { key_id: "ST$token".into(), key };
     let request = Signable { method: "DELETE", target: "/20160918/vnicAttachments/x", host: Some(HOST), body: None };
     let headers = sign(request, SystemTime::UNIX_EPOCH, &who).unwrap();
