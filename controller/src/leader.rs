@@ -122,8 +122,9 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     tokio::select! {
         () = follow_attachments(patient.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
         () = follow_nodes(patient.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),
-        () = follow_profiles(patient.clone(), store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
-        () = writer.run(patient, identity) => bail!("the task that writes events ended"),
+        () = follow_profiles(patient, store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
+        // It retries by itself, and counts each attempt.
+        () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
         () = fleet::run::run(member, shared, roster, all_nodes) => bail!("the tasks of the fleet ended"),
         ended = working => ended,
     }

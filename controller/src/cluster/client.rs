@@ -1,5 +1,5 @@
 //! Clients of the Kubernetes API. One reports at once what the API server refuses for lack of time (429, 503, 504): the Lease
-//! has a deadline and retries by its own clock. The other one retries itself: a list comes in pages, and a list
+//! has a deadline and retries by its own clock, as do Events. The other one retries itself: a list comes in pages, and a list
 //! of ten thousand Nodes would never end if one refused page restarted it.
 
 #[cfg(test)]

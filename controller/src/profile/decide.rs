@@ -28,7 +28,7 @@ use crate::profile::select::selection::select;
 pub(super) struct Memory {
     unwanted: UnwantedObjects,
     problems: Problems,
-    /// Profiles whose objects were refused or not answered.
+    /// Objects whose writes were refused or not answered.
     pub(super) objects: RetryStates,
     /// Profiles whose status was refused or not answered.
     pub(super) statuses: RetryStates,
@@ -39,6 +39,8 @@ pub(super) struct Memory {
 pub(super) struct Decision {
     /// Writes.
     pub(super) steps: Vec<Step>,
+    /// How many more writes a profile has, by its name, once one of it succeeds.
+    pub(super) waiting: BTreeMap<String, usize>,
     /// By name.
     pub(super) profiles: BTreeMap<String, PlannedProfile>,
     /// When to reconcile again without a change.
@@ -76,7 +78,7 @@ impl Profiles {
         let generations = observed.profiles.iter().map(|profile| (profile.name_any(), profile.metadata.generation));
         memory.statuses.note_profiles(generations.clone().collect());
         memory.objects.note_profiles(generations.collect());
-        let steps = memory.objects.due(std::mem::take(&mut plan.steps), now);
+        let (steps, waiting) = memory.objects.due(std::mem::take(&mut plan.steps), now);
         memory.problems.report(&plan.problems, &observed.nodes, &self.events);
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
         self.metrics.abandoned(plan.abandoned);
@@ -86,7 +88,7 @@ impl Profiles {
             let status = status::changed(report, Time(Timestamp::now()));
             Some((profile.name_any(), PlannedProfile { profile: profile.clone(), status }))
         });
-        let decided = Decision { profiles: reported.collect(), steps, next: plan.next };
+        let decided = Decision { profiles: reported.collect(), steps, waiting, next: plan.next };
         memory.unwanted = plan.unwanted;
         (decided, memory)
     }

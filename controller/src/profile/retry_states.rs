@@ -1,6 +1,6 @@
-//! Backoff after refused writes, one for each profile. After it, [`PROBES`] of the profile's writes are tried, other ones each
-//! time; once one is accepted, so are all. A policy or quota that refuses thousands of objects therefore costs a few requests,
-//! and delays no other profile. A changed spec is tried at once.
+//! Backoff after refused writes. An object that was not refused yet is tried at once. The refused objects of a profile share
+//! one backoff, after which the [`PROBES`] that waited longest are tried; once one is accepted, so are all. A policy or quota that
+//! refuses thousands of objects therefore costs a few requests, and delays no other profile. A changed spec is tried at once.
 //!
 //! Pure: the time is a parameter.
 
@@ -11,9 +11,9 @@ use tokio::time::{Duration, Instant};
 
 use crate::profile::plan::step::Step;
 
-/// Between attempts at the writes of a profile.
+/// Between attempts at refused objects of a profile.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(2) };
-/// How many writes of a refused profile are tried at once.
+/// How many refused objects of a profile are tried at once.
 const PROBES: usize = 10;
 
 /// The profiles that back off, by name.
@@ -26,68 +26,106 @@ pub struct RetryStates {
 
 #[derive(Debug)]
 struct ProfileBackoff {
-    /// How often in a row every write was refused.
     failures: u32,
     until: Instant,
+    /// The refused objects, and when each was tried last.
+    refused: BTreeMap<String, Instant>,
+}
+
+/// When a write failed, and the random number (0.0 to 1.0) for the jitter of its backoff.
+#[derive(Clone, Copy, Debug)]
+pub struct FailureTime {
+    /// The time.
+    pub now: Instant,
+    /// The random number.
+    pub chance: f64,
 }
 
 impl RetryStates {
-    /// Records the profiles and their spec generations. A profile with a new generation counts as never refused.
+    /// Records the profiles and their spec generations. Objects of a profile with a new generation count as never refused.
     pub fn note_profiles(&mut self, generations: BTreeMap<String, Option<i64>>) {
         let before = std::mem::replace(&mut self.generations, generations);
         let is_same = |profile: &str| self.generations.get(profile) == before.get(profile);
         self.profiles.retain(|profile, _| is_same(profile));
     }
 
-    /// The steps to try now, of all steps. Forgets profiles without a step.
+    /// The steps to try now, of all steps; and how many others of a profile wait. Forgets objects without a step.
     #[must_use]
-    pub fn due(&mut self, mut steps: Vec<Step>, now: Instant) -> Vec<Step> {
-        let mut turns: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    pub fn due(&mut self, steps: Vec<Step>, now: Instant) -> (Vec<Step>, BTreeMap<String, usize>) {
+        let mut refused: BTreeMap<String, Vec<(Instant, &str)>> = BTreeMap::new();
         for step in &steps {
-            if let Some(backoff) = self.profiles.get(profile_of(step)) {
-                let first = PROBES.saturating_mul(backoff.failures as usize);
-                turns.entry(profile_of(step).to_owned()).or_insert((0, first)).0 += 1;
+            let backoff = self.profiles.get(profile_of(step));
+            if let Some(at) = backoff.and_then(|backoff| backoff.refused.get(step.object())) {
+                refused.entry(profile_of(step).to_owned()).or_default().push((*at, step.object()));
             }
         }
-        self.profiles.retain(|profile, _| turns.contains_key(profile));
-        steps.retain(|step| {
-            let profile = profile_of(step);
-            let (Some(backoff), Some((number, turn))) = (self.profiles.get(profile), turns.get_mut(profile)) else {
-                return true;
-            };
-            *turn += 1;
-            backoff.until <= now && (backoff.failures == 0 || *turn % *number < PROBES)
+        self.profiles.retain(|profile, backoff| {
+            let Some(wanted) = refused.get_mut(profile) else { return false };
+            wanted.sort_unstable();
+            backoff.refused = wanted.iter().map(|(at, object)| ((*object).to_owned(), *at)).collect();
+            wanted.truncate(if backoff.until <= now { PROBES } else { 0 });
+            true
         });
-        steps
+        let probes: BTreeMap<String, Vec<String>> = refused
+            .into_iter()
+            .map(|(profile, probes)| (profile, probes.into_iter().map(|(_, object)| object.to_owned()).collect()))
+            .collect();
+        let mut waiting: BTreeMap<String, usize> = BTreeMap::new();
+        let due = steps.into_iter().filter(|step| {
+            let (profile, object) = (profile_of(step), step.object());
+            let waits = self.profiles.get(profile).is_some_and(|backoff| backoff.refused.contains_key(object))
+                && !probes.get(profile).is_some_and(|probes| probes.iter().any(|probe| probe == object));
+            if waits {
+                *waiting.entry(profile.to_owned()).or_default() += 1;
+            }
+            !waits
+        });
+        (due.collect(), waiting)
     }
 
-    /// Records the results of a round. `chance` is in 0.0–1.0, for the jitter. Returns how often in a row profiles failed.
+    /// Records the results of a round. `chance` is in 0.0–1.0, for the jitter. Returns how often in a row profiles failed, where
+    /// that is new.
     pub fn note_round<'s>(
         &mut self,
         outcomes: impl Iterator<Item = (&'s Step, bool)>,
         now: Instant,
         chance: fn() -> f64,
     ) -> BTreeMap<String, u32> {
-        let mut rounds: BTreeMap<&str, Vec<bool>> = BTreeMap::new();
-        for (step, is_accepted) in outcomes {
-            rounds.entry(profile_of(step)).or_default().push(is_accepted);
+        let mut rounds: BTreeMap<&str, Vec<(&str, bool)>> = BTreeMap::new();
+        for (step, done) in outcomes {
+            rounds.entry(profile_of(step)).or_default().push((step.object(), done));
         }
-        rounds.into_iter().map(|(profile, all)| (profile.to_owned(), self.note(profile, &all, now, chance()))).collect()
+        let mut failures = BTreeMap::new();
+        for (profile, outcomes) in rounds {
+            if let Some(number) = self.note(profile, &outcomes, FailureTime { now, chance: chance() }) {
+                failures.insert(profile.to_owned(), number);
+            }
+        }
+        failures
     }
 
-    /// Records which writes for a profile were accepted. Returns how often in a row it failed.
-    pub fn note(&mut self, profile: &str, accepted: &[bool], now: Instant, chance: f64) -> u32 {
-        let before = self.profiles.remove(profile).map_or(0, |backoff| backoff.failures);
-        if !accepted.contains(&false) {
-            return 0;
+    /// Records the results of writes for a profile, by their objects. Returns how often in a row it failed, if that is new.
+    pub fn note(&mut self, profile: &str, outcomes: &[(&str, bool)], at: FailureTime) -> Option<u32> {
+        let known = self.profiles.get(profile);
+        let is_over =
+            outcomes.iter().any(|(object, done)| *done && known.is_some_and(|it| it.refused.contains_key(*object)));
+        if is_over {
+            self.profiles.remove(profile);
         }
-        let failures = if accepted.contains(&true) { 0 } else { before.saturating_add(1) };
-        let until = now + RETRY.delay(failures.max(1), chance);
-        self.profiles.insert(profile.to_owned(), ProfileBackoff { failures, until });
-        failures.max(1)
+        let mut refused = outcomes.iter().filter(|(_, done)| !done).peekable();
+        refused.peek()?;
+        let new = || ProfileBackoff { failures: 0, until: at.now, refused: BTreeMap::new() };
+        let backoff = self.profiles.entry(profile.to_owned()).or_insert_with(new);
+        backoff.refused.extend(refused.map(|(object, _)| ((*object).to_owned(), at.now)));
+        if at.now < backoff.until {
+            return None;
+        }
+        backoff.failures = backoff.failures.saturating_add(1);
+        backoff.until = at.now + RETRY.delay(backoff.failures, at.chance);
+        Some(backoff.failures)
     }
 
-    /// Whether a profile backs off now.
+    /// Whether the objects of a profile that were refused back off now.
     pub fn has(&self, profile: &str, now: Instant) -> bool {
         self.profiles.get(profile).is_some_and(|backoff| now < backoff.until)
     }
@@ -129,7 +167,8 @@ mod tests {
         let mut tried = Vec::new();
         for second in seconds {
             let now = began + Duration::from_secs(second);
-            let due = states.due(steps.clone(), now);
+            let (due, waiting) = states.due(steps.clone(), now);
+            assert_eq!(due.len() + waiting.values().sum::<usize>(), steps.len());
             if !due.is_empty() {
                 tried.push((second, due.len()));
             }
@@ -147,32 +186,19 @@ mod tests {
         let seconds = [1, 3, 7, 15, 31, 63, 127, 247, 367].map(|second| (second, PROBES));
         assert_eq!(tried, [&[(0, 1000)], &seconds[..]].concat());
         // There is room for one, then for all.
-        let tried = play(&mut states, &mut all, (began, 400..490), |name| name != "900");
-        assert_eq!(tried, [(487, PROBES), (488, 999), (489, PROBES)]);
-        assert_eq!(play(&mut states, &mut all, (began, 490..493), |_| false), [(491, PROBES), (492, 999 - PROBES)]);
+        let tried = play(&mut states, &mut all, (began, 400..490), |name| name != "090");
+        assert_eq!(tried, [(487, PROBES), (488, 999)]);
+        assert_eq!(play(&mut states, &mut all, (began, 490..493), |_| false), [(490, PROBES), (491, 999 - PROBES)]);
     }
 
     #[test]
-    fn every_refused_object_gets_its_turn() {
-        let (mut states, began) = (RetryStates::default(), Instant::now());
-        // Only the last one to be tried would be accepted.
-        for accepted in 0..35 {
-            let mut all = steps(35, "p");
-            play(&mut states, &mut all, (began, 0..1), |_| true);
-            play(&mut states, &mut all, (began, 1..20), |name| name != format!("{accepted:03}"));
-            assert_eq!(all.len(), 34, "{accepted}");
-            let _ = states.due(Vec::new(), began);
-            assert!(states.profiles.is_empty(), "unwanted ones are forgotten");
-        }
-    }
-
-    #[test]
-    fn other_profiles_do_not_wait() {
+    fn other_profiles_and_new_objects_do_not_wait() {
         let (mut states, began) = (RetryStates::default(), Instant::now());
         let mut all = steps(3, "p");
         play(&mut states, &mut all, (began, 0..100), |_| true);
         all.extend([step("new", "p"), step("other", "q")]);
-        assert_eq!(play(&mut states, &mut all, (began, 100..128), |name| name < "a"), [(100, 1), (127, 4)]);
+        assert_eq!(play(&mut states, &mut all, (began, 100..101), |name| name < "a"), [(100, 2)]);
+        assert_eq!(play(&mut states, &mut all, (began, 101..140), |_| true), [(127, 3)]);
     }
 
     #[test]
@@ -186,5 +212,15 @@ mod tests {
         // The profile was absent for a while.
         states.note_profiles(BTreeMap::new());
         assert_eq!(play(&mut states, &mut all, (began, 20..21), |_| true), [(20, 2)]);
+    }
+
+    #[test]
+    fn unwanted_object_is_forgotten() {
+        let (mut states, began) = (RetryStates::default(), Instant::now());
+        play(&mut states, &mut steps(2, "p"), (began, 0..1), |_| true);
+        let _ = states.due(steps(1, "p"), began);
+        assert_eq!(states.profiles["p"].refused.len(), 1);
+        let _ = states.due(Vec::new(), began);
+        assert!(states.profiles.is_empty());
     }
 }

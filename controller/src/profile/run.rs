@@ -18,6 +18,7 @@ use crate::profile::decide::{Decision, Memory};
 use crate::profile::plan::step::Step;
 use crate::profile::report::changes;
 use crate::profile::report::failures::{Failure, failures};
+use crate::profile::retry_states::FailureTime;
 use crate::report::metrics::Metrics;
 
 /// The interval between two reconciles: changes come in bursts, and ten thousand nodes take some milliseconds.
@@ -95,11 +96,10 @@ impl Profiles {
             }
             let written = write_status(&self.client, profile, status).await;
             self.metrics.wrote("profile_status", written.is_ok());
-            memory.statuses.note(profile, &[written.is_ok()], Instant::now(), (self.chance)());
+            let at = FailureTime { now: Instant::now(), chance: (self.chance)() };
+            memory.statuses.note(profile, &[(profile.as_str(), written.is_ok())], at);
             match written {
-                Ok(()) => {
-                    changes::event(&reported.profile, status).into_iter().for_each(|event| self.events.report(event))
-                }
+                Ok(()) => drop(changes::event(&reported.profile, status).map(|event| self.events.report(event))),
                 Err(error) => tracing::warn!(event = "profile.status", profile, error = chain(&error)),
             }
         }
@@ -117,8 +117,13 @@ impl Profiles {
         in_a_row: &BTreeMap<String, u32>,
     ) {
         for (profile, failure) in failures {
-            tracing::warn!(event = "profile.steps_failed", profile, %failure);
+            let waiting = decided.waiting.get(profile.unwrap_or_default()).copied().unwrap_or_default();
+            tracing::warn!(event = "profile.steps_failed", profile, waiting, %failure);
             let Some(reported) = profile.and_then(|profile| decided.profiles.get(profile)) else { continue };
+            let note = match waiting {
+                0 => failure.to_string(),
+                _ => format!("{failure}; {waiting} more wait until one is accepted"),
+            };
             let number = profile.and_then(|profile| in_a_row.get(profile)).copied().unwrap_or_default();
             if number == 1 || number >= 10 && number.is_multiple_of(5) {
                 self.events.report(EventContent {
@@ -126,7 +131,7 @@ impl Profiles {
                     level: Level::Warning,
                     reason: "StampingFailed",
                     action: "TemplateObject",
-                    note: failure.to_string(),
+                    note,
                 });
             }
         }

@@ -104,8 +104,8 @@ impl Default for Metrics {
             reconcile_seconds: all.histogram("reconcile_seconds", "Duration of a reconcile in seconds", RECONCILE_SECONDS),
             steps: all.family("steps", "Steps applied in OCI, by kind and result"),
             writes: all.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result"),
-            refusals: all.metric("kubernetes_refusals", "Attempts that the Kubernetes API had no time for (429, 503, 504), and that are retried; without those for the Lease and \
-             the cluster's name"),
+            refusals: all.metric("kubernetes_refusals", "Attempts that the Kubernetes API had no time for (429, 503, 504), and that are retried; without those for the Lease, \
+             Events and the cluster's name"),
             abandoned: all.metric("abandoned_attachments", "VnicAttachments created from a VnicProfile that no longer exists: they stay unchanged"),
             unclaimed: all.metric("unclaimed_vnics", "Orphaned VNICs: with this cluster's tags, and without a VnicAttachment or in addition to its VNIC"),
             unlisted: all.metric("unlisted_compartments", "Compartments that could not be listed last time: missing or orphaned VNICs there go unnoticed"),

@@ -1,8 +1,10 @@
 //! An API server that restarts, drops its history, or has no time.
 
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube_harness::wait_until;
 use serde_json::json;
 
@@ -83,6 +85,50 @@ async fn refused_lists_of_a_new_leader_continue() {
     assert!(!one.log().contains("watch.failed"), "no list was given up: {}", one.log());
     assert_eq!(one.ended(), None);
     scene.assert_exact().await;
+}
+
+/// How often the API server answered 429 to writes of Events, by its own count.
+async fn events_refused(scene: &Scene) -> f64 {
+    let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
+    let text = scene.client.request_text(request).await.unwrap();
+    let of = |line: &&str| {
+        let has = |label: &str| line.contains(label);
+        has("apiserver_request_total{") && has(r#"code="429""#) && has(r#"resource="events""#) && has(r#"verb="POST""#)
+    };
+    text.lines().filter(of).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+#[tokio::test]
+async fn a_refused_event_is_written_later() {
+    let mut scene = Scene::new().await;
+    nobody_in_particular(&mut scene, false).await;
+    let one = scene.controller("one");
+    wait_until("it leads", async || one.leads()).await;
+    let nodes: Api<Node> = Api::all(scene.client.clone());
+    let annotate = async |vnics: &str| {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { "oke.oraclecloud.com/vnics": vnics } } }));
+        nodes.patch("node-0", &PatchParams::default(), &patch).await.unwrap();
+    };
+    let written = |result: &str| {
+        one.metric(&format!(r#"oke_node_controller_kubernetes_writes_total{{kind="event",result="{result}"}}"#))
+    };
+    // It may not watch Nodes yet: that would be refused, and nothing reported.
+    annotate("Before!").await;
+    wait_until("an event is written", async || written("ok") == Some(1.0)).await;
+    scene.kubernetes.throttle(USER).await.unwrap();
+    annotate("Storage!").await;
+    wait_until("its event was refused", async || written("error").is_some()).await;
+    scene.kubernetes.unthrottle().await.unwrap();
+    let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
+    let told = async || {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        all.iter().filter(|event| event.reason.as_deref() == Some("InvalidVnicsAnnotation")).count()
+    };
+    wait_until("it is reported all the same", async || told().await > 1).await;
+    wait_until("its writing is counted", async || written("ok") == Some(2.0)).await;
+    let refused = events_refused(&scene).await;
+    assert!(refused >= 1.0 && written("error") >= Some(refused), "each attempt: {refused}, {:?}", written("error"));
+    assert_eq!((told().await, one.metric("oke_node_controller_events_lost_total ")), (2, Some(0.0)));
 }
 
 #[tokio::test]

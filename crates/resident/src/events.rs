@@ -67,6 +67,14 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// Whether a retry may succeed: the API server was busy, failed, or did not answer.
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code == 429 || *code >= 500,
+            Self::Unreachable(_) | Self::NoAnswer => true,
+        }
+    }
+
     /// Whether an Event of that name exists already.
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { code: 409, .. })

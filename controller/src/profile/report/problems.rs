@@ -12,47 +12,58 @@ use crate::profile::select::selection::NodeProblem;
 pub struct Problems(BTreeSet<(String, &'static str, String)>);
 
 impl Problems {
-    /// Logs new problems and queues Events for them.
+    /// Logs new problems and queues Events for them. Those without room in the queue are new at the next reconcile.
     pub fn report(&mut self, problems: &[NodeProblem<'_>], nodes: &[Arc<NodeView>], events: &Events) {
+        let before = std::mem::take(&mut self.0);
         let nodes: BTreeMap<&str, &NodeView> = nodes.iter().map(|node| (node.name.as_str(), node.as_ref())).collect();
-        let mut present = BTreeSet::new();
+        let mut has_room = true;
         for NodeProblem { node, reason, note } in problems {
-            let Some(view) = nodes.get(node) else { continue };
             let key = ((*node).to_owned(), *reason, note.clone());
-            if !self.0.contains(&key) {
-                tracing::warn!(event = "node.problem", node, reason, note);
-                let (regarding, note) = (view.reference(), note.clone());
-                events.report(EventContent { regarding, level: Level::Warning, reason, action: "Select", note });
+            if before.contains(&key) {
+                self.0.insert(key);
+                continue;
             }
-            present.insert(key);
+            let Some(view) = nodes.get(node).filter(|_| has_room) else { continue };
+            let (regarding, note) = (view.reference(), note.clone());
+            has_room = events.report(EventContent { regarding, level: Level::Warning, reason, action: "Select", note });
+            if has_room {
+                tracing::warn!(event = "node.problem", node, reason, note = key.2);
+                self.0.insert(key);
+            }
         }
-        self.0 = present;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::profile::select::selection::UNKNOWN_PROFILE;
+    use crate::report::metrics::Metrics;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_problem_is_reported_once_while_it_lasts() {
-        let (events, mut writer) = Events::new(Arc::default());
-        let nodes = [Arc::new(NodeView { name: "node-1".to_owned(), ..NodeView::default() })];
-        let lasting = [NodeProblem { node: "node-1", reason: UNKNOWN_PROFILE, note: "no profile x".to_owned() }];
-        let mut problems = Problems::default();
-        let mut reported = |all: &[NodeProblem<'_>]| {
-            problems.report(all, &nodes, &events);
-            writer.next().map(|news| news.note)
+    #[test]
+    fn a_problem_without_room_is_reported_later() {
+        let (metrics, count) = (Arc::new(Metrics::default()), 1500);
+        let (events, mut writer) = Events::new(metrics.clone());
+        let names: Vec<String> = (0..count).map(|number| format!("node-{number:04}")).collect();
+        let node = |name: &String| {
+            let uid = Some(format!("uid-of-{name}"));
+            Arc::new(NodeView { name: name.clone(), uid, ..NodeView::default() })
         };
-        assert_eq!(reported(&lasting).as_deref(), Some("no profile x"));
-        for _ in 0..3 {
-            tokio::time::advance(Duration::from_hours(1)).await;
-            assert_eq!(reported(&lasting), None);
+        let nodes: Vec<_> = names.iter().map(node).collect();
+        let problem = |name| NodeProblem { node: name, reason: UNKNOWN_PROFILE, note: "no profile x".to_owned() };
+        let all: Vec<NodeProblem<'_>> = names.iter().map(|name| problem(name)).collect();
+        let mut problems = Problems::default();
+        let mut reported = Vec::new();
+        for look in 0..3 {
+            problems.report(&all, &nodes, &events);
+            while let Some(news) = writer.next() {
+                reported.push(news.regarding.name.unwrap());
+            }
+            assert_eq!(reported.len(), [1000, 1500, 1500][look], "at look {look}");
         }
-        assert_eq!(reported(&[]), None);
-        assert!(reported(&lasting).is_some(), "it is back");
+        assert_eq!(reported, names);
+        assert_eq!(metrics.events_lost.get(), 1, "it stops at the first that finds no room");
+        problems.report(&[], &nodes, &events);
+        assert_eq!(writer.next(), None);
     }
 }

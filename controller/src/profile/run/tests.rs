@@ -70,7 +70,10 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
         let reported: Vec<&str> = server_now.reported.iter().map(|(reason, _)| reason.as_str()).collect();
         assert_eq!(reported, ["StampingFailed"; 3], "at once, then about every ten minutes");
         let last = &server_now.reported[2].1;
-        assert!(last.starts_with("10 of 10 steps failed"), "{last}");
+        assert!(
+            last.starts_with("10 of 10 steps failed") && last.ends_with("990 more wait until one is accepted"),
+            "{last}"
+        );
         // From here all are accepted; without a watch each is created again in every reconcile.
         let all_by = Instant::now() + Duration::from_secs(140);
         while server.lock().unwrap().asked.len() < 1_001 {
@@ -80,7 +83,7 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
     };
     tokio::select! {
         () = profiles.run() => {}
-        () = writer.run(client, "c".to_owned()) => {}
+        () = writer.run(client, "c".to_owned(), || 1.0) => {}
         () = playing => {}
     }
 }

@@ -86,7 +86,7 @@ async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: mpsc::Sende
         follow_attachments(client(), store.clone(), attachments, |_| {}),
         follow_nodes(client(), store.clone(), nodes, |_| {}),
         follow_profiles(client(), store.clone(), profiles),
-        writer.run(client(), "test".to_owned()),
+        writer.run(client(), "test".to_owned(), backoff::chance),
         work,
     );
 }
