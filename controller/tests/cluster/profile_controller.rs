@@ -16,13 +16,15 @@ use oke_node_controller::profile::plan::step::{Step, Target};
 use scene::{GRACE, Scene, WITHIN, ocid};
 
 #[tokio::test]
-async fn an_idle_profile_is_not_written() {
+async fn a_ready_profile_is_reported_once_and_not_written() {
     let scene = Scene::new("rest");
     scene.node("rest-1", json!({})).await;
     scene.profile("rest", json!({})).await;
     let object = scene.objects("rest", 1).await.remove(0);
     scene.make_ready(&object).await;
-    scene.profile_says("rest", "Ready").await;
+    let event = scene.event("rest", "Ready").await;
+    let profile: VnicProfile = scene.api().get("rest").await.unwrap();
+    assert_eq!((event.type_.as_deref(), event.regarding.unwrap().uid), (Some("Normal"), profile.metadata.uid));
     let versions = async || {
         let objects = scene.objects("rest", 1).await;
         let profile: VnicProfile = scene.api().get("rest").await.unwrap();
@@ -38,6 +40,7 @@ async fn an_idle_profile_is_not_written() {
     let before = versions().await;
     three_looks().await;
     assert_eq!(versions().await, before);
+    assert_eq!(scene.reported("rest").await, ["Ready"]);
 }
 
 #[tokio::test]

@@ -227,16 +227,23 @@ impl Scene {
         .await;
     }
 
-    pub(crate) async fn event(&self, node: &str, reason: &str) -> Event {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
-        wait_for(&format!("an event {reason} of {node}"), async || {
-            let all = events.list(&ListParams::default()).await.unwrap().items;
-            all.into_iter().find(|event| {
-                let about = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
-                about == Some(node) && event.reason.as_deref() == Some(reason)
-            })
+    pub(crate) async fn event(&self, name: &str, reason: &str) -> Event {
+        wait_for(&format!("an event {reason} of {name}"), async || {
+            self.events(name).await.into_iter().find(|event| event.reason.as_deref() == Some(reason))
         })
         .await
+    }
+
+    /// The reasons of all Events about an object.
+    pub(crate) async fn reported(&self, name: &str) -> Vec<String> {
+        self.events(name).await.into_iter().filter_map(|event| event.reason).collect()
+    }
+
+    async fn events(&self, name: &str) -> Vec<Event> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let mut all = events.list(&ListParams::default()).await.unwrap().items;
+        all.retain(|event| event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()) == Some(name));
+        all
     }
 
     /// Freezes the controller as soon as something was created from a profile, and reports that; it continues when the sender
