@@ -10,8 +10,7 @@ use oci::{
     WorkloadIdentity,
 };
 
-use crate::args::Principal;
-use crate::settings::OciSettings;
+use crate::args::{OciSettings, Principal};
 
 /// A failed reconcile is reported and retried, so a call need not hold a worker for long.
 const POLICY_DEADLINE: Duration = Duration::from_secs(30);
@@ -42,7 +41,7 @@ pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Res
     let (login, region, trust) = login(settings).map_err(NoClient::Misconfigured)?;
     let endpoints = endpoints(settings, region, &trust).await?;
     let policy = Policy { deadline: POLICY_DEADLINE, ..oci::POLICY };
-    let options = Options { policy, budget: Budget::new(settings.rates.clone()), trust, observer: Some(observer) };
+    let options = Options { policy, budget: Budget::new(settings.rates()), trust, observer: Some(observer) };
     Oci::new(&endpoints, login, options).map_err(|error| NoClient::Misconfigured(error.into()))
 }
 
@@ -57,8 +56,7 @@ fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<RegionName>, T
     let mut region = settings.region.clone();
     let login = match settings.principal {
         Principal::ApiKey => {
-            let (file, profile) = &settings.config_file;
-            let key = ApiKey::from_config_file(file, profile)?;
+            let key = ApiKey::from_config_file(&settings.key_file, &settings.profile)?;
             region = region.or_else(|| key.region().cloned());
             Login::api_key(key)
         }
@@ -116,7 +114,6 @@ mod tests {
 
     use super::*;
     use crate::Args;
-    use crate::settings::Settings;
 
     /// A metadata service that knows the region.
     async fn metadata(listener: TcpListener) {
@@ -134,7 +131,7 @@ mod tests {
     async fn core(options: &[&str], listener: TcpListener) -> String {
         let url = format!("http://{}/opc/v2", listener.local_addr().unwrap());
         let line = ["controller", "--oci-metadata-base-url", &url].into_iter().chain(options.iter().copied());
-        let settings = Settings::new(Args::parse_from(line).options).unwrap().oci;
+        let settings = Args::parse_from(line).options.oci;
         tokio::select! {
             endpoints = endpoints(&settings, settings.region.clone(), &Trust::Public) => endpoints.unwrap().core.to_string(),
             () = metadata(listener) => unreachable!("it never returns"),

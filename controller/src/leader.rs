@@ -10,11 +10,12 @@ use channel::Client as ChannelClient;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use oci::{Budget, Oci};
+use resident::args::Toggle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
-use crate::args::TestTargets;
+use crate::args::{Pace, TestTargets};
 use crate::attachment::apply::objects::KubeObjects;
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::pod_network::KubePodNetworks;
@@ -33,7 +34,7 @@ use crate::network_test::{AT_ONCE, NetworkTests};
 use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::report::metrics::{Metrics, Snapshot};
 use crate::report::status_server::{Role, StatusServer};
-use crate::settings::{Pace, Settings};
+use crate::settings::Settings;
 use crate::work::{self, Work};
 use backoff::chance;
 
@@ -108,10 +109,10 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
         // Cancel-safe: whichever ends first ends the process.
         tokio::select! {
-            () = work::run(work.clone(), worker, settings.workers, chance) => bail!("the workers ended"),
+            () = work::run(work.clone(), worker, settings.workers.into(), chance) => bail!("the workers ended"),
             () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
             () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
-            () = plugin_states.run(), if settings.reads_plugin_states => bail!("the task that reads plugins' states ended"),
+            () = plugin_states.run(), if settings.plugin_states == Toggle::On => bail!("the task that reads plugins' states ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = profile_tasks.run() => bail!("the task that serves VnicProfiles ended"),
         }

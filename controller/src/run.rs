@@ -137,7 +137,7 @@ struct Replica {
 
 /// Works until it is stopped; `None` when its configuration file changed.
 async fn controller(settings: Settings, live: RunningConfiguration<Settings>) -> anyhow::Result<Option<Exit>> {
-    logging::start(settings.log_level);
+    logging::start(settings.resident.log_level.into());
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let status_server = Arc::new(StatusServer::default());
@@ -159,7 +159,7 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
     let replica = Replica { client, identity, status_server: status_server.clone(), member: member.clone() };
     let work = lead(replica, &settings, &mut lease);
     let metrics = status_server.metrics.clone();
-    let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
+    let reload = live.changed(settings.resident.reload_jitter().mul_f64(chance()), |trouble| {
         metrics.configuration_invalid.set(i64::from(trouble.is_some()));
         if let Some(message) = trouble {
             tracing::warn!(event = "config.invalid", message);

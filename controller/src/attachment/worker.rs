@@ -15,6 +15,7 @@ use oci::{Budget, Oci};
 use tokio::time::Instant;
 use vcn::Ocid;
 
+use crate::args::Pace;
 use crate::attachment::apply::objects::Objects;
 use crate::attachment::apply::{Applier, Failure, Outcome, Refusal};
 use crate::attachment::mark::Mark;
@@ -29,7 +30,6 @@ use crate::attachment::state::retry_state::ReadTimes;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::report::metrics::Metrics;
-use crate::settings::Pace;
 use crate::work::{NextReconcile, Pause, Retries, Worker};
 
 /// How often read, plan and apply are repeated in one reconcile: for finalizer and attach; for change and addresses; and once

@@ -23,7 +23,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::settings::LeaseSettings;
+use crate::args::LeaseSettings;
 use record::{LeaseStep, Record, decide};
 use resident::logging::chain;
 

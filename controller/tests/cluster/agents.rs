@@ -129,6 +129,13 @@ impl FakeAgent {
         agent
     }
 
+    /// One with its Pod on a node.
+    pub(crate) async fn on(client: &Client, node: &str, trusted: &TrustedControllers) -> Self {
+        let agent = Self::start(node, trusted).await;
+        make_pod(client, node, &agent.annotation()).await;
+        agent
+    }
+
     /// It accepts connections.
     pub(crate) fn thaw(&mut self) {
         self.freeze();

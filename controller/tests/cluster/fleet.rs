@@ -7,12 +7,12 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube_harness::{ServiceAccount, wait_until};
+use kube_harness::wait_until;
 use oke_node_controller::fleet::condition::{NewCondition, NodeCondition, patch};
 use sandbox::{OciSettings, Operation};
 use serde_json::{Value, json};
 
-use crate::agents::{self, FakeAgent, HOST, NAMESPACE, NETWORK, TrustedControllers, condition, verdict};
+use crate::agents::{self, FakeAgent, HOST, NETWORK, TrustedControllers, condition, verdict};
 use crate::process::Controller;
 use crate::scene::Scene;
 
@@ -25,15 +25,8 @@ async fn scene(nodes: u32) -> (Scene, TrustedControllers) {
     scene.environment.insert("AGENT_POLL_SECONDS".to_owned(), "10".to_owned());
     // Only what these tests are about is written.
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
-    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
     let trusted = TrustedControllers::follow(scene.client.clone());
     (scene, trusted)
-}
-
-async fn agent(scene: &Scene, node: &str, trusted: &TrustedControllers) -> FakeAgent {
-    let agent = FakeAgent::start(node, trusted).await;
-    agents::make_pod(&scene.client, node, &agent.annotation()).await;
-    agent
 }
 
 async fn wait_for_verdict(scene: &Scene, node: &str, kind: &str, status: &str, reason: &str) {
@@ -74,7 +67,10 @@ async fn wait_for_polls(agents: &[&FakeAgent]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conditions_are_written_on_transition_only() {
     let (scene, trusted) = scene(2).await;
-    let agents = [agent(&scene, "node-0", &trusted).await, agent(&scene, "node-1", &trusted).await];
+    let agents = [
+        FakeAgent::on(&scene.client, "node-0", &trusted).await,
+        FakeAgent::on(&scene.client, "node-1", &trusted).await,
+    ];
     let mut one = scene.controller("one");
     for node in ["node-0", "node-1"] {
         for kind in [NETWORK, HOST] {
@@ -151,7 +147,7 @@ async fn one_of_three_nodes_is_permitted_to_repair() {
     let (scene, trusted) = scene(3).await;
     let mut agents = Vec::new();
     for number in 0..3 {
-        agents.push(agent(&scene, &format!("node-{number}"), &trusted).await);
+        agents.push(FakeAgent::on(&scene.client, &format!("node-{number}"), &trusted).await);
     }
     agents[..2].iter().for_each(FakeAgent::wants_to_repair);
     let _one = scene.controller("one");
@@ -165,7 +161,7 @@ async fn one_of_three_nodes_is_permitted_to_repair() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_carry_the_nodes_allocatable_memory() {
     let (scene, trusted) = scene(1).await;
-    let agent = agent(&scene, "node-0", &trusted).await;
+    let agent = FakeAgent::on(&scene.client, "node-0", &trusted).await;
     let _one = scene.controller("one");
     for kibibytes in [65_536_000, 65_433_600] {
         let allocatable = json!({ "cpu": "4", "memory": format!("{kibibytes}Ki"), "hugepages-2Mi": "0" });
@@ -182,7 +178,10 @@ async fn stopped_plugins_of_the_cloud_agent_are_shown() {
     const PLUGIN: &str = "Compute HPC RDMA Authentication";
     const NAME: &str = "cloud_agent_plugins";
     let (scene, trusted) = scene(2).await;
-    let agents = [agent(&scene, "node-0", &trusted).await, agent(&scene, "node-1", &trusted).await];
+    let agents = [
+        FakeAgent::on(&scene.client, "node-0", &trusted).await,
+        FakeAgent::on(&scene.client, "node-1", &trusted).await,
+    ];
     agents[0].has_shape("BM.GPU.H100.8");
     agents[1].has_shape("VM.Standard.E5.Flex");
     for node in ["node-0", "node-1"] {
@@ -228,7 +227,10 @@ async fn rules_reach_agents_that_take_them() {
     let file = folder.path().join("health-rules.json");
     std::fs::write(&file, rules).unwrap();
     scene.environment.insert("HEALTH_RULES".to_owned(), file.display().to_string());
-    let [agent, old] = [agent(&scene, "node-0", &trusted).await, agent(&scene, "node-1", &trusted).await];
+    let [agent, old] = [
+        FakeAgent::on(&scene.client, "node-0", &trusted).await,
+        FakeAgent::on(&scene.client, "node-1", &trusted).await,
+    ];
     old.takes_no_rules();
     let one = scene.controller("one");
     wait_until("the agent has the rules", async || agent.rules().as_deref() == Some(rules)).await;
@@ -249,7 +251,7 @@ async fn unreachable_agents_become_unknown_and_mass_changes_are_held_back() {
     let (scene, trusted) = scene(5).await;
     let mut agents = Vec::new();
     for number in 0..4 {
-        agents.push(agent(&scene, &format!("node-{number}"), &trusted).await);
+        agents.push(FakeAgent::on(&scene.client, &format!("node-{number}"), &trusted).await);
     }
     // Its Pod names the key of another agent.
     let impostor = FakeAgent::start("node-4", &trusted).await;

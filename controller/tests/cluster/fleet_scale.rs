@@ -11,11 +11,11 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use kube::core::PartialObjectMeta;
-use kube_harness::{ServiceAccount, wait_within};
+use kube_harness::wait_within;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::agents::{self, FakeAgent, NAMESPACE, TrustedControllers};
+use crate::agents::{self, FakeAgent, TrustedControllers};
 use crate::paper;
 use crate::process::Controller;
 use crate::scene::Scene;
@@ -76,7 +76,6 @@ async fn build(scene: &mut Scene, count: usize) -> Vec<FakeAgent> {
         scene.environment.insert(key.to_owned(), value);
     }
     tokio::spawn(paper::serve(listener, paper::Attached::default()));
-    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
     let trusted = TrustedControllers::follow(scene.client.clone());
     let mut agents = Vec::new();
     for _ in 0..LISTENERS {

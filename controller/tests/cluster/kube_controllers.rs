@@ -1,14 +1,12 @@
-//! Plays those Kubernetes controllers that uninstalling depends on (namespaces, DaemonSets, Deployments, their pods, disruption
-//! budgets), because the API server of these tests has no controller manager, scheduler or kubelet. The eviction subresource
-//! decides by the status of a PodDisruptionBudget, which is written here by the rules of Kubernetes' disruption controller.
+//! Plays those Kubernetes controllers that uninstalling depends on (namespaces, DaemonSets, Deployments, their pods), because the
+//! API server of these tests has no controller manager, scheduler or kubelet. A PodDisruptionBudget without a status, as here,
+//! allows no eviction.
 
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Namespace, NamespaceSpec, Node, Pod, PodTemplateSpec};
-use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
@@ -32,14 +30,8 @@ async fn round(client: &Client) -> kube::Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
     let all = ListParams::default();
     let nodes = Api::<Node>::all(client.clone()).list(&all).await?.items;
-    // Before the pods: a status from older pods is refused for its version.
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), NAMESPACE);
-    let listed = budgets.list(&all).await?.items;
     let (sets_there, deployments_there) = (sets.list(&all).await?.items, deployments.list(&all).await?.items);
     let there = pods.list(&all).await?.items;
-    for budget in listed {
-        disruption(&budgets, budget, &deployments_there, &there).await?;
-    }
     // The garbage collector.
     let owners: Vec<_> =
         sets_there.iter().map(|it| it.uid()).chain(deployments_there.iter().map(|it| it.uid())).collect();
@@ -118,39 +110,6 @@ where
     };
     let ready = json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
     pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(ready)).await.map(drop)
-}
-
-/// Allows as many disruptions as leave `expected - maxUnavailable` healthy; a pod whose eviction was granted counts as gone.
-async fn disruption(
-    budgets: &Api<PodDisruptionBudget>,
-    mut budget: PodDisruptionBudget,
-    deployments: &[Deployment],
-    pods: &[Pod],
-) -> kube::Result<()> {
-    let spec = budget.spec.clone().unwrap();
-    let wanted = spec.selector.unwrap().match_labels.unwrap();
-    let selected = |labels: &std::collections::BTreeMap<String, String>| {
-        wanted.iter().all(|(key, it)| labels.get(key) == Some(it))
-    };
-    let Some(deployment) = deployments.iter().find(|it| selected(it.labels())) else { return Ok(()) };
-    let expected = deployment.spec.as_ref().unwrap().replicas.unwrap();
-    let Some(IntOrString::Int(most)) = spec.max_unavailable else { unreachable!("the manifest has a number") };
-    let stays = |pod: &&Pod| selected(pod.labels()) && pod.metadata.deletion_timestamp.is_none();
-    let mut disrupted = budget.status.take().and_then(|status| status.disrupted_pods).unwrap_or_default();
-    disrupted.retain(|name, _| pods.iter().filter(stays).any(|pod| pod.name_any() == *name));
-    let healthy =
-        pods.iter().filter(stays).filter(|pod| is_ready(pod) && !disrupted.contains_key(&pod.name_any())).count();
-    let (healthy, desired) = (i32::try_from(healthy).unwrap(), expected - most);
-    budget.status = Some(PodDisruptionBudgetStatus {
-        observed_generation: budget.metadata.generation,
-        expected_pods: expected,
-        current_healthy: healthy,
-        desired_healthy: desired,
-        disruptions_allowed: (healthy - desired).max(0),
-        disrupted_pods: Some(disrupted),
-        ..PodDisruptionBudgetStatus::default()
-    });
-    budgets.replace_status(&budget.name_any(), &PostParams::default(), &budget).await.map(drop)
 }
 
 pub(crate) fn is_ready(pod: &Pod) -> bool {

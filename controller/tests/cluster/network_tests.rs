@@ -8,7 +8,7 @@ use kube_harness::{ServiceAccount, wait_until};
 use sandbox::OciSettings;
 use serde_json::{Value, json};
 
-use crate::agents::{self, FakeAgent, NAMESPACE, TrustedControllers};
+use crate::agents::{FakeAgent, TrustedControllers};
 use crate::scene::Scene;
 
 pub(crate) async fn create(scene: &Scene, name: &str, spec: Value) {
@@ -38,14 +38,9 @@ pub(crate) async fn finished(scene: &Scene, name: &str) -> NetworkTestStatus {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn network_test_is_run_reported_and_deleted() {
     let scene = Scene::with(2, 2, OciSettings::default()).await;
-    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
     let trusted = TrustedControllers::follow(scene.client.clone());
-    let mut agents = Vec::new();
-    for node in ["node-0", "node-1"] {
-        let agent = FakeAgent::start(node, &trusted).await;
-        agents::make_pod(&scene.client, node, &agent.annotation()).await;
-        agents.push(agent);
-    }
+    let agent = async |node| FakeAgent::on(&scene.client, node, &trusted).await;
+    let mut agents = [agent("node-0").await, agent("node-1").await];
     create(&scene, "before", json!({ "targets": [{ "service": "peers" }, { "service": "apiserver" }] })).await;
     let _one = scene.controller("one");
 
@@ -93,10 +88,8 @@ async fn network_test_is_run_reported_and_deleted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agent_that_learns_the_key_late_is_asked_again() {
     let scene = Scene::with(1, 2, OciSettings::default()).await;
-    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
     let trusted = TrustedControllers::default();
-    let agent = FakeAgent::start("node-0", &trusted).await;
-    agents::make_pod(&scene.client, "node-0", &agent.annotation()).await;
+    let _agent = FakeAgent::on(&scene.client, "node-0", &trusted).await;
     create(&scene, "early", json!({ "targets": [{ "service": "imds" }] })).await;
     let _one = scene.controller("one");
     wait_until("the test runs", async || {
@@ -111,11 +104,9 @@ async fn agent_that_learns_the_key_late_is_asked_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_become_targets_where_the_namespace_allows_it() {
     let scene = Scene::with(1, 2, OciSettings::default()).await;
-    scene.kubernetes.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
     scene.kubernetes.create_account(&ServiceAccount::new("shop", "default")).await.unwrap();
     let trusted = TrustedControllers::follow(scene.client.clone());
-    let agent = FakeAgent::start("node-0", &trusted).await;
-    agents::make_pod(&scene.client, "node-0", &agent.annotation()).await;
+    let agent = FakeAgent::on(&scene.client, "node-0", &trusted).await;
     agent.finds_closed_ports();
     for (name, app, phase) in
         [("cart-1", "cart", "Running"), ("cart-2", "cart", "Failed"), ("other", "other", "Running")]

@@ -25,18 +25,23 @@ pub(crate) struct Controller {
 impl Controller {
     /// Starts one. Its log goes to a file that is printed after a failure.
     pub(crate) fn start(environment: &[(String, String)], log: PathBuf) -> Self {
+        // `make scale` measures the shipped program.
+        let program =
+            std::env::var_os("CONTROLLER").unwrap_or_else(|| env!("CARGO_BIN_EXE_oke-node-controller").into());
+        let mut command = Command::new(program);
+        command.env_clear().envs(environment.iter().cloned());
+        Self::spawn(command, log)
+    }
+
+    /// Starts this command, which runs one.
+    pub(crate) fn spawn(mut command: Command, log: PathBuf) -> Self {
         // Its own address: a free port of 127.0.0.1 may be in use when it is bound.
         static STARTED: AtomicU16 = AtomicU16::new(0);
         let [high, low] = STARTED.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let listen = SocketAddr::from(([127, 1, high, low], 9809));
         let view = SocketAddr::new(listen.ip(), 9811);
         let output = File::options().create(true).append(true).open(&log).unwrap();
-        // `make scale` measures the shipped program.
-        let program =
-            std::env::var_os("CONTROLLER").unwrap_or_else(|| env!("CARGO_BIN_EXE_oke-node-controller").into());
-        let mut command = Command::new(program);
-        command.env_clear().envs(environment.iter().cloned()).env("LISTEN", listen.to_string());
-        command.env("VIEW_LISTEN", view.to_string());
+        command.env("LISTEN", listen.to_string()).env("VIEW_LISTEN", view.to_string());
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         // It ends with the thread that started it, whatever the test does.
         command.process_group(0);
@@ -51,9 +56,14 @@ impl Controller {
     }
 
     /// Asks it to stop, as a kubelet does.
-    pub(crate) fn terminate(&mut self) -> ExitStatus {
+    pub(crate) fn ask_to_stop(&self) {
         let pid = i32::try_from(self.child.id()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM).unwrap();
+    }
+
+    /// Asks it to stop, and waits.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        self.ask_to_stop();
         self.child.wait().unwrap()
     }
 

@@ -9,11 +9,12 @@ use api::condition::{ConditionType, find};
 use api::{CLUSTER_TAG, UID_TAG, VnicAttachment};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use kube_harness::{ApiServer, wait_until};
+use kube_harness::{ApiServer, ServiceAccount, wait_until};
 use sandbox::{NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::agents::NAMESPACE;
 use crate::process::Controller;
 
 pub(crate) struct Scene {
@@ -54,8 +55,12 @@ impl Scene {
         for file in ["namespace.yaml", "crds.yaml"] {
             kubernetes.apply(&manifest(file)).await.expect("the namespace and the CRDs");
         }
+        kubernetes
+            .create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent"))
+            .await
+            .expect("the agents' account");
         let keys = json!({ "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": api::CONTROLLER_KEYS, "namespace": "oke-node-manager" } });
+            "metadata": { "name": api::CONTROLLER_KEYS, "namespace": NAMESPACE } });
         kubernetes.apply_object(keys).await.expect("the controllers' keys");
         let client = kubernetes.client(kubernetes.admin()).expect("a client");
         let folder = TempDir::new().expect("a folder");

@@ -6,8 +6,7 @@ use std::process::Command;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::ResourceExt;
-use kube::api::{EvictParams, ListParams, PostParams};
+use kube::api::{ListParams, PostParams};
 use kube_harness::{Assets, ServiceAccount, wait_until};
 use sandbox::OciSettings;
 use serde_json::{Value, json};
@@ -75,34 +74,6 @@ impl Scene {
         let label = ListParams::default().labels("app.kubernetes.io/name=oke-node-controller");
         pods.list(&label).await.unwrap().items.into_iter().filter(is_ready).collect()
     }
-
-    /// Through the Eviction API; the status of a refusal.
-    async fn evict(&self, pod: &Pod) -> Result<(), (u16, String)> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "oke-node-manager");
-        match pods.evict(&pod.name_any(), &EvictParams::default()).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) => Err((status.code, status.message.clone())),
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn drain_of_all_nodes_never_completes_while_controller_is_installed() {
-    let scene = Scene::installed().await;
-    let cluster = tokio::spawn(play(scene.client.clone()));
-    wait_until("two replicas", async || scene.replicas().await.len() == 2).await;
-    assert!(scene.sh("kubectl cordon --selector=kubernetes.io/os=linux").await.0);
-    let both = scene.replicas().await;
-    // The first one, as soon as the budget's status says that both are healthy.
-    wait_until("an eviction", async || scene.evict(&both[0]).await.is_ok()).await;
-    wait_until("one replica", async || scene.replicas().await.len() == 1).await;
-    let (code, message) = scene.evict(&both[1]).await.unwrap_err();
-    assert!(code == 429 && message.contains("disruption budget"), "{code}: {message}");
-    let (ended, text) = scene.sh(&format!("{DRAIN} --timeout=12s")).await;
-    assert!(!ended && text.contains("would violate the pod's disruption budget"), "{text}");
-    assert_eq!(scene.replicas().await.len(), 1, "the last one has nowhere to go");
-    cluster.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

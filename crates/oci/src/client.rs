@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use backoff::{Backoff, Policy, chance};
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
-use hyper::{Method, Request, Uri};
+use hyper::{Request, Uri};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -156,7 +156,7 @@ impl CloudView {
     pub(crate) async fn call(&self, call: &Call<'_>) -> Result<(Answer, RequestId), Error> {
         let policy = &self.options.policy;
         let end = Instant::now() + policy.deadline;
-        let (mut attempts, mut renewed, mut unknown) = (0, false, false);
+        let (mut attempts, mut renewed) = (0, false);
         loop {
             attempts += 1;
             let own = RequestId::new();
@@ -165,7 +165,6 @@ impl CloudView {
                 Ok((answer, request_id)) => (Failure::Refused(refusal(&answer)), request_id),
                 Err(failure) => (failure, own),
             };
-            unknown |= failure.may_have_been_done() && call.method != Method::GET;
             let situation = Situation {
                 policy,
                 repeat: call.repeat(),
@@ -177,13 +176,7 @@ impl CloudView {
             let decision = decide(&failure, situation);
             tracing::debug!(call.operation, call.subject, attempts, %request_id, %failure, ?decision, "OCI call failed");
             match decision {
-                Decision::Stop => {
-                    let mut error = call.failed(attempts, &request_id, failure);
-                    if let Error::Call { outcome_unknown, .. } = &mut error {
-                        *outcome_unknown = unknown;
-                    }
-                    return Err(error);
-                }
+                Decision::Stop => return Err(call.failed(attempts, &request_id, failure)),
                 Decision::After(pause) => sleep(pause).await,
                 Decision::RenewLogin => renewed = true,
             }

@@ -25,8 +25,6 @@ pub enum Error {
         attempts: u32,
         /// The number for Oracle's support: the service's for the last attempt, else the client's.
         request_id: RequestId,
-        /// Whether a failed attempt may have been carried out all the same.
-        outcome_unknown: bool,
         /// The failure of the last attempt.
         #[source]
         source: Box<Failure>,
@@ -52,12 +50,6 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed a little later, with nothing changed.
-    pub fn is_retryable(&self) -> bool {
-        use Kind::{Busy, Login, RelatedNotFoundOrForbidden, Throttled, Unavailable};
-        matches!(self.kind(), Throttled | Busy | RelatedNotFoundOrForbidden | Unavailable | Login)
-    }
-
     /// Whether the resource is gone, **or** the caller may not read it. A caller that deletes must find out by a list.
     pub fn is_not_found_or_forbidden(&self) -> bool {
         self.kind() == Kind::NotFoundOrForbidden
@@ -71,16 +63,6 @@ impl Error {
     /// Whether the caller's knowledge is outdated, or the retry token is spent.
     pub fn is_conflict(&self) -> bool {
         matches!(self.kind(), Kind::Conflict | Kind::Changed)
-    }
-
-    /// Whether the login failed, or the service refused its credentials.
-    pub fn is_login(&self) -> bool {
-        self.kind() == Kind::Login
-    }
-
-    /// Whether the call may have been carried out although it failed: read before doing anything else.
-    pub const fn outcome_unknown(&self) -> bool {
-        matches!(self, Self::Call { outcome_unknown: true, .. })
     }
 
     /// The number for Oracle's support.

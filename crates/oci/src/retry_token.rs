@@ -1,7 +1,5 @@
 //! Retry tokens: with one, a create that is sent twice is done once.
 
-use std::fmt;
-
 use aws_lc_rs::digest::{SHA256, digest};
 
 /// A token for one intention (`opc-retry-token`): for 24 hours, the service answers a repeated create with the same token
@@ -27,12 +25,6 @@ impl RetryToken {
     /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for RetryToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -58,12 +58,12 @@ fn text(objects: &[Arc<VnicAttachment>], plan: &Plan) -> String {
     for step in &plan.steps {
         writeln!(text, "{step}").unwrap();
         let request = match &step.action {
-            Action::Attach(request, token) => format!("{}\n  token {token}", json(request)),
+            Action::Attach(request, token) => format!("{}\n  token {}", json(request), token.as_str()),
             Action::Update(_, change) | Action::Disown(_, change) => json(change),
             Action::CreateAddress(NewAddress { block, tags, token, .. }, _)
             | Action::CreateAddresses(NewAddress { block, tags, token, .. }, _) => {
                 let block = block.map_or_else(String::new, |block| format!("from {block}, "));
-                format!("{block}tags {}\n  token {token}", json(tags))
+                format!("{block}tags {}\n  token {}", json(tags), token.as_str())
             }
             _ => continue,
         };

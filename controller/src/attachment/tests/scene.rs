@@ -23,7 +23,6 @@ use crate::attachment::worker::{AttachmentWorker, WorkerContext};
 use crate::cluster::events::Events;
 use crate::cluster::store::{NodeView, Store};
 use crate::report::metrics::Metrics;
-use crate::settings::Settings;
 use crate::work::{NextReconcile, Worker};
 
 pub(super) struct Scene {
@@ -284,7 +283,7 @@ fn worker(
         mark: Mark::new(cluster),
         events,
         metrics: metrics.clone(),
-        pace: Settings::new(Args::parse_from(["oke-node-controller"]).options).unwrap().pace,
+        pace: Args::parse_from(["oke-node-controller"]).options.pace,
         budget: Budget::default(),
     };
     AttachmentWorker::new((**cloud).clone(), objects.clone(), surroundings)

@@ -1,4 +1,4 @@
-//! An API server without a network, for tests.
+//! An API server without a network, for tests: a paused clock advances while the kernel carries bytes.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tower::service_fn;
 
 /// The delay of an answer.
-const TAKES: Duration = Duration::from_millis(5);
+pub(crate) const TAKES: Duration = Duration::from_millis(5);
 
 /// A client whose server answers each request with a given status and body, or never.
 pub(crate) fn client_with<F>(answer: F) -> Client

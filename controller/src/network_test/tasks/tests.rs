@@ -1,20 +1,17 @@
 //! The lives of tests against a scripted API server and agents, with a paused clock.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use api::probe::{ProbeReport, ProbeRequest, Tally};
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::{Method, Request, Response};
-use kube::client::Body;
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::attachment::sample::{attachment, instance};
+use crate::cluster::client::offline::{client_with, json};
 use crate::cluster::store::NodeView;
 use crate::network_test::agents::AskError;
 
@@ -112,29 +109,17 @@ fn object(name: &str) -> Value {
         "spec": { "sources": [], "targets": [], "probes": [] } })
 }
 
-/// Keeps what is written. Without a connection, because a paused clock advances while the kernel carries bytes.
+/// Keeps what is written.
 fn client(written: Arc<Mutex<Vec<(String, Value)>>>) -> Client {
-    let answer = move |request: Request<Body>| {
-        let written = written.clone();
-        async move {
-            let name = request.uri().path().split('/').nth(5).unwrap().to_owned();
-            if request.method() == Method::GET {
-                written.lock().unwrap().push((name, Value::Null));
-                let none = json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] });
-                return Ok(Response::new(Full::<Bytes>::from(none.to_string())));
-            }
-            let is_deleted = request.method() == Method::DELETE;
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let mut status = Value::Null;
-            if !is_deleted {
-                status = serde_json::from_slice::<Value>(&body).unwrap()["status"].take();
-            }
-            let answer = object(&name).to_string();
-            written.lock().unwrap().push((name, status));
-            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(answer)))
-        }
-    };
-    Client::new(tower::service_fn(answer), "default")
+    client_with(move |head, mut body| {
+        let name = head.uri.path().split('/').nth(5).unwrap().to_owned();
+        let answer = match head.method {
+            Method::GET => json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] }),
+            _ => object(&name),
+        };
+        written.lock().unwrap().push((name, body["status"].take()));
+        Some(json(200, answer.to_string()))
+    })
 }
 
 async fn wait_for(what: &str, condition: impl Fn() -> bool) {

@@ -73,6 +73,7 @@ mod tests {
         assert_eq!(reported(None, R::Ready), Some((Level::Normal, "Ready")));
         assert_eq!(reported(Some(R::Ready), R::Ready), None);
         assert_eq!(reported(Some(R::Ready), R::Failing), Some((Level::Warning, "Failing")));
+        assert_eq!(reported(Some(R::Progressing), R::Conflict), Some((Level::Warning, "Conflict")));
         assert_eq!(reported(Some(R::Ready), R::Paused), None);
     }
 }

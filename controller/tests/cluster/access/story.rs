@@ -18,8 +18,10 @@ use tempfile::TempDir;
 use vcn::Ocid;
 
 use super::cluster::{Cluster, NAME, NAMESPACE, PROBES, make_pod};
-use super::process::Controller;
+use super::process::start;
 use crate::agents::{self, FakeAgent, TrustedControllers};
+use crate::process::Controller;
+use crate::scene::reason;
 
 const LOG: &str = "log";
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -78,7 +80,7 @@ impl<'c> Scene<'c> {
         self.network_test("before", None).await;
         make_pod(&self.cluster.admin, PROBES, "orphan", &json!({ "app.kubernetes.io/name": "oke-network-probe" }))
             .await;
-        let mut controller = Controller::start(self.cluster, &self.oci, &folder.join(LOG)).await;
+        let (mut controller, _proxymux) = start(self.cluster, &self.oci, &folder.join(LOG)).await;
         self.parts(&mut controller).await
     }
 
@@ -135,10 +137,9 @@ impl<'c> Scene<'c> {
             !scene.is_attached(&own) && scene.get("own").await.is_none()
         })
         .await?;
-        match controller.stop(self.within).await {
-            Some(status) if status.success() => {}
-            _ => return Err("it exits when it is stopped"),
-        }
+        controller.ask_to_stop();
+        self.until("it exits when it is stopped", async |_| controller.ended().is_some_and(|status| status.success()))
+            .await?;
         self.until("the Lease is released", async |scene| scene.holder().await.is_none()).await
     }
 
@@ -189,9 +190,7 @@ impl<'c> Scene<'c> {
     }
 
     async fn agent(&mut self, node: &str) {
-        let agent = FakeAgent::start(node, &self.trusted).await;
-        agents::make_pod(&self.cluster.admin, node, &agent.annotation()).await;
-        self.agents.push(agent);
+        self.agents.push(FakeAgent::on(&self.cluster.admin, node, &self.trusted).await);
     }
 
     async fn is_judged(&self, node: &str) -> bool {
@@ -283,13 +282,13 @@ impl<'c> Scene<'c> {
     }
 
     async fn is_ready(&self, name: &str) -> bool {
-        self.get(name).await.is_some_and(|object| ready(&object))
+        self.get(name).await.is_some_and(|object| reason(&object) == "Ready")
     }
 
     async fn stamped_ready(&self, profile: &str) -> Vec<bool> {
         let of_profile = ListParams::default().labels(&format!("{}={profile}", api::PROFILE_LABEL));
         let objects = self.api::<VnicAttachment>().list(&of_profile).await.unwrap();
-        objects.iter().map(ready).collect()
+        objects.iter().map(|object| reason(object) == "Ready").collect()
     }
 
     async fn profile_is_ready(&self, name: &str) -> bool {
@@ -329,9 +328,4 @@ impl<'c> Scene<'c> {
     async fn holder(&self) -> Option<String> {
         self.lease().await?.spec?.holder_identity.filter(|holder| !holder.is_empty())
     }
-}
-
-fn ready(object: &VnicAttachment) -> bool {
-    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    find(conditions, ConditionType::Ready).is_some_and(Condition::is_true)
 }

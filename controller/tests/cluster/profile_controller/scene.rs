@@ -198,12 +198,6 @@ impl Scene {
         .await
     }
 
-    /// How many of a profile's objects are being deleted, if all are.
-    pub(crate) async fn leaving(&self, profile: &str) -> Option<usize> {
-        let all = self.made_from(profile).await;
-        all.iter().all(|object| object.metadata.deletion_timestamp.is_some()).then_some(all.len())
-    }
-
     /// All objects of a profile.
     pub(crate) async fn made_from(&self, profile: &str) -> Vec<VnicAttachment> {
         let params = ListParams::default().labels(&format!("{PROFILE_LABEL}={profile}"));
@@ -212,20 +206,13 @@ impl Scene {
 
     /// What the reconciler of attachments would finally write.
     pub(crate) async fn make_ready(&self, object: &VnicAttachment) {
-        self.make(object, "Ready").await;
-    }
-
-    /// What it would write with this reason on Ready.
-    pub(crate) async fn make(&self, object: &VnicAttachment, reason: &str) {
         let name = object.metadata.name.as_deref().unwrap();
-        let status = if reason == "Ready" { "True" } else { "False" };
-        let condition = |kind: &str, reason: &str| {
-            json!({ "type": kind, "status": status, "reason": reason, "message": "",
+        let condition = |kind: &str| {
+            json!({ "type": kind, "status": "True", "reason": kind, "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z" })
         };
-        let attached = if reason == "Ready" { "Attached" } else { reason };
         let status = json!({ "status": { "observedGeneration": object.metadata.generation,
-            "conditions": [condition("Attached", attached), condition("Ready", reason)] } });
+            "conditions": [condition("Attached"), condition("Ready")] } });
         let api: Api<VnicAttachment> = self.api();
         api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
@@ -240,16 +227,23 @@ impl Scene {
         .await;
     }
 
-    pub(crate) async fn event(&self, node: &str, reason: &str) -> Event {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
-        wait_for(&format!("an event {reason} of {node}"), async || {
-            let all = events.list(&ListParams::default()).await.unwrap().items;
-            all.into_iter().find(|event| {
-                let about = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
-                about == Some(node) && event.reason.as_deref() == Some(reason)
-            })
+    pub(crate) async fn event(&self, name: &str, reason: &str) -> Event {
+        wait_for(&format!("an event {reason} of {name}"), async || {
+            self.events(name).await.into_iter().find(|event| event.reason.as_deref() == Some(reason))
         })
         .await
+    }
+
+    /// The reasons of all Events about an object.
+    pub(crate) async fn reported(&self, name: &str) -> Vec<String> {
+        self.events(name).await.into_iter().filter_map(|event| event.reason).collect()
+    }
+
+    async fn events(&self, name: &str) -> Vec<Event> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let mut all = events.list(&ListParams::default()).await.unwrap().items;
+        all.retain(|event| event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()) == Some(name));
+        all
     }
 
     /// Freezes the controller as soon as something was created from a profile, and reports that; it continues when the sender
@@ -269,15 +263,6 @@ impl Scene {
             let _ = goes_on.recv();
         });
         (stands, go_on)
-    }
-
-    /// The reasons of all Events about an object, by time.
-    pub(crate) async fn told(&self, name: &str) -> Vec<String> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
-        let mut all = events.list(&ListParams::default()).await.unwrap().items;
-        all.retain(|event| event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()) == Some(name));
-        all.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
-        all.into_iter().filter_map(|event| event.reason).collect()
     }
 
     /// How many reconciles the controller made.

@@ -8,115 +8,63 @@ use crate::cluster::{api, client, typed};
 use crate::sample::{attachment, network_test, ocid, profile};
 
 /// Headings and the cells of one object, but for its age; those of `-o wide` too where that is asked for.
-async fn row(client: &kube::Client, plural: &str, name: &str, wide: bool) -> Vec<(String, Value)> {
+async fn row(client: &kube::Client, plural: &str, wide: bool) -> String {
     let path = format!("/apis/{}/{}/{plural}", api::GROUP, api::VERSION);
-    let mut request = Request::new(path).get(name, &Default::default()).unwrap();
+    let mut request = Request::new(path).get("columns", &Default::default()).unwrap();
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io".parse().unwrap();
     request.headers_mut().insert("accept", table);
     let table: Value = client.request(request).await.unwrap();
     let cells = table["rows"][0]["cells"].as_array().unwrap().clone();
     let columns = table["columnDefinitions"].as_array().unwrap().iter().zip(cells);
-    let shown = columns.filter(|(column, _)| wide || column["priority"] == 0);
-    let shown = shown.map(|(column, cell)| (column["name"].as_str().unwrap().to_owned(), cell));
-    shown.filter(|(name, _)| name != "Age").collect()
+    let shown = columns.filter(|(column, _)| column["name"] != "Age" && (wide || column["priority"] == 0));
+    shown
+        .map(|(column, cell)| format!("{}={cell} ", column["name"].as_str().unwrap()))
+        .collect::<String>()
+        .replace('"', "")
 }
 
-fn cells(expected: &[(&str, Value)]) -> Vec<(String, Value)> {
-    expected.iter().map(|(name, cell)| ((*name).to_owned(), cell.clone())).collect()
-}
-
-fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
-    json!({
-        "type": kind, "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": "2026-11-21T20:00:00Z", "observedGeneration": 1,
-    })
+fn conditions(reason: &str, message: &str) -> Value {
+    json!([{ "type": "Ready", "status": "False", "reason": reason, "message": message,
+        "lastTransitionTime": "2026-11-21T20:00:00Z", "observedGeneration": 1 }])
 }
 
 #[tokio::test]
-async fn an_attachment_is_shown_with_its_node_address_and_state() {
+async fn objects_are_shown_with_node_address_state_and_counts() {
     let client = client().await;
-    let attachments = api(&client, "VnicAttachment");
-    attachments.create(&PostParams::default(), &typed(&attachment("columns"))).await.unwrap();
-    let name = ("Name", json!("columns"));
-    let storage = ("VNIC-Name", json!("storage"));
-    let before = [
-        name.clone(),
-        ("Node", Value::Null),
-        storage.clone(),
-        ("Address", Value::Null),
-        ("Ready", Value::Null),
-        ("Reason", Value::Null),
-    ];
-    assert_eq!(row(&client, "vnicattachments", "columns", false).await, cells(&before));
-
-    let status = json!({ "status": {
-        "nodeName": "10.0.0.2", "vnicId": ocid("vnic", 7), "ownAddresses": ["10.0.32.2", "2603:c020:0:2::2"],
-        "conditions": [
-            condition("Attached", "True", "Attached", ""),
-            condition("Ready", "False", "SubnetFull", "no free address"),
-        ],
-    }});
-    attachments.patch_status("columns", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
-    let narrow = [
-        name.clone(),
-        ("Node", json!("10.0.0.2")),
-        storage.clone(),
-        ("Address", json!("10.0.32.2")),
-        ("Ready", json!("False")),
-        ("Reason", json!("SubnetFull")),
-    ];
-    assert_eq!(row(&client, "vnicattachments", "columns", false).await, cells(&narrow));
-    let wide = [
-        ("VNIC", json!(ocid("vnic", 7))),
-        ("Subnet", json!(ocid("subnet", 1))),
-        ("Instance", json!(ocid("instance", 1))),
-        ("Message", json!("no free address")),
-    ];
-    let wide: Vec<_> = narrow.into_iter().chain(wide).collect();
-    assert_eq!(row(&client, "vnicattachments", "columns", true).await, cells(&wide));
-}
-
-#[tokio::test]
-async fn a_profile_is_shown_with_its_nodes_counted() {
-    let client = client().await;
-    let profiles = api(&client, "VnicProfile");
-    profiles.create(&PostParams::default(), &typed(&profile("columns"))).await.unwrap();
-    let status = json!({ "status": {
-        "summary": { "matched": 9, "attached": 8, "ready": 7, "failed": 1 },
-        "conditions": [condition("Ready", "False", "Failing", "1 node")],
-    }});
-    profiles.patch_status("columns", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
-    let narrow = [
-        ("Name", json!("columns")),
-        ("Ready", json!("False")),
-        ("Reason", json!("Failing")),
-        ("Matched", json!(9)),
-        ("Attached", json!(8)),
-        ("Nodes-Ready", json!(7)),
-        ("Failed", json!(1)),
-    ];
-    assert_eq!(row(&client, "vnicprofiles", "columns", false).await, cells(&narrow));
-}
-
-#[tokio::test]
-async fn network_test_is_shown_with_its_state_and_worst_verdict() {
-    let client = client().await;
-    let tests = api(&client, "NetworkTest");
-    tests.create(&PostParams::default(), &typed(&network_test("columns"))).await.unwrap();
-    let status = json!({ "status": {
-        "state": "Finished", "worstVerdict": "Likely: SecurityList",
-        "counts": { "pairs": 9, "tested": 9, "failed": 1, "unknown": 0, "sent": 45, "lost": 5 },
-    }});
-    tests.patch_status("columns", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
-    let narrow = [
-        ("Name", json!("columns")),
-        ("State", json!("Finished")),
-        ("Pairs", json!(9)),
-        ("Failed", json!(1)),
-        ("Lost", json!(5)),
-        ("Worst", json!("Likely: SecurityList")),
-    ];
-    assert_eq!(row(&client, "networktests", "columns", false).await, cells(&narrow));
+    let [subnet, instance, vnic] = ["subnet", "instance", "vnic"].map(|kind| ocid(kind, 1));
+    for (plural, object, status, narrow, wide) in [
+        (
+            "vnicattachments",
+            attachment("columns"),
+            json!({ "nodeName": "10.0.0.2", "vnicId": vnic, "ownAddresses": ["10.0.32.2", "2603:c020:0:2::2"],
+                "conditions": conditions("SubnetFull", "no free address") }),
+            "Name=columns Node=10.0.0.2 VNIC-Name=storage Address=10.0.32.2 Ready=False Reason=SubnetFull ",
+            format!("VNIC={vnic} Subnet={subnet} Instance={instance} Message=no free address "),
+        ),
+        (
+            "vnicprofiles",
+            profile("columns"),
+            json!({ "summary": { "matched": 9, "attached": 8, "ready": 7, "failed": 1 },
+                "conditions": conditions("Failing", "1 node") }),
+            "Name=columns Ready=False Reason=Failing Matched=9 Attached=8 Nodes-Ready=7 Failed=1 ",
+            String::new(),
+        ),
+        (
+            "networktests",
+            network_test("columns"),
+            json!({ "state": "Finished", "worstVerdict": "Likely: SecurityList",
+                "counts": { "pairs": 9, "tested": 9, "failed": 1, "unknown": 0, "sent": 45, "lost": 5 } }),
+            "Name=columns State=Finished Pairs=9 Failed=1 Lost=5 Worst=Likely: SecurityList ",
+            String::new(),
+        ),
+    ] {
+        let objects = api(&client, object["kind"].as_str().unwrap());
+        objects.create(&PostParams::default(), &typed(&object)).await.unwrap();
+        let status = Patch::Merge(json!({ "status": status }));
+        objects.patch_status("columns", &PatchParams::default(), &status).await.unwrap();
+        assert_eq!(row(&client, plural, false).await, narrow);
+        assert!(wide.is_empty() || row(&client, plural, true).await == format!("{narrow}{wide}"), "{plural}");
+    }
 }
 
 #[tokio::test]

@@ -9,4 +9,3 @@ mod ratcheting;
 mod rules;
 mod sample;
 mod size;
-mod unknown;

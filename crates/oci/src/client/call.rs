@@ -48,7 +48,6 @@ impl Call<'_> {
             subject: self.subject.to_owned(),
             attempts,
             request_id: request_id.clone(),
-            outcome_unknown: source.may_have_been_done() && self.method != Method::GET,
             source: Box::new(source),
         }
     }
