@@ -9,27 +9,21 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::time::Instant;
 
 use crate::config::keys::{Key, Keys};
 use crate::config::{Layers, Place, Problem, ProgramSettings, Read, Values};
-use crate::readable::{Readable, drain};
 
-/// How often the file is read although no event came: its directory may not have existed.
-const POLL: Duration = Duration::from_secs(60);
+/// How often the file is read: it is small, and the kubelet takes about a minute to update it.
+const POLL: Duration = Duration::from_secs(5);
 
 /// The most problems that are reported: logs, readiness and status show them as one line. `config --check` lists all.
 const REPORTED: usize = 20;
-
-/// Editors and kubelets change a file in several steps.
-const SETTLED: Duration = Duration::from_millis(50);
 
 /// Reported of a file that existed.
 const GONE: &str =
@@ -74,55 +68,11 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
     }
 
     /// Waits until the file holds other values that are valid, and then for `jitter`; `report` gets what is wrong with the file,
-    /// and `None` when nothing is any more. The program should then stop its work and call [`restart`].
-    pub async fn changed(self, jitter: Duration, report: impl Fn(Option<&str>)) {
-        self.follow(jitter, report, Watch::open).await;
-    }
-
-    fn read(&mut self) -> FileState {
-        let Read { values, mut problems, has_file } = self.layers.read(&self.keys);
-        if self.had_file && !has_file && !self.layers.file_is_named {
-            // A ConfigMap that was deleted by mistake, or a file that is being moved: without this, defaults would silently replace
-            // everything that was set.
-            problems.push(Problem::new(Place::File { path: self.layers.file.clone(), line: 0 }, "", GONE));
-        }
-        self.had_file |= has_file;
-        let changed: BTreeSet<&str> =
-            self.keys.iter().filter(|key| differ(key, &self.values, &values)).map(Key::name).collect();
-        let changed = changed.into_iter().collect::<Vec<_>>().join(", ");
-        match (Read { values, problems, has_file }).settings::<S>(&self.keys) {
-            Ok(_) if changed.is_empty() => FileState::Same,
-            Ok(_) => FileState::Changed(changed),
-            Err(problems) => FileState::Invalid(message(&problems)),
-        }
-    }
-
-    async fn follow(
-        mut self,
-        jitter: Duration,
-        report: impl Fn(Option<&str>),
-        mut open: impl FnMut() -> io::Result<Watch>,
-    ) {
-        let directory = self.layers.file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
-        let (mut watch, mut is_logged) = (None, false);
+    /// and `None` when nothing is any more. The program should then stop its work and call [`restart`]. Cancel-safe: only a timer
+    /// waits.
+    pub async fn changed(mut self, jitter: Duration, report: impl Fn(Option<&str>)) {
         let (mut last, mut due) = (FileState::Same, None);
         loop {
-            if watch.is_none() {
-                match open() {
-                    Ok(new) => watch = Some(new),
-                    // Out of inotify instances, most often: no reason to end.
-                    Err(error) if !is_logged => {
-                        tracing::warn!(event = "config.not_watched", %error, "the file is read every {} s", POLL.as_secs());
-                        is_logged = true;
-                    }
-                    Err(_) => {}
-                }
-            }
-            // The directory and not the file: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
-            // Arming again does no harm, and a directory that was replaced is watched again.
-            if let Some(watch) = &watch {
-                watch.arm(&directory);
-            }
             let (found, now) = (self.read(), Instant::now());
             if found != last {
                 report(if let FileState::Invalid(message) = &found { Some(message) } else { None });
@@ -140,17 +90,25 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
             if due.is_some_and(|due| due <= now) {
                 return;
             }
-            // Cancel-safe: a timer, and an event after which everything is read again.
-            tokio::select! {
-                () = tokio::time::sleep_until(due.map_or(now + POLL, |due| due.min(now + POLL))) => {}
-                event = Watch::event(watch.as_ref()) => match event {
-                    Ok(()) => tokio::time::sleep(SETTLED).await,
-                    Err(_) => {
-                        watch = None;
-                        tokio::time::sleep(POLL).await;
-                    }
-                },
-            }
+            tokio::time::sleep_until(due.map_or(now + POLL, |due| due.min(now + POLL))).await;
+        }
+    }
+
+    fn read(&mut self) -> FileState {
+        let Read { values, mut problems, has_file } = self.layers.read(&self.keys);
+        if self.had_file && !has_file && !self.layers.file_is_named {
+            // A ConfigMap that was deleted by mistake, or a file that is being moved: without this, defaults would silently replace
+            // everything that was set.
+            problems.push(Problem::new(Place::File { path: self.layers.file.clone(), line: 0 }, "", GONE));
+        }
+        self.had_file |= has_file;
+        let changed: BTreeSet<&str> =
+            self.keys.iter().filter(|key| differ(key, &self.values, &values)).map(Key::name).collect();
+        let changed = changed.into_iter().collect::<Vec<_>>().join(", ");
+        match (Read { values, problems, has_file }).settings::<S>(&self.keys) {
+            Ok(_) if changed.is_empty() => FileState::Same,
+            Ok(_) => FileState::Changed(changed),
+            Err(problems) => FileState::Invalid(message(&problems)),
         }
     }
 }
@@ -176,35 +134,6 @@ fn message(problems: &[Problem]) -> String {
         listed.push(format!("and {} more", problems.len() - REPORTED));
     }
     format!("the last good configuration is used, because {}", listed.join(" · "))
-}
-
-/// Events about the file's directory.
-struct Watch {
-    inotify: Inotify,
-    readable: Readable,
-}
-
-impl Watch {
-    fn open() -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        Ok(Self { readable: Readable::new(inotify.as_fd())?, inotify })
-    }
-
-    fn arm(&self, directory: &Path) {
-        let changes = AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_MOVED_TO
-            | AddWatchFlags::IN_MOVED_FROM
-            | AddWatchFlags::IN_DELETE
-            | AddWatchFlags::IN_DELETE_SELF
-            | AddWatchFlags::IN_MOVE_SELF;
-        // A directory that does not exist cannot be watched; the file is read every minute all the same.
-        let _ = self.inotify.add_watch(directory, changes);
-    }
-
-    async fn event(watch: Option<&Self>) -> io::Result<()> {
-        let Some(Self { inotify, readable }) = watch else { return std::future::pending().await };
-        readable.wait(|| drain(inotify)).await
-    }
 }
 
 fn differ(key: &Key, one: &Values, other: &Values) -> bool {
@@ -304,16 +233,10 @@ mod tests {
         assert!(message.ends_with("and 981 more") && message.len() < 8192, "{} bytes", message.len());
     }
 
-    /// By polling alone: no directory can be watched.
     #[tokio::test(start_paused = true)]
     async fn change_ends_the_wait_after_jitter_unless_it_became_invalid() {
         let (scene, live) = Scene::new(Some("WORD=one\n"));
         let reports = RefCell::new(Vec::new());
-        let opened = RefCell::new(0);
-        let none_left = || {
-            *opened.borrow_mut() += 1;
-            Err(io::Error::other("none left"))
-        };
         let steps = async {
             for text in ["WORD=two\n", "WORT=two\n", "WORD=one\n", "WORD=three\n"] {
                 scene.write(Some(text));
@@ -322,14 +245,14 @@ mod tests {
             std::future::pending::<()>().await;
         };
         let (begun, jitter) = (Instant::now(), POLL + POLL / 2);
-        let follow = live.follow(jitter, |report| reports.borrow_mut().push(report.is_some()), none_left);
+        let follow = live.changed(jitter, |report| reports.borrow_mut().push(report.is_some()));
         tokio::select! {
             biased;
             () = steps => {}
             () = follow => {}
         }
-        // "two" is invalid before its jitter is over; "three" was read after three minutes.
+        // "two" is invalid before its jitter is over; "three" was read after three polls.
         assert_eq!(begun.elapsed(), POLL * 3 + jitter);
-        assert_eq!((reports.take(), opened.take() > 3), (vec![false, true, false, false], true));
+        assert_eq!(reports.take(), vec![false, true, false, false]);
     }
 }
