@@ -5,8 +5,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -15,7 +14,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::files::{is_our_plugin, name as file_name, remove, replace};
-use crate::observed::{BINARY_MODE, Binary, BinaryFound, ConfAt, kind, plugins};
+use crate::observed::{BINARY_MODE, Binary, ConfAt, kind, plugins};
 use crate::plan::{ConfChange, Note, Step};
 use crate::record::Record;
 use crate::record::backup::Backup;
@@ -47,9 +46,9 @@ impl Applier<'_> {
                     self.report.steps.push(step.to_string());
                 }
                 Err(error) => {
-                    binaries_in_place &= change.is_some() || matches!(step, Step::RemoveStale(_));
-                    if let Step::RemoveConf { leftover: Some((_, uses)), .. } = step {
-                        self.report.notes.push(Note::left_behind(true, uses, &chain(&error)));
+                    binaries_in_place &= change.is_some();
+                    if let Step::RemoveConf { leftover: Some((_, left)), .. } = step {
+                        self.report.notes.push(Note::left_behind(left, &chain(&error)));
                     }
                     self.report.failures.push(error);
                 }
@@ -61,15 +60,10 @@ impl Applier<'_> {
 
     fn take(&mut self, step: &Step) -> Result<(), Error> {
         match step {
-            Step::RemoveStale(path) => remove(path),
-            Step::InstallBinary(Binary { target, found: BinaryFound::Mode(_), .. }) => {
-                let set = fs::set_permissions(target, Permissions::from_mode(BINARY_MODE));
-                set.map_err(Error::placing(target, "setting its mode"))
-            }
-            Step::InstallBinary(Binary { source, target, found }) => {
+            Step::InstallBinary(Binary { source, target, replaces }) => {
                 let contents = File::open(source);
                 let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-                if *found == BinaryFound::Other && !is_our_plugin(target).map_err(Error::reading(target))? {
+                if *replaces && !is_our_plugin(target).map_err(Error::reading(target))? {
                     Backup::make(target, &file_name(target), &self.settings.data_dir)?;
                 }
                 replace(target, contents, BINARY_MODE, |_| Ok(()))

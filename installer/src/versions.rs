@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -30,9 +31,6 @@ const POLL_EVERY: Duration = Duration::from_millis(5);
 /// How long a killed process may take to end.
 const KILL: Duration = Duration::from_millis(500);
 
-const NO_INTERPRETER: &str = "it does not start: its program interpreter is missing here (the dynamic loader of a \
-                                         binary that is not static, or what a script names after #!)";
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u32, u32, u32);
 
@@ -45,13 +43,16 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-/// The answers of binaries, by path, kept until the binary changes.
+/// The versions that binaries speak, by path, kept until the binary changes. One that gave no valid answer is asked again.
 #[derive(Debug, Default)]
 pub struct VersionCache(BTreeMap<PathBuf, (Option<Identity>, Answer)>);
 
 impl Version {
     /// The version that our configuration is written in: the newest that every runtime in the field knows.
     pub(crate) const CONFIGURATION: Self = Self(1, 0, 0);
+
+    /// What a plugin that does not answer is taken to speak, as every plugin of the last years does.
+    pub(crate) const ASSUMED: [Self; 3] = [Self(0, 3, 1), Self(0, 4, 0), Self::CONFIGURATION];
 }
 
 impl fmt::Display for Version {
@@ -74,11 +75,6 @@ impl FromStr for Version {
 }
 
 impl VersionCache {
-    /// Forgets failed answers: these binaries are asked once more.
-    pub(crate) fn retry_failed(&mut self) {
-        self.0.retain(|_, (_, answer)| !matches!(answer, Answer::Failed(_)));
-    }
-
     /// The binaries' answers, in their order. Binaries that are not in the list are forgotten.
     pub(crate) fn answers(&mut self, paths: &[PathBuf]) -> Vec<Answer> {
         self.answers_within(paths, DEADLINE)
@@ -87,51 +83,67 @@ impl VersionCache {
     fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
         self.0.retain(|path, (known, _)| paths.contains(path) && *known == Identity::of(path));
         let answer = |path: &PathBuf| {
-            let asked = || (Identity::of(path), ask(path, deadline));
-            self.0.entry(path.clone()).or_insert_with(asked).1.clone()
+            if let Some((_, known)) = self.0.get(path) {
+                return known.clone();
+            }
+            let asked = Identity::of(path);
+            let answer = ask(path, deadline);
+            if matches!(answer, Answer::Speaks(_)) {
+                self.0.insert(path.clone(), (asked, answer.clone()));
+            }
+            answer
         };
         paths.iter().map(answer).collect()
     }
 }
 
-/// One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
+impl Answer {
+    /// Why it names no versions.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Missing => Some("its binary is missing"),
+            Self::Failed(reason) => Some(reason),
+            Self::Speaks(_) => None,
+        }
+    }
+}
+
+/// One VERSION question to one binary. A link may lead to a file on the host that this container does not have.
 fn ask(path: &Path, deadline: Duration) -> Answer {
-    let end = Instant::now() + deadline;
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Answer::Missing,
+        _ => answer(path, deadline).unwrap_or_else(Answer::Failed),
+    }
+}
+
+/// The answer of a process in a group of its own, which is killed at the deadline with all that it started.
+fn answer(path: &Path, deadline: Duration) -> Result<Answer, String> {
     let mut command = Command::new(path);
     command.env_clear().env("CNI_COMMAND", "VERSION").process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = loop {
-        match command.spawn() {
-            Ok(child) => break child,
-            // Some process, forked while another wrote the file, still has it open.
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
-                thread::sleep(POLL_EVERY);
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
-            // The kernel reports a file that is there as missing if its interpreter is.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Answer::Failed(NO_INTERPRETER.to_owned()),
-            Err(error) => return Answer::Failed(format!("it does not start: {error}")),
-        }
-    };
+    let mut child = command.spawn().map_err(|error| format!("it does not start here: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
         // Old plugins read it; one that does not may have closed it already.
         let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
     }
-    let ended = wait(&mut child, end);
+    let ended = wait(&mut child, Instant::now() + deadline);
     if let Ok(group) = i32::try_from(child.id()) {
         // It, or what it left behind in its group. Fails only if all of them have ended.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
-    let answer = match ended {
-        Ok(Some(status)) => output(&mut child).and_then(|text| parse(&text, status)),
-        Ok(None) => {
-            // One that the kernel does not end must not stop the installer.
-            let _ = wait(&mut child, Instant::now() + KILL);
-            Err(format!("no answer within {deadline:?}"))
-        }
-        Err(error) => Err(format!("waiting for it: {error}")),
+    let Some(status) = ended.map_err(|error| format!("waiting for it: {error}"))? else {
+        // One that the kernel does not end must not stop the installer.
+        let _ = wait(&mut child, Instant::now() + KILL);
+        return Err(format!("no answer within {deadline:?}"));
     };
-    answer.unwrap_or_else(Answer::Failed)
+    // A pipe holds more than any answer, so nothing is read before the end; a process that left the group may hold it open
+    // without end, so reading does not block.
+    let mut text = Vec::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        let _ = fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+        let _ = stdout.read_to_end(&mut text);
+    }
+    parse(&text, status)
 }
 
 /// Waits until a process ends, but no longer than until `end`.
@@ -141,19 +153,6 @@ fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
             None if Instant::now() < end => thread::sleep(POLL_EVERY),
             ended => return Ok(ended),
         }
-    }
-}
-
-/// What it printed. A pipe holds more than any answer, so nothing is read before the end; a process that left the group may
-/// hold the pipe open without end, so reading does not block.
-fn output(child: &mut Child) -> Result<Vec<u8>, String> {
-    let mut stdout = child.stdout.take().ok_or("its output is gone")?;
-    let failed = |error: io::Error| format!("reading its output: {error}");
-    fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|error| failed(error.into()))?;
-    let mut text = Vec::new();
-    match stdout.read_to_end(&mut text) {
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(failed(error)),
-        _ => Ok(text),
     }
 }
 

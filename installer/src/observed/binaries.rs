@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -20,17 +20,8 @@ pub(crate) const BINARY_MODE: u32 = 0o755;
 pub(crate) struct Binary {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
-    pub(crate) found: BinaryFound,
-}
-
-/// What has a binary's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BinaryFound {
-    Nothing,
-    /// A file with other contents.
-    Other,
-    /// The binary, with these permission bits.
-    Mode(u32),
+    /// Whether there is a file with other contents or another mode.
+    pub(crate) replaces: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,21 +39,20 @@ pub(super) fn to_install(settings: &Settings, name: &str) -> Result<Option<Binar
     let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
     let file = File::open(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
     let reading = Error::reading(&target);
-    let found = match fs::symlink_metadata(&target) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => BinaryFound::Nothing,
+    let replaces = match fs::symlink_metadata(&target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(reading(error)),
         // A link may lead to the right file in this container and to no file on the host.
         Ok(found) if !found.is_file() => return Err(Error::InTheWay { reason: irregular(&target), path: target }),
         Ok(found) => {
             let (mode, old) = (found.permissions().mode() & 0o7777, File::open(&target).map_err(&reading)?);
-            match same_contents(file, old).map_err(&reading)? {
-                true if mode == BINARY_MODE => return Ok(None),
-                true => BinaryFound::Mode(mode),
-                false => BinaryFound::Other,
+            if mode == BINARY_MODE && same_contents(file, old).map_err(&reading)? {
+                return Ok(None);
             }
+            true
         }
     };
-    Ok(Some(Binary { source, target, found }))
+    Ok(Some(Binary { source, target, replaces }))
 }
 
 /// The plugins of our chain with their answers.
@@ -87,31 +77,24 @@ pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Vec<Cha
 fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>, versions: &mut VersionCache) -> Vec<ChainBinary> {
     let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
     let answers = versions.answers(&paths);
-    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, entry), path), answer)| {
-        let is_dangling = answer == Answer::Missing && entry.is_none() && !is_missing(&path);
-        let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
-        ChainBinary { name, path, answer, entry }
-    });
-    members.collect()
+    let members = members.into_iter().zip(paths).zip(answers);
+    members.map(|(((name, entry), path), answer)| ChainBinary { name, path, answer, entry }).collect()
 }
 
 /// Finds the plugins without a binary of the usable configurations before our one (`name`), up to the first that has all: no
 /// runtime reads further.
 pub(super) fn find_missing(settings: &Settings, files: &mut [ConfFile], name: &str) {
     for file in files.iter_mut().take_while(|file| file.name.as_str() < name).filter(|file| file.fault.is_none()) {
-        let is_absent = |kind: &&str| is_missing(&settings.cni_bin_dir.join(kind));
+        // A link may lead to a file on the host that this container does not have.
+        let is_absent = |kind: &&str| {
+            let found = fs::symlink_metadata(settings.cni_bin_dir.join(kind));
+            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
         file.missing = file.kinds().filter(is_absent).map(str::to_owned).collect();
         if file.missing.is_empty() {
             return;
         }
     }
-}
-
-/// A link may lead to a file on the host that this container does not have.
-const DANGLING: &str = "it is a link to a file that is not mounted here";
-
-fn is_missing(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn path(settings: &Settings, name: &str) -> PathBuf {

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -181,13 +182,11 @@ fn only_binary_with_contents_and_mode_of_its_source_stays() {
     fs::create_dir_all(&settings.cni_bin_dir).unwrap();
     fs::write(&source, "binary").unwrap();
     let install = || binaries::to_install(&settings, MAIN);
-    let found = || install().unwrap().map(|binary| binary.found);
-    assert_eq!(found(), Some(BinaryFound::Nothing));
-    for (contents, mode, expected) in [
-        ("binary", 0o755, None),
-        ("binary", 0o644, Some(BinaryFound::Mode(0o644))),
-        ("else", 0o755, Some(BinaryFound::Other)),
-    ] {
+    let found = || install().unwrap().map(|binary| binary.replaces);
+    assert_eq!(found(), Some(false));
+    for (contents, mode, expected) in
+        [("binary", 0o755, None), ("binary", 0o644, Some(true)), ("else", 0o755, Some(true))]
+    {
         fs::write(&target, contents).unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(found(), expected, "{contents} {mode:o}");
