@@ -95,6 +95,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         usable,
     );
     (report.notes, report.conflist) = (plan.notes, plan.conflist);
+    let binaries_are_known = observed.failures.is_empty();
     report.failures = observed.failures;
     report.failures.extend(plan.failures);
     report.failures.extend(damage.into_iter().chain(not_set_aside.flatten()));
@@ -103,7 +104,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         return report;
     }
     let still_ours = || decision(settings, signals).install;
-    let mut applier = Applier { settings, record, report, still_ours: &still_ours };
+    let mut applier = Applier { settings, record, report, binaries_are_known, still_ours: &still_ours };
     if let Some(wanted) = plan.adopted {
         applier.note_written(vcn::CONFLIST_FILE, wanted);
     }

@@ -137,7 +137,7 @@ impl Installation {
             decided_by: report.decision.decided_by.to_string(),
             reason: report.decision.reason.clone(),
             status: report.status().to_string(),
-            notes: report.notes.iter().map(ToString::to_string).collect(),
+            notes: report.notes.iter().map(|note| note.message.clone()).collect(),
         };
         if cause != Cause::Preview {
             // These may change although no file does: a plugin answers, a pod ends, a file can be read.
@@ -188,7 +188,7 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
     };
     let noted = report.notes.iter().filter_map(|note| {
         let (severity, reason) = severity(note.kind, runtime, state_dir)?;
-        let condition = severity(reason, note.to_string());
+        let condition = severity(reason, note.message.clone());
         let has_subject = reason != Reason::RuntimeConfigurationMissing;
         Some(if has_subject { condition.about(&note.subject) } else { condition })
     });

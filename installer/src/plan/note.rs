@@ -1,10 +1,8 @@
 //! Something that an operator should know and that is no failure.
 
-use std::fmt;
-
 use crate::observed::ProvidedNetwork;
 
-/// A note. Display is its message.
+/// A note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// What it is about.
@@ -81,11 +79,5 @@ impl Note {
             NoteKind::NoneThere => "none-there",
             NoteKind::LeftBehind { .. } => "left-behind",
         }
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
     }
 }

@@ -61,7 +61,7 @@ fn planned(case: &Path) -> String {
     let facts = Facts { settings: &settings, observed: &observed, record: &record, now: at(110) };
     let plan = plan(facts, &decision(true), true);
     let mut text = format!("configuration: {}\n", plan.conflist);
-    plan.notes.iter().for_each(|note| writeln!(text, "note: {note} [{}]", note.word()).unwrap());
+    plan.notes.iter().for_each(|note| writeln!(text, "note: {} [{}]", note.message, note.word()).unwrap());
     plan.failures.iter().for_each(|error| writeln!(text, "failed: {error} [{}]", error.word()).unwrap());
     if plan.adopted.is_some() {
         text += "recorded\n";
@@ -110,7 +110,7 @@ fn preceding_configurations_are_reported_as_runtimes_use_them() {
             file.missing = vec!["x".to_owned()];
         }
         let observed = Observed { conf_files, ..Observed::default() };
-        before_ours(&observed).iter().map(|note| format!("{note} [{}]", note.word())).collect::<Vec<_>>()
+        before_ours(&observed).iter().map(|note| format!("{} [{}]", note.message, note.word())).collect::<Vec<_>>()
     };
     let (loopback, cilium) = (conf("01-loopback.conf", &["loopback"]), conf("05-cilium.conflist", &["cilium-cni"]));
     let (lacks, broken) = (conf("00-a.conflist", &["x"]), |name: &str| refused(name, &[], "EOF"));
@@ -183,7 +183,7 @@ fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
             (None, []) => assert!(matches!(&plan.steps[..], [Step::RemoveConf { .. }]), "{plan:?}"),
             (Some((is_used, reason)), [note]) => {
                 assert_eq!((plan.steps.len(), note.kind), (0, NoteKind::LeftBehind { another, is_used }));
-                assert!(note.message.contains(reason), "{note}");
+                assert!(note.message.contains(reason), "{note:?}");
             }
             (stays, notes) => panic!("{stays:?} {notes:?}"),
         }
