@@ -45,7 +45,7 @@ pub(crate) enum Answer {
 
 /// The versions that binaries speak, by path, kept until the binary changes. One that gave no valid answer is asked again.
 #[derive(Debug, Default)]
-pub struct VersionCache(BTreeMap<PathBuf, (Option<Identity>, Answer)>);
+pub struct VersionCache(BTreeMap<PathBuf, (Option<Identity>, BTreeSet<Version>)>);
 
 impl Version {
     /// The version that our configuration is written in: the newest that every runtime in the field knows.
@@ -83,13 +83,13 @@ impl VersionCache {
     fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
         self.0.retain(|path, (known, _)| paths.contains(path) && *known == Identity::of(path));
         let answer = |path: &PathBuf| {
-            if let Some((_, known)) = self.0.get(path) {
-                return known.clone();
+            if let Some((_, versions)) = self.0.get(path) {
+                return Answer::Speaks(versions.clone());
             }
             let asked = Identity::of(path);
             let answer = ask(path, deadline);
-            if matches!(answer, Answer::Speaks(_)) {
-                self.0.insert(path.clone(), (asked, answer.clone()));
+            if let Answer::Speaks(versions) = &answer {
+                self.0.insert(path.clone(), (asked, versions.clone()));
             }
             answer
         };
