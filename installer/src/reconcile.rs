@@ -28,6 +28,7 @@ enum Mode {
 /// On success the binaries are in place if the decision is to install, and so is the configuration once `usable`. Failures
 /// are in the report; everything else was done, and another call tries again.
 pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
+    versions.retry_failed();
     let (mut steps, mut attempts) = (Vec::new(), 1);
     loop {
         let mut report = once(settings, signals, usable, versions, Mode::Apply);
@@ -42,6 +43,7 @@ pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions:
 
 /// What [`reconcile`] would do, without doing it.
 pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
+    versions.retry_failed();
     once(settings, signals, usable, versions, Mode::DryRun)
 }
 

@@ -6,7 +6,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +30,9 @@ const POLL_EVERY: Duration = Duration::from_millis(5);
 /// How long a killed process may take to end.
 const KILL: Duration = Duration::from_millis(500);
 
+const NO_INTERPRETER: &str = "it does not start: its program interpreter is missing here (the dynamic loader of a \
+                                         binary that is not static, or what a script names after #!)";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u32, u32, u32);
 
@@ -43,16 +45,13 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-/// The versions that binaries speak, by path, kept until the binary changes. One that gave no valid answer is asked again.
+/// The answers of binaries, by path, kept until the binary changes.
 #[derive(Debug, Default)]
-pub struct VersionCache(BTreeMap<PathBuf, (Option<Identity>, BTreeSet<Version>)>);
+pub struct VersionCache(BTreeMap<PathBuf, (Option<Identity>, Answer)>);
 
 impl Version {
     /// The version that our configuration is written in: the newest that every runtime in the field knows.
     pub(crate) const CONFIGURATION: Self = Self(1, 0, 0);
-
-    /// What a plugin that does not answer is taken to speak, as every plugin of the last years does.
-    pub(crate) const ASSUMED: [Self; 3] = [Self(0, 3, 1), Self(0, 4, 0), Self::CONFIGURATION];
 }
 
 impl fmt::Display for Version {
@@ -75,6 +74,11 @@ impl FromStr for Version {
 }
 
 impl VersionCache {
+    /// Forgets failed answers, so that each reconcile asks once: its attempts do not wait for a silent plugin again.
+    pub(crate) fn retry_failed(&mut self) {
+        self.0.retain(|_, (_, answer)| !matches!(answer, Answer::Failed(_)));
+    }
+
     /// The binaries' answers, in their order. Binaries that are not in the list are forgotten.
     pub(crate) fn answers(&mut self, paths: &[PathBuf]) -> Vec<Answer> {
         self.answers_within(paths, DEADLINE)
@@ -83,50 +87,37 @@ impl VersionCache {
     fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
         self.0.retain(|path, (known, _)| paths.contains(path) && *known == Identity::of(path));
         let answer = |path: &PathBuf| {
-            if let Some((_, versions)) = self.0.get(path) {
-                return Answer::Speaks(versions.clone());
-            }
-            let asked = Identity::of(path);
-            let answer = ask(path, deadline);
-            if let Answer::Speaks(versions) = &answer {
-                self.0.insert(path.clone(), (asked, versions.clone()));
-            }
-            answer
+            let asked = || (Identity::of(path), ask(path, deadline).unwrap_or_else(Answer::Failed));
+            self.0.entry(path.clone()).or_insert_with(asked).1.clone()
         };
         paths.iter().map(answer).collect()
     }
 }
 
-impl Answer {
-    /// Why it names no versions.
-    pub(crate) fn failure(&self) -> Option<&str> {
-        match self {
-            Self::Missing => Some("its binary is missing"),
-            Self::Failed(reason) => Some(reason),
-            Self::Speaks(_) => None,
-        }
-    }
-}
-
-/// One VERSION question to one binary. A link may lead to a file on the host that this container does not have.
-fn ask(path: &Path, deadline: Duration) -> Answer {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Answer::Missing,
-        _ => answer(path, deadline).unwrap_or_else(Answer::Failed),
-    }
-}
-
-/// The answer of a process in a group of its own, which is killed at the deadline with all that it started.
-fn answer(path: &Path, deadline: Duration) -> Result<Answer, String> {
+/// One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
+fn ask(path: &Path, deadline: Duration) -> Result<Answer, String> {
+    let end = Instant::now() + deadline;
     let mut command = Command::new(path);
     command.env_clear().env("CNI_COMMAND", "VERSION").process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|error| format!("it does not start here: {error}"))?;
+    let mut child = loop {
+        match command.spawn() {
+            Ok(child) => break child,
+            // Some process, forked while another wrote the file, still has it open.
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                thread::sleep(POLL_EVERY);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Ok(Answer::Missing),
+            // The kernel reports a file that is there as missing if its interpreter is.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NO_INTERPRETER.to_owned()),
+            Err(error) => return Err(format!("it does not start: {error}")),
+        }
+    };
     if let Some(mut stdin) = child.stdin.take() {
         // Old plugins read it; one that does not may have closed it already.
         let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
     }
-    let ended = wait(&mut child, Instant::now() + deadline);
+    let ended = wait(&mut child, end);
     if let Ok(group) = i32::try_from(child.id()) {
         // It, or what it left behind in its group. Fails only if all of them have ended.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);

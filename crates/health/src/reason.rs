@@ -122,6 +122,8 @@ reasons! {
         "The message says which of these is missing: drain and reboot the node, let the other network write its configuration, or set POD_NETWORK to `none` or `vcn-native`. `oke-cni-installer uninstall` removes all files and objects of this software.";
     RuntimeConfigurationMissing: "This node is left to OKE's own CNI, and CNI_CONF_DIR has no CNI configuration that gives pods a network: no pod can start.",
         "`kubectl get pods -n kube-system -o wide` shows whether the DaemonSet vcn-native-ip-cni has a pod on this node; its pod writes the configuration within a minute. If OKE's CNI is not intended, delete that DaemonSet or set CNI_TAKEOVER to `true`; if the configuration is elsewhere, set CNI_CONF_DIR.";
+    PluginUnanswered: "A plugin of CNI_CHAIN does not say which CNI versions it supports. Until it answers, it is left out of the chain, or stays there if it was in it; pods that start meanwhile lack what it configures (host ports, for example).",
+        "Run `CNI_COMMAND=VERSION /opt/cni/bin/portmap` on the node: it must answer within 2 s and, as the agent's container has no C library and no shell, be a static binary. Then restart the pods that lack something, or remove the plugin from CNI_CHAIN.";
     PluginMissing: "A plugin that another program added to our CNI configuration (istio-cni, linkerd-cni) has no binary in CNI_BIN_DIR: no pod can start.",
         "Restart the pod of its DaemonSet on this node, so that it writes the binary. If it was uninstalled, remove its entry from 05-vcn-native.conflist; the agent changes only its own entries.";
     ConfigurationInvalid: "The configuration file was changed and is invalid, or it is gone. The agent uses the last valid one.",
@@ -147,6 +149,7 @@ impl Reason {
                 | Self::NftFailed
                 | Self::StateFailed
                 | Self::InstallerFailed
+                | Self::PluginUnanswered
                 | Self::PodNetworkBroken
                 | Self::AttachmentLeftOver
         )

@@ -142,8 +142,8 @@ impl Installation {
         if cause != Cause::Preview {
             // These may change although no file does: a plugin answers, a pod ends, a file can be read.
             let doubtful = |note: &Note| {
-                use NoteKind::{LeftBehind, PluginUnanswered, UnusableBefore};
-                matches!(note.kind, PluginUnanswered | UnusableBefore | LeftBehind { .. })
+                use NoteKind::{LeftBehind, PluginUnanswered, PluginUnsure, UnusableBefore};
+                matches!(note.kind, PluginUnanswered | PluginUnsure | UnusableBefore | LeftBehind { .. })
             };
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
             let files = (content && report.steps.is_empty()).then_some(found);
@@ -211,6 +211,7 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
         NoteKind::SortsBeforeCopy { gives: ProvidedNetwork::CalledNetwork } => return None,
         NoteKind::SortsBeforeCopy { .. } => (Condition::degraded, Reason::RuntimeConfigurationPreceded),
         NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
+        NoteKind::PluginUnanswered => (Condition::degraded, Reason::PluginUnanswered),
         NoteKind::LeftBehind { another, is_used } => {
             let stops_pods = is_used && !are_published(state_dir);
             // While no signal names the owner, one that pods start by is in order.
@@ -221,9 +222,7 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
             (severity, Reason::RuntimeConfigurationLeft)
         }
         NoteKind::NoneThere => (Condition::blocking, Reason::RuntimeConfigurationMissing),
-        NoteKind::PluginLeftOut | NoteKind::PluginUnanswered | NoteKind::Extended | NoteKind::NotChained => {
-            return None;
-        }
+        NoteKind::PluginLeftOut | NoteKind::PluginUnsure | NoteKind::Extended | NoteKind::NotChained => return None,
     })
 }
 

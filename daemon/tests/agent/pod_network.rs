@@ -6,7 +6,7 @@ use netlink::nft;
 use vcn::{CONFLIST_FILE, Family};
 
 use crate::metadata::vnic;
-use crate::node::{Node, OKE, wait_for};
+use crate::node::{Node, OKE, RARELY, wait_for};
 use crate::pod::Pod;
 use crate::running::at_once;
 
@@ -233,8 +233,7 @@ fn foreign_plugin_without_binary_in_our_chain_blocks() {
     let mut list: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     list["plugins"].as_array_mut().unwrap().push(serde_json::json!({"type": "istio-cni"}));
     fs::write(&path, list.to_string()).unwrap();
-    let noted =
-        || node.run(&["status"]).1.contains("istio-cni is in the chain and does not say which CNI versions it speaks");
+    let noted = || node.run(&["status"]).1.contains("istio-cni, which another program added to our chain, may fail");
     wait_for("the note", noted, || agent.log());
     assert_eq!((node.conditions(), node.get("/readyz").0), (vec![], 200));
     fs::remove_file(&istio).unwrap();
@@ -245,4 +244,25 @@ fn foreign_plugin_without_binary_in_our_chain_blocks() {
     let plugin = fs::read(node.path("source/vcn-native")).unwrap();
     sandbox::write_program(&istio, &plugin).unwrap();
     wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
+}
+
+#[test]
+fn slow_plugin_is_reported_and_chained_when_it_answers() {
+    let node = Node::with_pods();
+    // On a node that boots it is slow; what it answers then is as good as nothing.
+    let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0"]}"#;
+    let busy = "[ -e /run/vcn-native/busy ] && exit 1";
+    let portmap = format!("#!/bin/sh\n{busy}\necho '{answer}'\n");
+    sandbox::write_program(&node.path("bin/portmap"), portmap.as_bytes()).unwrap();
+    fs::create_dir_all(node.path("run")).unwrap();
+    fs::write(node.path("run/busy"), "").unwrap();
+    let agent = node.ready_agent(&RARELY);
+    assert_eq!(node.conditions(), ["PluginUnanswered"]);
+    let chained = || fs::read_to_string(node.path("net.d").join(CONFLIST_FILE)).unwrap().contains("portmap");
+    assert!(!chained());
+    let (_, said) = node.run(&["status"]);
+    assert!(said.contains("portmap is left out of the chain until it answers: it ended with exit status: 1"), "{said}");
+    fs::remove_file(node.path("run/busy")).unwrap();
+    wait_for("portmap in the chain", chained, || agent.log());
+    node.wait_conditions(&agent, &[]);
 }

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -77,24 +77,31 @@ pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Vec<Cha
 fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>, versions: &mut VersionCache) -> Vec<ChainBinary> {
     let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
     let answers = versions.answers(&paths);
-    let members = members.into_iter().zip(paths).zip(answers);
-    members.map(|(((name, entry), path), answer)| ChainBinary { name, path, answer, entry }).collect()
+    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, entry), path), answer)| {
+        let is_dangling = answer == Answer::Missing && entry.is_none() && !is_missing(&path);
+        let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
+        ChainBinary { name, path, answer, entry }
+    });
+    members.collect()
 }
 
 /// Finds the plugins without a binary of the usable configurations before our one (`name`), up to the first that has all: no
 /// runtime reads further.
 pub(super) fn find_missing(settings: &Settings, files: &mut [ConfFile], name: &str) {
     for file in files.iter_mut().take_while(|file| file.name.as_str() < name).filter(|file| file.fault.is_none()) {
-        // A link may lead to a file on the host that this container does not have.
-        let is_absent = |kind: &&str| {
-            let found = fs::symlink_metadata(settings.cni_bin_dir.join(kind));
-            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
+        let is_absent = |kind: &&str| is_missing(&settings.cni_bin_dir.join(kind));
         file.missing = file.kinds().filter(is_absent).map(str::to_owned).collect();
         if file.missing.is_empty() {
             return;
         }
     }
+}
+
+/// A link may lead to a file on the host that this container does not have.
+const DANGLING: &str = "it is a link to a file that is not mounted here";
+
+fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn path(settings: &Settings, name: &str) -> PathBuf {

@@ -74,39 +74,45 @@ impl Plan {
         self.write(change, &known, facts);
     }
 
-    /// Our part of the configuration: the header, our plugin, and every listed plugin that exists. One that does not answer may
-    /// answer on the host, or later: a moment of load must not take host ports away.
+    /// Our part of the configuration: the header, our plugin, and every listed plugin that exists and answers. A plugin that
+    /// is in the file and gave no valid answer this time stays: a moment of load must not take host ports away.
     fn our_part(&mut self, chain: &[ChainBinary], disk: Option<&Value>) -> Result<Value, Error> {
         let mut common: Option<BTreeSet<Version>> = None;
         let mut named = Vec::new();
         for ChainBinary { name, path, answer, entry } in chain {
-            let speaks = match (answer, entry) {
-                (Answer::Speaks(versions), _) => versions.clone(),
-                _ if name == MAIN => {
-                    let reason = answer.failure().unwrap_or_default().to_owned();
-                    return Err(Error::Version { path: path.clone(), reason });
+            let unsuitable = answer.complaint();
+            let note = match (&unsuitable, entry) {
+                (None, _) => None,
+                (Some(reason), _) if name == MAIN => {
+                    return Err(Error::Version { path: path.clone(), reason: reason.clone() });
                 }
-                (Answer::Missing, Some(_)) => {
-                    let message = format!("{name} is left out of the chain: its binary is missing");
-                    self.notes.push(Note::new(NoteKind::PluginLeftOut, name, message));
-                    continue;
-                }
-                (Answer::Missing, None) => {
-                    let message = format!(
-                        "{name}, which another program added to our chain, has no binary, so no pod starts by our \
-                         configuration"
-                    );
-                    self.notes.push(Note::new(NoteKind::PluginMissing, name, message));
-                    promised(name, disk)
-                }
-                (Answer::Failed(reason), _) => {
-                    let message =
-                        format!("{name} is in the chain and does not say which CNI versions it speaks: {reason}");
-                    self.notes.push(Note::new(NoteKind::PluginUnanswered, name, message));
-                    promised(name, disk)
+                (Some(reason), None) => Some(doubt(name, answer, reason)),
+                (Some(reason), Some(_)) => {
+                    let is_failed = matches!(answer, Answer::Failed(_));
+                    let is_listed = disk.into_iter().flat_map(plugins).any(|plugin| kind(plugin) == Some(name));
+                    let (note, text) = match (is_failed, is_listed) {
+                        (true, true) => (NoteKind::PluginUnanswered, "stays in the chain, although"),
+                        (true, false) => (NoteKind::PluginUnanswered, "is left out of the chain until it answers:"),
+                        (false, _) => (NoteKind::PluginLeftOut, "is left out of the chain:"),
+                    };
+                    let note = Note::new(note, name, format!("{name} {text} {reason}"));
+                    if !is_failed || !is_listed {
+                        self.notes.push(note);
+                        continue;
+                    }
+                    Some(note)
                 }
             };
+            self.notes.extend(note);
             named.extend(entry.clone());
+            let speaks = match answer {
+                Answer::Speaks(versions) => versions.clone(),
+                // What the file on disk promises.
+                Answer::Missing | Answer::Failed(_) => {
+                    let promised = disk.and_then(|disk| disk.get("cniVersions")?.as_array()).into_iter().flatten();
+                    promised.filter_map(|version| version.as_str()?.parse().ok()).collect()
+                }
+            };
             common = Some(match common {
                 None => speaks,
                 // If they have nothing in common, there is nothing to promise that would help.
@@ -188,11 +194,15 @@ fn find<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     plugins(document).find(|plugin| kind(plugin) == Some(name))
 }
 
-/// The versions of a plugin that does not answer: what the file on disk promises if it lists the plugin.
-fn promised(name: &str, disk: Option<&Value>) -> BTreeSet<Version> {
-    let Some(disk) = disk.filter(|disk| find(disk, name).is_some()) else { return Version::ASSUMED.into() };
-    let promised = disk.get("cniVersions").and_then(Value::as_array).into_iter().flatten();
-    promised.filter_map(|version| version.as_str()?.parse().ok()).collect()
+/// About a plugin that another program added.
+fn doubt(name: &str, answer: &Answer, reason: &str) -> Note {
+    let added = format!("{name}, which another program added to our chain,");
+    if *answer == Answer::Missing {
+        let message = format!("{added} has no binary, so no pod starts by our configuration");
+        return Note::new(NoteKind::PluginMissing, name, message);
+    }
+    let message = format!("{added} may fail for CNI {}: {reason}", Version::CONFIGURATION);
+    Note::new(NoteKind::PluginUnsure, name, message)
 }
 
 /// Header and plugins. Runtimes that do not know `cniVersions` (containerd 1.6) read `cniVersion` alone: the newest that all
@@ -205,4 +215,16 @@ fn header_and_plugins(plugins: &[Value], versions: &BTreeSet<Version>) -> Value 
         "name": vcn::NETWORK_NAME,
         PLUGINS: plugins,
     })
+}
+
+impl Answer {
+    /// Why a plugin does not work in our configuration.
+    pub(super) fn complaint(&self) -> Option<String> {
+        match self {
+            Self::Missing => Some("its binary is missing".to_owned()),
+            Self::Failed(reason) => Some(reason.clone()),
+            Self::Speaks(versions) if versions.contains(&Version::CONFIGURATION) => None,
+            Self::Speaks(_) => Some(format!("it does not speak CNI {}", Version::CONFIGURATION)),
+        }
+    }
 }

@@ -117,6 +117,6 @@ fn check_version(ours: Option<&ChainBinary>, document: &Map<String, Value>, name
     match (answer, version.parse::<Version>()) {
         (Answer::Speaks(versions), Ok(known)) if versions.contains(&known) => Ok(()),
         (Answer::Speaks(_), _) => Err(format!("{name} is written for CNI {version}, which our plugin does not speak")),
-        (other, _) => Err(other.failure().unwrap_or_default().to_owned()),
+        (other, _) => Err(other.complaint().unwrap_or_default()),
     }
 }

@@ -16,10 +16,12 @@ pub struct Note {
 /// What a note is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteKind {
-    /// A listed plugin has no binary, and is left out of the chain.
+    /// A listed plugin is left out of the chain.
     PluginLeftOut,
-    /// A plugin of the chain gave no valid answer this time.
+    /// A listed plugin gave no valid answer this time: it stays in the chain, or is not added.
     PluginUnanswered,
+    /// A plugin that another program added may not work.
+    PluginUnsure,
     /// A plugin that another program added has no binary: no pod starts by our configuration.
     PluginMissing,
     /// The runtime uses another configuration.
@@ -69,6 +71,7 @@ impl Note {
         match self.kind {
             NoteKind::PluginLeftOut => "plugin-left-out",
             NoteKind::PluginUnanswered => "plugin-unanswered",
+            NoteKind::PluginUnsure => "plugin-unsure",
             NoteKind::PluginMissing => "plugin-missing",
             NoteKind::SortsBefore { .. } => "sorts-before",
             NoteKind::LacksPlugins => "lacks-plugins",
