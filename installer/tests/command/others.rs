@@ -66,6 +66,17 @@ fn link_in_place_of_our_file_is_refused_and_stays() {
 }
 
 #[test]
+fn binaries_are_repaired_while_a_folder_replaces_our_configuration() {
+    let node = node();
+    fs::remove_file(node.conflist()).unwrap();
+    fs::create_dir(node.conflist()).unwrap();
+    fs::remove_file(node.path("bin/vcn-native")).unwrap();
+    let (code, text) = node.run(&INSTALL);
+    assert!(code == 1 && text.contains("[in-the-way]") && text.contains("move it away"), "{text}");
+    assert!(text.contains("did: install ") && node.path("bin/vcn-native").is_file(), "{text}");
+}
+
+#[test]
 fn newer_record_is_kept_and_missing_record_is_tolerated() {
     let node = node();
     let path = node.path("lib/installer.json");
