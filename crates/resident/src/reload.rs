@@ -7,19 +7,20 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::io;
 use std::marker::PhantomData;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use std::{fs, io};
 
 use tokio::time::Instant;
 
 use crate::config::keys::{Key, Keys};
 use crate::config::{Layers, Place, Problem, ProgramSettings, Read, Values};
 
-/// How often the file is read: it is small, and the kubelet takes about a minute to update it.
+/// How often the file is checked; the kubelet takes about a minute to update it.
 const POLL: Duration = Duration::from_secs(5);
 
 /// The most problems that are reported: logs, readiness and status show them as one line. `config --check` lists all.
@@ -36,11 +37,17 @@ pub struct RunningConfiguration<S> {
     layers: Layers,
     values: Values,
     had_file: bool,
+    /// The file at the last two checks.
+    seen: [FileIdentity; 2],
     settings: PhantomData<fn() -> S>,
 }
 
+/// Whether a file is another one or changed, without reading it: device, inode and length; times of modification and change. `None`
+/// if there is none.
+type FileIdentity = Option<([u64; 3], [i64; 4])>;
+
 /// What the file says now.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum FileState {
     /// The values that the program runs with.
     Same,
@@ -56,10 +63,11 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn start(keys: Keys, layers: Layers) -> Result<(S, Self), Vec<Problem>> {
+        let seen = [None, identity(&layers.file)];
         let read = layers.read(&keys);
         let (values, had_file) = (read.values.clone(), read.has_file);
         let settings = read.settings(&keys)?;
-        Ok((settings, Self { keys, layers, values, had_file, settings: PhantomData }))
+        Ok((settings, Self { keys, layers, values, had_file, seen, settings: PhantomData }))
     }
 
     /// The configuration file.
@@ -73,7 +81,10 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
     pub async fn changed(mut self, jitter: Duration, report: impl Fn(Option<&str>)) {
         let (mut last, mut due) = (FileState::Same, None);
         loop {
-            let (found, now) = (self.read(), Instant::now());
+            // One that is invalid may have become readable.
+            let is_invalid = matches!(last, FileState::Invalid(_));
+            let found = if self.is_unread() || is_invalid { self.read() } else { last.clone() };
+            let now = Instant::now();
             if found != last {
                 report(if let FileState::Invalid(message) = &found { Some(message) } else { None });
                 if let FileState::Changed(changed) = &found {
@@ -92,6 +103,15 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
             }
             tokio::time::sleep_until(due.map_or(now + POLL, |due| due.min(now + POLL))).await;
         }
+    }
+
+    /// Whether the file may have changed since it was read. It is read twice after a change, because another change within a tick
+    /// of the kernel's clock (4 ms) leaves the same times.
+    fn is_unread(&mut self) -> bool {
+        let now = identity(&self.layers.file);
+        let is_unread = self.seen != [now; 2];
+        self.seen = [self.seen[1], now];
+        is_unread
     }
 
     fn read(&mut self) -> FileState {
@@ -128,6 +148,12 @@ pub fn restart() -> io::Error {
     command.args(arguments).exec()
 }
 
+/// Through links: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
+fn identity(file: &Path) -> FileIdentity {
+    let at = fs::metadata(file).ok()?;
+    Some(([at.dev(), at.ino(), at.size()], [at.mtime(), at.mtime_nsec(), at.ctime(), at.ctime_nsec()]))
+}
+
 fn message(problems: &[Problem]) -> String {
     let mut listed: Vec<String> = problems.iter().take(REPORTED).map(ToString::to_string).collect();
     if problems.len() > REPORTED {
@@ -145,6 +171,7 @@ fn differ(key: &Key, one: &Values, other: &Values) -> bool {
 mod tests {
     use std::cell::RefCell;
     use std::convert::Infallible;
+    use std::os::unix::fs::symlink;
 
     use clap::Args;
 
@@ -233,12 +260,34 @@ mod tests {
         assert!(message.ends_with("and 981 more") && message.len() < 8192, "{} bytes", message.len());
     }
 
+    #[test]
+    fn file_is_read_twice_after_each_change() {
+        let (scene, mut live) = Scene::new(Some("WORD=one\n"));
+        let mut reads = || [live.is_unread(), live.is_unread(), live.is_unread()];
+        assert_eq!(reads(), [true, false, false], "it was read at the start");
+        scene.write(Some("WORD=seven\n"));
+        assert_eq!(reads(), [true, true, false]);
+        scene.write(None);
+        assert_eq!(reads(), [true, true, false]);
+        // As the kubelet updates a ConfigMap.
+        let at = |name| scene.0.path().join(name);
+        symlink("..data/program.conf", at("program.conf")).unwrap();
+        for version in ["1", "2"] {
+            fs::create_dir(at(version)).unwrap();
+            fs::write(at(version).join("program.conf"), "WORD=one\n").unwrap();
+            symlink(version, at("new")).unwrap();
+            fs::rename(at("new"), at("..data")).unwrap();
+            assert_eq!(reads(), [true, true, false]);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn change_ends_the_wait_after_jitter_unless_it_became_invalid() {
         let (scene, live) = Scene::new(Some("WORD=one\n"));
         let reports = RefCell::new(Vec::new());
         let steps = async {
-            for text in ["WORD=two\n", "WORT=two\n", "WORD=one\n", "WORD=three\n"] {
+            // Of different lengths: the file system's clock hardly advances.
+            for text in ["WORD=two\n", "WORT=seven\n", "WORD=one\n", "WORD=three\n"] {
                 scene.write(Some(text));
                 tokio::time::sleep(POLL).await;
             }
