@@ -25,6 +25,11 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
+/// Creates a directory of the runtime, if necessary.
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
 /// Replaces a file and, if necessary, creates its directory. On success the target holds `contents` with `mode` and is on the
 /// disk; on failure it is unchanged. `last` is done right before the rename, with the temporary file, and prevents it by an
 /// error.
@@ -35,12 +40,9 @@ pub(crate) fn replace(
     last: impl FnOnce(&Path) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let failed = |action| Error::placing(target, action);
-    // One for each target, because installers lock each other out. A killed one may have left it behind; if that cannot be
-    // removed, creating it fails.
+    // One for each target, because installers lock each other out. One that a killed installer left behind is replaced.
     let temporary = target.with_file_name(format!("{PREFIX}{}{SUFFIX}", name(target)));
-    let _ = remove(&temporary);
-    let create = |directory| DirBuilder::new().recursive(true).mode(0o755).create(directory);
-    target.parent().map_or(Ok(()), create).map_err(failed("creating its directory"))?;
+    target.parent().map_or(Ok(()), create_directory).map_err(failed("creating its directory"))?;
     let file = AtomicFile::create_as(target, temporary, mode);
     let mut file = file.map_err(failed("creating a temporary file next to it"))?;
     io::copy(&mut contents, &mut file).map_err(failed("writing"))?;
