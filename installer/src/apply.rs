@@ -5,7 +5,8 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::files::{is_our_plugin, name as file_name, remove, replace};
-use crate::observed::{BINARY_MODE, Binary, ConfAt, kind, plugins};
+use crate::observed::{BINARY_MODE, Binary, BinaryFound, ConfAt, kind, plugins};
 use crate::plan::{ConfChange, Note, Step};
 use crate::record::Record;
 use crate::record::backup::Backup;
@@ -62,10 +63,14 @@ impl Applier<'_> {
 
     fn take(&mut self, step: &Step) -> Result<(), Error> {
         match step {
-            Step::InstallBinary(Binary { source, target, replaces }) => {
+            Step::InstallBinary(Binary { target, found: BinaryFound::Mode(_), .. }) => {
+                let set = fs::set_permissions(target, Permissions::from_mode(BINARY_MODE));
+                set.map_err(Error::placing(target, "setting its mode"))
+            }
+            Step::InstallBinary(Binary { source, target, found }) => {
                 let contents = File::open(source);
                 let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-                if *replaces && !is_our_plugin(target).map_err(Error::reading(target))? {
+                if *found == BinaryFound::Other && !is_our_plugin(target).map_err(Error::reading(target))? {
                     Backup::make(target, &file_name(target), &self.settings.data_dir)?;
                 }
                 replace(target, contents, BINARY_MODE, |_| Ok(()))

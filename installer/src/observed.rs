@@ -7,7 +7,7 @@ mod conf_text;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use binaries::{BINARY_MODE, Binary, ChainBinary};
+pub(crate) use binaries::{BINARY_MODE, Binary, BinaryFound, ChainBinary};
 pub use conf_file::ProvidedNetwork;
 pub(crate) use conf_file::{ConfFile, Fault, conf_files};
 pub(crate) use conf_text::{ConfAt, ConfText, PLUGINS, kind, plugins};

@@ -20,8 +20,17 @@ pub(crate) const BINARY_MODE: u32 = 0o755;
 pub(crate) struct Binary {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
-    /// Whether there is a file with other contents or another mode.
-    pub(crate) replaces: bool,
+    pub(crate) found: BinaryFound,
+}
+
+/// What has a binary's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BinaryFound {
+    Nothing,
+    /// A file with other contents.
+    Other,
+    /// The binary, with these permission bits: a mode is set without free space.
+    Mode(u32),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,20 +48,21 @@ pub(super) fn to_install(settings: &Settings, name: &str) -> Result<Option<Binar
     let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
     let file = File::open(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
     let reading = Error::reading(&target);
-    let replaces = match fs::symlink_metadata(&target) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+    let found = match fs::symlink_metadata(&target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => BinaryFound::Nothing,
         Err(error) => return Err(reading(error)),
         // A link may lead to the right file in this container and to no file on the host.
         Ok(found) if !found.is_file() => return Err(Error::InTheWay { reason: irregular(&target), path: target }),
         Ok(found) => {
             let (mode, old) = (found.permissions().mode() & 0o7777, File::open(&target).map_err(&reading)?);
-            if mode == BINARY_MODE && same_contents(file, old).map_err(&reading)? {
-                return Ok(None);
+            match same_contents(file, old).map_err(&reading)? {
+                true if mode == BINARY_MODE => return Ok(None),
+                true => BinaryFound::Mode(mode),
+                false => BinaryFound::Other,
             }
-            true
         }
     };
-    Ok(Some(Binary { source, target, replaces }))
+    Ok(Some(Binary { source, target, found }))
 }
 
 /// The plugins of our chain with their answers.

@@ -182,11 +182,13 @@ fn only_binary_with_contents_and_mode_of_its_source_stays() {
     fs::create_dir_all(&settings.cni_bin_dir).unwrap();
     fs::write(&source, "binary").unwrap();
     let install = || binaries::to_install(&settings, MAIN);
-    let found = || install().unwrap().map(|binary| binary.replaces);
-    assert_eq!(found(), Some(false));
-    for (contents, mode, expected) in
-        [("binary", 0o755, None), ("binary", 0o644, Some(true)), ("else", 0o755, Some(true))]
-    {
+    let found = || install().unwrap().map(|binary| binary.found);
+    assert_eq!(found(), Some(BinaryFound::Nothing));
+    for (contents, mode, expected) in [
+        ("binary", 0o755, None),
+        ("binary", 0o644, Some(BinaryFound::Mode(0o644))),
+        ("else", 0o755, Some(BinaryFound::Other)),
+    ] {
         fs::write(&target, contents).unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(found(), expected, "{contents} {mode:o}");

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::NoteKind;
 use crate::files::name;
-use crate::observed::{Binary, ConfText};
+use crate::observed::{BINARY_MODE, Binary, BinaryFound, ConfText};
 use crate::settings::VNIC_ATTACH;
 
 /// One change. Display is its line in the report.
@@ -64,8 +64,12 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = |replaces: bool| if replaces { "replace" } else { "install" };
         match self {
-            Self::InstallBinary(Binary { source, target, replaces }) => {
-                write!(f, "{} {} from {}", verb(*replaces), target.display(), source.display())
+            Self::InstallBinary(Binary { target, found: BinaryFound::Mode(was), .. }) => {
+                write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display())
+            }
+            Self::InstallBinary(Binary { source, target, found }) => {
+                let verb = verb(*found != BinaryFound::Nothing);
+                write!(f, "{verb} {} from {}", target.display(), source.display())
             }
             Self::ChangeConf(change) => {
                 let target = change.target.display();

@@ -1,6 +1,7 @@
 //! Disks that are full or read-only, binaries that run while they are replaced, installers side by side.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,12 @@ fn full_disk_keeps_the_old_binary_and_configuration() {
         assert_eq!(node.snapshot(), before, "not even a temporary file is left");
         node.executable("source/vcn-native", &format!("{PLUGIN}exit\n"));
         assert_eq!(node.run(&INSTALL).0, 0);
+
+        fs::write(node.path("bin/foreign"), [0; 100_000]).unwrap_err();
+        fs::set_permissions(node.path("bin/vcn-native"), fs::Permissions::from_mode(0o644)).unwrap();
+        let (code, text) = node.run(&INSTALL);
+        assert!(code == 0 && text.contains("did: chmod 0755 "), "a mode needs no space: {text}");
+        assert_eq!(mode(&node.path("bin/vcn-native")), 0o755);
     });
 }
 
@@ -119,6 +126,25 @@ fn two_releases_at_once_leave_one_of_them_whole() {
         drop(ends);
         reader.join().unwrap();
     });
+}
+
+/// Only directories that exist can be locked.
+#[test]
+fn first_installers_at_once_create_missing_directories() {
+    let directories = ["--cni-bin-dir=/opt/cni/bin/new", "--cni-conf-dir=/etc/cni/net.d/new"];
+    for round in 0..12 {
+        let node = Node::new();
+        let start = |_| {
+            let mut command = node.command_of("source", &[&INSTALL[..], &directories].concat());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        for child in [0; 3].map(start) {
+            let (code, text) = printed(&child.wait_with_output().unwrap());
+            assert_eq!(code, 0, "round {round}: {text}");
+        }
+        let found = ["bin/new", "net.d/new"].map(|name| node.entries(name));
+        assert_eq!(found, [["vcn-native"], ["05-vcn-native.conflist"]], "round {round}");
+    }
 }
 
 #[test]
