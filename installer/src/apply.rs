@@ -26,6 +26,8 @@ pub(crate) struct Applier<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) record: Record,
     pub(crate) report: Report,
+    /// Whether each binary could be compared: it is in place, or a step puts it there.
+    pub(crate) binaries_are_known: bool,
     /// Whether our pod network still owns the node: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
 }
@@ -33,7 +35,7 @@ pub(crate) struct Applier<'a> {
 impl Applier<'_> {
     /// Takes the steps in order and goes on after a failure. The report lists steps taken and failures.
     pub(crate) fn apply(mut self, steps: Vec<Step>) -> Report {
-        let mut binaries_in_place = !self.report.failures.iter().any(concerns_binaries);
+        let mut binaries_in_place = self.binaries_are_known;
         for step in steps {
             let change = if let Step::ChangeConf(change) = &step { Some(change) } else { None };
             if change.is_some() && !binaries_in_place {
@@ -47,9 +49,9 @@ impl Applier<'_> {
                     self.report.steps.push(step.to_string());
                 }
                 Err(error) => {
-                    binaries_in_place &= change.is_some() || matches!(step, Step::RemoveStale(_));
-                    if let Step::RemoveConf { leftover: Some((_, uses)), .. } = step {
-                        self.report.notes.push(Note::left_behind(true, uses, &chain(&error)));
+                    binaries_in_place &= change.is_some();
+                    if let Step::RemoveConf { leftover: Some((_, left)), .. } = step {
+                        self.report.notes.push(Note::left_behind(left, &chain(&error)));
                     }
                     self.report.failures.push(error);
                 }
@@ -61,7 +63,6 @@ impl Applier<'_> {
 
     fn take(&mut self, step: &Step) -> Result<(), Error> {
         match step {
-            Step::RemoveStale(path) => remove(path),
             Step::InstallBinary(Binary { target, found: BinaryFound::Mode(_), .. }) => {
                 let set = fs::set_permissions(target, Permissions::from_mode(BINARY_MODE));
                 set.map_err(Error::placing(target, "setting its mode"))
@@ -147,19 +148,13 @@ impl Applier<'_> {
 
 /// Refuses to change a configuration that another program changed since it was read.
 fn unchanged(path: &Path, found: Option<&Vec<u8>>) -> Result<(), Error> {
-    let is_same = match ConfAt::ours(path) {
-        ConfAt::Nothing => found.is_none(),
-        ConfAt::File(now) => Some(&now.contents) == found,
-        ConfAt::Unread(_) => false,
-    };
-    if is_same { Ok(()) } else { Err(Error::Raced { target: path.to_owned() }) }
+    match ConfAt::ours(path) {
+        ConfAt::Nothing if found.is_none() => Ok(()),
+        ConfAt::File(now) if Some(&now.contents) == found => Ok(()),
+        _ => Err(Error::Raced { target: path.to_owned() }),
+    }
 }
 
 fn kinds(wanted: &Value) -> BTreeSet<String> {
     plugins(wanted).filter_map(kind).map(str::to_owned).collect()
-}
-
-/// Whether a binary may be missing because of a failure.
-const fn concerns_binaries(error: &Error) -> bool {
-    !matches!(error, Error::Contention { .. } | Error::Record { .. } | Error::NotRecorded { .. } | Error::Raced { .. })
 }

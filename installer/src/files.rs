@@ -8,7 +8,7 @@ mod contents;
 mod identity;
 mod lock;
 
-pub(crate) use atomic_file::{is_temporary, read_document, remove, replace, write_document};
+pub(crate) use atomic_file::{create_directory, is_temporary, read_document, remove, replace, write_document};
 pub(crate) use contents::{irregular, is_our_plugin, open_file, same_contents};
 pub(crate) use identity::Identity;
 pub use identity::Snapshot;

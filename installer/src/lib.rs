@@ -36,7 +36,7 @@ pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Si
 pub use error::Error;
 pub use files::Snapshot;
 pub use observed::ProvidedNetwork;
-pub use plan::{Note, NoteKind, RuntimeUsage};
+pub use plan::{Note, NoteKind};
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
 pub use settings::{Settings, SettingsError};

@@ -7,8 +7,6 @@ mod conf_text;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
-
 pub(crate) use binaries::{BINARY_MODE, Binary, BinaryFound, ChainBinary};
 pub use conf_file::ProvidedNetwork;
 pub(crate) use conf_file::{ConfFile, Fault, conf_files};
@@ -17,7 +15,6 @@ pub(crate) use conf_text::{ConfAt, ConfText, PLUGINS, kind, plugins};
 use crate::cli::VnicAttach;
 use crate::decide::pods;
 use crate::error::Error;
-use crate::files::{entries, is_temporary, name};
 use crate::record::{ConfigurationRecord, Record};
 use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
 use crate::versions::VersionCache;
@@ -37,8 +34,6 @@ pub(crate) struct Observed {
     pub(crate) copy: ConfAt,
     /// Our configuration, if nothing is to be installed.
     pub(crate) leftover: Option<Leftover>,
-    /// Temporary files of killed installers.
-    pub(crate) stale: Vec<PathBuf>,
     pub(crate) failures: Vec<Error>,
 }
 
@@ -69,7 +64,6 @@ impl Observed {
                 return observed;
             }
         }
-        observed.stale = settings.written_directories().iter().flat_map(|path| stale_in(path)).collect();
         for (name, _) in [(MAIN, install), (VNIC_ATTACH, settings.places_vnic_attach(install))].iter().filter(|it| it.1)
         {
             match binaries::to_install(settings, name) {
@@ -109,11 +103,4 @@ pub(crate) fn is_ours(found: &ConfText, known: Option<&ConfigurationRecord>) -> 
         Some(_) => found.lists(&OURS),
         None => single.map_or(known.is_some(), |kind| OURS.contains(&kind)),
     }
-}
-
-/// Our temporary files in a directory. A directory that cannot be read has none.
-pub(crate) fn stale_in(directory: &Path) -> Vec<PathBuf> {
-    let mut paths = entries(directory).unwrap_or_default();
-    paths.retain(|path| is_temporary(&name(path)));
-    paths
 }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-pub use note::{Note, NoteKind, RuntimeUsage};
+pub use note::{Note, NoteKind};
 pub(crate) use step::{ConfChange, Step};
 
 use crate::cli::VnicAttach;
@@ -21,6 +21,9 @@ use crate::observed::{ConfFile, Fault, Leftover, Observed, ProvidedNetwork};
 use crate::record::Record;
 use crate::report::ConflistState;
 use crate::settings::Settings;
+
+/// It skips configurations that it cannot use.
+const CRI_O: &str = "CRI-O";
 
 /// Steps in their order, and what is reported.
 #[derive(Debug, Default)]
@@ -50,7 +53,6 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan {
     let Facts { settings, observed, .. } = facts;
     let mut plan = Plan::default();
-    plan.steps.extend(observed.stale.iter().cloned().map(Step::RemoveStale));
     plan.steps.extend(observed.binaries.iter().cloned().map(Step::InstallBinary));
     if decision.install {
         plan.conflist(facts, usable);
@@ -79,7 +81,8 @@ impl Plan {
     fn leftover(&mut self, leftover: &Leftover, facts: Facts<'_>, decision: &Decision) {
         let (path, files) = (facts.settings.conflist(), &facts.observed.conf_files);
         let mut before = files.iter().take_while(|file| file.name != vcn::CONFLIST_FILE);
-        let uses = if before.any(|file| file.fault.is_none()) { RuntimeUsage::Never } else { RuntimeUsage::Always };
+        let is_used = !before.any(|file| file.fault.is_none());
+        let kind = NoteKind::LeftBehind { another: decision.another, is_used };
         let none_is_meant = decision.decided_by == Signal::Setting;
         let reason = match leftover {
             // Until that is certain, a missing configuration is repaired.
@@ -92,7 +95,7 @@ impl Plan {
                 return self.steps.push(Step::RemoveConf {
                     path,
                     found: found.clone(),
-                    leftover: Some((reason, uses)),
+                    leftover: Some((reason, kind)),
                 });
             }
             Leftover::File(_) => {
@@ -100,57 +103,46 @@ impl Plan {
                  none is meant)"
             }
         };
-        self.notes.push(Note::left_behind(decision.another, uses, reason));
+        self.notes.push(Note::left_behind(kind, reason));
     }
 }
 
+/// About the configurations that sort before our configuration, up to the first that has all its plugins. containerd refuses all if
+/// one is not valid, and stops at the first valid one; CRI-O skips those that it cannot use.
 fn before_ours(observed: &Observed) -> Vec<Note> {
     let mut notes = Vec::new();
-    // A runtime reads no further than to the first that it can use; CRI-O skips one without a binary.
-    let mut uses = RuntimeUsage::Always;
+    let mut runtime = "the runtime";
     for file in observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE) {
-        let name = &file.name;
-        match &file.fault {
-            None => {
-                notes.push(sorts_before(file, uses));
-                let passed_over = !file.missing.is_empty() && uses != RuntimeUsage::Never;
-                uses = if passed_over { RuntimeUsage::IfCriO } else { RuntimeUsage::Never };
-            }
-            _ if uses != RuntimeUsage::Always => {}
+        let is_skipped = file.fault.is_some() || !file.missing.is_empty();
+        if is_skipped && runtime == CRI_O {
+            continue;
+        }
+        let (kind, effect) = match &file.fault {
             Some(Fault::Refused(reason)) => {
-                let message = format!(
-                    "{name} sorts before our configuration and is not a valid one, so containerd refuses all: {reason}"
-                );
-                notes.push(Note::new(NoteKind::MalformedBefore, name, message));
+                (NoteKind::UnusableBefore, format!(" and is not a valid one, so containerd refuses all: {reason}"))
             }
             Some(Fault::Unread(reason)) => {
-                let message = format!(
-                    "{name} sorts before our configuration and cannot be read from here: {reason}; if the runtime cannot \
-                     read it either, containerd refuses all"
-                );
-                notes.push(Note::new(NoteKind::UnreadBefore, name, message));
+                let effect = "if the runtime cannot read it either, containerd refuses all";
+                (NoteKind::UnusableBefore, format!(" and cannot be read from here: {reason}; {effect}"))
             }
+            None if is_skipped => {
+                let missing = file.missing.join(", ");
+                let effect =
+                    format!(": {runtime} uses that one, although it names plugins without a binary: {missing}");
+                runtime = CRI_O;
+                (NoteKind::LacksPlugins, effect)
+            }
+            None => {
+                let gives = file.gives();
+                let is_nothing = gives == ProvidedNetwork::Nothing;
+                let nothing = if is_nothing { ", which gives pods a loopback link and no network" } else { "" };
+                (NoteKind::SortsBefore { gives }, format!(": {runtime} uses that one{nothing}"))
+            }
+        };
+        notes.push(Note::new(kind, &file.name, format!("{} sorts before our configuration{effect}", file.name)));
+        if !is_skipped {
+            break;
         }
     }
     notes
-}
-
-fn sorts_before(file: &ConfFile, uses: RuntimeUsage) -> Note {
-    let (gives, lacks_plugins) = (file.gives(), !file.missing.is_empty());
-    let mut message = file.name.clone();
-    message += match uses {
-        RuntimeUsage::Always => " sorts before our configuration: the runtime uses that one",
-        RuntimeUsage::IfCriO if !lacks_plugins => {
-            " also sorts before our configuration: CRI-O uses that one, because those before it lack plugins"
-        }
-        RuntimeUsage::IfCriO | RuntimeUsage::Never => " also sorts before our configuration",
-    };
-    if gives == ProvidedNetwork::Nothing {
-        message += ", which gives pods a loopback link and no network";
-    }
-    if lacks_plugins {
-        let lacks = if uses == RuntimeUsage::Always { "although it" } else { "and" };
-        message += &format!(", {lacks} names plugins without a binary: {}", file.missing.join(", "));
-    }
-    Note::new(NoteKind::SortsBefore { gives, uses, lacks_plugins }, &file.name, message)
 }

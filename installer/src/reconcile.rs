@@ -6,7 +6,7 @@ use crate::apply::Applier;
 use crate::cli::VnicAttach;
 use crate::decide::{Decision, NodeState, Signals, decide, foreign_pods, oke_cni};
 use crate::error::Error;
-use crate::files::lock_out_installers;
+use crate::files::{create_directory, lock_out_installers};
 use crate::observed::{ConfFile, Observed, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{self, Record};
@@ -80,6 +80,10 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         || settings.vnic_attach == VnicAttach::On
         || settings.data_dir.join(record::FILE).exists()
         || settings.copied_conflist().exists();
+    if mode == Mode::Apply && (install || settings.places_vnic_attach(install)) {
+        // All installers lock it, so it has to exist. A failure is reported of the binary that cannot be placed there.
+        let _ = create_directory(&settings.cni_bin_dir);
+    }
     let directories = settings.written_directories();
     let lock = (may_write && mode == Mode::Apply).then(|| lock_out_installers(&directories));
     if let Some(None) = lock {
@@ -97,6 +101,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         usable,
     );
     (report.notes, report.conflist) = (plan.notes, plan.conflist);
+    let binaries_are_known = observed.failures.is_empty();
     report.failures = observed.failures;
     report.failures.extend(plan.failures);
     report.failures.extend(damage.into_iter().chain(not_set_aside.flatten()));
@@ -105,7 +110,7 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
         return report;
     }
     let still_ours = || decision(settings, signals).install;
-    let mut applier = Applier { settings, record, report, still_ours: &still_ours };
+    let mut applier = Applier { settings, record, report, binaries_are_known, still_ours: &still_ours };
     if let Some(wanted) = plan.adopted {
         applier.note_written(vcn::CONFLIST_FILE, wanted);
     }

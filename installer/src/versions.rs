@@ -74,7 +74,7 @@ impl FromStr for Version {
 }
 
 impl VersionCache {
-    /// Forgets failed answers: these binaries are asked once more.
+    /// Forgets failed answers, so that each reconcile asks once: its attempts do not wait for a silent plugin again.
     pub(crate) fn retry_failed(&mut self) {
         self.0.retain(|_, (_, answer)| !matches!(answer, Answer::Failed(_)));
     }
@@ -87,7 +87,7 @@ impl VersionCache {
     fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
         self.0.retain(|path, (known, _)| paths.contains(path) && *known == Identity::of(path));
         let answer = |path: &PathBuf| {
-            let asked = || (Identity::of(path), ask(path, deadline));
+            let asked = || (Identity::of(path), ask(path, deadline).unwrap_or_else(Answer::Failed));
             self.0.entry(path.clone()).or_insert_with(asked).1.clone()
         };
         paths.iter().map(answer).collect()
@@ -95,7 +95,7 @@ impl VersionCache {
 }
 
 /// One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
-fn ask(path: &Path, deadline: Duration) -> Answer {
+fn ask(path: &Path, deadline: Duration) -> Result<Answer, String> {
     let end = Instant::now() + deadline;
     let mut command = Command::new(path);
     command.env_clear().env("CNI_COMMAND", "VERSION").process_group(0);
@@ -107,10 +107,10 @@ fn ask(path: &Path, deadline: Duration) -> Answer {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
                 thread::sleep(POLL_EVERY);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Ok(Answer::Missing),
             // The kernel reports a file that is there as missing if its interpreter is.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Answer::Failed(NO_INTERPRETER.to_owned()),
-            Err(error) => return Answer::Failed(format!("it does not start: {error}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NO_INTERPRETER.to_owned()),
+            Err(error) => return Err(format!("it does not start: {error}")),
         }
     };
     if let Some(mut stdin) = child.stdin.take() {
@@ -122,16 +122,19 @@ fn ask(path: &Path, deadline: Duration) -> Answer {
         // It, or what it left behind in its group. Fails only if all of them have ended.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
-    let answer = match ended {
-        Ok(Some(status)) => output(&mut child).and_then(|text| parse(&text, status)),
-        Ok(None) => {
-            // One that the kernel does not end must not stop the installer.
-            let _ = wait(&mut child, Instant::now() + KILL);
-            Err(format!("no answer within {deadline:?}"))
-        }
-        Err(error) => Err(format!("waiting for it: {error}")),
+    let Some(status) = ended.map_err(|error| format!("waiting for it: {error}"))? else {
+        // One that the kernel does not end must not stop the installer.
+        let _ = wait(&mut child, Instant::now() + KILL);
+        return Err(format!("no answer within {deadline:?}"));
     };
-    answer.unwrap_or_else(Answer::Failed)
+    // A pipe holds more than any answer, so nothing is read before the end; a process that left the group may hold it open
+    // without end, so reading does not block.
+    let mut text = Vec::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        let _ = fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+        let _ = stdout.read_to_end(&mut text);
+    }
+    parse(&text, status)
 }
 
 /// Waits until a process ends, but no longer than until `end`.
@@ -141,19 +144,6 @@ fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
             None if Instant::now() < end => thread::sleep(POLL_EVERY),
             ended => return Ok(ended),
         }
-    }
-}
-
-/// What it printed. A pipe holds more than any answer, so nothing is read before the end; a process that left the group may
-/// hold the pipe open without end, so reading does not block.
-fn output(child: &mut Child) -> Result<Vec<u8>, String> {
-    let mut stdout = child.stdout.take().ok_or("its output is gone")?;
-    let failed = |error: io::Error| format!("reading its output: {error}");
-    fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|error| failed(error.into()))?;
-    let mut text = Vec::new();
-    match stdout.read_to_end(&mut text) {
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(failed(error)),
-        _ => Ok(text),
     }
 }
 

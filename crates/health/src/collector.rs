@@ -1,21 +1,13 @@
-//! What a collector is: one trait with one method, the signals that it measures, and how often.
+//! What a collector is: one function, the signals that it measures, and how often.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::mem;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
-
-/// Measures a few signals. It may keep what it needs for the next run, such as the last value of a counter.
-pub trait Collector: Send {
-    /// Measures now. An error holds for each signal of the collector that has no reading in `sample` yet.
-    ///
-    /// # Errors
-    /// Why the rest has no value.
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap>;
-}
 
 /// A collector as the engine and the documents know it.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +22,8 @@ pub struct Kind {
     pub every: Duration,
     /// What the agent's container needs for it, beyond its own /proc and /sys.
     pub privilege: &'static str,
-    /// A new one.
-    pub make: fn() -> Box<dyn Collector>,
+    /// Measures now. An error holds for each signal of the collector that has no reading in the sample yet.
+    pub collect: fn(&Host, &mut Sample) -> Result<(), Gap>,
 }
 
 /// What a signal is about. Each area is one condition of the Node.
@@ -116,16 +108,27 @@ pub struct Value {
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     readings: BTreeMap<&'static str, Result<Value, Gap>>,
+    pub(crate) memory: Memory,
+}
+
+/// What a collector keeps for its next run.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// The last totals of counters that only grow. Those of a link that is gone stay: VNICs have few names.
+    totals: BTreeMap<String, (f64, Instant)>,
+    /// The time of the newest kernel message that was counted, in seconds since boot.
+    pub(crate) newest_message: Option<f64>,
 }
 
 /// The readings of one run, complete: one for each signal of the collector.
 pub type Readings = Vec<(&'static str, Result<Value, Gap>)>;
 
 impl Kind {
-    /// Runs a collector of this kind.
-    pub fn run(&self, collector: &mut dyn Collector, host: &Host) -> Readings {
-        let mut sample = Sample::default();
-        let rest = collector.collect(host, &mut sample);
+    /// Runs the collector with its memory.
+    pub fn run(&self, memory: &mut Memory, host: &Host) -> Readings {
+        let mut sample = Sample { memory: mem::take(memory), ..Sample::default() };
+        let rest = (self.collect)(host, &mut sample);
+        *memory = sample.memory;
         let gap = rest.err().unwrap_or_else(|| Gap::unknown("the collector measured nothing"));
         let reading = |signal: &Signal| {
             let read = sample.readings.remove(signal.name);
@@ -163,6 +166,23 @@ impl Sample {
             Ok((number, detail)) => self.value(signal, number, detail),
             Err(gap) => self.gap(signal, gap),
         }
+    }
+
+    /// The events per minute of a signal whose total only grows.
+    pub(crate) fn rate(&mut self, signal: &'static str, total: f64, now: Instant, detail: String) {
+        let rate = self.per_minute(signal, total, now);
+        self.result(signal, rate.map(|rate| (rate, detail)));
+    }
+
+    /// Events per minute since the last run, of a counter by its name.
+    pub(crate) fn per_minute(&mut self, counter: &str, total: f64, now: Instant) -> Result<f64, Gap> {
+        let last = self.memory.totals.insert(counter.to_owned(), (total, now));
+        let grown = last.and_then(|(before, then)| {
+            let minutes = now.saturating_duration_since(then).as_secs_f64() / 60.0;
+            // A counter that began again at zero has no rate this time.
+            (total >= before && minutes > 0.0).then(|| (total - before) / minutes)
+        });
+        grown.ok_or_else(|| Gap::unknown("a rate needs two samples"))
     }
 }
 

@@ -7,23 +7,18 @@ mod conntrack;
 mod disk;
 mod hpc_plugins;
 mod identity;
-mod interference;
 mod kernel_log;
 mod kernel_table;
 mod kubelet;
-mod kubelet_config;
+mod limits;
+mod link_settings;
 mod links;
 mod memory;
 mod metadata;
-mod mtu;
 mod neighbours;
-mod open_files;
-mod pids;
 mod pools;
-mod rate;
 mod reserved;
 mod root_disk;
-mod rp_filter;
 mod softnet;
 mod tcp;
 mod units;
@@ -54,10 +49,8 @@ const CGROUPS: &str = "`/sys/fs/cgroup`, read-only";
 pub const KINDS: &[Kind] = &[
     vnics::KIND,
     pools::KIND,
-    interference::KIND,
     links::KIND,
-    mtu::KIND,
-    rp_filter::KIND,
+    link_settings::KIND,
     conntrack::KIND,
     neighbours::KIND,
     softnet::KIND,
@@ -65,8 +58,7 @@ pub const KINDS: &[Kind] = &[
     identity::KIND,
     metadata::KIND,
     clock::KIND,
-    open_files::KIND,
-    pids::KIND,
+    limits::KIND,
     memory::KIND,
     disk::KIND,
     root_disk::KIND,
@@ -74,7 +66,6 @@ pub const KINDS: &[Kind] = &[
     kubelet::KIND,
     units::KIND,
     reserved::KIND,
-    kubelet_config::KIND,
     cloud_agent::KIND,
     hpc_plugins::KIND,
     versions::KIND,

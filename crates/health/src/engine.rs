@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::collector::{Collector, Gap, Kind, Readings, Value};
+use crate::collector::{Gap, Kind, Memory, Readings, Value};
 use crate::facts::Facts;
 use crate::host::Host;
 use crate::judge::{Judge, Reading};
@@ -52,8 +52,8 @@ pub struct Engine {
 
 struct Task {
     kind: Kind,
-    /// Absent while it runs.
-    collector: Option<Box<dyn Collector>>,
+    /// Absent while the collector runs.
+    memory: Option<Memory>,
     /// When it starts next; while it runs, when it is overdue.
     due: Instant,
     overdue: bool,
@@ -79,7 +79,7 @@ struct Overrides {
 struct Run {
     task: usize,
     kind: Kind,
-    collector: Box<dyn Collector>,
+    memory: Memory,
     host: Host,
     done: Sender<FinishedRun>,
 }
@@ -87,7 +87,7 @@ struct Run {
 /// A run that ended.
 struct FinishedRun {
     task: usize,
-    collector: Box<dyn Collector>,
+    memory: Memory,
     readings: Readings,
 }
 
@@ -114,7 +114,7 @@ impl Engine {
         let count = u32::try_from(kinds.len()).unwrap_or(1).max(1);
         let tasks = kinds.iter().zip(0_u32..).map(|(kind, number)| Task {
             kind: *kind,
-            collector: Some((kind.make)()),
+            memory: Some(Memory::default()),
             due: start + SETTLE + SPREAD / count * number,
             overdue: false,
         });
@@ -139,7 +139,7 @@ impl Engine {
             self.end(done, now);
             news = true;
         }
-        if self.tasks.iter().any(|task| task.collector.is_some() && task.due <= now.instant) {
+        if self.tasks.iter().any(|task| task.memory.is_some() && task.due <= now.instant) {
             self.host.facts = Arc::new(facts());
         }
         for number in 0..self.tasks.len() {
@@ -151,7 +151,7 @@ impl Engine {
     /// Waits until something ends or is due.
     pub fn wait(&mut self, now: Instant) {
         let has_room = self.running().count() < MOST;
-        let waits = |task: &&Task| if task.collector.is_none() { !task.overdue } else { has_room || self.is_stuck() };
+        let waits = |task: &&Task| if task.memory.is_none() { !task.overdue } else { has_room || self.is_stuck() };
         let next = self.tasks.iter().filter(waits).map(|task| task.due).chain([self.overrides.due]).min();
         let until = next.map_or(RULES_EVERY, |due| due.saturating_duration_since(now));
         // It cannot be disconnected: the engine holds a sender.
@@ -169,7 +169,7 @@ impl Engine {
     }
 
     fn running(&self) -> impl Iterator<Item = &Task> {
-        self.tasks.iter().filter(|task| task.collector.is_none())
+        self.tasks.iter().filter(|task| task.memory.is_none())
     }
 
     /// Whether no run will make room for another one soon.
@@ -187,25 +187,25 @@ impl Engine {
             return false;
         };
         let (kind, next) = (task.kind, now.instant + task.kind.every);
-        let gap = match (task.collector.take(), hanging) {
+        let gap = match (task.memory.take(), hanging) {
             (None, _) => {
                 task.overdue = true;
                 Gap::unknown(format!("the collector {} has not returned for {} s", kind.name, DEADLINE.as_secs()))
             }
-            (Some(collector), Some(hanging)) => {
-                (task.collector, task.due) = (Some(collector), next);
+            (Some(memory), Some(hanging)) => {
+                (task.memory, task.due) = (Some(memory), next);
                 Gap::unknown(format!("not measured: other collectors hang ({hanging})"))
             }
-            (Some(collector), None) if is_full => {
-                task.collector = Some(collector);
+            (Some(memory), None) if is_full => {
+                task.memory = Some(memory);
                 return false;
             }
-            (Some(collector), None) => {
+            (Some(memory), None) => {
                 task.due = now.instant + DEADLINE;
-                match start(Run { task: number, kind, collector, host, done: self.done_in.clone() }) {
+                match start(Run { task: number, kind, memory, host, done: self.done_in.clone() }) {
                     Ok(()) => return false,
                     Err(error) => {
-                        (task.collector, task.due) = (Some((kind.make)()), next);
+                        (task.memory, task.due) = (Some(Memory::default()), next);
                         Gap::unknown(format!("start a thread: {error}"))
                     }
                 }
@@ -216,9 +216,9 @@ impl Engine {
     }
 
     fn end(&mut self, done: FinishedRun, now: Now) {
-        let FinishedRun { task: number, collector, readings } = done;
+        let FinishedRun { task: number, memory, readings } = done;
         let Some(task) = self.tasks.get_mut(number) else { return };
-        task.collector = Some(collector);
+        task.memory = Some(memory);
         task.overdue = false;
         let is_unknown = readings.iter().any(|(_, read)| matches!(read, Err(Gap::Unknown(_))));
         let every = if is_unknown { task.kind.every.min(SOON) } else { task.kind.every };
@@ -284,10 +284,10 @@ impl Engine {
 fn start(run: Run) -> std::io::Result<()> {
     let name = format!("health {}", run.kind.name);
     let work = move || {
-        let Run { task, kind, mut collector, host, done } = run;
-        let readings = kind.run(collector.as_mut(), &host);
+        let Run { task, kind, mut memory, host, done } = run;
+        let readings = kind.run(&mut memory, &host);
         // The engine may be gone.
-        let _ = done.send(FinishedRun { task, collector, readings });
+        let _ = done.send(FinishedRun { task, memory, readings });
     };
     thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
 }

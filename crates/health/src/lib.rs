@@ -28,7 +28,7 @@ pub mod rules;
 pub mod summary;
 pub mod system;
 
-pub use collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+pub use collector::{Area, Gap, Kind, Sample, Signal, Unit};
 pub use collectors::has_rdma_network;
 pub use engine::Engine;
 pub use facts::{Facts, mebibytes};

@@ -7,29 +7,24 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::io;
 use std::marker::PhantomData;
-use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use std::{fs, io};
 
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::time::Instant;
 
 use crate::config::keys::{Key, Keys};
 use crate::config::{Layers, Place, Problem, ProgramSettings, Read, Values};
-use crate::readable::{Readable, drain};
 
-/// How often the file is read although no event came: its directory may not have existed.
-const POLL: Duration = Duration::from_secs(60);
+/// How often the file is checked; the kubelet takes about a minute to update it.
+const POLL: Duration = Duration::from_secs(5);
 
 /// The most problems that are reported: logs, readiness and status show them as one line. `config --check` lists all.
 const REPORTED: usize = 20;
-
-/// Editors and kubelets change a file in several steps.
-const SETTLED: Duration = Duration::from_millis(50);
 
 /// Reported of a file that existed.
 const GONE: &str =
@@ -42,11 +37,17 @@ pub struct RunningConfiguration<S> {
     layers: Layers,
     values: Values,
     had_file: bool,
+    /// The file at the last two checks.
+    seen: [FileIdentity; 2],
     settings: PhantomData<fn() -> S>,
 }
 
+/// Whether a file is another one or changed, without reading it: device, inode and length; times of modification and change. `None`
+/// if there is none.
+type FileIdentity = Option<([u64; 3], [i64; 4])>;
+
 /// What the file says now.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum FileState {
     /// The values that the program runs with.
     Same,
@@ -62,10 +63,11 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn start(keys: Keys, layers: Layers) -> Result<(S, Self), Vec<Problem>> {
+        let seen = [None, identity(&layers.file)];
         let read = layers.read(&keys);
         let (values, had_file) = (read.values.clone(), read.has_file);
         let settings = read.settings(&keys)?;
-        Ok((settings, Self { keys, layers, values, had_file, settings: PhantomData }))
+        Ok((settings, Self { keys, layers, values, had_file, seen, settings: PhantomData }))
     }
 
     /// The configuration file.
@@ -74,9 +76,42 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
     }
 
     /// Waits until the file holds other values that are valid, and then for `jitter`; `report` gets what is wrong with the file,
-    /// and `None` when nothing is any more. The program should then stop its work and call [`restart`].
-    pub async fn changed(self, jitter: Duration, report: impl Fn(Option<&str>)) {
-        self.follow(jitter, report, Watch::open).await;
+    /// and `None` when nothing is any more. The program should then stop its work and call [`restart`]. Cancel-safe: only a timer
+    /// waits.
+    pub async fn changed(mut self, jitter: Duration, report: impl Fn(Option<&str>)) {
+        let (mut last, mut due) = (FileState::Same, None);
+        loop {
+            // One that is invalid may have become readable.
+            let is_invalid = matches!(last, FileState::Invalid(_));
+            let found = if self.is_unread() || is_invalid { self.read() } else { last.clone() };
+            let now = Instant::now();
+            if found != last {
+                report(if let FileState::Invalid(message) = &found { Some(message) } else { None });
+                if let FileState::Changed(changed) = &found {
+                    tracing::info!(
+                        event = "config.accepted",
+                        changed,
+                        seconds = jitter.as_secs_f64(),
+                        "restarting soon"
+                    );
+                }
+            }
+            due = matches!(found, FileState::Changed(_)).then(|| due.unwrap_or(now + jitter));
+            last = found;
+            if due.is_some_and(|due| due <= now) {
+                return;
+            }
+            tokio::time::sleep_until(due.map_or(now + POLL, |due| due.min(now + POLL))).await;
+        }
+    }
+
+    /// Whether the file may have changed since it was read. It is read twice after a change, because another change within a tick
+    /// of the kernel's clock (4 ms) leaves the same times.
+    fn is_unread(&mut self) -> bool {
+        let now = identity(&self.layers.file);
+        let is_unread = self.seen != [now; 2];
+        self.seen = [self.seen[1], now];
+        is_unread
     }
 
     fn read(&mut self) -> FileState {
@@ -96,63 +131,6 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
             Err(problems) => FileState::Invalid(message(&problems)),
         }
     }
-
-    async fn follow(
-        mut self,
-        jitter: Duration,
-        report: impl Fn(Option<&str>),
-        mut open: impl FnMut() -> io::Result<Watch>,
-    ) {
-        let directory = self.layers.file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
-        let (mut watch, mut is_logged) = (None, false);
-        let (mut last, mut due) = (FileState::Same, None);
-        loop {
-            if watch.is_none() {
-                match open() {
-                    Ok(new) => watch = Some(new),
-                    // Out of inotify instances, most often: no reason to end.
-                    Err(error) if !is_logged => {
-                        tracing::warn!(event = "config.not_watched", %error, "the file is read every {} s", POLL.as_secs());
-                        is_logged = true;
-                    }
-                    Err(_) => {}
-                }
-            }
-            // The directory and not the file: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
-            // Arming again does no harm, and a directory that was replaced is watched again.
-            if let Some(watch) = &watch {
-                watch.arm(&directory);
-            }
-            let (found, now) = (self.read(), Instant::now());
-            if found != last {
-                report(if let FileState::Invalid(message) = &found { Some(message) } else { None });
-                if let FileState::Changed(changed) = &found {
-                    tracing::info!(
-                        event = "config.accepted",
-                        changed,
-                        seconds = jitter.as_secs_f64(),
-                        "restarting soon"
-                    );
-                }
-            }
-            due = matches!(found, FileState::Changed(_)).then(|| due.unwrap_or(now + jitter));
-            last = found;
-            if due.is_some_and(|due| due <= now) {
-                return;
-            }
-            // Cancel-safe: a timer, and an event after which everything is read again.
-            tokio::select! {
-                () = tokio::time::sleep_until(due.map_or(now + POLL, |due| due.min(now + POLL))) => {}
-                event = Watch::event(watch.as_ref()) => match event {
-                    Ok(()) => tokio::time::sleep(SETTLED).await,
-                    Err(_) => {
-                        watch = None;
-                        tokio::time::sleep(POLL).await;
-                    }
-                },
-            }
-        }
-    }
 }
 
 /// Executes this program again in this process, with the same arguments and environment: to Kubernetes the container goes on. Every
@@ -170,41 +148,18 @@ pub fn restart() -> io::Error {
     command.args(arguments).exec()
 }
 
+/// Through links: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
+fn identity(file: &Path) -> FileIdentity {
+    let at = fs::metadata(file).ok()?;
+    Some(([at.dev(), at.ino(), at.size()], [at.mtime(), at.mtime_nsec(), at.ctime(), at.ctime_nsec()]))
+}
+
 fn message(problems: &[Problem]) -> String {
     let mut listed: Vec<String> = problems.iter().take(REPORTED).map(ToString::to_string).collect();
     if problems.len() > REPORTED {
         listed.push(format!("and {} more", problems.len() - REPORTED));
     }
     format!("the last good configuration is used, because {}", listed.join(" · "))
-}
-
-/// Events about the file's directory.
-struct Watch {
-    inotify: Inotify,
-    readable: Readable,
-}
-
-impl Watch {
-    fn open() -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        Ok(Self { readable: Readable::new(inotify.as_fd())?, inotify })
-    }
-
-    fn arm(&self, directory: &Path) {
-        let changes = AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_MOVED_TO
-            | AddWatchFlags::IN_MOVED_FROM
-            | AddWatchFlags::IN_DELETE
-            | AddWatchFlags::IN_DELETE_SELF
-            | AddWatchFlags::IN_MOVE_SELF;
-        // A directory that does not exist cannot be watched; the file is read every minute all the same.
-        let _ = self.inotify.add_watch(directory, changes);
-    }
-
-    async fn event(watch: Option<&Self>) -> io::Result<()> {
-        let Some(Self { inotify, readable }) = watch else { return std::future::pending().await };
-        readable.wait(|| drain(inotify)).await
-    }
 }
 
 fn differ(key: &Key, one: &Values, other: &Values) -> bool {
@@ -216,6 +171,7 @@ fn differ(key: &Key, one: &Values, other: &Values) -> bool {
 mod tests {
     use std::cell::RefCell;
     use std::convert::Infallible;
+    use std::os::unix::fs::symlink;
 
     use clap::Args;
 
@@ -304,32 +260,48 @@ mod tests {
         assert!(message.ends_with("and 981 more") && message.len() < 8192, "{} bytes", message.len());
     }
 
-    /// By polling alone: no directory can be watched.
+    #[test]
+    fn file_is_read_twice_after_each_change() {
+        let (scene, mut live) = Scene::new(Some("WORD=one\n"));
+        let mut reads = || [live.is_unread(), live.is_unread(), live.is_unread()];
+        assert_eq!(reads(), [true, false, false], "it was read at the start");
+        scene.write(Some("WORD=seven\n"));
+        assert_eq!(reads(), [true, true, false]);
+        scene.write(None);
+        assert_eq!(reads(), [true, true, false]);
+        // As the kubelet updates a ConfigMap.
+        let at = |name| scene.0.path().join(name);
+        symlink("..data/program.conf", at("program.conf")).unwrap();
+        for version in ["1", "2"] {
+            fs::create_dir(at(version)).unwrap();
+            fs::write(at(version).join("program.conf"), "WORD=one\n").unwrap();
+            symlink(version, at("new")).unwrap();
+            fs::rename(at("new"), at("..data")).unwrap();
+            assert_eq!(reads(), [true, true, false]);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn change_ends_the_wait_after_jitter_unless_it_became_invalid() {
         let (scene, live) = Scene::new(Some("WORD=one\n"));
         let reports = RefCell::new(Vec::new());
-        let opened = RefCell::new(0);
-        let none_left = || {
-            *opened.borrow_mut() += 1;
-            Err(io::Error::other("none left"))
-        };
         let steps = async {
-            for text in ["WORD=two\n", "WORT=two\n", "WORD=one\n", "WORD=three\n"] {
+            // Of different lengths: the file system's clock hardly advances.
+            for text in ["WORD=two\n", "WORT=seven\n", "WORD=one\n", "WORD=three\n"] {
                 scene.write(Some(text));
                 tokio::time::sleep(POLL).await;
             }
             std::future::pending::<()>().await;
         };
         let (begun, jitter) = (Instant::now(), POLL + POLL / 2);
-        let follow = live.follow(jitter, |report| reports.borrow_mut().push(report.is_some()), none_left);
+        let follow = live.changed(jitter, |report| reports.borrow_mut().push(report.is_some()));
         tokio::select! {
             biased;
             () = steps => {}
             () = follow => {}
         }
-        // "two" is invalid before its jitter is over; "three" was read after three minutes.
+        // "two" is invalid before its jitter is over; "three" was read after three polls.
         assert_eq!(begun.elapsed(), POLL * 3 + jitter);
-        assert_eq!((reports.take(), opened.take() > 3), (vec![false, true, false, false], true));
+        assert_eq!(reports.take(), vec![false, true, false, false]);
     }
 }

@@ -10,28 +10,6 @@ use crate::Phase;
 /// The longest line, its newline included: one page, well below what a datagram may carry.
 pub const LINE_LIMIT: usize = 4096;
 
-/// Limits for a record that is too long.
-#[derive(Clone, Copy)]
-struct LengthLimits {
-    /// Bytes of the message.
-    message: usize,
-    /// Bytes of every other text.
-    text: usize,
-    /// Length of every list.
-    list: usize,
-}
-
-/// A record is cut step by step, until it fits. The last step always fits: 9 texts and 4 phases of 16 bytes, six for each
-/// when all must be escaped.
-const CUTS: [LengthLimits; 6] = [
-    LengthLimits { message: 3072, text: 253, list: 32 },
-    LengthLimits { message: 2048, text: 253, list: 32 },
-    LengthLimits { message: 1024, text: 253, list: 32 },
-    LengthLimits { message: 256, text: 128, list: 32 },
-    LengthLimits { message: 64, text: 64, list: 8 },
-    LengthLimits { message: 16, text: 16, list: 4 },
-];
-
 /// One run of a plugin. Fields that a reader does not know are passed over and those that are missing are empty, so that
 /// plugin and agent may be of different versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,12 +69,11 @@ impl VerbRecord {
     /// The record as one line, newline included, of at most [`LINE_LIMIT`] bytes: texts and lists are cut as needed, the
     /// message least. Always whole JSON.
     pub fn to_line(&self) -> String {
-        let mut line = self.json_line();
-        for cut in CUTS {
-            if line.len() <= LINE_LIMIT {
-                break;
-            }
-            line = self.cut(cut).json_line();
+        let (mut line, mut limit) = (self.json_line(), LINE_LIMIT);
+        // At the latest 16 bytes for each text fit, six for each byte when all must be escaped.
+        while line.len() > LINE_LIMIT && limit > 16 {
+            limit /= 2;
+            line = self.cut(limit).json_line();
         }
         line
     }
@@ -116,30 +93,20 @@ impl VerbRecord {
         line
     }
 
-    fn cut(&self, LengthLimits { message, text, list }: LengthLimits) -> Self {
-        let short = |given: &String| cut_text(given, text);
-        Self {
-            unix_millis: self.unix_millis,
-            plugin: short(&self.plugin),
-            plugin_version: short(&self.plugin_version),
-            verb: short(&self.verb),
-            network: short(&self.network),
-            container_id: short(&self.container_id),
-            ifname: short(&self.ifname),
-            pod_namespace: self.pod_namespace.as_ref().map(short),
-            pod_name: self.pod_name.as_ref().map(short),
-            addresses: self.addresses.iter().take(list).copied().collect(),
-            addresses_left_out: self.addresses_left_out.saturating_add(self.addresses.len().saturating_sub(list)),
-            code: self.code,
-            message: cut_text(&self.message, message),
-            phases: self
-                .phases
-                .iter()
-                .take(list)
-                .map(|(name, micros)| (cut_text(name, text).into(), *micros))
-                .collect(),
-            total_micros: self.total_micros,
-        }
+    /// The record with a message of at most `limit` bytes; other texts and lists are mostly shorter anyway.
+    fn cut(&self, limit: usize) -> Self {
+        let (text, list) = (limit.min(253), (limit / 4).min(32));
+        let mut cut = self.clone();
+        cut.message = cut_text(&cut.message, limit);
+        let named = [&mut cut.plugin, &mut cut.plugin_version, &mut cut.verb, &mut cut.network];
+        let texts = named.into_iter().chain([&mut cut.container_id, &mut cut.ifname]);
+        let texts = texts.chain(&mut cut.pod_namespace).chain(&mut cut.pod_name);
+        texts.for_each(|given| *given = cut_text(given, text));
+        cut.addresses.truncate(list);
+        cut.addresses_left_out = cut.addresses_left_out.saturating_add(self.addresses.len() - cut.addresses.len());
+        cut.phases.truncate(list);
+        cut.phases.iter_mut().for_each(|(name, _)| *name = cut_text(name, text).into());
+        cut
     }
 }
 

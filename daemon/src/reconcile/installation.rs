@@ -6,8 +6,7 @@ mod tests;
 use std::path::Path;
 
 use installer::{
-    ConflistState, Decision, Note, NoteKind, ProvidedNetwork, Report, RuntimeUsage, Signal, Signals, Snapshot,
-    VersionCache,
+    ConflistState, Decision, Note, NoteKind, ProvidedNetwork, Report, Signal, Signals, Snapshot, VersionCache,
 };
 use ipam::{BootId, Pools};
 use resident::logging::chain;
@@ -138,18 +137,13 @@ impl Installation {
             decided_by: report.decision.decided_by.to_string(),
             reason: report.decision.reason.clone(),
             status: report.status().to_string(),
-            notes: report.notes.iter().map(ToString::to_string).collect(),
+            notes: report.notes.iter().map(|note| note.message.clone()).collect(),
         };
         if cause != Cause::Preview {
-            // These may change although no file does: a plugin answers, a pod ends, a link's target appears.
+            // These may change although no file does: a plugin answers, a pod ends, a file can be read.
             let doubtful = |note: &Note| {
-                matches!(
-                    note.kind,
-                    NoteKind::PluginUnsure
-                        | NoteKind::PluginUnanswered
-                        | NoteKind::UnreadBefore
-                        | NoteKind::LeftBehind { .. }
-                )
+                use NoteKind::{LeftBehind, PluginUnanswered, PluginUnsure, UnusableBefore};
+                matches!(note.kind, PluginUnanswered | PluginUnsure | UnusableBefore | LeftBehind { .. })
             };
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
             let files = (content && report.steps.is_empty()).then_some(found);
@@ -194,7 +188,7 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
     };
     let noted = report.notes.iter().filter_map(|note| {
         let (severity, reason) = severity(note.kind, runtime, state_dir)?;
-        let condition = severity(reason, note.to_string());
+        let condition = severity(reason, note.message.clone());
         let has_subject = reason != Reason::RuntimeConfigurationMissing;
         Some(if has_subject { condition.about(&note.subject) } else { condition })
     });
@@ -210,16 +204,16 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
         ContainerRuntime::Unknown => Condition::blocking,
     };
     Some(match kind {
-        NoteKind::MalformedBefore | NoteKind::UnreadBefore => (unusable, Reason::RuntimeConfigurationBlocked),
-        NoteKind::SortsBefore { lacks_plugins: true, .. } => (unusable, Reason::RuntimeConfigurationPreceded),
-        NoteKind::SortsBefore { gives, uses, .. } => (preceded(gives, uses)?, Reason::RuntimeConfigurationPreceded),
+        NoteKind::UnusableBefore => (unusable, Reason::RuntimeConfigurationBlocked),
+        NoteKind::LacksPlugins => (unusable, Reason::RuntimeConfigurationPreceded),
+        NoteKind::SortsBefore { gives } => (preceded(gives)?, Reason::RuntimeConfigurationPreceded),
         // With Multus, pods have a NetworkAttachmentDefinition in place of the annotation.
         NoteKind::SortsBeforeCopy { gives: ProvidedNetwork::CalledNetwork } => return None,
         NoteKind::SortsBeforeCopy { .. } => (Condition::degraded, Reason::RuntimeConfigurationPreceded),
         NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
         NoteKind::PluginUnanswered => (Condition::degraded, Reason::PluginUnanswered),
-        NoteKind::LeftBehind { another, uses } => {
-            let stops_pods = uses == RuntimeUsage::Always && !are_published(state_dir);
+        NoteKind::LeftBehind { another, is_used } => {
+            let stops_pods = is_used && !are_published(state_dir);
             // While no signal names the owner, one that pods start by is in order.
             if !stops_pods && !another {
                 return None;
@@ -233,11 +227,11 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
 }
 
 /// How severe a configuration that sorts first is if its plugins exist. One that calls other networks may call our network.
-fn preceded(gives: ProvidedNetwork, uses: RuntimeUsage) -> Option<Severity> {
-    match (gives, uses) {
-        (ProvidedNetwork::CalledNetwork, _) => None,
-        (ProvidedNetwork::Nothing, RuntimeUsage::Always | RuntimeUsage::IfCriO) => Some(Condition::blocking),
-        (ProvidedNetwork::Network, _) | (ProvidedNetwork::Nothing, RuntimeUsage::Never) => Some(Condition::degraded),
+fn preceded(gives: ProvidedNetwork) -> Option<Severity> {
+    match gives {
+        ProvidedNetwork::CalledNetwork => None,
+        ProvidedNetwork::Nothing => Some(Condition::blocking),
+        ProvidedNetwork::Network => Some(Condition::degraded),
     }
 }
 

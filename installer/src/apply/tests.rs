@@ -45,6 +45,7 @@ impl Node {
             settings: &settings,
             record: Record::read(&settings.data_dir).0,
             report: Report::new(decision),
+            binaries_are_known: true,
             still_ours: &|| true,
         };
         applier.apply(vec![step])

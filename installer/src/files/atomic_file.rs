@@ -5,7 +5,6 @@
 mod tests;
 
 use std::fs::{self, DirBuilder};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -15,13 +14,20 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 
 use crate::error::Error;
+use crate::files::name;
 
 /// No runtime takes such a name for a plugin or a configuration.
 const PREFIX: &str = ".oke-cni-installer.";
 const SUFFIX: &str = ".tmp";
 
+/// Whether it is the name of a temporary file of this program; release 0.2.0 chose random ones.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// Creates a directory of the runtime, if necessary.
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
 /// Replaces a file and, if necessary, creates its directory. On success the target holds `contents` with `mode` and is on the
@@ -34,11 +40,9 @@ pub(crate) fn replace(
     last: impl FnOnce(&Path) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let failed = |action| Error::placing(target, action);
-    // A process id would not be unique: two installers may live in different PID namespaces.
-    let random = RandomState::new().build_hasher().finish();
-    let temporary = target.with_file_name(format!("{PREFIX}{random:016x}{SUFFIX}"));
-    let create = |directory| DirBuilder::new().recursive(true).mode(0o755).create(directory);
-    target.parent().map_or(Ok(()), create).map_err(failed("creating its directory"))?;
+    // One for each target, because installers lock each other out. One that a killed installer left behind is replaced.
+    let temporary = target.with_file_name(format!("{PREFIX}{}{SUFFIX}", name(target)));
+    target.parent().map_or(Ok(()), create_directory).map_err(failed("creating its directory"))?;
     let file = AtomicFile::create_as(target, temporary, mode);
     let mut file = file.map_err(failed("creating a temporary file next to it"))?;
     io::copy(&mut contents, &mut file).map_err(failed("writing"))?;

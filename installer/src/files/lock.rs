@@ -1,5 +1,5 @@
 //! One installer at a time: a lock on the runtime's directories themselves, so that it leaves no file behind and ends with
-//! its process. The temporary files that the holder of the lock finds are left over from a killed installer.
+//! its process.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;

@@ -29,7 +29,7 @@ pub(crate) enum BinaryFound {
     Nothing,
     /// A file with other contents.
     Other,
-    /// The binary, with these permission bits.
+    /// The binary, with these permission bits: a mode is set without free space.
     Mode(u32),
 }
 

@@ -1,10 +1,8 @@
 //! Something that an operator should know and that is no failure.
 
-use std::fmt;
-
 use crate::observed::ProvidedNetwork;
 
-/// A note. Display is its message.
+/// A note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// What it is about.
@@ -26,19 +24,15 @@ pub enum NoteKind {
     PluginUnsure,
     /// A plugin that another program added has no binary: no pod starts by our configuration.
     PluginMissing,
-    /// The runtime may use another configuration.
+    /// The runtime uses another configuration.
     SortsBefore {
         /// What pods get by it.
         gives: ProvidedNetwork,
-        /// Which runtime uses it.
-        uses: RuntimeUsage,
-        /// Whether one of its plugins has no binary.
-        lacks_plugins: bool,
     },
-    /// A file before our configuration is not a valid one; containerd refuses all because of it.
-    MalformedBefore,
-    /// A file before our configuration cannot be read from here.
-    UnreadBefore,
+    /// A configuration before our configuration names plugins without a binary: no pod of containerd starts, and CRI-O skips it.
+    LacksPlugins,
+    /// A file before our configuration is not a valid one, or cannot be read from here: containerd refuses all because of it.
+    UnusableBefore,
     /// Other programs added plugins to our configuration; they stay.
     Extended,
     /// `vnic-attach` is not chained to the pod network, although the setting says so.
@@ -54,20 +48,9 @@ pub enum NoteKind {
     LeftBehind {
         /// Whether another pod network is meant for sure.
         another: bool,
-        /// Which runtime uses our configuration.
-        uses: RuntimeUsage,
+        /// Whether the runtime uses it.
+        is_used: bool,
     },
-}
-
-/// Which runtime uses a configuration that has all its plugins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuntimeUsage {
-    /// Every one: no usable one sorts before it.
-    Always,
-    /// CRI-O, which skips those without a binary.
-    IfCriO,
-    /// None.
-    Never,
 }
 
 impl Note {
@@ -75,11 +58,11 @@ impl Note {
         Self { kind, subject: subject.into(), message: message.into() }
     }
 
-    pub(crate) fn left_behind(another: bool, uses: RuntimeUsage, reason: &str) -> Self {
-        let (file, is_used) = (vcn::CONFLIST_FILE, uses == RuntimeUsage::Always);
+    pub(crate) fn left_behind(kind: NoteKind, reason: &str) -> Self {
+        let (file, is_used) = (vcn::CONFLIST_FILE, matches!(kind, NoteKind::LeftBehind { is_used: true, .. }));
         let what = if is_used { "is what the runtime uses" } else { "is there" };
         let message = format!("{file} {what} although our pod network is not to be installed: {reason}");
-        Self::new(NoteKind::LeftBehind { another, uses }, file, message)
+        Self::new(kind, file, message)
     }
 
     /// A stable word for reports and metrics.
@@ -91,19 +74,13 @@ impl Note {
             NoteKind::PluginUnsure => "plugin-unsure",
             NoteKind::PluginMissing => "plugin-missing",
             NoteKind::SortsBefore { .. } => "sorts-before",
-            NoteKind::MalformedBefore => "malformed-before",
-            NoteKind::UnreadBefore => "unread-before",
+            NoteKind::LacksPlugins => "lacks-plugins",
+            NoteKind::UnusableBefore => "unusable-before",
             NoteKind::Extended => "extended",
             NoteKind::NotChained => "not-chained",
             NoteKind::SortsBeforeCopy { .. } => "sorts-before-copy",
             NoteKind::NoneThere => "none-there",
             NoteKind::LeftBehind { .. } => "left-behind",
         }
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::RuntimeUsage;
+use super::NoteKind;
 use crate::files::name;
 use crate::observed::{BINARY_MODE, Binary, BinaryFound, ConfText};
 use crate::settings::VNIC_ATTACH;
@@ -13,8 +13,6 @@ use crate::settings::VNIC_ATTACH;
 /// One change. Display is its line in the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Remove a temporary file of a killed installer.
-    RemoveStale(PathBuf),
     InstallBinary(Binary),
     ChangeConf(Box<ConfChange>),
     /// Remove one of our configurations; what was there before it comes back.
@@ -22,8 +20,8 @@ pub(crate) enum Step {
         path: PathBuf,
         /// Its contents when it was read; it is removed only if they are still the same.
         found: Vec<u8>,
-        /// Of our own configuration, why it is removed, and which runtime uses it until then.
-        leftover: Option<(String, RuntimeUsage)>,
+        /// Of our own configuration, why it is removed, and the note if that fails.
+        leftover: Option<(String, NoteKind)>,
     },
     /// Delete a configuration from the record: it is gone.
     Forget {
@@ -66,7 +64,6 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = |replaces: bool| if replaces { "replace" } else { "install" };
         match self {
-            Self::RemoveStale(path) => write!(f, "remove stale {}", path.display()),
             Self::InstallBinary(Binary { target, found: BinaryFound::Mode(was), .. }) => {
                 write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display())
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::observed::{Binary, BinaryFound, ChainBinary, ConfAt, ConfText, PLUGINS, plugins};
+use crate::observed::{ChainBinary, ConfAt, ConfText, PLUGINS, plugins};
 use crate::settings::fixture::{self, conf_file as conf};
 use crate::versions::Answer;
 
@@ -61,7 +61,7 @@ fn planned(case: &Path) -> String {
     let facts = Facts { settings: &settings, observed: &observed, record: &record, now: at(110) };
     let plan = plan(facts, &decision(true), true);
     let mut text = format!("configuration: {}\n", plan.conflist);
-    plan.notes.iter().for_each(|note| writeln!(text, "note: {note} [{}]", note.word()).unwrap());
+    plan.notes.iter().for_each(|note| writeln!(text, "note: {} [{}]", note.message, note.word()).unwrap());
     plan.failures.iter().for_each(|error| writeln!(text, "failed: {error} [{}]", error.word()).unwrap());
     if plan.adopted.is_some() {
         text += "recorded\n";
@@ -94,24 +94,6 @@ fn plans_of_our_configuration_are_golden() {
     assert!(cases.len() > 30);
 }
 
-#[test]
-fn stale_files_go_before_binaries_come() {
-    let (source, target) = ("/node/source/vcn-native".into(), "/node/bin/vcn-native".into());
-    let observed = Observed {
-        binaries: vec![Binary { source, target, found: BinaryFound::Nothing }],
-        stale: vec!["/node/bin/.oke-cni-installer.1.tmp".into()],
-        ..Observed::default()
-    };
-    let settings = fixture::settings_in(Path::new("/node"));
-    let plan = plan(facts(&settings, &observed, &Record::default()), &decision(true), false);
-    let steps = [
-        "remove stale /node/bin/.oke-cni-installer.1.tmp",
-        "install /node/bin/vcn-native from /node/source/vcn-native",
-    ];
-    assert_eq!(plan.steps.iter().map(Step::to_string).collect::<Vec<_>>(), steps);
-    assert!(plan.failures.is_empty(), "{plan:?}");
-}
-
 fn facts<'a>(settings: &'a Settings, observed: &'a Observed, record: &'a Record) -> Facts<'a> {
     Facts { settings, observed, record, now: at(0) }
 }
@@ -128,31 +110,30 @@ fn preceding_configurations_are_reported_as_runtimes_use_them() {
             file.missing = vec!["x".to_owned()];
         }
         let observed = Observed { conf_files, ..Observed::default() };
-        before_ours(&observed).iter().map(ToString::to_string).collect::<Vec<_>>()
+        before_ours(&observed).iter().map(|note| format!("{} [{}]", note.message, note.word())).collect::<Vec<_>>()
     };
     let (loopback, cilium) = (conf("01-loopback.conf", &["loopback"]), conf("05-cilium.conflist", &["cilium-cni"]));
-    let used = "sorts before our configuration: the runtime uses that one";
-    let loopback_gives = "which gives pods a loopback link and no network";
-    let malformed = |name: &str| refused(name, &[], "EOF");
-    let broken = "00-broken.conf sorts before our configuration and is not a valid one, so containerd refuses all: EOF";
+    let (lacks, broken) = (conf("00-a.conflist", &["x"]), |name: &str| refused(name, &[], "EOF"));
+    let before = "sorts before our configuration";
+    let used = |runtime| format!("{before}: {runtime} uses that one");
     assert_eq!(
-        texts(&[malformed("00-broken.conf"), cilium.clone(), conf("87-podman.conflist", &["bridge"])], &[]),
-        [broken.to_owned(), format!("05-cilium.conflist {used}")]
-    );
-    assert_eq!(
-        texts(&[loopback.clone(), cilium.clone(), malformed("05-d.conf")], &[]),
+        texts(&[broken("00-broken.conf"), cilium.clone(), conf("87-podman.conflist", &["bridge"])], &[]),
         [
-            format!("01-loopback.conf {used}, {loopback_gives}"),
-            "05-cilium.conflist also sorts before our configuration".to_owned()
+            format!("00-broken.conf {before} and is not a valid one, so containerd refuses all: EOF [unusable-before]"),
+            format!("05-cilium.conflist {} [sorts-before]", used("the runtime"))
         ]
     );
+    let nothing = "which gives pods a loopback link and no network [sorts-before]";
     assert_eq!(
-        texts(&[conf("00-a.conflist", &["x"]), loopback, cilium], &["00-a.conflist", "01-loopback.conf"]),
+        texts(&[loopback.clone(), cilium.clone()], &[]),
+        [format!("01-loopback.conf {}, {nothing}", used("the runtime"))]
+    );
+    let names = "although it names plugins without a binary: x [lacks-plugins]";
+    assert_eq!(
+        texts(&[lacks, broken("00-b.conf"), loopback, cilium], &["00-a.conflist", "01-loopback.conf"]),
         [
-            format!("00-a.conflist {used}, although it names plugins without a binary: x"),
-            format!("01-loopback.conf also sorts before our configuration, {loopback_gives}, and names plugins without a binary: x"),
-            "05-cilium.conflist also sorts before our configuration: CRI-O uses that one, because those before it lack plugins"
-                .into(),
+            format!("00-a.conflist {}, {names}", used("the runtime")),
+            format!("05-cilium.conflist {} [sorts-before]", used("CRI-O"))
         ]
     );
 }
@@ -187,11 +168,11 @@ fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
     for (files, blocked, (another, decided_by), stays) in [
         (vec![ours(), flannel()], None, label, None),
         (vec![ours()], None, setting, None),
-        (vec![ours()], None, label, Some((RuntimeUsage::Always, none))),
-        (vec![multus(), ours()], None, label, Some((RuntimeUsage::Never, none))),
-        (vec![refused(), ours()], None, label, Some((RuntimeUsage::Always, none))),
-        (vec![ours(), flannel()], Some("pods".to_owned()), setting, Some((RuntimeUsage::Always, "pods"))),
-        (vec![ours(), flannel()], None, nothing, Some((RuntimeUsage::Always, "no signal says for sure"))),
+        (vec![ours()], None, label, Some((true, none))),
+        (vec![multus(), ours()], None, label, Some((false, none))),
+        (vec![refused(), ours()], None, label, Some((true, none))),
+        (vec![ours(), flannel()], Some("pods".to_owned()), setting, Some((true, "pods"))),
+        (vec![ours(), flannel()], None, nothing, Some((true, "no signal says for sure"))),
     ] {
         let leftover = Some(blocked.map_or_else(|| Leftover::File(b"{}".into()), Leftover::Blocked));
         let observed = Observed { conf_files: files, leftover, ..Observed::default() };
@@ -200,9 +181,9 @@ fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
         let plan = plan(facts, &Decision { another, decided_by, ..decision(false) }, true);
         match (stays, &plan.notes[..]) {
             (None, []) => assert!(matches!(&plan.steps[..], [Step::RemoveConf { .. }]), "{plan:?}"),
-            (Some((uses, reason)), [note]) => {
-                assert_eq!((plan.steps.len(), note.kind), (0, NoteKind::LeftBehind { another, uses }));
-                assert!(note.message.contains(reason), "{note}");
+            (Some((is_used, reason)), [note]) => {
+                assert_eq!((plan.steps.len(), note.kind), (0, NoteKind::LeftBehind { another, is_used }));
+                assert!(note.message.contains(reason), "{note:?}");
             }
             (stays, notes) => panic!("{stays:?} {notes:?}"),
         }

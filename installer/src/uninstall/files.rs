@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::kernel_settings;
 use crate::error::Error;
-use crate::files::{entries, is_our_plugin, name, remove};
-use crate::observed::{ConfAt, is_ours, stale_in};
+use crate::files::{entries, is_our_plugin, is_temporary, name, remove};
+use crate::observed::{ConfAt, is_ours};
 use crate::record::backup::{self, Backup};
 use crate::record::{self, Record};
 use crate::settings::{OURS, Settings, VNIC_ATTACH};
@@ -64,7 +64,9 @@ pub(super) fn binaries(settings: &Settings, removal: &mut Removal) {
             Err(error) => removal.failures.push(Error::reading(&target)(error)),
         }
     }
-    for path in settings.written_directories().iter().flat_map(|directory| stale_in(directory)) {
+    let paths = settings.written_directories();
+    let paths = paths.iter().flat_map(|directory| entries(directory).unwrap_or_default());
+    for path in paths.filter(|path| is_temporary(&name(path))) {
         removal.step(format!("remove {}", path.display()), || remove(&path));
     }
 }

@@ -22,13 +22,9 @@ fn node(text: &str) -> Node {
     node
 }
 
-fn document(node: &Node, name: &str) -> Value {
-    serde_json::from_str(&fs::read_to_string(node.path(name)).unwrap()).unwrap()
-}
-
 /// The copy without our plugin, which is its last.
 fn copied(node: &Node) -> Value {
-    let mut copy = document(node, COPY);
+    let mut copy = node.document(COPY);
     let ours = copy["plugins"].as_array_mut().unwrap().pop().unwrap();
     assert_eq!(ours["type"], "vnic-attach");
     assert_eq!(ours["capabilities"]["io.kubernetes.cri.pod-annotations"], true);
@@ -44,7 +40,7 @@ fn copy_follows_its_source_which_stays_as_it_is() {
         fs::write(node.path("net.d/10-flannel.conflist"), &text).unwrap();
         let (code, printed) = node.run(&ON);
         assert!(code == 0 && printed.contains("00-vnic-attach.conflist with vnic-attach"), "{printed}");
-        assert_eq!(copied(&node), document(&node, "net.d/10-flannel.conflist"));
+        assert_eq!(copied(&node), node.document("net.d/10-flannel.conflist"));
         assert_eq!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), text);
         assert_eq!(node.names(), ["bin/vnic-attach", COPY, "net.d/10-flannel.conflist"]);
         let (_, again) = node.run(&ON);
@@ -141,14 +137,11 @@ fn own_configuration_lists_vnic_attach_last_when_image_has_it() {
     node.executable("source/vnic-attach", PLUGIN);
     for setting in ["--vnic-attach=auto", "--vnic-attach=off", "--vnic-attach=on"] {
         node.run(&["--signal-node-label=true", "--cni-usable", setting]);
-        let document = document(&node, "net.d/05-vcn-native.conflist");
-        let kinds: Vec<_> =
-            document["plugins"].as_array().unwrap().iter().map(|it| it["type"].as_str().unwrap()).collect();
         let expected: &[_] = if setting.ends_with("off") {
             &["vcn-native", "portmap"]
         } else {
             &["vcn-native", "portmap", "vnic-attach"]
         };
-        assert_eq!(kinds, expected, "{setting}");
+        assert_eq!(node.kinds(), expected, "{setting}");
     }
 }

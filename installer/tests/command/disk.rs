@@ -128,15 +128,32 @@ fn two_releases_at_once_leave_one_of_them_whole() {
     });
 }
 
+/// Only directories that exist can be locked.
 #[test]
-fn temporary_files_of_a_killed_installer_are_removed() {
+fn first_installers_at_once_create_missing_directories() {
+    let directories = ["--cni-bin-dir=/opt/cni/bin/new", "--cni-conf-dir=/etc/cni/net.d/new"];
+    for round in 0..12 {
+        let node = Node::new();
+        let start = |_| {
+            let mut command = node.command_of("source", &[&INSTALL[..], &directories].concat());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        for child in [0; 3].map(start) {
+            let (code, text) = printed(&child.wait_with_output().unwrap());
+            assert_eq!(code, 0, "round {round}: {text}");
+        }
+        let found = ["bin/new", "net.d/new"].map(|name| node.entries(name));
+        assert_eq!(found, [["vcn-native"], ["05-vcn-native.conflist"]], "round {round}");
+    }
+}
+
+#[test]
+fn temporary_files_of_a_killed_installer_are_replaced() {
     let node = Node::new();
-    fs::create_dir(node.path("lib")).unwrap();
-    for name in ["bin", "net.d", "lib"] {
-        fs::write(node.path(name).join(".oke-cni-installer.00112233aabbccdd.tmp"), "half").unwrap();
+    for name in ["bin/.oke-cni-installer.vcn-native.tmp", "net.d/.oke-cni-installer.05-vcn-native.conflist.tmp"] {
+        fs::write(node.path(name), "half").unwrap();
     }
     let (code, text) = node.run(&INSTALL);
     assert_eq!(code, 0, "{text}");
-    assert_eq!(text.matches("did: remove stale").count(), 3, "{text}");
     assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
 }

@@ -103,15 +103,24 @@ fn environment_serves_as_well_as_options() {
 
 #[test]
 fn configuration_needs_every_binary() {
-    for word in ["set --cni-source-dir", "[in-the-way]", "[version-unknown]"] {
+    for words in [
+        &["set --cni-source-dir"][..],
+        &["[in-the-way]"],
+        &["[version-unknown]"],
+        // Neither failure hides the other.
+        &["[in-the-way]", "[version-unknown]"],
+    ] {
         let node = Node::new();
-        match word {
-            "set --cni-source-dir" => fs::remove_file(node.path("source/vcn-native")).unwrap(),
-            "[in-the-way]" => fs::create_dir(node.path("bin/vcn-native")).unwrap(),
-            _ => node.executable("source/vcn-native", "#!/bin/sh\nexit 1\n"),
+        for word in words {
+            match *word {
+                "set --cni-source-dir" => fs::remove_file(node.path("source/vcn-native")).unwrap(),
+                "[in-the-way]" => fs::create_dir(node.path("bin/vcn-native")).unwrap(),
+                _ => node.executable("source/vcn-native", "#!/bin/sh\nexit 1\n"),
+            }
         }
         let (code, text) = node.run(&INSTALL);
-        assert!(code == 1 && text.contains(word) && text.contains("configuration: pending"), "{text}");
+        assert!(code == 1 && text.contains("configuration: pending"), "{text}");
+        assert!(words.iter().all(|word| text.contains(word)), "{words:?}: {text}");
         assert!(!node.conflist().exists());
     }
 }

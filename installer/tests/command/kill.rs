@@ -10,7 +10,7 @@ use host_harness::sample;
 use sandbox::Container;
 use serde_json::{Value, json};
 
-use crate::node::{Node, PORTMAP, mode};
+use crate::node::{CONFLIST, FOREIGN, Node, PORTMAP, mode};
 use crate::uninstall::kernel::Host;
 
 const ARGUMENTS: [&str; 4] = ["--signal-node-label", "true", "--cni-usable", "--cni-chain=portmap"];
@@ -40,7 +40,7 @@ fn before() -> Node {
     let (code, text) =
         node.run(&["--signal-node-label", "true", "--cni-usable", "--cni-chain=bandwidth", "--pod-mtu", "1500"]);
     assert_eq!(code, 0, "{text}");
-    assert_eq!(configuration(&node), document(&json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()])));
+    assert_eq!(node.document(CONFLIST), document(&json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()])));
     node.executable("source/vcn-native", &plugin('n'));
     node
 }
@@ -58,10 +58,6 @@ fn new() -> Vec<Value> {
 fn document(plugins: &Value) -> Value {
     let versions = ["0.3.1", "0.4.0", "1.0.0"];
     json!({"cniVersion": "1.0.0", "cniVersions": versions, "name": "vcn-native", "plugins": plugins})
-}
-
-fn configuration(node: &Node) -> Value {
-    serde_json::from_slice(&fs::read(node.conflist()).unwrap()).unwrap()
 }
 
 fn run(node: &Node, strace: &[String]) -> (Output, String) {
@@ -108,7 +104,7 @@ fn assert_whole(node: &Node, case: &str) {
     assert!(found == plugin('o') || found == plugin('n'), "{case}: {} bytes", found.len());
     assert_eq!(mode(&node.path("bin/vcn-native")), 0o755, "{case}");
     let old = json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()]);
-    let found = configuration(node);
+    let found = node.document(CONFLIST);
     // A plugin that could not be asked is left out until the next run.
     let unanswered = case.contains("[plugin-unanswered]") && found["plugins"] == json!([{"type": "vcn-native"}]);
     assert!(found == document(&old) || found == document(&json!(new())) || unanswered, "{case}: {found:#}");
@@ -118,7 +114,7 @@ fn assert_repaired(node: &Node, case: &str) {
     let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{case}: {text}");
     assert!(fs::read_to_string(node.path("bin/vcn-native")).unwrap() == plugin('n'), "{case}");
-    assert_eq!(configuration(node), document(&json!(new())), "{case}");
+    assert_eq!(node.document(CONFLIST), document(&json!(new())), "{case}");
     let mut names = node.names();
     names.extend(fs::read_dir(node.path("lib")).unwrap().map(|entry| format!("lib/{:?}", entry.unwrap().file_name())));
     assert_eq!(
@@ -150,28 +146,6 @@ fn kill_at_any_system_call_leaves_a_node_that_works() {
         assert_repaired(&node, &call.line);
     }
     assert!(hit * 10 >= cases.len() * 9, "only {hit} of {} runs came to the call", cases.len());
-}
-
-#[test]
-fn unlisted_plugin_goes_after_a_kill_before_the_rename() {
-    let into_place = |call: &&Call| call.name == "rename" && call.line.contains("05-vcn-native.conflist");
-    let calls = calls();
-    let call = calls.iter().find(into_place).expect("the configuration is renamed into its place");
-    for others in [vec![], vec![json!({"type": "istio-cni"})]] {
-        let node = before();
-        let inject = format!("--inject={}:signal=SIGKILL:when={}", call.name, call.nth);
-        let (output, _) = run(&node, &["--trace=rename".to_owned(), inject]);
-        assert_eq!(output.status.signal(), Some(9));
-        let mut found = configuration(&node);
-        assert_eq!(found["plugins"][1], bandwidth(), "it was killed before the rename");
-        if !others.is_empty() {
-            found["plugins"].as_array_mut().unwrap().extend(others.clone());
-            fs::write(node.conflist(), found.to_string()).unwrap();
-        }
-        let (code, text) = node.run(&ARGUMENTS);
-        assert_eq!(code, 0, "{text}");
-        assert_eq!(configuration(&node), document(&json!([new(), others].concat())), "{text}");
-    }
 }
 
 #[test]
@@ -248,7 +222,7 @@ fn files_are_flushed_before_rename_and_names_before_next_file() {
 fn uninstall_after_a_failed_replacement_keeps_the_foreign_file() {
     let node = || {
         let node = Node::new();
-        fs::write(node.conflist(), THEIRS).unwrap();
+        fs::write(node.conflist(), FOREIGN).unwrap();
         node
     };
     let calls = calls_of(run(&node(), &[]));
@@ -260,22 +234,20 @@ fn uninstall_after_a_failed_replacement_keeps_the_foreign_file() {
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
     assert_eq!(code, 0, "{text}");
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
 }
 
 /// A node where our files replaced files of another program.
 fn installed_over_theirs() -> Node {
     let node = Node::new();
     node.executable("bin/vcn-native", "foreign");
-    fs::write(node.conflist(), THEIRS).unwrap();
+    fs::write(node.conflist(), FOREIGN).unwrap();
     let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{text}");
     fs::create_dir_all(node.path("run")).unwrap();
     fs::write(node.path("run/pools.json"), "{}").unwrap();
     node
 }
-
-const THEIRS: &str = r#"{ "name":"foreign", "plugins":[{"type":"bridge"}] }"#;
 
 #[test]
 fn killed_uninstall_is_completed_by_the_next() {
@@ -295,7 +267,7 @@ fn killed_uninstall_is_completed_by_the_next() {
         let printed = format!("{}: {}", call.line, String::from_utf8_lossy(&output.stdout));
         assert!(output.status.success(), "{printed}");
         assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "foreign", "{printed}");
-        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS, "{printed}");
+        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN, "{printed}");
         assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "{printed}");
         assert_eq!((node.entries("lib"), node.entries("run")), (vec![], vec![]), "{printed}");
     }

@@ -4,13 +4,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use crate::node::{INSTALL, Node, PLUGIN};
+use crate::node::{FLANNEL, FOREIGN, INSTALL, Node, PLUGIN};
 use crate::uninstall::kernel::Host;
 
 const ANOTHER: [&str; 2] = ["--signal-node-label", "false"];
 const NONE: [&str; 2] = ["--pod-network", "none"];
-const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
-const THEIRS: &str = r#"{ "name":"foreign", "plugins":[{"type":"bridge"}] }"#;
 
 /// A node that had our pod network, without pods.
 fn ours() -> Node {
@@ -30,9 +28,9 @@ fn ours_and_flannel() -> Node {
 /// A node where our configuration replaced another program's.
 fn ours_over_theirs() -> Node {
     let node = Node::new();
-    fs::write(node.conflist(), THEIRS).unwrap();
+    fs::write(node.conflist(), FOREIGN).unwrap();
     assert_eq!(node.run(&INSTALL).0, 0);
-    assert_ne!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+    assert_ne!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
     node
 }
 
@@ -77,7 +75,7 @@ fn record_of_removed_conflist_is_deleted_on_another_network() {
         let node = ours();
         fs::remove_file(node.conflist()).unwrap();
         if foreign {
-            fs::write(node.conflist(), THEIRS).unwrap();
+            fs::write(node.conflist(), FOREIGN).unwrap();
         }
         assert_eq!(reported(&node, &[]).0, None, "silence says nothing");
         let forgotten = "did: delete 05-vcn-native.conflist from the record".to_owned();
@@ -94,19 +92,19 @@ fn setting_none_restores_what_was_there_before_at_once() {
     let node = ours_over_theirs();
     let (step, _) = reported(&node, &NONE);
     assert!(step.is_some_and(|step| step.starts_with("did: remove ") && step.ends_with("another (setting)")));
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
     assert_eq!((reported(&node, &NONE).0, node.entries("lib/before")), (None, vec![]));
     let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
     assert!(code == 0 && text.contains("status: removed"), "{text}");
     assert_eq!((node.names(), node.path("lib").exists()), (vec!["net.d/05-vcn-native.conflist".to_owned()], false));
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
 
     // Another program removed our file first: the earlier one waits for the uninstallation.
     let node = ours_over_theirs();
     fs::remove_file(node.conflist()).unwrap();
     reported(&node, &NONE);
     assert_eq!(Host::new().inside(|| node.uninstall_on_a_host(&[])).0, 0);
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
 }
 
 #[test]
@@ -150,7 +148,7 @@ fn unrecorded_own_conflist_is_removed_and_foreign_one_is_kept() {
     let absent = ["--signal-native-pod-network", "absent"];
     assert!(!reported(&node, &absent).1);
     assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), PLUGIN);
-    fs::write(node.conflist(), THEIRS).unwrap();
+    fs::write(node.conflist(), FOREIGN).unwrap();
     assert_eq!(reported(&node, &absent), (None, true));
 }
 

@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 
 use installer::{Report, Settings, Signals, VersionCache};
 use sandbox::{Container, Image};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// With our mark.
@@ -22,6 +23,15 @@ pub(crate) const INSTALL: [&str; 3] = ["--signal-node-label", "true", "--cni-usa
 pub(crate) const PORTMAP: &str = r#"#!/bin/sh
 echo '{"cniVersion":"1.0.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0"]}'
 "#;
+
+/// Another pod network's configuration.
+pub(crate) const FLANNEL: &str = r#"{ "name":"cbr0", "cniVersion":"1.0.0", "plugins":[ {"type":"flannel"} ] }"#;
+
+/// Another program's file with our configuration's name.
+pub(crate) const FOREIGN: &str = r#"{ "name":"foreign", "plugins":[{"type":"bridge"}] }"#;
+
+/// Our configuration.
+pub(crate) const CONFLIST: &str = "net.d/05-vcn-native.conflist";
 
 const STRACE: &str = "/usr/bin/strace";
 const MISSING: &str =
@@ -198,7 +208,19 @@ impl Node {
     }
 
     pub(crate) fn conflist(&self) -> PathBuf {
-        self.path("net.d/05-vcn-native.conflist")
+        self.path(CONFLIST)
+    }
+
+    /// A file of JSON.
+    pub(crate) fn document(&self, name: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.path(name)).unwrap()).unwrap()
+    }
+
+    /// The plugins of our configuration, by type.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        let document = self.document(CONFLIST);
+        let plugins = document["plugins"].as_array().unwrap();
+        plugins.iter().map(|plugin| plugin["type"].as_str().unwrap().to_owned()).collect()
     }
 }
 

@@ -17,11 +17,8 @@ use ipam::{BootId, BootTime, FamilyPool, PodRecord, Pools, Request, Store, VnicP
 use sandbox::Container;
 use vcn::{Mtu, PerFamily, Purpose, TableId};
 
-use crate::node::{INSTALL, Node, PLUGIN, PORTMAP};
+use crate::node::{FLANNEL, FOREIGN, INSTALL, Node, PLUGIN, PORTMAP};
 use kernel::Host;
-
-const THEIRS: &str = r#"{"name":"foreign","plugins":[{"type":"bridge"}]}"#;
-const FLANNEL: &str = r#"{ "name":"cbr0", "cniVersion":"0.3.1", "plugins":[ {"type":"flannel"} ] }"#;
 
 impl Node {
     /// Runs what the pod of `manifests/uninstall` runs.
@@ -141,7 +138,7 @@ fn files_from_before_us_come_back_to_the_byte() {
     let node = Node::new();
     node.executable("bin/vcn-native", "a plugin of that name\0\u{fffd}");
     fs::set_permissions(node.path("bin/vcn-native"), fs::Permissions::from_mode(0o711)).unwrap();
-    fs::write(node.conflist(), THEIRS).unwrap();
+    fs::write(node.conflist(), FOREIGN).unwrap();
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     node.executable("source/vnic-attach", PLUGIN);
     let before = node.snapshot();
@@ -194,12 +191,12 @@ fn directory_named_by_mistake_keeps_other_files() {
 fn foreign_files_with_our_names_are_kept() {
     for installed in [true, false] {
         let node = if installed { Node::installed() } else { Node::new() };
-        fs::write(node.conflist(), THEIRS).unwrap();
+        fs::write(node.conflist(), FOREIGN).unwrap();
         node.executable("bin/vcn-native", "foreign");
         let (code, text) = node.uninstall(&Host::new(), &[]);
         assert!(code == 0 && text.contains("05-vcn-native.conflist: it was not written by us"), "{text}");
         assert!(text.contains("left: ") && text.contains("bin/vcn-native: it is not what we installed"), "{text}");
-        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
         assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "foreign");
     }
     let node = Node::installed();
@@ -222,10 +219,10 @@ fn file_that_cannot_be_backed_up_is_not_replaced() {
     let node = Node::new();
     fs::create_dir_all(node.path("lib")).unwrap();
     fs::write(node.path("lib/before"), "no directory").unwrap();
-    fs::write(node.conflist(), THEIRS).unwrap();
+    fs::write(node.conflist(), FOREIGN).unwrap();
     let (code, text) = node.run(&INSTALL);
     assert!(code == 1 && text.contains("[write-failed]"), "{text}");
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
 }
 
 /// A runtime may still use it, and its target has none of our names.

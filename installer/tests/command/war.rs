@@ -1,7 +1,7 @@
 //! Several writers of one configuration at the same time, each like a program in the field.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,14 +64,6 @@ fn multus(path: &Path) -> bool {
     false
 }
 
-fn kinds(path: &PathBuf) -> Vec<String> {
-    let document: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let mut kinds: Vec<_> =
-        document["plugins"].as_array().unwrap().iter().map(|it| it["type"].as_str().unwrap().to_owned()).collect();
-    kinds.sort();
-    kinds
-}
-
 #[test]
 fn writers_of_one_file_keep_their_plugins_and_agree() {
     let node = Node::new();
@@ -114,7 +106,9 @@ fn writers_of_one_file_keep_their_plugins_and_agree() {
     linkerd(&path);
     let report = node.reconcile(&variants[1]);
     assert!(report.steps.is_empty() && report.failures.is_empty(), "{report}");
-    assert_eq!(kinds(&path), ["bandwidth", "istio-cni", "linkerd-cni", "portmap", "vcn-native"]);
+    let mut sorted = node.kinds();
+    sorted.sort();
+    assert_eq!(sorted, ["bandwidth", "istio-cni", "linkerd-cni", "portmap", "vcn-native"]);
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text.matches("1000000000000000000").count(), 2, "{text}");
     assert!(foreign >= 2, "both added foreign at least once");

@@ -1,7 +1,7 @@
 //! Whether a time service disciplines the clock.
 
 use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const REMEDY: &str = "Check `chronyc tracking` on the host; OCI's time service is 169.254.169.254, UDP port 123.";
@@ -11,7 +11,7 @@ pub(super) const KIND: Kind = Kind {
     name: "clock",
     every: MINUTE,
     privilege: NOTHING,
-    make: || Box::new(Time),
+    collect,
     signals: &[
         Signal {
             name: "clock_unsynchronized",
@@ -30,16 +30,12 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-struct Time;
-
-impl Collector for Time {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let clock = host.system.clock().map_err(|error| Gap::unknown(format!("adjtimex: {error}")))?;
-        sample.value("clock_unsynchronized", if clock.synchronized { 0.0 } else { 1.0 }, "");
-        if clock.synchronized {
-            sample.value("clock_error", clock.estimated_error_micros as f64 / 1000.0, "the kernel's estimate");
-            return Ok(());
-        }
-        Err(Gap::unknown("the kernel estimates no error while the clock is not synchronized"))
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let clock = host.system.clock().map_err(|error| Gap::unknown(format!("adjtimex: {error}")))?;
+    sample.value("clock_unsynchronized", if clock.synchronized { 0.0 } else { 1.0 }, "");
+    if clock.synchronized {
+        sample.value("clock_error", clock.estimated_error_micros as f64 / 1000.0, "the kernel's estimate");
+        return Ok(());
     }
+    Err(Gap::unknown("the kernel estimates no error while the clock is not synchronized"))
 }

@@ -1,9 +1,8 @@
 //! The kernel's table of tracked connections.
 
 use super::kernel_table::sum_hex;
-use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const REMEDY: &str = "Raise `net.netfilter.nf_conntrack_max` (a connection takes about 400 bytes), and find the pod with the \
@@ -14,7 +13,7 @@ pub(super) const KIND: Kind = Kind {
     name: "conntrack",
     every: MINUTE,
     privilege: NOTHING,
-    make: || Box::<Conntrack>::default(),
+    collect,
     signals: &[
         Signal {
             name: "conntrack_use",
@@ -40,29 +39,17 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-#[derive(Default)]
-struct Conntrack {
-    drops: Rate,
-    failures: Rate,
-}
-
-impl Collector for Conntrack {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let not_loaded = |_| Gap::absent("the kernel tracks no connections");
-        let count = host.proc_number("sys/net/netfilter/nf_conntrack_count").map_err(not_loaded)?;
-        let most = host.proc_number("sys/net/netfilter/nf_conntrack_max")?;
-        sample.value("conntrack_use", 100.0 * count / most.max(1.0), format!("{count} of {most} connections"));
-        let stat = host.proc("net/stat/nf_conntrack")?;
-        let sum = |column| sum_hex(&stat, column).ok_or_else(|| Gap::unknown(format!("no column {column}")));
-        let (drop, early) = (sum("drop")?, sum("early_drop")?);
-        let rate = self.drops.per_minute(drop + early, host.now);
-        sample.result(
-            "conntrack_drops",
-            rate.map(|rate| (rate, format!("{drop} dropped, {early} forgotten since boot"))),
-        );
-        let failed = sum("insert_failed")?;
-        let rate = self.failures.per_minute(failed, host.now);
-        sample.result("conntrack_insert_failures", rate.map(|rate| (rate, format!("{failed} since boot"))));
-        Ok(())
-    }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let not_loaded = |_| Gap::absent("the kernel tracks no connections");
+    let count = host.proc_number("sys/net/netfilter/nf_conntrack_count").map_err(not_loaded)?;
+    let most = host.proc_number("sys/net/netfilter/nf_conntrack_max")?;
+    sample.value("conntrack_use", 100.0 * count / most.max(1.0), format!("{count} of {most} connections"));
+    let stat = host.proc("net/stat/nf_conntrack")?;
+    let sum = |column| sum_hex(&stat, column).ok_or_else(|| Gap::unknown(format!("no column {column}")));
+    let (drop, early) = (sum("drop")?, sum("early_drop")?);
+    let detail = format!("{drop} dropped, {early} forgotten since boot");
+    sample.rate("conntrack_drops", drop + early, host.now, detail);
+    let failed = sum("insert_failed")?;
+    sample.rate("conntrack_insert_failures", failed, host.now, format!("{failed} since boot"));
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Room in the file systems that the agent, the plugins and the host use.
 
 use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const REMEDY: &str = "Remove what fills it (images: `crictl rmi --prune`; logs: `journalctl --vacuum-size=1G`), or enlarge it: \
@@ -12,7 +12,7 @@ pub(super) const KIND: Kind = Kind {
     name: "disk",
     every: MINUTE,
     privilege: NOTHING,
-    make: || Box::new(Disk),
+    collect,
     signals: &[
         Signal {
             name: "disk_use",
@@ -31,28 +31,24 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-struct Disk;
-
-impl Collector for Disk {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let (mut room, mut inodes) = (Vec::new(), Vec::new());
-        let mut gap = Gap::unknown("no folder is known");
-        for path in &host.facts.paths {
-            match host.system.space(path) {
-                Ok(space) => {
-                    let share = |free: u64, all: u64| 100.0 - 100.0 * free as f64 / all.max(1) as f64;
-                    room.push((share(space.available, space.bytes), path.display().to_string()));
-                    if space.files > 0 {
-                        inodes.push((share(space.files_free, space.files), path.display().to_string()));
-                    }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let (mut room, mut inodes) = (Vec::new(), Vec::new());
+    let mut gap = Gap::unknown("no folder is known");
+    for path in &host.facts.paths {
+        match host.system.space(path) {
+            Ok(space) => {
+                let share = |free: u64, all: u64| 100.0 - 100.0 * free as f64 / all.max(1) as f64;
+                room.push((share(space.available, space.bytes), path.display().to_string()));
+                if space.files > 0 {
+                    inodes.push((share(space.files_free, space.files), path.display().to_string()));
                 }
-                Err(error) => gap = Gap::unknown(format!("statvfs {}: {error}", path.display())),
             }
+            Err(error) => gap = Gap::unknown(format!("statvfs {}: {error}", path.display())),
         }
-        let fullest = |shares: Vec<(f64, String)>| shares.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        sample.result("disk_use", fullest(room).ok_or(gap));
-        let unbounded = || Gap::absent("the file systems have no bound on files");
-        sample.result("inode_use", fullest(inodes).ok_or_else(unbounded));
-        Ok(())
     }
+    let fullest = |shares: Vec<(f64, String)>| shares.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    sample.result("disk_use", fullest(room).ok_or(gap));
+    let unbounded = || Gap::absent("the file systems have no bound on files");
+    sample.result("inode_use", fullest(inodes).ok_or_else(unbounded));
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Whether the Oracle Cloud Agent has configured RDMA: the state files of its HPC plugins.
 
 use super::FIVE_MINUTES;
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
@@ -9,7 +9,7 @@ pub(super) const KIND: Kind = Kind {
     name: "hpc_plugins",
     every: FIVE_MINUTES,
     privilege: "a mount of `/run/oci-hpc`, which is optional (the chart's `agent.hpcPlugins`): without it not applicable",
-    make: || Box::new(HpcPlugins),
+    collect,
     signals: &[Signal {
         name: "hpc_plugins_pending",
         unit: Unit::Count,
@@ -30,26 +30,22 @@ pub fn has_rdma_network(shape: &str) -> bool {
     ["BM.GPU", "BM.HPC", "BM.Optimized"].iter().any(|family| shape.starts_with(family))
 }
 
-struct HpcPlugins;
-
-impl Collector for HpcPlugins {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        if !has_rdma_network(host.facts.shape.as_deref().unwrap_or_default()) {
-            return Err(Gap::absent("this shape has no RDMA network"));
-        }
-        if !host.has(FOLDER) {
-            return Err(Gap::absent("not granted: the chart's value agent.hpcPlugins mounts /run/oci-hpc"));
-        }
-        let state = |group: &&[&str]| {
-            let file = group.iter().find(|file| host.has(&format!("{FOLDER}/{file}")));
-            let Some(file) = file else { return format!("{}: not started", group.join(" or ")) };
-            let text = host.file(&format!("{FOLDER}/{file}")).unwrap_or_default();
-            let json: Option<serde_json::Value> = serde_json::from_str(&text).ok();
-            let state = json.as_ref().and_then(|json| json.get("state")?.as_str());
-            format!("{file}: {}", state.unwrap_or("unreadable"))
-        };
-        let pending: Vec<String> = STATES.iter().map(state).filter(|state| !state.ends_with(": COMPLETED")).collect();
-        sample.value("hpc_plugins_pending", pending.len() as f64, pending.join(", "));
-        Ok(())
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    if !has_rdma_network(host.facts.shape.as_deref().unwrap_or_default()) {
+        return Err(Gap::absent("this shape has no RDMA network"));
     }
+    if !host.has(FOLDER) {
+        return Err(Gap::absent("not granted: the chart's value agent.hpcPlugins mounts /run/oci-hpc"));
+    }
+    let state = |group: &&[&str]| {
+        let file = group.iter().find(|file| host.has(&format!("{FOLDER}/{file}")));
+        let Some(file) = file else { return format!("{}: not started", group.join(" or ")) };
+        let text = host.file(&format!("{FOLDER}/{file}")).unwrap_or_default();
+        let json: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+        let state = json.as_ref().and_then(|json| json.get("state")?.as_str());
+        format!("{file}: {}", state.unwrap_or("unreadable"))
+    };
+    let pending: Vec<String> = STATES.iter().map(state).filter(|state| !state.ends_with(": COMPLETED")).collect();
+    sample.value("hpc_plugins_pending", pending.len() as f64, pending.join(", "));
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! What the kernel logs about disks and full tables.
 
 use super::MINUTE;
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 /// The first run counts messages of this time before it.
@@ -14,7 +14,7 @@ pub(super) const KIND: Kind = Kind {
     name: "kernel_log",
     every: MINUTE,
     privilege: "the capability `SYSLOG`, which is optional: without it both are unknown",
-    make: || Box::<KernelLog>::default(),
+    collect,
     signals: &[
         Signal {
             name: "kernel_io_errors",
@@ -46,31 +46,23 @@ const FULL_TABLES: &[&[&str]] = &[&["nf_conntrack: table full"], &["neighbo", "t
 /// Devices without a medium answer with such errors: that is no failure.
 const HARMLESS: &[&str] = &["dev fd0", "dev sr0", "dev loop"];
 
-#[derive(Default)]
-struct KernelLog {
-    /// The time of the newest message that was counted, in seconds since boot.
-    newest: Option<f64>,
-}
-
-impl Collector for KernelLog {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let log = host.system.kernel_log().map_err(|error| Gap::unknown(format!("read the kernel's log: {error}")))?;
-        let uptime = host.proc("uptime")?.split(' ').next().and_then(|word| word.parse::<f64>().ok());
-        let uptime = uptime.ok_or_else(|| Gap::unknown("/proc/uptime has no number"))?;
-        let since = *self.newest.get_or_insert(uptime - BEFORE);
-        let lines: Vec<(f64, &str)> = log.lines().filter_map(message).filter(|(at, _)| *at > since).collect();
-        for (signal, kinds) in [("kernel_io_errors", IO_ERRORS), ("kernel_full_tables", FULL_TABLES)] {
-            let is_of = |text: &str| {
-                kinds.iter().any(|words| words.iter().all(|word| text.contains(word)))
-                    && !HARMLESS.iter().any(|word| text.contains(word))
-            };
-            let mut found = lines.iter().filter(|(_, text)| is_of(text)).peekable();
-            let last = found.peek().map_or_else(String::new, |(_, text)| format!("{text:.160}"));
-            sample.value(signal, found.count() as f64, last);
-        }
-        self.newest = lines.last().map(|(at, _)| *at).or(self.newest);
-        Ok(())
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let log = host.system.kernel_log().map_err(|error| Gap::unknown(format!("read the kernel's log: {error}")))?;
+    let uptime = host.proc("uptime")?.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+    let uptime = uptime.ok_or_else(|| Gap::unknown("/proc/uptime has no number"))?;
+    let since = *sample.memory.newest_message.get_or_insert(uptime - BEFORE);
+    let lines: Vec<(f64, &str)> = log.lines().filter_map(message).filter(|(at, _)| *at > since).collect();
+    for (signal, kinds) in [("kernel_io_errors", IO_ERRORS), ("kernel_full_tables", FULL_TABLES)] {
+        let is_of = |text: &str| {
+            kinds.iter().any(|words| words.iter().all(|word| text.contains(word)))
+                && !HARMLESS.iter().any(|word| text.contains(word))
+        };
+        let mut found = lines.iter().filter(|(_, text)| is_of(text)).peekable();
+        let last = found.peek().map_or_else(String::new, |(_, text)| format!("{text:.160}"));
+        sample.value(signal, found.count() as f64, last);
     }
+    sample.memory.newest_message = lines.last().map_or(Some(since), |(at, _)| Some(*at));
+    Ok(())
 }
 
 /// The time and the text of `<6>[   12.345678] text`; with the caller's thread behind the time, too.

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::MINUTE;
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 /// The kubelet's default healthzPort, on loopback.
@@ -20,7 +20,7 @@ pub(super) const KIND: Kind = Kind {
     name: "kubelet",
     every: MINUTE,
     privilege: "`hostNetwork`: the kubelet listens on loopback",
-    make: || Box::new(Kubelet),
+    collect,
     signals: &[
         Signal {
             name: "kubelet_healthy",
@@ -39,21 +39,17 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-struct Kubelet;
-
-impl Collector for Kubelet {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-        let answer = match host.system.get(address, "/healthz", DEADLINE) {
-            Ok(answer) => answer,
-            Err(error) => {
-                sample.value("kubelet_healthy", 0.0, format!("no answer from {address}: {error}"));
-                return Err(Gap::unknown("the kubelet does not answer"));
-            }
-        };
-        let is_ok = if answer.status == 200 { 1.0 } else { 0.0 };
-        sample.value("kubelet_healthy", is_ok, format!("status {}: {:.120}", answer.status, answer.body.trim()));
-        sample.value("kubelet_latency", answer.took.as_secs_f64() * 1000.0, "");
-        Ok(())
-    }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+    let answer = match host.system.get(address, "/healthz", DEADLINE) {
+        Ok(answer) => answer,
+        Err(error) => {
+            sample.value("kubelet_healthy", 0.0, format!("no answer from {address}: {error}"));
+            return Err(Gap::unknown("the kubelet does not answer"));
+        }
+    };
+    let is_ok = if answer.status == 200 { 1.0 } else { 0.0 };
+    sample.value("kubelet_healthy", is_ok, format!("status {}: {:.120}", answer.status, answer.body.trim()));
+    sample.value("kubelet_latency", answer.took.as_secs_f64() * 1000.0, "");
+    Ok(())
 }

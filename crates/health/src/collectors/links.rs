@@ -1,11 +1,8 @@
 //! The links of VNICs: carrier, flaps, errors, drops. Other links are not examined: management ports of bare metal are down
 //! by design.
 
-use std::collections::HashMap;
-
-use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const SOURCE: &str = "`/sys/class/net/LINK/` of each VNIC's link";
@@ -17,7 +14,7 @@ pub(super) const KIND: Kind = Kind {
     name: "links",
     every: MINUTE,
     privilege: NOTHING,
-    make: || Box::<Links>::default(),
+    collect,
     signals: &[
         Signal {
             name: "link_down",
@@ -50,11 +47,6 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-#[derive(Default)]
-struct Links {
-    counters: HashMap<(&'static str, String), Rate>,
-}
-
 /// A signal that sums counters of a link.
 const COUNTED: &[(&str, &[&str])] = &[
     ("link_flaps", &["carrier_changes"]),
@@ -62,32 +54,27 @@ const COUNTED: &[(&str, &[&str])] = &[
     ("link_drops", &["statistics/rx_dropped", "statistics/tx_dropped", "statistics/rx_missed_errors"]),
 ];
 
-impl Collector for Links {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let links = host.facts.links()?;
-        // Reading `carrier` of a link that is administratively down fails with EINVAL.
-        let is_down =
-            |link: &str| host.sys_number(&format!("class/net/{link}/carrier")).map_or(1.0, |on| 1.0 - on) > 0.0;
-        let down: Vec<&str> = links.iter().map(|link| link.name.as_str()).filter(|link| is_down(link)).collect();
-        sample.value("link_down", down.len() as f64, down.join(", "));
-        for (signal, files) in COUNTED {
-            let mut worst: Option<(f64, String)> = None;
-            let mut gap = Gap::unknown("no link has this counter");
-            for link in links {
-                let total: Result<f64, Gap> =
-                    files.iter().map(|file| host.sys_number(&format!("class/net/{}/{file}", link.name))).sum();
-                let counter = self.counters.entry((signal, link.name.clone())).or_default();
-                match total.and_then(|total| counter.per_minute(total, host.now)) {
-                    Ok(rate) if worst.as_ref().is_none_or(|(most, _)| rate > *most) => {
-                        worst = Some((rate, link.name.clone()));
-                    }
-                    Ok(_) => {}
-                    Err(why) => gap = why,
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let links = host.facts.links()?;
+    // Reading `carrier` of a link that is administratively down fails with EINVAL.
+    let is_down = |link: &str| host.sys_number(&format!("class/net/{link}/carrier")).map_or(1.0, |on| 1.0 - on) > 0.0;
+    let down: Vec<&str> = links.iter().map(|link| link.name.as_str()).filter(|link| is_down(link)).collect();
+    sample.value("link_down", down.len() as f64, down.join(", "));
+    for (signal, files) in COUNTED {
+        let mut worst: Option<(f64, String)> = None;
+        let mut gap = Gap::unknown("no link has this counter");
+        for link in links {
+            let total: Result<f64, Gap> =
+                files.iter().map(|file| host.sys_number(&format!("class/net/{}/{file}", link.name))).sum();
+            match total.and_then(|total| sample.per_minute(&format!("{signal} {}", link.name), total, host.now)) {
+                Ok(rate) if worst.as_ref().is_none_or(|(most, _)| rate > *most) => {
+                    worst = Some((rate, link.name.clone()));
                 }
+                Ok(_) => {}
+                Err(why) => gap = why,
             }
-            sample.result(signal, worst.ok_or(gap));
         }
-        self.counters.retain(|(_, link), _| links.iter().any(|known| known.name == *link));
-        Ok(())
+        sample.result(signal, worst.ok_or(gap));
     }
+    Ok(())
 }

@@ -1,8 +1,7 @@
 //! Stalls for lack of memory, and processes that the kernel killed for it.
 
-use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
@@ -10,7 +9,7 @@ pub(super) const KIND: Kind = Kind {
     name: "memory",
     every: MINUTE,
     privilege: NOTHING,
-    make: || Box::<Memory>::default(),
+    collect,
     signals: &[
         Signal {
             name: "memory_pressure",
@@ -29,27 +28,19 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-#[derive(Default)]
-struct Memory {
-    kills: Rate,
-}
-
-impl Collector for Memory {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        // The file is there or can be read only where PSI is switched on.
-        let pressure = host.proc("pressure/memory").map_err(|_| Gap::absent("the kernel runs without psi=1"));
-        let share = pressure.and_then(|text| {
-            let full = text.lines().find_map(|line| line.strip_prefix("full "));
-            let avg60 = full.and_then(|rest| rest.split(' ').find_map(|word| word.strip_prefix("avg60=")));
-            let share = avg60.and_then(|word| word.parse().ok());
-            share.map(|share| (share, String::new())).ok_or_else(|| Gap::unknown("no avg60 in /proc/pressure/memory"))
-        });
-        sample.result("memory_pressure", share);
-        let text = host.proc("vmstat")?;
-        let total = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<f64>().ok());
-        let total = total.ok_or_else(|| Gap::unknown("no oom_kill in /proc/vmstat"))?;
-        let rate = self.kills.per_minute(total, host.now)?;
-        sample.value("oom_kills", rate, format!("{total} since boot"));
-        Ok(())
-    }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    // The file is there or can be read only where PSI is switched on.
+    let pressure = host.proc("pressure/memory").map_err(|_| Gap::absent("the kernel runs without psi=1"));
+    let share = pressure.and_then(|text| {
+        let full = text.lines().find_map(|line| line.strip_prefix("full "));
+        let avg60 = full.and_then(|rest| rest.split(' ').find_map(|word| word.strip_prefix("avg60=")));
+        let share = avg60.and_then(|word| word.parse().ok());
+        share.map(|share| (share, String::new())).ok_or_else(|| Gap::unknown("no avg60 in /proc/pressure/memory"))
+    });
+    sample.result("memory_pressure", share);
+    let text = host.proc("vmstat")?;
+    let total = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<f64>().ok());
+    let total = total.ok_or_else(|| Gap::unknown("no oom_kill in /proc/vmstat"))?;
+    sample.rate("oom_kills", total, host.now, format!("{total} since boot"));
+    Ok(())
 }

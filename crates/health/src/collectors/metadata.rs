@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{FIVE_MINUTES, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -13,7 +13,7 @@ pub(super) const KIND: Kind = Kind {
     name: "metadata",
     every: FIVE_MINUTES,
     privilege: NOTHING,
-    make: || Box::new(Metadata),
+    collect,
     signals: &[Signal {
         name: "metadata_latency",
         unit: Unit::Milliseconds,
@@ -23,19 +23,15 @@ pub(super) const KIND: Kind = Kind {
     }],
 };
 
-struct Metadata;
-
-impl Collector for Metadata {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let Some((address, path)) = &host.facts.metadata else {
-            return Err(Gap::absent("the metadata service's URL has no plain address"));
-        };
-        let (millis, detail) = match host.system.get(*address, path, DEADLINE) {
-            Ok(answer) if answer.status == 200 => (answer.took.as_secs_f64() * 1000.0, format!("{address} answered")),
-            Ok(answer) => return Err(Gap::unknown(format!("{address} answered with status {}", answer.status))),
-            Err(error) => (DEADLINE.as_secs_f64() * 1000.0, format!("no answer from {address}: {error}")),
-        };
-        sample.value("metadata_latency", millis, detail);
-        Ok(())
-    }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let Some((address, path)) = &host.facts.metadata else {
+        return Err(Gap::absent("the metadata service's URL has no plain address"));
+    };
+    let (millis, detail) = match host.system.get(*address, path, DEADLINE) {
+        Ok(answer) if answer.status == 200 => (answer.took.as_secs_f64() * 1000.0, format!("{address} answered")),
+        Ok(answer) => return Err(Gap::unknown(format!("{address} answered with status {}", answer.status))),
+        Err(error) => (DEADLINE.as_secs_f64() * 1000.0, format!("no answer from {address}: {error}")),
+    };
+    sample.value("metadata_latency", millis, detail);
+    Ok(())
 }

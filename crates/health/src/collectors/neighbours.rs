@@ -1,9 +1,8 @@
 //! The kernel's neighbour tables: ARP and IPv6 neighbour discovery.
 
 use super::kernel_table::sum_hex;
-use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const REMEDY: &str = "Raise `net.ipv4.neigh.default.gc_thresh3` and the one of IPv6 in /etc/sysctl.d, to twice the number of \
@@ -14,7 +13,7 @@ pub(super) const KIND: Kind = Kind {
     name: "neighbours",
     every: MINUTE,
     privilege: NOTHING,
-    make: || Box::<Neighbours>::default(),
+    collect,
     signals: &[
         Signal {
             name: "neighbour_use",
@@ -33,29 +32,21 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-#[derive(Default)]
-struct Neighbours {
-    overflows: Rate,
-}
-
-impl Collector for Neighbours {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let mut use_of = Vec::new();
-        let mut overflows = 0.0;
-        for (file, family) in [("arp_cache", "ipv4"), ("ndisc_cache", "ipv6")] {
-            // Without IPv6 the second is missing.
-            let Ok(stat) = host.proc(&format!("net/stat/{file}")) else { continue };
-            let most = host.proc_number(&format!("sys/net/{family}/neigh/default/gc_thresh3"))?;
-            // Each CPU's row repeats the number of the whole table.
-            let rows = stat.lines().skip(1).count().max(1) as f64;
-            let entries = sum_hex(&stat, "entries").ok_or_else(|| Gap::unknown("no column entries"))? / rows;
-            overflows += sum_hex(&stat, "table_fulls").unwrap_or(0.0);
-            use_of.push((100.0 * entries / most.max(1.0), format!("{family}: {entries} of {most} neighbours")));
-        }
-        let fullest = use_of.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        sample.result("neighbour_use", fullest.ok_or_else(|| Gap::unknown("/proc/net/stat has no neighbour table")));
-        let rate = self.overflows.per_minute(overflows, host.now);
-        sample.result("neighbour_overflows", rate.map(|rate| (rate, format!("{overflows} since boot"))));
-        Ok(())
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let mut use_of = Vec::new();
+    let mut overflows = 0.0;
+    for (file, family) in [("arp_cache", "ipv4"), ("ndisc_cache", "ipv6")] {
+        // Without IPv6 the second is missing.
+        let Ok(stat) = host.proc(&format!("net/stat/{file}")) else { continue };
+        let most = host.proc_number(&format!("sys/net/{family}/neigh/default/gc_thresh3"))?;
+        // Each CPU's row repeats the number of the whole table.
+        let rows = stat.lines().skip(1).count().max(1) as f64;
+        let entries = sum_hex(&stat, "entries").ok_or_else(|| Gap::unknown("no column entries"))? / rows;
+        overflows += sum_hex(&stat, "table_fulls").unwrap_or(0.0);
+        use_of.push((100.0 * entries / most.max(1.0), format!("{family}: {entries} of {most} neighbours")));
     }
+    let fullest = use_of.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    sample.result("neighbour_use", fullest.ok_or_else(|| Gap::unknown("/proc/net/stat has no neighbour table")));
+    sample.rate("neighbour_overflows", overflows, host.now, format!("{overflows} since boot"));
+    Ok(())
 }

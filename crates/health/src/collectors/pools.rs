@@ -1,7 +1,7 @@
 //! Free addresses for pods.
 
 use super::{AGENT, MINUTE};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::PoolFacts;
 use crate::host::Host;
 
@@ -10,7 +10,7 @@ pub(super) const KIND: Kind = Kind {
     name: "pools",
     every: MINUTE,
     privilege: AGENT,
-    make: || Box::new(Pools),
+    collect,
     signals: &[
         Signal {
             name: "pool_free",
@@ -36,32 +36,28 @@ pub(super) const KIND: Kind = Kind {
     ],
 };
 
-struct Pools;
-
-impl Collector for Pools {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let pools = &host.facts.network()?.pools;
-        sample.result("shared_vnic_free", shared(pools));
-        let pools: Vec<&PoolFacts> = pools.iter().filter(|pool| pool.shared.is_none()).collect();
-        let mut families: Vec<&str> = pools.iter().map(|pool| pool.family.as_str()).collect();
-        families.sort_unstable();
-        families.dedup();
-        let sum = |family: &str, part: fn(&PoolFacts) -> u64| -> f64 {
-            let of_it = pools.iter().filter(|pool| pool.family == family);
-            of_it.map(|pool| part(pool) as f64).sum()
-        };
-        // An address that cools down is given out when no other is left.
-        let usable = |family: &str| sum(family, |pool| pool.free) + sum(family, |pool| pool.cooling);
-        let Some(family) = families.into_iter().min_by(|a, b| usable(a).total_cmp(&usable(b))) else {
-            return Err(Gap::absent("this node has no pool of pod addresses"));
-        };
-        let (total, cooling) = (sum(family, |pool| pool.total), sum(family, |pool| pool.cooling));
-        let in_use = sum(family, |pool| pool.in_use);
-        let detail = format!("{family}: {in_use} of {total} in use, {cooling} cooling down");
-        sample.value("pool_free", usable(family), detail.clone());
-        sample.value("pool_cooldown", 100.0 * cooling / total.max(1.0), detail);
-        Ok(())
-    }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let pools = &host.facts.network()?.pools;
+    sample.result("shared_vnic_free", shared(pools));
+    let pools: Vec<&PoolFacts> = pools.iter().filter(|pool| pool.shared.is_none()).collect();
+    let mut families: Vec<&str> = pools.iter().map(|pool| pool.family.as_str()).collect();
+    families.sort_unstable();
+    families.dedup();
+    let sum = |family: &str, part: fn(&PoolFacts) -> u64| -> f64 {
+        let of_it = pools.iter().filter(|pool| pool.family == family);
+        of_it.map(|pool| part(pool) as f64).sum()
+    };
+    // An address that cools down is given out when no other is left.
+    let usable = |family: &str| sum(family, |pool| pool.free) + sum(family, |pool| pool.cooling);
+    let Some(family) = families.into_iter().min_by(|a, b| usable(a).total_cmp(&usable(b))) else {
+        return Err(Gap::absent("this node has no pool of pod addresses"));
+    };
+    let (total, cooling) = (sum(family, |pool| pool.total), sum(family, |pool| pool.cooling));
+    let in_use = sum(family, |pool| pool.in_use);
+    let detail = format!("{family}: {in_use} of {total} in use, {cooling} cooling down");
+    sample.value("pool_free", usable(family), detail.clone());
+    sample.value("pool_cooldown", 100.0 * cooling / total.max(1.0), detail);
+    Ok(())
 }
 
 /// The free addresses of the shared VNIC that has the fewest. A family without addresses is not offered.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::FIVE_MINUTES;
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::{Host, names};
 
 /// Where a file system of the host's root is mounted in the agent's container; on the host, the root itself.
@@ -19,7 +19,7 @@ pub(super) const KIND: Kind = Kind {
     name: "root_disk",
     every: FIVE_MINUTES,
     privilege: "`/usr`, read-only: it shows the device of the root file system",
-    make: || Box::new(RootDisk),
+    collect,
     signals: &[Signal {
         name: "root_disk_unused",
         unit: Unit::Percent,
@@ -29,8 +29,6 @@ pub(super) const KIND: Kind = Kind {
     }],
 };
 
-struct RootDisk;
-
 /// What of a disk no file system of the root's uses, in bytes.
 struct UnusedBytes {
     disk: f64,
@@ -39,32 +37,29 @@ struct UnusedBytes {
     file_system: f64,
 }
 
-impl Collector for RootDisk {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let mounts = host.proc("self/mountinfo")?;
-        let mount = ROOTS.iter().find_map(|root| mounts.lines().map(fields).find(|found| found.1 == *root));
-        let Some((device, root)) = mount else {
-            return Err(Gap::unknown("no mount shows the host's root file system"));
-        };
-        let space =
-            host.system.space(Path::new(root)).map_err(|error| Gap::unknown(format!("statvfs {root}: {error}")))?;
-        let folder = host.sys.join("dev/block").join(device);
-        if size(&folder).is_none() {
-            return Err(Gap::absent(format!("the root file system is on no disk (device {device})")));
-        }
-        let unused = UnusedBytes::of(&folder, space.bytes as f64);
-        let total = unused.partitions + unused.volumes + unused.file_system;
-        let gib = |bytes: f64| bytes / GIB;
-        let detail = format!(
-            "of {:.1} GiB, {:.1} GiB are in no partition, {:.1} GiB in no logical volume, {:.1} GiB in no file system",
-            gib(unused.disk),
-            gib(unused.partitions),
-            gib(unused.volumes),
-            gib(unused.file_system)
-        );
-        sample.value("root_disk_unused", 100.0 * total / unused.disk.max(1.0), detail);
-        Ok(())
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let mounts = host.proc("self/mountinfo")?;
+    let mount = ROOTS.iter().find_map(|root| mounts.lines().map(fields).find(|found| found.1 == *root));
+    let Some((device, root)) = mount else {
+        return Err(Gap::unknown("no mount shows the host's root file system"));
+    };
+    let space = host.system.space(Path::new(root)).map_err(|error| Gap::unknown(format!("statvfs {root}: {error}")))?;
+    let folder = host.sys.join("dev/block").join(device);
+    if size(&folder).is_none() {
+        return Err(Gap::absent(format!("the root file system is on no disk (device {device})")));
     }
+    let unused = UnusedBytes::of(&folder, space.bytes as f64);
+    let total = unused.partitions + unused.volumes + unused.file_system;
+    let gib = |bytes: f64| bytes / GIB;
+    let detail = format!(
+        "of {:.1} GiB, {:.1} GiB are in no partition, {:.1} GiB in no logical volume, {:.1} GiB in no file system",
+        gib(unused.disk),
+        gib(unused.partitions),
+        gib(unused.volumes),
+        gib(unused.file_system)
+    );
+    sample.value("root_disk_unused", 100.0 * total / unused.disk.max(1.0), detail);
+    Ok(())
 }
 
 impl UnusedBytes {

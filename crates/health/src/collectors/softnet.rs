@@ -1,8 +1,7 @@
 //! Packets that the kernel dropped before any protocol saw them.
 
-use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 pub(super) const KIND: Kind = Kind {
@@ -10,7 +9,7 @@ pub(super) const KIND: Kind = Kind {
     name: "softnet",
     every: MINUTE,
     privilege: NOTHING,
-    make: || Box::<Softnet>::default(),
+    collect,
     signals: &[Signal {
         name: "softnet_drops",
         unit: Unit::PerMinute,
@@ -20,19 +19,11 @@ pub(super) const KIND: Kind = Kind {
     }],
 };
 
-#[derive(Default)]
-struct Softnet {
-    drops: Rate,
-}
-
-impl Collector for Softnet {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let text = host.proc("net/softnet_stat")?;
-        let dropped = |row: &str| u32::from_str_radix(row.split_whitespace().nth(1)?, 16).ok().map(f64::from);
-        let total: Option<f64> = text.lines().map(dropped).sum();
-        let total = total.ok_or_else(|| Gap::unknown("/proc/net/softnet_stat has no second column"))?;
-        let rate = self.drops.per_minute(total, host.now)?;
-        sample.value("softnet_drops", rate, format!("{total} since boot"));
-        Ok(())
-    }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let text = host.proc("net/softnet_stat")?;
+    let dropped = |row: &str| u32::from_str_radix(row.split_whitespace().nth(1)?, 16).ok().map(f64::from);
+    let total: Option<f64> = text.lines().map(dropped).sum();
+    let total = total.ok_or_else(|| Gap::unknown("/proc/net/softnet_stat has no second column"))?;
+    sample.rate("softnet_drops", total, host.now, format!("{total} since boot"));
+    Ok(())
 }

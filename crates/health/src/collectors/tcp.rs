@@ -1,9 +1,8 @@
 //! Retransmitted TCP segments.
 
 use super::kernel_table::value;
-use super::rate::Rate;
 use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 /// With fewer segments a minute, a few lost ones would be many per cent.
@@ -14,7 +13,7 @@ pub(super) const KIND: Kind = Kind {
     name: "tcp",
     every: MINUTE,
     privilege: NOTHING,
-    make: || Box::<Tcp>::default(),
+    collect,
     signals: &[Signal {
         name: "tcp_retransmits",
         unit: Unit::Percent,
@@ -24,21 +23,13 @@ pub(super) const KIND: Kind = Kind {
     }],
 };
 
-#[derive(Default)]
-struct Tcp {
-    sent: Rate,
-    again: Rate,
-}
-
-impl Collector for Tcp {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let text = host.proc("net/snmp")?;
-        let total = |column| value(&text, "Tcp", column).ok_or_else(|| Gap::unknown(format!("no column {column}")));
-        let (sent, again) = (total("OutSegs")?, total("RetransSegs")?);
-        let (sent, again) = (self.sent.per_minute(sent, host.now), self.again.per_minute(again, host.now));
-        let (sent, again) = (sent?, again?);
-        let percent = if sent < ENOUGH { 0.0 } else { 100.0 * again / sent };
-        sample.value("tcp_retransmits", percent, format!("{again:.0} of {sent:.0} segments a minute"));
-        Ok(())
-    }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let text = host.proc("net/snmp")?;
+    let total = |column| value(&text, "Tcp", column).ok_or_else(|| Gap::unknown(format!("no column {column}")));
+    let (sent, again) = (total("OutSegs")?, total("RetransSegs")?);
+    let (sent, again) = (sample.per_minute("sent", sent, host.now), sample.per_minute("again", again, host.now));
+    let (sent, again) = (sent?, again?);
+    let percent = if sent < ENOUGH { 0.0 } else { 100.0 * again / sent };
+    sample.value("tcp_retransmits", percent, format!("{again:.0} of {sent:.0} segments a minute"));
+    Ok(())
 }

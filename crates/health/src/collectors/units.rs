@@ -2,7 +2,7 @@
 
 use super::cgroup::Cgroups;
 use super::{CGROUPS, MINUTE};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
 const SOURCE: &str = "`/sys/fs/cgroup/*.slice/UNIT/`, of version 1 or 2";
@@ -12,7 +12,7 @@ pub(super) const KIND: Kind = Kind {
     name: "units",
     every: MINUTE,
     privilege: CGROUPS,
-    make: || Box::new(Units),
+    collect,
     signals: &[
         Signal {
             name: "kubelet_running",
@@ -51,22 +51,18 @@ const SLICES: &[&str] = &["system.slice", "kubelet.slice", "runtime.slice", "pod
 /// Where a unit's file is.
 const FILES: &[&str] = &["etc/systemd/system", "usr/lib/systemd/system"];
 
-struct Units;
-
-impl Collector for Units {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let cgroups = Cgroups::of(host)?;
-        for (signal, units) in UNITS {
-            let runs = |unit: &&&str| SLICES.iter().any(|slice| cgroups.is_populated(slice, unit));
-            let is_installed = |unit: &&&str| FILES.iter().any(|folder| host.has(&format!("{folder}/{unit}")));
-            if let Some(unit) = units.iter().find(runs) {
-                sample.value(signal, 1.0, format!("{unit} has processes"));
-            } else if let Some(unit) = units.iter().find(is_installed) {
-                sample.value(signal, 0.0, format!("{unit} has no process"));
-            } else {
-                sample.gap(signal, Gap::absent(format!("this host has no unit {}", units.join(" or "))));
-            }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let cgroups = Cgroups::of(host)?;
+    for (signal, units) in UNITS {
+        let runs = |unit: &&&str| SLICES.iter().any(|slice| cgroups.is_populated(slice, unit));
+        let is_installed = |unit: &&&str| FILES.iter().any(|folder| host.has(&format!("{folder}/{unit}")));
+        if let Some(unit) = units.iter().find(runs) {
+            sample.value(signal, 1.0, format!("{unit} has processes"));
+        } else if let Some(unit) = units.iter().find(is_installed) {
+            sample.value(signal, 0.0, format!("{unit} has no process"));
+        } else {
+            sample.gap(signal, Gap::absent(format!("this host has no unit {}", units.join(" or "))));
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 
 use super::FIVE_MINUTES;
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::InstalledPlugin;
 use crate::host::Host;
 
@@ -19,7 +19,7 @@ pub(super) const KIND: Kind = Kind {
     name: "versions",
     every: FIVE_MINUTES,
     privilege: "`/usr`, read-only",
-    make: || Box::new(Versions),
+    collect,
     signals: &[
         version("version_kernel", "`/proc/sys/kernel/osrelease`"),
         version("version_os", "`/usr/lib/os-release`"),
@@ -32,37 +32,33 @@ pub(super) const KIND: Kind = Kind {
 /// Bytes that are compared at a time.
 const PIECE: u64 = 64 * 1024;
 
-struct Versions;
-
-impl Collector for Versions {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let facts = &host.facts;
-        sample.text("version_agent", facts.version.clone());
-        for (signal, name) in [("version_plugin", "vcn-native"), ("version_attach_plugin", "vnic-attach")] {
-            match facts.plugins.iter().find(|plugin| plugin.name == name) {
-                None => sample.gap(signal, Gap::absent(format!("{name} is not installed here"))),
-                Some(plugin) => match is_shipped(plugin) {
-                    Ok(true) => sample.text(signal, facts.version.clone()),
-                    Ok(false) => {
-                        let file = plugin.installed.display();
-                        sample.gap(signal, Gap::unknown(format!("{file} is not the file of agent {}", facts.version)));
-                    }
-                    Err(error) => {
-                        sample.gap(signal, Gap::unknown(format!("compare {}: {error}", plugin.installed.display())));
-                    }
-                },
-            }
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let facts = &host.facts;
+    sample.text("version_agent", facts.version.clone());
+    for (signal, name) in [("version_plugin", "vcn-native"), ("version_attach_plugin", "vnic-attach")] {
+        match facts.plugins.iter().find(|plugin| plugin.name == name) {
+            None => sample.gap(signal, Gap::absent(format!("{name} is not installed here"))),
+            Some(plugin) => match is_shipped(plugin) {
+                Ok(true) => sample.text(signal, facts.version.clone()),
+                Ok(false) => {
+                    let file = plugin.installed.display();
+                    sample.gap(signal, Gap::unknown(format!("{file} is not the file of agent {}", facts.version)));
+                }
+                Err(error) => {
+                    sample.gap(signal, Gap::unknown(format!("compare {}: {error}", plugin.installed.display())));
+                }
+            },
         }
-        match host.file("usr/lib/os-release") {
-            Ok(text) => {
-                let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
-                sample.text("version_os", name.unwrap_or("unnamed").trim_matches('"'));
-            }
-            Err(gap) => sample.gap("version_os", gap),
-        }
-        sample.text("version_kernel", host.proc("sys/kernel/osrelease")?.trim());
-        Ok(())
     }
+    match host.file("usr/lib/os-release") {
+        Ok(text) => {
+            let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+            sample.text("version_os", name.unwrap_or("unnamed").trim_matches('"'));
+        }
+        Err(gap) => sample.gap("version_os", gap),
+    }
+    sample.text("version_kernel", host.proc("sys/kernel/osrelease")?.trim());
+    Ok(())
 }
 
 /// Whether the installed file is the agent's. In pieces, because the agent's memory is small.

@@ -1,8 +1,8 @@
-//! VNICs that are not configured as they should be, and how often another program reverts our objects.
+//! What the agent's last reconcile found: VNICs that are not configured as they should be, firewalls that reject forwarded packets,
+//! other network managers, and how often another program reverts our objects.
 
-use super::rate::Rate;
 use super::{AGENT, MINUTE};
-use crate::collector::{Area, Collector, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::Topic;
 use crate::host::Host;
 
@@ -11,7 +11,7 @@ pub(super) const KIND: Kind = Kind {
     name: "vnics",
     every: MINUTE,
     privilege: AGENT,
-    make: || Box::<Vnics>::default(),
+    collect,
     signals: &[
         Signal {
             name: "vnic_problems",
@@ -27,22 +27,35 @@ pub(super) const KIND: Kind = Kind {
             why: "Another program removes our objects; each time pods lose packets until the agent repairs them.",
             remedy: "The log event `host.repaired` names the object; `ip monitor link address route rule` shows when it goes.",
         },
+        Signal {
+            name: "forwarding_rejected",
+            unit: Unit::Count,
+            source: "the agent's conditions about forward chains",
+            why: "Oracle Linux images reject forwarded packets by default, which cuts pods off.",
+            remedy: "Run the command that the detail names; it accepts packets of pods in that chain.",
+        },
+        Signal {
+            name: "manager_interference",
+            unit: Unit::Count,
+            source: "the agent's conditions about network managers",
+            why: "A second program that configures VNICs removes routes and rules of pods.",
+            remedy: "Follow the detail: it names the program and the setting that excludes our links.",
+        },
     ],
 };
 
-#[derive(Default)]
-struct Vnics {
-    repairs: Rate,
-}
-
-impl Collector for Vnics {
-    fn collect(&mut self, host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        let network = host.facts.network()?;
-        let messages = network.about(Topic::Vnic);
-        sample.value("vnic_problems", messages.count, messages.text);
-        let total = network.repairs;
-        let rate = self.repairs.per_minute(total as f64, host.now);
-        sample.result("vnic_repairs", rate.map(|rate| (rate, format!("{total} repairs since the agent started"))));
-        Ok(())
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let network = host.facts.network()?;
+    for (signal, topic) in [
+        ("vnic_problems", Topic::Vnic),
+        ("forwarding_rejected", Topic::Forwarding),
+        ("manager_interference", Topic::NetworkManager),
+    ] {
+        let messages = network.about(topic);
+        sample.value(signal, messages.count, messages.text);
     }
+    let total = network.repairs;
+    let detail = format!("{total} repairs since the agent started");
+    sample.rate("vnic_repairs", total as f64, host.now, detail);
+    Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use health::collectors::KINDS;
 use health::engine::{Engine, Now, RulesFiles};
 use health::system::Machine;
-use health::{Area, Collector, Facts, Gap, Host, Kind, Report, Sample, Signal, Unit, Verdict};
+use health::{Area, Facts, Gap, Host, Kind, Report, Sample, Signal, Unit, Verdict};
 
 const fn signal(name: &'static str) -> Signal {
     Signal { name, unit: Unit::Count, source: "a test", why: "-", remedy: "-" }
@@ -18,26 +18,18 @@ static GATE_OPEN: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Hangs until the gate opens, as a read from a file system that is gone.
-struct Hangs;
-
-impl Collector for Hangs {
-    fn collect(&mut self, _: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        STARTED.fetch_add(1, Ordering::SeqCst);
-        while !GATE_OPEN.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(1));
-        }
-        sample.value("hangs", 1.0, "");
-        Ok(())
+fn hangs(_: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    STARTED.fetch_add(1, Ordering::SeqCst);
+    while !GATE_OPEN.load(Ordering::SeqCst) {
+        thread::sleep(Duration::from_millis(1));
     }
+    sample.value("hangs", 1.0, "");
+    Ok(())
 }
 
-struct Works;
-
-impl Collector for Works {
-    fn collect(&mut self, _: &Host, sample: &mut Sample) -> Result<(), Gap> {
-        sample.value("works", 1.0, "");
-        Ok(())
-    }
+fn works(_: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    sample.value("works", 1.0, "");
+    Ok(())
 }
 
 fn machine() -> Host {
@@ -78,7 +70,7 @@ fn a_collector_that_hangs_is_unknown_and_delays_no_other() {
             signals: &[signal("hangs")],
             every: EVERY,
             privilege: "-",
-            make: || Box::new(Hangs),
+            collect: hangs,
         },
         Kind {
             area: Area::Host,
@@ -86,7 +78,7 @@ fn a_collector_that_hangs_is_unknown_and_delays_no_other() {
             signals: &[signal("works")],
             every: EVERY,
             privilege: "-",
-            make: || Box::new(Works),
+            collect: works,
         },
     ];
     let host = machine();

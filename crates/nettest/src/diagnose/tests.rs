@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use api::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, Tally, TapCount, Taps, Trial};
-use api::{TargetService, probe::Party};
+use api::probe::{Evidence, ProbeReport, Tally, Trial};
 
 use super::diagnose;
 use crate::verdict::Label;
@@ -105,65 +104,7 @@ fn busy(numbers: &mut Numbers, report: &mut ProbeReport) {
     rise(&mut report.after.insert_failures, numbers.below(100));
 }
 
-fn healthy(numbers: &mut Numbers) -> Evidence {
-    let kinds = [
-        ProbeKind::Icmp,
-        ProbeKind::Tcp,
-        ProbeKind::Udp,
-        ProbeKind::Http,
-        ProbeKind::Dns,
-        ProbeKind::PathMtu,
-        ProbeKind::Throughput,
-    ];
-    let kind = kinds[usize::try_from(numbers.below(7)).unwrap()];
-    let sent = u16::try_from(5 + numbers.below(96)).unwrap();
-    // Up to two lost packets are chance.
-    let lost = u16::try_from(numbers.below(3)).unwrap();
-    let failure = (lost > 0).then_some(Failure::Silence);
-    let tap = |packets| Taps {
-        out: TapCount { packets, device: "ens3".into() },
-        inward: TapCount { packets, device: if packets % 2 == 0 { "ens3" } else { "ens5" }.into() },
-        incomplete: false,
-    };
-    let mut attempt = ProbeReport {
-        tally: Tally { sent, received: sent - lost, failure: failure.clone(), micros: Vec::new() },
-        taps: tap(u32::from(sent)),
-        ..ProbeReport::default()
-    };
-    busy(numbers, &mut attempt);
-    let mut arrival = ProbeReport { taps: tap(u32::from(sent - lost)), ..ProbeReport::default() };
-    busy(numbers, &mut arrival);
-    let changes = [Change::Again, Change::OtherPort, Change::SubnetNeighbour, Change::SlowRate, Change::SmallPacket];
-    let trial = |(change, answered): (Change, u64)| {
-        let received = u16::try_from(answered).unwrap();
-        Trial::new(change, Tally { sent: 3, received, failure: None, micros: Vec::new() })
-    };
-    Evidence {
-        kind,
-        port: 443,
-        source_requested: numbers.below(2) == 0,
-        source: Party::default(),
-        target: Party::default(),
-        service: [None, Some(TargetService::Dns), Some(TargetService::Imds)]
-            [usize::try_from(numbers.below(3)).unwrap()],
-        attempt,
-        received: None,
-        arrival: (numbers.below(2) == 0).then_some(arrival),
-        trials: changes.into_iter().map(|change| trial((change, numbers.below(4)))).collect(),
-    }
-}
-
-#[test]
-fn healthy_pair_on_busy_hosts_is_never_accused() {
-    let mut numbers = Numbers(20_261_123);
-    for run in 0..1000 {
-        let evidence = healthy(&mut numbers);
-        let verdict = diagnose(&evidence);
-        assert_eq!((verdict.label, verdict.causes), (Label::Reachable, Vec::new()), "run {run}: {evidence:?}");
-    }
-}
-
-/// The same counters next to a loss that they do not explain: a cause of a host is not proven by them.
+/// Counters of a busy host next to a loss that they do not explain: a cause of a host is not proven by them.
 #[test]
 fn noise_next_to_a_security_list_proves_no_host_cause() {
     let case = cases().into_iter().find(|(name, ..)| name == "a_security_list_drops_one_port").unwrap().1;

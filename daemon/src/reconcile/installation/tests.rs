@@ -22,30 +22,17 @@ fn conditions_of(runtime: ContainerRuntime, notes: Vec<Note>) -> Vec<(Reason, bo
 fn preceding_configuration_blocks_unless_cri_o_skips_it() {
     let file = || "00-x.conflist".to_owned();
     let note = |kind| Note { kind, subject: file(), message: String::new() };
-    let noted = |gives, uses, lacks_plugins| note(NoteKind::SortsBefore { gives, uses, lacks_plugins });
-    let before = |gives, lacks| noted(gives, RuntimeUsage::Always, lacks);
-    let next = |gives, lacks| noted(gives, RuntimeUsage::IfCriO, lacks);
-    let second = |gives| noted(gives, RuntimeUsage::Never, false);
+    let before = |gives| note(NoteKind::SortsBefore { gives });
     let copy_after = |gives| note(NoteKind::SortsBeforeCopy { gives });
     let (blocked, preceded) = (Reason::RuntimeConfigurationBlocked, Reason::RuntimeConfigurationPreceded);
     for runtime in [ContainerRuntime::CriO, ContainerRuntime::Unknown] {
         let refuses = runtime == ContainerRuntime::Unknown;
         for (note, expected) in [
-            (note(NoteKind::MalformedBefore), vec![(blocked, refuses, file())]),
-            (note(NoteKind::UnreadBefore), vec![(blocked, refuses, file())]),
-            (before(ProvidedNetwork::Network, true), vec![(preceded, refuses, file())]),
-            (before(ProvidedNetwork::CalledNetwork, true), vec![(preceded, refuses, file())]),
-            (before(ProvidedNetwork::Nothing, true), vec![(preceded, refuses, file())]),
-            (before(ProvidedNetwork::Network, false), vec![(preceded, false, file())]),
-            (before(ProvidedNetwork::CalledNetwork, false), vec![]),
-            (before(ProvidedNetwork::Nothing, false), vec![(preceded, true, file())]),
-            // The one that sorts before it lacks a binary.
-            (next(ProvidedNetwork::Nothing, true), vec![(preceded, refuses, file())]),
-            (next(ProvidedNetwork::Nothing, false), vec![(preceded, true, file())]),
-            (next(ProvidedNetwork::Network, false), vec![(preceded, false, file())]),
-            (second(ProvidedNetwork::Network), vec![(preceded, false, file())]),
-            (second(ProvidedNetwork::CalledNetwork), vec![]),
-            (second(ProvidedNetwork::Nothing), vec![(preceded, false, file())]),
+            (note(NoteKind::UnusableBefore), vec![(blocked, refuses, file())]),
+            (note(NoteKind::LacksPlugins), vec![(preceded, refuses, file())]),
+            (before(ProvidedNetwork::Network), vec![(preceded, false, file())]),
+            (before(ProvidedNetwork::CalledNetwork), vec![]),
+            (before(ProvidedNetwork::Nothing), vec![(preceded, true, file())]),
             (copy_after(ProvidedNetwork::Network), vec![(preceded, false, file())]),
             (copy_after(ProvidedNetwork::CalledNetwork), vec![]),
             (note(NoteKind::PluginMissing), vec![(Reason::PluginMissing, true, file())]),

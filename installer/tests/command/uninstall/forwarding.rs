@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::kernel::Host;
-use crate::node::Node;
+use crate::node::{FLANNEL, Node};
 
 const KEYS: [&str; 2] = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
 
@@ -13,12 +13,11 @@ fn forwarding(host: &Host) -> [String; 2] {
 
 #[test]
 fn forwarding_stays_for_another_pod_network() {
-    let flannel = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
     let loopback = r#"{"cniVersion":"1.0.0","name":"lo","type":"loopback"}"#;
     // It may have called our network, or another one.
     let multus = r#"{"cniVersion":"1.0.0","name":"multus","type":"multus-shim"}"#;
     for (name, text, stays) in [
-        ("10-flannel.conflist", flannel, true),
+        ("10-flannel.conflist", FLANNEL, true),
         ("99-loopback.conf", loopback, false),
         ("00-multus.conf", multus, true),
     ] {

@@ -4,9 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::kernel::Host;
-use crate::node::Node;
-
-const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
+use crate::node::{FLANNEL, Node};
 
 /// A host whose VNIC link was down, like a hot-plugged one, before we installed.
 fn raised_by_us() -> (Node, Host, String) {

@@ -3,16 +3,13 @@
 use std::fs;
 
 use super::kernel::Host;
-use crate::node::Node;
-
-const THEIRS: &str = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
-const INSTALL: [&str; 3] = ["--signal-node-label", "true", "--cni-usable"];
+use crate::node::{FOREIGN, INSTALL, Node};
 
 #[test]
 fn damaged_or_unreadable_record_costs_nothing_that_was_there_before() {
     for unreadable in [false, true] {
         let node = Node::new();
-        fs::write(node.conflist(), THEIRS).unwrap();
+        fs::write(node.conflist(), FOREIGN).unwrap();
         node.executable("bin/vcn-native", "foreign, too");
         let (code, text) = node.run(&INSTALL);
         assert!(code == 0 && text.contains("status: installed"), "{text}");
@@ -31,7 +28,7 @@ fn damaged_or_unreadable_record_costs_nothing_that_was_there_before() {
         assert!(fs::read_to_string(node.conflist()).unwrap().contains("vcn-native"), "it is repaired: {text}");
         let (code, text) = node.uninstall(&Host::new(), &[]);
         assert_eq!(code, 0, "{text}");
-        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
         assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "foreign, too");
         assert!(node.knows_nothing());
     }
