@@ -132,7 +132,7 @@ oldest: setup ## Run the tests that need an API server with the oldest Kubernete
 	@tests/tools/build >/dev/null
 	KUBEBUILDER_ASSETS=$$(tests/kube/oldest/build) cargo test --workspace --no-fail-fast --test cluster --test resources
 
-fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARGETS="route rule" for some
+fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARGETS="pools environment" for some
 	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)
 
 lint: setup ## Check format, clippy, scripts and house rules

@@ -1,10 +1,8 @@
 //! What a VNIC is called on its instance: by pods that ask for it and by the agent.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use vcn::text_type;
 
 /// A DNS label: small letters, digits and inner hyphens, at most 63. Unique on an instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -17,6 +15,15 @@ pub struct VnicName(String);
 pub struct VnicNameError(String);
 
 impl VnicName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// When it is no DNS label.
+    pub fn new(text: impl Into<String>) -> Result<Self, VnicNameError> {
+        let text = text.into();
+        if is_dns_label(&text) { Ok(Self(text)) } else { Err(VnicNameError(text.chars().take(80).collect())) }
+    }
+
     /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -29,29 +36,4 @@ pub(crate) fn is_dns_label(text: &str) -> bool {
     (1..=63).contains(&text.len()) && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-impl FromStr for VnicName {
-    type Err = VnicNameError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if is_dns_label(text) { Ok(Self(text.to_owned())) } else { Err(VnicNameError(text.chars().take(80).collect())) }
-    }
-}
-
-impl fmt::Display for VnicName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for VnicName {
-    type Error = VnicNameError;
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<VnicName> for String {
-    fn from(name: VnicName) -> Self {
-        name.0
-    }
-}
+text_type!(VnicName, VnicNameError);

@@ -8,6 +8,7 @@
 //!
 //! Plugins differ in what they build; what was built is found, removed and explained here.
 
+mod check;
 mod extra;
 pub mod failure;
 mod follow_up;
@@ -18,12 +19,13 @@ mod reserve;
 mod state_dir;
 mod take_down;
 
+pub use check::{drifted, in_sync, vanished};
 pub use extra::{enter_pod, network_of};
 pub use failure::code;
 pub use follow_up::{DeletionOutcome, FollowUp, forget};
 pub use gc::gc;
 pub use node::{Node, ends, enter, network, observe};
 pub use report::{Program, Report};
-pub use reserve::{Source, pod_of, reserve};
-pub use state_dir::{STATE_DIR_VARIABLE, state_dir};
-pub use take_down::{del, take_down};
+pub use reserve::{Source, netns_of, pod_of, reserve};
+pub use state_dir::STATE_DIR_VARIABLE;
+pub use take_down::{del, give_up, take_down};

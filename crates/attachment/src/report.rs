@@ -1,13 +1,13 @@
 //! The record of a run, which the agent logs. A verb neither fails nor waits for it.
 
 use std::net::IpAddr;
-use std::path::Path;
 
-use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, TraceContext, Verb};
+use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, Verb};
 use ipam::AssignedAddress;
 use telemetry::{Phases, Sink, VerbRecord};
 
 use crate::follow_up::FollowUp;
+use crate::state_dir::state_dir;
 
 /// The program that reports.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,8 @@ pub struct Report {
 
 impl Report {
     /// Of a call about one attachment.
-    pub fn of_attachment(program: Program, verb: &str, key: &AttachmentKey, args: &Args, trace: &TraceContext) -> Self {
-        let mut report = Self::of_network(program, verb, &key.network, trace);
+    pub fn of_attachment(program: Program, verb: &str, key: &AttachmentKey, args: &Args) -> Self {
+        let mut report = Self::of_network(program, verb, &key.network);
         report.record.container_id = key.container_id.to_string();
         report.record.ifname = key.ifname.to_string();
         report.record.pod_namespace.clone_from(&args.pod_namespace);
@@ -38,8 +38,8 @@ impl Report {
     }
 
     /// Of a call about a network.
-    pub fn of_network(program: Program, verb: &str, network: &NetworkName, trace: &TraceContext) -> Self {
-        let mut report = Self::begin(program, verb, trace);
+    pub fn of_network(program: Program, verb: &str, network: &NetworkName) -> Self {
+        let mut report = Self::begin(program, verb);
         report.record.network = network.to_string();
         report
     }
@@ -47,7 +47,7 @@ impl Report {
     /// Of a call that was refused, as far as it is known whom it was about.
     pub fn of_refusal(program: Program, refusal: &Refusal<'_>) -> Self {
         let text = |part: Option<String>| part.unwrap_or_default();
-        let mut report = Self::begin(program, refusal.verb.map_or("unknown", Verb::as_str), &refusal.trace);
+        let mut report = Self::begin(program, refusal.verb.map_or("unknown", Verb::as_str));
         report.record.network = text(refusal.network.as_ref().map(ToString::to_string));
         report.record.container_id = text(refusal.container_id.as_ref().map(ToString::to_string));
         report.record.ifname = text(refusal.ifname.as_ref().map(ToString::to_string));
@@ -56,11 +56,8 @@ impl Report {
         report
     }
 
-    fn begin(program: Program, verb: &str, trace: &TraceContext) -> Self {
-        let mut record = VerbRecord::begin(program.name, program.version, verb);
-        if let Some(parent) = trace.parent() {
-            record.continue_trace(parent.trace_id, parent.span_id);
-        }
+    fn begin(program: Program, verb: &str) -> Self {
+        let record = VerbRecord::begin(program.name, program.version, verb);
         Self { record, phases: Phases::start(), assigned: Vec::new() }
     }
 
@@ -99,14 +96,26 @@ impl Report {
         text.into_iter().for_each(|text| self.note(text));
     }
 
-    /// Hands the record over; the agent then does `follow_up`. If no agent takes the record, `follow_up` is done here.
-    pub fn send(mut self, state_dir: &Path, error: Option<&Error>, follow_up: Option<FollowUp>) {
+    /// Runs a verb and hands the record over; the agent then does `follow_up`, which after a failure can only be to forget.
+    pub fn of_run<T>(
+        mut self,
+        follow_up: Option<FollowUp>,
+        verb: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let answer = verb(&mut self);
+        let follow_up = follow_up.filter(|it| answer.is_ok() || *it == FollowUp::Forget);
+        self.send(answer.as_ref().err(), follow_up);
+        answer
+    }
+
+    /// Hands the record over. If no agent takes it, `follow_up` is done here.
+    pub fn send(mut self, error: Option<&Error>, follow_up: Option<FollowUp>) {
         if let Some(error) = error {
             self.record.code = error.code.0;
             self.note(error.to_string());
         }
         self.close();
-        let sink = Sink::new(state_dir);
+        let sink = Sink::new(state_dir());
         if sink.hand_over(&self.record) {
             return;
         }

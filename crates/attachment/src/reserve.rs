@@ -1,7 +1,8 @@
 //! Reserving addresses for an attachment, with what must be put right before: lost records, and what killed runs left.
 
-use cni::{Args, Error};
-use ipam::{Allocation, PodRecord, Pools, Request, Reservation};
+use cni::{Args, ContainerNetns, Error};
+use datapath::Places;
+use ipam::{Allocation, NetnsRecord, PodRecord, Pools, Request, Reservation};
 use vcn::IfName;
 
 use crate::failure;
@@ -66,4 +67,10 @@ pub fn reserve(
 pub fn pod_of(args: &Args) -> Option<PodRecord> {
     let (namespace, name) = (args.pod_namespace.clone()?, args.pod_name.clone()?);
     Some(PodRecord { namespace, name, uid: args.pod_uid.clone() })
+}
+
+/// The namespace of the pod in `places`, which the runtime named.
+pub fn netns_of(netns: &ContainerNetns, places: &Places) -> Option<NetnsRecord> {
+    let id = places.pod_id()?;
+    Some(NetnsRecord { path: netns.path().to_owned(), dev: id.dev, inode: id.inode })
 }

@@ -10,7 +10,7 @@ pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
 pub const STATE_DIR_VARIABLE: &str = "VCN_NATIVE_STATE_DIR";
 
 /// The state directory of this process. A path that is not absolute counts as none: plugins are started wherever the runtime is.
-pub fn state_dir() -> PathBuf {
+pub(crate) fn state_dir() -> PathBuf {
     let named = std::env::var_os(STATE_DIR_VARIABLE).map(PathBuf::from).filter(|path| path.is_absolute());
     named.unwrap_or_else(|| PathBuf::from(vcn::STATE_DIR))
 }

@@ -101,6 +101,19 @@ pub fn take_down(
     Err(others.iter().fold(error.caused_by(first), |error, failure| error.caused_by(failure)))
 }
 
+/// Ends an attachment whose ADD failed with `error`, which stays the first one. The address goes back, unless something of the
+/// network is still there: then the record must stay, for the DEL that follows to find it by.
+pub fn give_up(key: &AttachmentKey, allocation: &Allocation, error: Error, node: &Node, report: &mut Report) -> Error {
+    let had = match take_down(key, Some(allocation), node, report) {
+        Ok(had) => had,
+        Err(left) => return error.with_details(left),
+    };
+    match node.release(key, &had, report) {
+        Ok(_) => error,
+        Err(release) => error.with_details("the address could not be given back").caused_by(&release),
+    }
+}
+
 /// Takes down and frees what killed ADDs left and no DEL came for. An attachment that cannot be taken down keeps its addresses
 /// and does not stop the others. The caller holds the lock of `own`.
 pub(crate) fn reclaim(node: &Node, own: &AttachmentKey, report: &mut Report) -> Result<(), Error> {

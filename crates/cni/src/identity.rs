@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use vcn::IfName;
+use vcn::{IfName, text_type};
 
 use crate::excerpt::{QUOTED, excerpt};
 
@@ -71,61 +71,12 @@ impl NetworkName {
     }
 }
 
-impl fmt::Display for ContainerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for NetworkName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+text_type!(ContainerId, IdentityError);
+text_type!(NetworkName, IdentityError);
 
 impl fmt::Display for AttachmentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.network, self.container_id, self.ifname)
-    }
-}
-
-impl TryFrom<String> for ContainerId {
-    type Error = IdentityError;
-    fn try_from(text: String) -> Result<Self, IdentityError> {
-        Self::new(text)
-    }
-}
-
-impl TryFrom<String> for NetworkName {
-    type Error = IdentityError;
-    fn try_from(text: String) -> Result<Self, IdentityError> {
-        Self::new(text)
-    }
-}
-
-impl From<ContainerId> for String {
-    fn from(id: ContainerId) -> Self {
-        id.0
-    }
-}
-
-impl From<NetworkName> for String {
-    fn from(name: NetworkName) -> Self {
-        name.0
-    }
-}
-
-impl FromStr for ContainerId {
-    type Err = IdentityError;
-    fn from_str(text: &str) -> Result<Self, IdentityError> {
-        Self::new(text)
-    }
-}
-
-impl FromStr for NetworkName {
-    type Err = IdentityError;
-    fn from_str(text: &str) -> Result<Self, IdentityError> {
-        Self::new(text)
     }
 }
 

@@ -6,6 +6,4 @@ pub(crate) mod config;
 pub(crate) mod environment;
 pub(crate) mod field;
 pub(crate) mod prev_result;
-pub(crate) mod runtime_config;
 pub(crate) mod stdin;
-pub(crate) mod trace;

@@ -31,8 +31,6 @@ pub use input::args::Args;
 pub use input::config::Config;
 pub use input::environment::{Environment, ProcessEnvironment};
 pub use input::prev_result::PrevResult;
-pub use input::runtime_config::RuntimeConfig;
-pub use input::trace::{ParentSpan, TraceContext};
 pub use netns::ContainerNetns;
 pub use plugin::{Plugin, main};
 pub use request::{AddRequest, CheckRequest, DelRequest, GcRequest, StatusRequest};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Args, AttachmentKey, Config, ContainerNetns, Error, PrevResult, TraceContext};
+use crate::{Args, AttachmentKey, Config, ContainerNetns, Error, PrevResult};
 
 /// Attach the container.
 #[derive(Clone, Debug)]
@@ -17,8 +17,6 @@ pub struct AddRequest<C> {
     pub config: Config,
     /// The plugin's own part.
     pub conf: C,
-    /// The caller's trace.
-    pub trace: TraceContext,
 }
 
 /// Is the attachment still as the chain left it?
@@ -36,8 +34,6 @@ pub struct CheckRequest<C> {
     pub config: Config,
     /// The plugin's own part.
     pub conf: C,
-    /// The caller's trace.
-    pub trace: TraceContext,
 }
 
 /// Detach the container. Nearly everything may be gone already; the answer is success then. The netns is not passed: it may be
@@ -53,8 +49,6 @@ pub struct DelRequest<C> {
     /// The plugin's own part, or why it cannot be read: the configuration may have changed since ADD, and the
     /// attachment must be removable all the same.
     pub conf: Result<C, Error>,
-    /// The caller's trace.
-    pub trace: TraceContext,
 }
 
 /// Could an ADD succeed now? Answer at once: runtimes hold locks while they ask, and a "no" makes the node not ready.
@@ -64,8 +58,6 @@ pub struct StatusRequest<C> {
     pub config: Config,
     /// The plugin's own part.
     pub conf: C,
-    /// The caller's trace.
-    pub trace: TraceContext,
 }
 
 /// Free what belongs to no valid attachment of this network.
@@ -78,6 +70,4 @@ pub struct GcRequest<C> {
     pub config: Config,
     /// The plugin's own part, or why it cannot be read.
     pub conf: Result<C, Error>,
-    /// The caller's trace.
-    pub trace: TraceContext,
 }

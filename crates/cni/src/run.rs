@@ -14,7 +14,7 @@ use crate::input::environment::{Call, Target};
 use crate::input::stdin;
 use crate::{
     AddRequest, AddResult, AttachmentKey, CheckRequest, Config, DelRequest, Environment, Error, ErrorCode, GcRequest,
-    Plugin, Refusal, StatusRequest, TraceContext, Verb, Version,
+    Plugin, Refusal, StatusRequest, Verb, Version,
 };
 
 /// How the process ends. A failure is always status 1; what failed is in the reply.
@@ -73,7 +73,7 @@ pub fn run<P: Plugin>(
         }
         Ok(call) => stdin::read(input).map_err(CallFailure::Refused).and_then(|read| {
             document = read;
-            answer(plugin, call, env, &document, &mut version)
+            answer(plugin, call, &document, &mut version)
         }),
         Err(error) => Err(CallFailure::Refused(error)),
     };
@@ -104,7 +104,6 @@ pub fn run<P: Plugin>(
 fn answer<P: Plugin>(
     plugin: &P,
     call: Call,
-    env: &dyn Environment,
     document: &[u8],
     version: &mut Version,
 ) -> Result<Option<String>, CallFailure> {
@@ -122,11 +121,10 @@ fn answer<P: Plugin>(
         )));
     }
     let config = Config::read(document, verb)?;
-    let trace = TraceContext::read(env);
     match call {
         Call::Add(target, netns) => {
             let (key, args, conf) = (target.key(&config), target.args, config.own()?);
-            let request = AddRequest { key, netns, args, config, conf, trace };
+            let request = AddRequest { key, netns, args, config, conf };
             let result: AddResult = plugin.add(&request).map_err(CallFailure::Answered)?;
             return Ok(Some(result.to_json(*version)));
         }
@@ -138,22 +136,22 @@ fn answer<P: Plugin>(
                 )));
             };
             let (key, args, conf) = (target.key(&config), target.args, config.own()?);
-            let request = CheckRequest { key, netns, prev_result, args, config, conf, trace };
+            let request = CheckRequest { key, netns, prev_result, args, config, conf };
             plugin.check(&request).map_err(CallFailure::Answered)?;
         }
         Call::Del(target) => {
             let (key, args, conf) = (target.key(&config), target.args, config.own());
-            let request = DelRequest { key, args, config, conf, trace };
+            let request = DelRequest { key, args, config, conf };
             plugin.del(&request).map_err(Error::in_words_for_del).map_err(CallFailure::Answered)?;
         }
         Call::Status => {
             let conf = config.own()?;
-            plugin.status(&StatusRequest { config, conf, trace }).map_err(CallFailure::Answered)?;
+            plugin.status(&StatusRequest { config, conf }).map_err(CallFailure::Answered)?;
         }
         Call::Gc if config.disable_gc => {}
         Call::Gc => {
             let (valid, conf) = (config.valid_attachments()?, config.own());
-            plugin.gc(&GcRequest { valid, config, conf, trace }).map_err(CallFailure::Answered)?;
+            plugin.gc(&GcRequest { valid, config, conf }).map_err(CallFailure::Answered)?;
         }
         // Answered before stdin was touched.
         Call::About | Call::Version => {}

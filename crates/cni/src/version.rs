@@ -31,7 +31,7 @@ impl Version {
         self < Self::V1_0_0
     }
 
-    /// Whether results know mtu, socketPath and pciID of interfaces, and more than dst and gw of routes.
+    /// Whether results know the MTU of interfaces.
     pub fn has_extended_results(self) -> bool {
         self >= Self::V1_1_0
     }

@@ -2,12 +2,12 @@
 
 use std::os::fd::AsFd;
 
-use netlink::{Address, LinkChange, Neighbour, NewLink, Peer, Result, Route, Rule};
+use netlink::{Address, LinkChange, Neighbour, NewLink, Peer, Result, Route};
 use vcn::{IfName, PROTOCOL};
 
 use crate::{
-    AddressSpec, Change, Error, Failure, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec,
-    Step, SysctlSpec, VethPeer,
+    AddressSpec, Change, Error, Failure, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, Step,
+    SysctlSpec, VethPeer,
 };
 
 mod moved;
@@ -70,26 +70,7 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
         Change::Delete(Object::Link(link)) => delete_link(place, link, places),
         Change::Add(object) => write(place, object, Verb::Add, places),
         Change::Delete(object) => write(place, object, Verb::Delete, places),
-        Change::Replace { from: Object::Rule(from), to: Object::Rule(to) } => replace_rule(place, from, to, places),
         Change::Replace { to, .. } => write(place, to, Verb::Replace, places),
-    }
-}
-
-/// The new one first: it comes behind the old one, and a deletion takes the first one that matches, which may be all but
-/// the prefixes that count. A kernel that takes both for the same is asked for it when the old one is gone.
-fn replace_rule(place: Place, from: &RuleSpec, to: &RuleSpec, places: &mut Places) -> Result<()> {
-    let Some(socket) = places.socket(place) else { return Ok(()) };
-    let (old, new) = (kernel_rule(from), kernel_rule(to));
-    let there = |error: &netlink::Error| error.is_already_exists();
-    let added = match socket.add_rule(&new) {
-        Err(error) if there(&error) => false,
-        other => other.map(|()| true)?,
-    };
-    socket.delete_rule(&old)?;
-    match socket.add_rule(&new) {
-        _ if added => Ok(()),
-        Err(error) if there(&error) => Ok(()),
-        other => other,
     }
 }
 
@@ -219,17 +200,14 @@ fn write(place: Place, object: &Object, verb: Verb, places: &mut Places) -> Resu
                 Verb::Delete => socket.delete_route(&route),
             }
         }
-        Object::Rule(rule) => {
-            let rule = kernel_rule(rule);
-            match verb {
-                Verb::Add | Verb::Replace => match socket.add_rule(&rule) {
-                    // The kernel calls two rules the same only when everything about them is.
-                    Err(error) if error.is_already_exists() => Ok(()),
-                    other => other,
-                },
-                Verb::Delete => socket.delete_rule(&rule),
-            }
-        }
+        Object::Rule(rule) => match verb {
+            Verb::Add | Verb::Replace => match socket.add_rule(rule) {
+                // The kernel calls two rules the same only when everything about them is.
+                Err(error) if error.is_already_exists() => Ok(()),
+                other => other,
+            },
+            Verb::Delete => socket.delete_rule(rule),
+        },
         Object::Neighbour(NeighbourSpec { address, mac, .. }) => {
             let neighbour = match mac {
                 Some(mac) => Neighbour::permanent(index, *address, *mac),
@@ -252,14 +230,5 @@ fn kernel_route(route: &RouteSpec, oif: u32) -> Route {
     // IPv4 wants a next hop that a route already covers, or our word for it.
     kernel.onlink = route.via.is_some_and(|via| via.is_ipv4());
     kernel.scope_link = route.via.is_none() && route.destination.is_ipv4();
-    kernel
-}
-
-fn kernel_rule(rule: &RuleSpec) -> Rule {
-    let mut kernel = Rule::new(rule.family, rule.priority, rule.table, PROTOCOL);
-    kernel.from = rule.from;
-    kernel.to = rule.to;
-    kernel.fwmark = rule.fwmark.map(|mark| (mark.value, mark.mask));
-    kernel.suppress = rule.suppressed().map(u32::from);
     kernel
 }

@@ -1,5 +1,7 @@
 //! Failures of observing and applying.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use crate::Step;
@@ -37,6 +39,11 @@ pub enum Error {
         /// The alias of our link.
         wanted: String,
     },
+}
+
+/// The failure to observe something.
+pub(crate) fn during(what: impl fmt::Display) -> impl Fn(netlink::Error) -> Error {
+    move |source| Error::Observe { what: what.to_string(), source }
 }
 
 /// One step that failed.

@@ -2,24 +2,21 @@
 //! address stays reachable for pods by the primary VNIC, and what pods answer in the host's place (a NodePort, a hostPort)
 //! leaves by the VNIC it was asked by. The primary VNIC itself is the operating system's.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnetwork::{IpNetwork, Ipv6Network};
+use netlink::Rule;
 use serde::{Deserialize, Serialize};
 use vcn::{
-    Family, IfName, LINK_ALIAS_PREFIX, MacAddr, Mark, Mtu, PODS_TABLE, PRIMARY_MARK, RulePriorities, TableId, Vnic,
-    vnic_mark,
+    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, METADATA_ADDRESS_V6, MacAddr, Mark, Mtu, PODS_TABLE,
+    PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, vnic_mark,
 };
 
-use crate::object::metadata_address;
 use crate::pod::everything;
-use crate::{
-    AddressSpec, LinkKind, LinkSpec, NeighbourTraffic, NftRule, NftRuleKind, Object, Place, RouteSpec, RouterMessage,
-    RuleSpec, SysctlSpec, Transport,
-};
+use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, SysctlSpec};
 
 mod links;
+mod nft;
 mod observed;
 
 pub use links::{LinkError, Placement, place};
@@ -112,7 +109,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
         objects.extend(pods.families().map(to_pods));
         objects.extend(pods.families().map(to_metadata));
         objects.extend(pods.families().map(|family| by_mark(family, PRIMARY_MARK, TableId::MAIN)));
-        objects.push(Object::NftTable(nft_rules(network, pods)));
+        objects.push(Object::NftTable(nft::rules(network, pods)));
     }
     objects
 }
@@ -141,13 +138,13 @@ fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
 /// What is for a pod of this node goes to it, wherever it comes from. Only routes to single addresses count, as all our
 /// routes are: a default route of another program in that table is not to become the whole host's.
 pub fn to_pods(family: Family) -> Object {
-    let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
-    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table, single: true })
+    let suppress = Some(u32::from(family.host_prefix() - 1));
+    Object::Rule(Rule { suppress, ..Rule::new(family, RulePriorities::TO_PODS, PODS_TABLE, PROTOCOL) })
 }
 
 pub(crate) fn to_metadata(family: Family) -> Object {
-    let (priority, to) = (RulePriorities::METADATA, Some(IpNetwork::from(metadata_address(family))));
-    Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN, single: false })
+    let to = Some(IpNetwork::from(metadata_address(family)));
+    Object::Rule(Rule { to, ..Rule::new(family, RulePriorities::METADATA, TableId::MAIN, PROTOCOL) })
 }
 
 /// The address that the kernel asks the VNIC's router from, for what a pod sends: a link-local one of that link; the VNIC's own
@@ -184,8 +181,7 @@ fn way_back(vnic: &HostVnic) -> impl Iterator<Item = Object> {
 }
 
 pub(crate) fn by_mark(family: Family, mark: Mark, table: TableId) -> Object {
-    let (priority, fwmark) = (RulePriorities::MARK, Some(mark));
-    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark, table, single: false })
+    Object::Rule(Rule { fwmark: Some(mark), ..Rule::new(family, RulePriorities::MARK, table, PROTOCOL) })
 }
 
 fn link(vnic: &HostVnic) -> Vec<Object> {
@@ -247,15 +243,8 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
         objects.push(Object::Address(AddressSpec { link: link.clone(), address: own }));
         objects.push(Object::Route(route(IpNetwork::from(addressing.router), None)));
         objects.push(Object::Route(route(everything(family), Some(addressing.router))));
-        objects.push(Object::Rule(RuleSpec {
-            priority: RulePriorities::FROM_VNIC,
-            family,
-            from: Some(own),
-            to: None,
-            fwmark: None,
-            table: vnic.table,
-            single: false,
-        }));
+        let rule = Rule::new(family, RulePriorities::FROM_VNIC, vnic.table, PROTOCOL);
+        objects.push(Object::Rule(Rule { from: Some(own), ..rule }));
     }
     for object in vnic.routes.iter().flat_map(|route| routed(vnic, route)) {
         // Several networks may be behind one next hop.
@@ -278,82 +267,17 @@ fn routed(vnic: &HostVnic, route: &HostRoute) -> Vec<Object> {
         objects.push(leads(IpNetwork::from(via), None));
         objects.push(leads(route.destination, Some(via)));
     }
-    objects.push(Object::Rule(RuleSpec {
-        priority: RulePriorities::TO_NETWORK,
-        family,
-        from: None,
-        to: Some(route.destination),
-        fwmark: None,
-        table,
-        single: false,
-    }));
+    let rule = Rule::new(family, RulePriorities::TO_NETWORK, table, PROTOCOL);
+    objects.push(Object::Rule(Rule { to: Some(route.destination), ..rule }));
     objects
 }
 
-fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
-    let secondary = network.vnics.iter().filter_map(|vnic| Some((vnic_mark(vnic.table)?, vnic.placement.link())));
-    // Sorted: the table is to be the same in whatever order VNICs are listed.
-    let marked: BTreeMap<Mark, &IfName> = secondary.chain([(PRIMARY_MARK, &network.primary)]).collect();
-    // Those that there is no mark for, too.
-    let links = network.vnics.iter().map(|vnic| vnic.placement.link()).chain([&network.primary]);
-    let links: BTreeSet<&IfName> = links.collect();
-    let ports = [(Transport::Udp, 53), (Transport::Tcp, 53), (Transport::Udp, 123)];
-    let ports: Vec<_> = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80))).collect();
-    // In the order of the table's chains, which is the order they are observed in.
-    // What is dropped is dropped whatever families pods have: the kernel may know IPv6, and then the host hears them.
-    let routers = RouterMessage::ALL.into_iter().map(|message| NftRuleKind::DropRouters { message });
-    let source = Family::ALL.into_iter().filter(|_| !pods.may_spoof);
-    let limit = |of| NftRuleKind::LimitNeighbours { of };
-    let returned = links.iter().map(|link| NftRuleKind::DropReturned { link: (*link).clone() });
-    let source = routers
-        .chain([NftRuleKind::DropLoopback])
-        .chain(source.map(|family| NftRuleKind::DropForeignSource { family }))
-        // Behind the check of sources, so that what it drops is not counted.
-        .chain([NeighbourTraffic::LinkLocal, NeighbourTraffic::Solicitations].map(limit))
-        .chain(returned);
-    let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
-    let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
-    let way_out = Family::ALL.into_iter().flat_map(|family| {
-        let ports = ports.iter().filter(move |_| pods.has(family));
-        let accept = ports.map(move |(transport, port)| NftRuleKind::AcceptMetadataPort {
-            family,
-            transport: *transport,
-            port: *port,
-        });
-        let drop = match family {
-            Family::Ipv4 => NftRuleKind::DropLinkLocal,
-            Family::Ipv6 => NftRuleKind::DropMetadataV6,
-        };
-        accept.chain([drop])
-    });
-    let from_outside = links.iter().flat_map(|link| {
-        let metadata = |family| NftRuleKind::DropMetadataFrom { link: (*link).clone(), family };
-        Family::ALL.into_iter().map(metadata).chain([NftRuleKind::DropOwnReturned { link: (*link).clone() }])
-    });
-    let masquerade = |family| NftRuleKind::MasqueradeMetadata { family, link: network.primary.clone() };
-    let masquerades = pods.families().map(masquerade);
-    source
-        .chain(way_in)
-        .chain(way_back)
-        .chain(unused(network))
-        .chain(way_out)
-        .chain(from_outside)
-        .chain(masquerades)
-        .chain([limit(NeighbourTraffic::Arp)])
-        .map(NftRule::new)
-        .collect()
-}
-
-/// What comes in by pods' VNICs for addresses that no pod has. Sorted, as above.
-fn unused<'a>(network: &'a HostNetwork) -> impl Iterator<Item = NftRuleKind> + 'a {
-    let primary = &network.primary;
-    let of = |vnic: &'a HostVnic| vnic.pod_blocks.iter().map(|block| (vnic.placement.link(), *block));
-    let blocks: BTreeSet<(&IfName, IpNetwork)> = network.vnics.iter().flat_map(of).collect();
-    let drop = |(link, block): (&IfName, _)| {
-        let (link, primary) = (link.clone(), primary.clone());
-        NftRuleKind::DropUnused { link, primary, block }
-    };
-    [NftRuleKind::AcceptTranslated { primary: primary.clone() }].into_iter().chain(blocks.into_iter().map(drop))
+/// Where the metadata service, the resolver and the time server are.
+const fn metadata_address(family: Family) -> IpAddr {
+    match family {
+        Family::Ipv4 => IpAddr::V4(METADATA_ADDRESS),
+        Family::Ipv6 => IpAddr::V6(METADATA_ADDRESS_V6),
+    }
 }
 
 fn sysctl(key: &[&str], value: &str) -> Object {

@@ -2,16 +2,17 @@
 //! before a link exists stays true after.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnetwork::IpNetwork;
+use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
+use netlink::Rule;
 use serde::{Deserialize, Serialize};
-use vcn::{Family, IfName, MacAddr, Mark, Mtu, PROTOCOL, Priority, TableId, VlanTag};
+use vcn::{Family, IfName, MacAddr, Mtu, PROTOCOL, TableId, VlanTag};
 
 mod nft;
 
-pub(crate) use nft::{NEIGHBOUR_RATE, metadata_address};
-pub use nft::{NeighbourTraffic, NftRule, NftRuleKind, RouterMessage, Transport};
+pub(crate) use nft::NftChain;
+pub use nft::NftRule;
 
 /// One object of a namespace's network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,13 +24,15 @@ pub enum Object {
     Address(AddressSpec),
     /// A route.
     Route(RouteSpec),
-    /// A policy rule.
-    Rule(RuleSpec),
+    /// A policy rule with our protocol number; its action is always a lookup.
+    #[serde(skip)]
+    Rule(Rule),
     /// A neighbour entry, ordinary or proxy.
     Neighbour(NeighbourSpec),
     /// A kernel setting.
     Sysctl(SysctlSpec),
     /// The whole of our nft tables: they are replaced in one transaction, so they are one object.
+    #[serde(skip)]
     NftTable(Vec<NftRule>),
 }
 
@@ -110,29 +113,6 @@ pub struct RouteSpec {
     pub table: TableId,
 }
 
-/// A policy rule with our protocol number; its action is always a lookup.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleSpec {
-    /// Its priority.
-    pub priority: Priority,
-    /// The family (a rule may name no address).
-    pub family: Family,
-    /// Source.
-    #[serde(default)]
-    pub from: Option<IpNetwork>,
-    /// Destination.
-    #[serde(default)]
-    pub to: Option<IpNetwork>,
-    /// The packet's mark.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fwmark: Option<Mark>,
-    /// The table looked up.
-    pub table: TableId,
-    /// Whether only routes to single addresses count of what is found there, or those that refuse packets.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub single: bool,
-}
-
 /// A neighbour entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighbourSpec {
@@ -178,7 +158,6 @@ impl Object {
         match (self, other) {
             (Self::Link(a), Self::Link(b)) => a.name == b.name,
             (Self::Route(a), Self::Route(b)) => a.destination == b.destination && a.table == b.table,
-            (Self::Rule(a), Self::Rule(b)) => *a == RuleSpec { single: a.single, ..b.clone() },
             (Self::Neighbour(a), Self::Neighbour(b)) => {
                 a.link == b.link && a.address == b.address && a.mac.is_none() == b.mac.is_none()
             }
@@ -250,24 +229,46 @@ impl SysctlSpec {
     }
 }
 
+/// A constant network.
+#[expect(clippy::panic, reason = "evaluated at compile time")]
+pub(crate) const fn net_v4(address: Ipv4Addr, prefix: u8) -> IpNetwork {
+    match Ipv4Network::new_checked(address, prefix) {
+        Some(net) => IpNetwork::V4(net),
+        None => panic!(),
+    }
+}
+
+/// A constant network.
+#[expect(clippy::panic, reason = "evaluated at compile time")]
+pub(crate) const fn net_v6(address: Ipv6Addr, prefix: u8) -> IpNetwork {
+    match Ipv6Network::new_checked(address, prefix) {
+        Some(net) => IpNetwork::V6(net),
+        None => panic!(),
+    }
+}
+
 /// Whether it is an IPv6 address that is valid on its link only.
 pub(crate) fn is_link_local(address: IpNetwork) -> bool {
     matches!(address, IpNetwork::V6(net) if net.ip().is_unicast_link_local())
 }
 
-impl From<&netlink::Rule> for RuleSpec {
-    fn from(rule: &netlink::Rule) -> Self {
-        let netlink::Rule { family, priority, from, to, fwmark, table, suppress, .. } = *rule;
-        let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
-        let single = suppress == Some(u32::from(family.host_prefix() - 1));
-        Self { priority, family, from, to, fwmark, table, single }
+impl LinkSpec {
+    /// A link as found.
+    pub(crate) fn seen(link: netlink::Link, kind: LinkKind) -> Self {
+        let netlink::Link { name, mac, mtu, up, alias, .. } = link;
+        Self { name, kind, mac, mtu: Some(mtu), up, alias }
     }
 }
 
-impl RuleSpec {
-    /// The longest prefix that counts as not found.
-    pub(crate) const fn suppressed(&self) -> Option<u8> {
-        if self.single { Some(self.family.host_prefix() - 1) } else { None }
+/// A rule as found. What this type does not hold is not compared: a kernel may list more of each rule than we know.
+pub(crate) fn rule_seen(rule: &Rule) -> Rule {
+    Rule { unmodelled: false, iif: None, ..rule.clone() }
+}
+
+impl RouteSpec {
+    /// A route as found, by a link of this name.
+    pub(crate) const fn seen(route: &netlink::Route, link: IfName) -> Self {
+        Self { destination: route.destination, via: route.gateway, link, table: route.table }
     }
 }
 
@@ -334,24 +335,5 @@ impl fmt::Display for RouteSpec {
             write!(f, " table {}", self.table)?;
         }
         write!(f, " proto {PROTOCOL}")
-    }
-}
-
-impl fmt::Display for RuleSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = |net: &IpNetwork| {
-            if net.prefix() == Family::of(net.ip()).host_prefix() { net.ip().to_string() } else { net.to_string() }
-        };
-        // "all" is read as IPv4 by ip(8), unless the destination tells.
-        let everywhere = if self.family == Family::Ipv6 && self.to.is_none() { "::/0" } else { "all" };
-        write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| everywhere.into(), host))?;
-        if let Some(to) = &self.to {
-            write!(f, " to {}", host(to))?;
-        }
-        if let Some(mark) = self.fwmark {
-            write!(f, " fwmark {mark}")?;
-        }
-        write!(f, " lookup {}", self.table)?;
-        self.suppressed().map_or(Ok(()), |length| write!(f, " suppress_prefixlength {length}"))
     }
 }

@@ -6,6 +6,8 @@ use netlink::{Home, Netns, NetnsId, Socket, Sysctls};
 use serde::{Deserialize, Serialize};
 use vcn::{IfName, words};
 
+use crate::SysctlSpec;
+
 /// A namespace by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -98,6 +100,13 @@ impl Places {
             Place::Host => Some(&mut self.host),
             Place::Pod => self.pod.as_mut().map(|pod| &mut pod.socket),
         }
+    }
+
+    /// A setting as found; none where the kernel has no such setting.
+    pub(crate) fn setting(&self, place: Place, key: &[String]) -> Option<SysctlSpec> {
+        let path: Vec<&str> = key.iter().map(String::as_str).collect();
+        let value = self.sysctl(place, |sysctls| sysctls.read(&path)).ok()?;
+        Some(SysctlSpec { key: key.to_vec(), value: value.trim().to_owned() })
     }
 
     /// Settings of a place. /proc/sys/net shows the namespace of the thread that opens it, hence the visit to the pod.

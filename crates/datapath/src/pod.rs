@@ -10,14 +10,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
+use ipnetwork::IpNetwork;
+use netlink::Rule;
 use serde::{Deserialize, Serialize};
 use vcn::{
     Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, MacAddr, Mtu, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE,
-    RulePriorities, TableId, fnv1a,
+    PROTOCOL, RulePriorities, TableId, fnv1a,
 };
 
-use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
+use crate::object::{net_v4, net_v6};
+use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, SysctlSpec, VethPeer};
 
 mod blockers;
 mod extra;
@@ -184,8 +186,7 @@ fn outside(ends: &LinkEnds, pod: &PodAddress) -> impl Iterator<Item = Object> {
     let answering = answering(ends, family);
     let route = RouteSpec { destination: net, via: None, link: ends.host.clone(), table: PODS_TABLE };
     let proxy = NeighbourSpec { link: pod.vnic_link.clone(), address: pod.address, mac: None };
-    let priority = RulePriorities::FROM_POD;
-    let rule = RuleSpec { priority, family, from: Some(net), to: None, fwmark: None, table: pod.table, single: false };
+    let rule = Rule { from: Some(net), ..Rule::new(family, RulePriorities::FROM_POD, pod.table, PROTOCOL) };
     [answering, Object::Route(route), Object::Neighbour(proxy), Object::Rule(rule)].into_iter()
 }
 
@@ -204,25 +205,11 @@ fn answering(ends: &LinkEnds, family: Family) -> Object {
 /// The default route's destination.
 pub const fn everything(family: Family) -> IpNetwork {
     match family {
-        Family::Ipv4 => IpNetwork::V4(EVERYTHING_V4),
-        Family::Ipv6 => IpNetwork::V6(EVERYTHING_V6),
+        Family::Ipv4 => const { net_v4(Ipv4Addr::UNSPECIFIED, 0) },
+        Family::Ipv6 => const { net_v6(Ipv6Addr::UNSPECIFIED, 0) },
     }
 }
 
 /// The gateway as an address of the host end. Without a prefix: a router also listens to the anycast address of a prefix, and
 /// leaving that costs a DEL a second grace period, 10-20 ms.
-pub(crate) const LINK_LOCAL_GATEWAY: IpNetwork = IpNetwork::V6(match Ipv6Network::new_checked(POD_GATEWAY_V6, 128) {
-    Some(net) => net,
-    None => panic!(),
-});
-
-// Evaluated at compile time: a prefix length of 0 is always valid.
-const EVERYTHING_V4: Ipv4Network = match Ipv4Network::new_checked(Ipv4Addr::UNSPECIFIED, 0) {
-    Some(net) => net,
-    None => panic!(),
-};
-
-const EVERYTHING_V6: Ipv6Network = match Ipv6Network::new_checked(Ipv6Addr::UNSPECIFIED, 0) {
-    Some(net) => net,
-    None => panic!(),
-};
+pub(crate) const LINK_LOCAL_GATEWAY: IpNetwork = net_v6(POD_GATEWAY_V6, 128);

@@ -12,13 +12,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{NeighbourFilter, RouteFilter};
+use netlink::{NeighbourFilter, RouteFilter, Rule};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, MacAddr, Mtu, PODS_TABLE, PROTOCOL};
 
+use crate::error::during;
 use crate::pod::{self, LINK_LOCAL_GATEWAY, PodNetwork};
 use crate::{
-    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, Step,
-    SysctlSpec, plan,
+    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, Step, SysctlSpec, plan,
 };
 
 /// All pods' objects on the host.
@@ -30,7 +30,7 @@ pub struct Observed {
     /// Host ends that hold the pods' IPv6 gateway.
     gateways: HashSet<IfName>,
     routes: HashMap<IpNetwork, RouteSpec>,
-    rules: HashMap<IpNetwork, Vec<RuleSpec>>,
+    rules: HashMap<IpNetwork, Vec<Rule>>,
     proxies: HashSet<(IfName, IpAddr)>,
 }
 
@@ -61,10 +61,7 @@ impl Observed {
         let names: HashMap<u32, IfName> = all.iter().map(|link| (link.index, link.name.clone())).collect();
         let accept_ra = all.iter().filter_map(|link| Some((link.name.clone(), link.accept_ra?)));
         let accept_ra = accept_ra.filter(|(_, accept_ra)| *accept_ra != 0).collect();
-        let links = all.into_iter().map(|link| {
-            let netlink::Link { name, mac, mtu, up, alias, .. } = link;
-            (name.clone(), LinkSpec { name, kind: LinkKind::Device, mac, mtu: Some(mtu), up, alias })
-        });
+        let links = all.into_iter().map(|link| (link.name.clone(), LinkSpec::seen(link, LinkKind::Device)));
         let mut found = Self { links: links.collect(), accept_ra, ..Self::default() };
         let addresses = socket.addresses(None).map_err(during("addresses"))?;
         let gateways = addresses.into_iter().filter(|address| address.address == LINK_LOCAL_GATEWAY);
@@ -78,8 +75,7 @@ impl Observed {
             let filter = RouteFilter { family, table: Some(PODS_TABLE), protocol: None, oif: None };
             let routes = socket.routes(&filter).map_err(during("routes to pods"))?;
             found.routes.extend(routes.into_iter().filter_map(|route| {
-                let (destination, via, table) = (route.destination, route.gateway, route.table);
-                Some((destination, RouteSpec { destination, via, link: names.get(&route.oif)?.clone(), table }))
+                Some((route.destination, RouteSpec::seen(&route, names.get(&route.oif)?.clone())))
             }));
             for rule in socket.rules(family).map_err(during("policy rules"))? {
                 if let Some((net, spec)) = pod::rule_of_a_pod(&rule) {
@@ -135,16 +131,9 @@ impl Observed {
                 vec![wanted.clone()]
             }
             Object::Sysctl(SysctlSpec { key, .. }) => {
-                let path: Vec<&str> = key.iter().map(String::as_str).collect();
-                let value = places.sysctl(Place::Host, |sysctls| sysctls.read(&path));
-                let found = |value: String| Object::Sysctl(SysctlSpec { key: key.clone(), value: value.trim().into() });
-                value.ok().map(found).into_iter().collect()
+                places.setting(Place::Host, key).map(Object::Sysctl).into_iter().collect()
             }
             Object::Address(_) | Object::Neighbour(_) | Object::NftTable(_) => Vec::new(),
         }
     }
-}
-
-fn during(what: &str) -> impl FnOnce(netlink::Error) -> Error {
-    move |source| Error::Observe { what: what.to_owned(), source }
 }

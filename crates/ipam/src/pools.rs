@@ -3,11 +3,10 @@
 //! The file is the whole contract between the two: a plugin needs nothing else to set up a pod, so the agent, the API
 //! server and the metadata service may all be down.
 
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -39,10 +38,10 @@ pub struct Pools {
     /// What the agent says when the pools are empty or short ("NativePodNetwork is BACKOFF: …").
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Since when no VNIC has had addresses for pods; 0 where none has had any in this boot. An older agent does not say.
+    /// Since when no VNIC has had addresses for pods; 0 where none has had any in this boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty_since: Option<BootTime>,
-    /// The families that every pod gets, whatever the VNICs can give at this moment. An older agent does not say.
+    /// The families that every pod gets, whatever the VNICs can give at this moment; unknown before the first NativePodNetwork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_families: Option<Vec<Family>>,
     /// The VNICs, in attachment order.
@@ -63,7 +62,7 @@ pub struct VnicPool {
     /// Its Ethernet address.
     pub mac: MacAddr,
     /// Whether its link must have that one, too. Absent for a bare metal port, which may have
-    /// its own address, and in the file of an older agent.
+    /// its own address.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub link_has_mac: bool,
     /// What pods on it use as their MTU.
@@ -232,17 +231,9 @@ impl Pools {
         Self { vnics, pod_families: None, reason: None, ..self.clone() }
     }
 
-    /// For how long no VNIC has had addresses for pods; `None` where none has had any in this boot. Where the agent does not
-    /// say it is as long as the file in `state_dir` has been as it is, by the wall clock.
-    pub fn empty_for(&self, state_dir: &Path, now: BootTime) -> Option<Duration> {
-        match self.empty_since {
-            Some(NEVER) => None,
-            Some(since) => Some(now.since(since)),
-            None => {
-                let written = fs::metadata(state_dir.join(FILE)).and_then(|file| file.modified()).ok()?;
-                Some(SystemTime::now().duration_since(written).unwrap_or_default())
-            }
-        }
+    /// For how long no VNIC has had addresses for pods; `None` where none has had any in this boot.
+    pub fn empty_for(&self, now: BootTime) -> Option<Duration> {
+        self.empty_since.filter(|since| *since != NEVER).map(|since| now.since(since))
     }
 
     /// The same pools, which were `before` until `now`: their emptiness is as old as it is.
@@ -252,7 +243,7 @@ impl Pools {
             _ if !self.offered().is_empty() => None,
             None => Some(NEVER),
             Some(before) if !before.offered().is_empty() => Some(now),
-            Some(before) => before.empty_since.or(Some(now)),
+            Some(before) => before.empty_since,
         };
         self
     }

@@ -96,16 +96,8 @@ impl Socket {
         netns.run(Self::open)?
     }
 
-    /// Forgets every connection that has the address at either end in either direction (so also those that NAT turned
-    /// towards or away from it). Says how many there were.
-    ///
-    /// # Errors
-    /// `is_unsupported()` when the kernel tracks no connections.
-    pub fn delete_by_address(self, address: IpAddr) -> Result<usize> {
-        self.delete_by_addresses(&HashSet::from([address]), || true).map(|deleted| deleted.connections)
-    }
-
-    /// The same for many addresses, as long as `go_on` says so, which is asked every hundred connections or so. The kernel finds
+    /// Forgets every connection that has one of the addresses at either end in either direction (so also those that NAT turned
+    /// towards or away from it), as long as `go_on` says so, which is asked every hundred connections or so. The kernel finds
     /// no connection by its address, so all of them are gone through, once per family; ask for many addresses at once. The
     /// sockets are spent: a list that was left before its end is not to be ended otherwise.
     ///
@@ -174,7 +166,7 @@ fn names(addresses: &HashSet<IpAddr>) -> String {
 }
 
 /// What names a connection (original direction, zone, id), if any of the addresses is part of it.
-fn key_if_of_any(payload: &[u8], addresses: &HashSet<IpAddr>) -> Result<Option<Vec<DefaultNla>>, Cause> {
+pub(crate) fn key_if_of_any(payload: &[u8], addresses: &HashSet<IpAddr>) -> Result<Option<Vec<DefaultNla>>, Cause> {
     let (mut key, mut concerned) = (Vec::new(), false);
     for attribute in attributes::after(payload, HEADER_LEN) {
         let (kind, value) = attribute?;
@@ -188,12 +180,6 @@ fn key_if_of_any(payload: &[u8], addresses: &HashSet<IpAddr>) -> Result<Option<V
         }
     }
     Ok(concerned.then_some(key))
-}
-
-/// The same of one address.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn key_if_of(payload: &[u8], address: IpAddr) -> Result<Option<Vec<DefaultNla>>, Cause> {
-    key_if_of_any(payload, &HashSet::from([address]))
 }
 
 fn holds(tuple: &[u8], addresses: &HashSet<IpAddr>) -> Result<bool, Cause> {

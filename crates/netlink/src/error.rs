@@ -103,14 +103,6 @@ impl Error {
         self.cause.errno()
     }
 
-    /// The kernel's reason in words, where it gave one.
-    pub fn kernel_text(&self) -> Option<&str> {
-        match &self.cause {
-            Cause::Refused(refusal) => refusal.text.as_deref(),
-            _ => None,
-        }
-    }
-
     /// The object of the operation, or something it needs, is not there. Deleting what is absent fails this way.
     pub fn is_not_found(&self) -> bool {
         match self.errno() {
@@ -141,11 +133,6 @@ impl Error {
     /// The kernel lacks the feature (a link type, nf_tables, …).
     pub fn is_unsupported(&self) -> bool {
         matches!(self.errno(), Some(Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT))
-    }
-
-    /// The path exists but is no network namespace (any more): a runtime's file whose mount is gone gives this error.
-    pub const fn is_not_a_namespace(&self) -> bool {
-        matches!(self.cause, Cause::NotANamespace)
     }
 }
 

@@ -26,8 +26,6 @@
 mod announce;
 pub mod conntrack;
 mod error;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 mod netns;
 pub mod nft;
 mod routing;
@@ -39,14 +37,12 @@ pub use announce::Announcer;
 pub use error::{Cause, Error, Refusal, Result};
 pub use netns::{Home, Netns, NetnsId};
 pub use nix::errno::Errno;
-pub use routing::address::{Address, Scope};
-pub use routing::link::{IpvlanMode, Link, LinkChange, LinkKind, MacvlanMode, NewLink, Peer};
-pub use routing::monitor::{Change, Event, Groups, Monitor};
+pub use routing::address::Address;
+pub use routing::link::{Link, LinkChange, LinkKind, NewLink, Peer};
+pub use routing::monitor::{Change, Event, Monitor};
 pub use routing::neighbour::{Neighbour, NeighbourFilter, Reachability};
 pub use routing::route::{IncomingPacket, OutgoingPacket, Route, RouteFilter, RouteKind};
 pub use routing::rule::Rule;
-pub use routing::setting::{Setting, SettingKey, SettingOf};
 pub use routing::socket::Socket;
 pub use sysctl::Sysctls;
 pub use tap::{PacketTap, SeenPacket, forbid_fragments};
-pub use wire::transport::{DEADLINE, DUMP_ATTEMPTS};

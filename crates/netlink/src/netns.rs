@@ -96,7 +96,7 @@ impl Netns {
     /// Opens the namespace at a path.
     ///
     /// # Errors
-    /// `is_not_found()` when nothing is there; `is_not_a_namespace()` when it is something else.
+    /// `is_not_found()` when nothing is there; [`Cause::NotANamespace`] when it is something else.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_cause(path).map_err(|cause| cause.during("open network namespace", path.display()))
     }

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!   Table ─▶ Chain (hook, priority) ─▶ Rule (expressions, comment) ──replace_tables──▶ kernel
-//!   TableState ◀──table()── kernel: what is there, to compare and to report
+//!   comments of its rules ◀──comments()── kernel: what is there, to compare
 //! ```
 
 use vcn::{IfName, words};
 
-mod base_chains;
+pub(crate) mod chain;
 mod encode;
 mod expression;
 mod forward_filter;
@@ -16,9 +16,8 @@ pub(crate) mod observed;
 mod socket;
 mod watch;
 
-pub use expression::{Direction, Expression, LinkMatch, MaskedValue, Protocol, Rate};
+pub use expression::{Direction, Expression, LinkMatch, Protocol, Rate};
 pub use forward_filter::{BlockingChain, ForwardPath};
-pub use observed::{ChainState, RuleState, TableState};
 pub use socket::Socket;
 pub use watch::Watch;
 
@@ -98,8 +97,6 @@ pub enum ChainKind {
     Filter,
     /// Translate addresses; called for the first packet of a connection.
     Nat,
-    /// As filter; a changed mark is routed again. At [`Hook::Output`] only.
-    Route,
 }
 
 impl TableFamily {
@@ -121,16 +118,12 @@ impl TableFamily {
 }
 
 words!(TableFamily: Inet = "inet", Arp = "arp");
-words!(ChainKind: Filter = "filter", Nat = "nat", Route = "route");
+words!(ChainKind: Filter = "filter", Nat = "nat");
 
 impl Hook {
     fn number(self, family: TableFamily) -> Option<u32> {
         let position = family.hooks().iter().position(|hook| *hook == self)?;
         u32::try_from(position).ok()
-    }
-
-    fn of_number(family: TableFamily, number: u32) -> Option<Self> {
-        family.hooks().get(usize::try_from(number).ok()?).copied()
     }
 }
 

@@ -8,5 +8,4 @@ pub(crate) mod monitor;
 pub(crate) mod neighbour;
 pub(crate) mod route;
 pub(crate) mod rule;
-pub(crate) mod setting;
 pub(crate) mod socket;

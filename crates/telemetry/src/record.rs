@@ -1,6 +1,5 @@
 //! What one run of a plugin was: one line of JSON, small enough for one datagram.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -52,15 +51,6 @@ pub struct VerbRecord {
     pub phases: Vec<Phase>,
     /// The whole of it, in microseconds.
     pub total_micros: u64,
-    /// The trace it belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace_id: Option<String>,
-    /// The caller's span in it, of which this run is a child.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent_span_id: Option<String>,
-    /// This run's own span.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub span_id: Option<String>,
 }
 
 impl VerbRecord {
@@ -74,16 +64,6 @@ impl VerbRecord {
             verb: verb.to_owned(),
             ..Self::default()
         }
-    }
-
-    /// Makes the run a span of the caller's trace. Both identifiers as W3C trace context has them (32 and 16 lower-case
-    /// hexadecimal digits, not all zero), checked by the reader.
-    pub fn continue_trace(&mut self, trace_id: &str, parent_span_id: &str) {
-        self.trace_id = Some(trace_id.to_owned());
-        self.parent_span_id = Some(parent_span_id.to_owned());
-        // The standard library seeds each state differently. All zeros would mean "no span".
-        let random = RandomState::new().hash_one((std::process::id(), self.unix_millis, trace_id)).max(1);
-        self.span_id = Some(format!("{random:016x}"));
     }
 
     /// The record as one line, newline included, of at most [`LINE_LIMIT`] bytes: texts and lists are cut as needed, the
@@ -121,7 +101,6 @@ impl VerbRecord {
         let named = [&mut cut.plugin, &mut cut.plugin_version, &mut cut.verb, &mut cut.network];
         let texts = named.into_iter().chain([&mut cut.container_id, &mut cut.ifname]);
         let texts = texts.chain(&mut cut.pod_namespace).chain(&mut cut.pod_name);
-        let texts = texts.chain(&mut cut.trace_id).chain(&mut cut.parent_span_id).chain(&mut cut.span_id);
         texts.for_each(|given| *given = cut_text(given, text));
         cut.addresses.truncate(list);
         cut.addresses_left_out = cut.addresses_left_out.saturating_add(self.addresses.len() - cut.addresses.len());
@@ -200,9 +179,6 @@ mod tests {
             message: monster(),
             phases: (0..1000).map(|_| (monster().into(), u64::MAX)).collect(),
             total_micros: u64::MAX,
-            trace_id: Some(monster()),
-            parent_span_id: Some(monster()),
-            span_id: Some(monster()),
             unix_millis: u64::MAX,
         };
         let line = long.to_line();
@@ -222,19 +198,6 @@ mod tests {
         // As an untrusted sender may write.
         let more = VerbRecord { addresses_left_out: usize::MAX, ..long };
         assert_eq!(VerbRecord::from_line(more.to_line().as_bytes()).unwrap().addresses_left_out, usize::MAX);
-    }
-
-    #[test]
-    fn run_is_a_separate_span_in_trace_of_caller() {
-        let span = || {
-            let mut record = record();
-            record.continue_trace("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
-            assert_eq!(record.parent_span_id.as_deref(), Some("00f067aa0ba902b7"));
-            record.span_id.unwrap()
-        };
-        let (one, other) = (span(), span());
-        assert!(one.len() == 16 && one.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{one}");
-        assert_ne!(one, other);
     }
 
     #[test]

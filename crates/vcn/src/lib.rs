@@ -16,6 +16,7 @@ mod linux;
 mod mac;
 mod ocid;
 mod printable;
+mod text_type;
 mod vnic;
 mod words;
 

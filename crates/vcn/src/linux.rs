@@ -1,10 +1,11 @@
 //! Linux networking identifiers as types: two that could be swapped in a call are two types.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::text_type;
 
 /// A link (interface) name: 1–15 bytes, none of `/`, `:`, white space; not `.` or `..` (the kernel's `dev_valid_name`). It is
 /// copied much and short, so it is not on the heap.
@@ -58,35 +59,11 @@ impl IfName {
     }
 }
 
-impl fmt::Display for IfName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+text_type!(IfName, IfNameError);
 
 impl fmt::Debug for IfName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("IfName").field(&self.as_str()).finish()
-    }
-}
-
-impl FromStr for IfName {
-    type Err = IfNameError;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::new(text)
-    }
-}
-
-impl TryFrom<String> for IfName {
-    type Error = IfNameError;
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::new(text)
-    }
-}
-
-impl From<IfName> for String {
-    fn from(name: IfName) -> Self {
-        name.as_str().to_owned()
     }
 }
 

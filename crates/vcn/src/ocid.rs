@@ -1,10 +1,9 @@
 //! Oracle Cloud identifiers.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::text_type;
 
 /// An OCID: `ocid1.<type>.<realm>.[region].<unique id>`, or of a tenancy of the first years
 /// `ocidv1:<type>:<realm>:<region>:<number>:<unique id>`, which is its root compartment's, too. Kept as given; compared as text.
@@ -21,6 +20,15 @@ pub struct OcidError(String);
 const SEPARATORS: [char; 2] = ['.', ':'];
 
 impl Ocid {
+    /// Checks an identifier.
+    ///
+    /// # Errors
+    /// When it has not the shape of one.
+    pub fn new(text: impl Into<String>) -> Result<Self, OcidError> {
+        let text = text.into();
+        if is_shaped(&text) { Ok(Self(text)) } else { Err(OcidError(text.chars().take(300).collect())) }
+    }
+
     /// The whole identifier.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -29,14 +37,6 @@ impl Ocid {
     /// The last part. NativePodNetwork objects are named by it.
     pub fn unique_id(&self) -> &str {
         self.0.rsplit(SEPARATORS).next().unwrap_or(&self.0)
-    }
-}
-
-impl FromStr for Ocid {
-    type Err = OcidError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::try_from(text.to_owned())
     }
 }
 
@@ -51,24 +51,7 @@ fn is_shaped(text: &str) -> bool {
         && text.bytes().all(allowed)
 }
 
-impl fmt::Display for Ocid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for Ocid {
-    type Error = OcidError;
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        if is_shaped(&text) { Ok(Self(text)) } else { Err(OcidError(text.chars().take(300).collect())) }
-    }
-}
-
-impl From<Ocid> for String {
-    fn from(ocid: Ocid) -> Self {
-        ocid.0
-    }
-}
+text_type!(Ocid, OcidError);
 
 #[cfg(test)]
 mod tests {

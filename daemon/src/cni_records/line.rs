@@ -1,4 +1,4 @@
-//! The log line of a plugin run: pod, addresses, result, duration and trace. Limited, because a runtime that retries in a loop must
+//! The log line of a plugin run: pod, addresses, result and duration. Limited, because a runtime that retries in a loop must
 //! not fill the disk.
 
 use std::fmt::Write as _;
@@ -48,8 +48,6 @@ impl RunLog {
         let known = |text: &String| (!text.is_empty()).then(|| text.clone());
         let (container, interface) = (known(&record.container_id), known(&record.ifname));
         let (namespace, pod) = (record.pod_namespace.as_deref(), record.pod_name.as_deref());
-        let (trace_id, span_id) = (record.trace_id.as_deref(), record.span_id.as_deref());
-        let parent_span_id = record.parent_span_id.as_deref();
         let (addresses, phases) = (listed(record), phases(record));
         let late = late.then_some(true);
         let clause = clause(record);
@@ -71,9 +69,6 @@ impl RunLog {
                     phases,
                     begun_unix_millis = unix_millis,
                     late,
-                    trace_id,
-                    span_id,
-                    parent_span_id,
                     "{clause}"
                 )
             };

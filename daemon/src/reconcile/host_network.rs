@@ -7,7 +7,9 @@ use datapath::host::{self, HostNetwork, HostVnic};
 use datapath::{Change, LinkKind, Object, Step};
 use installer::SettingChange;
 use ipam::BootId;
+use netlink::Link;
 use resident::logging::chain;
+use vcn::IfName;
 
 use super::context::Context;
 use super::host::{AppliedBatch, Batch, Host, Part};
@@ -72,6 +74,7 @@ impl HostNetworkStage {
     fn apply(
         &mut self,
         batches: Vec<Batch>,
+        network: &HostNetwork,
         context: &Context<'_>,
         report: &mut StageReport,
     ) -> Result<(), datapath::Error> {
@@ -83,10 +86,23 @@ impl HostNetworkStage {
         for AppliedBatch { batch, result } in applied {
             match result {
                 Ok(()) => report.changes.extend(batch.steps.iter().map(changed)),
-                Err(error) => self.failed.push(FailedBatch { condition: condition(&batch.part, &error), batch }),
+                Err(error) => {
+                    let condition =
+                        self.lost(&batch.part, network, context).unwrap_or_else(|| condition(&batch.part, &error));
+                    self.failed.push(FailedBatch { condition, batch });
+                }
             }
         }
         Ok(())
+    }
+
+    /// The condition of a VNIC whose link went away while it was configured. The kernel's event starts another reconcile.
+    fn lost(&self, part: &Part, network: &HostNetwork, context: &Context<'_>) -> Option<Condition> {
+        let host = network.vnics.iter().find(|it| *part == Part::Vnic(it.vnic.id.clone()))?;
+        let link = host.placement.link();
+        let message = || format!("its link {link} went away while it was configured");
+        let is_lost = is_lost(link, &context.links, &self.host.links().ok()?);
+        is_lost.then(|| Condition::degraded(Reason::LinkMissing, message()).about(part))
     }
 
     fn sync(
@@ -111,7 +127,7 @@ impl HostNetworkStage {
             report.changes.extend(batches.iter().flat_map(|batch| &batch.steps).map(changed));
             return Ok(network.vnics.clone());
         }
-        self.apply(batches, context, report)?;
+        self.apply(batches, network, context, report)?;
         report.conditions.extend(self.failed.iter().map(|failed| failed.condition.clone()));
         let is_in_sync = |vnic: &&HostVnic| !self.has_failed(&Part::Vnic(vnic.vnic.id.clone()));
         Ok(network.vnics.iter().filter(is_in_sync).cloned().collect())
@@ -184,6 +200,11 @@ fn left_in_place(spared: &[Object], ownership: Ownership) -> Option<Condition> {
         "{state}; {count} object(s) configured for its pods, such as {first}, stay for those that still run, {until}"
     );
     Some(Condition::degraded(Reason::LeftInPlace, message))
+}
+
+/// Whether the link went away during the reconcile: its VNIC is being detached.
+fn is_lost(link: &IfName, before: &[Link], now: &[Link]) -> bool {
+    before.iter().find(|it| it.name == *link).is_some_and(|it| now.iter().all(|other| other.index != it.index))
 }
 
 fn condition(part: &Part, error: &datapath::Error) -> Condition {

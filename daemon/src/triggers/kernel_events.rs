@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 
-use netlink::{Change, Event, Groups, Link, Monitor, Socket, nft};
+use netlink::{Change, Event, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
@@ -62,7 +62,7 @@ impl KernelWatch {
     /// # Errors
     /// If no socket can be opened.
     pub fn open() -> io::Result<Self> {
-        let monitor = Monitor::open(Groups::CONFIGURATION).map_err(io::Error::other)?;
+        let monitor = Monitor::open().map_err(io::Error::other)?;
         // After the subscription, so that no change is missed. Without the list, the timer finds what changed.
         let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
         let (pod_links, carriers) = (PodLinks::among(&links), Carriers::of(&links));
@@ -178,8 +178,7 @@ fn concerns_host(event: &Event) -> bool {
         }
         Event::Route(_, route) => route.table.0 >= TABLE_BASE,
         Event::Rule(_, rule) => rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD,
-        Event::Neighbour(..) => false,
-        Event::Setting(_) | Event::Overrun => true,
+        Event::Setting | Event::Overrun => true,
     }
 }
 

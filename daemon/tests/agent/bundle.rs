@@ -108,7 +108,7 @@ fn bundle_has_everything_and_no_secret() {
         ("net/links.txt", "ens5: up mtu 9000"),
         ("net/links.txt", pod.host_link().as_str()),
         ("net/addresses.txt", "10.0.33.7/32 dev ens5"),
-        ("net/rules.txt", "IPv4 512: from all lookup 999 suppress_prefixlength 31 proto 157"),
+        ("net/rules.txt", "IPv4 pref 512 from all lookup 999 suppress_prefixlength 31 proto 157"),
         ("net/routes.txt", "via 10.0.10.1 dev ens3 table main"),
         ("net/routes.txt", "default via 10.0.33.1 dev ens5 table 1000"),
         ("net/routes.txt", "table local"),

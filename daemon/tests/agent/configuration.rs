@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use netlink::nft::{self, TableFamily};
 use oke_node_agent::args::DEFAULT_CONFIG;
 use serde_json::Value;
 
@@ -78,8 +79,7 @@ fn process(agent: &Agent) -> (Vec<String>, usize, String) {
 fn valid_change_restarts_the_agent_in_place_while_pods_start() {
     let node = Node::with_pods();
     let agent = configured_at_rest(&node, "PODS_MAY_USE_METADATA=allow\n");
-    let rules =
-        || node.inside(nft_table).map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>());
+    let rules = || node.inside(|| nft::Socket::open().unwrap().comments(TableFamily::Inet, vcn::NFT_TABLE).unwrap());
     let (before, allowed) = (process(&agent), rules());
     assert_eq!(before.2, "oke-node-agent\n");
     for (version, value) in [(2, "deny"), (3, "allow"), (4, "deny")] {

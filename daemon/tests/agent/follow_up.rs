@@ -144,7 +144,9 @@ fn connect(node: &Node, pairs: &[(&str, &str)]) -> Vec<(TcpListener, OwnedFd)> {
 
 /// How many connections an address has; they are gone then.
 fn count_out(node: &Node, address: &str) -> usize {
-    node.inside(|| conntrack::Socket::open().unwrap().delete_by_address(ip(address)).unwrap())
+    node.inside(|| {
+        conntrack::Socket::open().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap().connections
+    })
 }
 
 /// A kernel tracks connections only where something asks for their state. Unanswered ones it forgets after half a minute,

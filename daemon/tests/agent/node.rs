@@ -339,7 +339,7 @@ impl Node {
         let text = |rule: Rule| {
             let or_all =
                 |network: Option<ipnetwork::IpNetwork>| network.map_or("all".into(), |network| network.to_string());
-            let mark = rule.fwmark.map_or(String::new(), |(value, mask)| format!(" fwmark {value:#x}/{mask:#x}"));
+            let mark = rule.fwmark.map_or(String::new(), |mark| format!(" fwmark {mark}"));
             format!("{} {} {}{mark} {}", rule.priority, or_all(rule.from), or_all(rule.to), rule.table)
         };
         self.on(|socket| socket.rules(family).unwrap()).into_iter().filter(ours).map(text).collect()

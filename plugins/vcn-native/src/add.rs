@@ -8,7 +8,7 @@ use attachment::{DeletionOutcome, Node, Report, Source, code, failure};
 use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
 use datapath::pod::{LinkEnds, PodNetwork};
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
-use ipam::{Allocation, NetnsRecord, Request};
+use ipam::{Allocation, Request};
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
 
@@ -76,7 +76,10 @@ fn attempt(
     report.note_some(forgotten.problem());
     if matches!(forgotten, DeletionOutcome::Incomplete) && offer.has_patience() {
         let error = Error::new(ErrorCode::TRY_AGAIN_LATER, "the address has connections of its last owner");
-        return Ok(Attempt::Void(give_up(error, request, node, &allocation, report), AddressProblem::Remembered));
+        return Ok(Attempt::Void(
+            attachment::give_up(&request.key, &allocation, error, node, report),
+            AddressProblem::Remembered,
+        ));
     }
 
     let network = attachment::network(ends, &allocation, Some(offer.pools), request.conf.mtu);
@@ -88,9 +91,9 @@ fn attempt(
         Ok(()) => Ok(Attempt::Made(success(&network, request).into())),
         Err(AddFailure::Failed(error) | AddFailure::Void(error, _)) if settled => Err(error),
         Err(AddFailure::Void(error, problem)) => {
-            Ok(Attempt::Void(give_up(error, request, node, &allocation, report), problem))
+            Ok(Attempt::Void(attachment::give_up(&request.key, &allocation, error, node, report), problem))
         }
-        Err(AddFailure::Failed(error)) => Err(give_up(error, request, node, &allocation, report)),
+        Err(AddFailure::Failed(error)) => Err(attachment::give_up(&request.key, &allocation, error, node, report)),
     }
 }
 
@@ -202,35 +205,12 @@ impl Leftover<'_> {
     }
 }
 
-/// The address goes back, unless something of the network is still there: then the record must stay, for the DEL that
-/// follows to find it by. The error stays the first one.
-fn give_up(
-    error: Error,
-    request: &AddRequest<Conf>,
-    node: &Node,
-    allocation: &Allocation,
-    report: &mut Report,
-) -> Error {
-    let had = match attachment::take_down(&request.key, Some(allocation), node, report) {
-        Ok(had) => had,
-        Err(left) => return error.with_details(left),
-    };
-    match node.release(&request.key, &had, report) {
-        Ok(_) => error,
-        Err(release) => error.with_details("the address could not be given back").caused_by(&release),
-    }
-}
-
 fn asked(request: &AddRequest<Conf>, ends: &LinkEnds, places: &Places) -> Request {
     Request {
         key: request.key.clone(),
         pod: attachment::pod_of(&request.args),
         host_link: ends.host.clone(),
-        netns: places.pod_id().map(|id| NetnsRecord {
-            path: request.netns.path().to_owned(),
-            dev: id.dev,
-            inode: id.inode,
-        }),
+        netns: attachment::netns_of(&request.netns, places),
         mtu: request.conf.mtu,
     }
 }
@@ -241,14 +221,13 @@ fn success(network: &PodNetwork, request: &AddRequest<Conf>) -> Success {
         name: ends.host.to_string(),
         mac: Some(ends.host_mac),
         mtu: Some(network.mtu),
-        ..Interface::default()
+        sandbox: String::new(),
     };
     let inside = Interface {
         name: ends.pod.to_string(),
         mac: Some(ends.pod_mac),
         mtu: Some(network.mtu),
-        sandbox: Some(request.netns.path().display().to_string()),
-        ..Interface::default()
+        sandbox: request.netns.path().display().to_string(),
     };
     let addresses = || network.addresses.iter().map(|a| a.address);
     Success {
@@ -262,7 +241,7 @@ fn success(network: &PodNetwork, request: &AddRequest<Conf>) -> Success {
             .collect(),
         routes: addresses()
             .map(Family::of)
-            .map(|family| Route::new(pod::everything(family), Some(pod::gateway(family))))
+            .map(|family| Route { dst: pod::everything(family), gw: Some(pod::gateway(family)) })
             .collect(),
         dns: request.config.dns.clone(),
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use attachment::{Node, Report, code, failure};
 use cni::{CheckRequest, Error, Interface, Success};
 use datapath::pod::{PodNetwork, Uplink};
-use datapath::{Change, NeighbourSpec, Object, Place, Places, Step, plan, pod};
+use datapath::{NeighbourSpec, Object, Place, Places, pod};
 use ipam::{Allocation, NetnsRecord, Pools};
 use ipnetwork::IpNetwork;
 use netlink::{Netns, NetnsId};
@@ -30,7 +30,7 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     report.mark("record");
     let answered = request.prev_result.read();
     let mut differences = contradictions(request, places.pod_id(), allocation, &answered);
-    differences.extend(vanished(allocation, &pools));
+    differences.extend(attachment::vanished(allocation, &pools));
     let network = attachment::network(attachment::ends(&request.key), allocation, Some(&pools), request.conf.mtu);
     let uplinks = uplinks(allocation, &pools);
     let mut observed = attachment::observe(&request.key, Some(allocation), &mut places)?;
@@ -45,19 +45,13 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     let blockers = pod::blockers(&network, &mut places).map_err(|error| failure::of_datapath(&error))?;
     differences.extend(blockers.iter().map(ToString::to_string));
     report.mark("observe");
-    // What later plugins added in the pod is their business.
-    let added = |step: &&Step| step.place == Place::Pod && matches!(step.change, Change::Delete(_));
-    differences.extend(plan(&desired, &observed).iter().filter(|step| !added(step)).map(ToString::to_string));
+    differences.extend(attachment::drifted(&desired, &observed));
     // Where something is missing, wrong routes follow from that.
     if differences.is_empty() {
         let wrong = pod::wrong_routes(&network, &uplinks, &mut places).map_err(|error| failure::of_datapath(&error))?;
         differences.extend(wrong.iter().map(ToString::to_string));
     }
-    if differences.is_empty() {
-        return Ok(());
-    }
-    let msg = format!("{} is not as ADD made it, in {} respect(s); see the details", request.key, differences.len());
-    Err(Error::new(code::CHECK_DIFFERS, msg).with_details(differences.join("; ")))
+    attachment::in_sync(&request.key, &differences)
 }
 
 /// Where the request, the record and the namespace at hand do not speak of the same attachment.
@@ -77,8 +71,8 @@ fn contradictions(
     let inside = |name: &str| name == request.key.ifname.as_str();
     let ours: Vec<usize> =
         answered.interfaces.iter().enumerate().filter(|(_, it)| inside(&it.name)).map(|(at, _)| at).collect();
-    let elsewhere = answered.interfaces.iter().filter(|it| inside(&it.name)).filter_map(|it| it.sandbox.as_ref());
-    for sandbox in elsewhere.filter(|sandbox| Path::new(sandbox) != request.netns.path()) {
+    let elsewhere = answered.interfaces.iter().filter(|it| inside(&it.name)).map(|it| &it.sandbox);
+    for sandbox in elsewhere.filter(|sandbox| !sandbox.is_empty() && Path::new(sandbox) != request.netns.path()) {
         if Netns::open(Path::new(sandbox)).is_ok_and(|other| Some(other.id()) != netns) {
             found.push(format!("prevResult says that {} is in {sandbox}", request.key.ifname));
         }
@@ -89,16 +83,6 @@ fn contradictions(
         }
     }
     found
-}
-
-/// VNICs that are the node's no more: what is sent to their addresses does not arrive here.
-fn vanished(allocation: &Allocation, pools: &Pools) -> impl Iterator<Item = String> {
-    let gone = |held: &&ipam::AssignedAddress| !pools.vnics.iter().any(|vnic| vnic.vnic_id == held.vnic_id);
-    allocation
-        .addresses
-        .iter()
-        .filter(gone)
-        .map(|held| format!("{} is on VNIC {}, which is not among this node's any more", held.address, held.vnic_id))
 }
 
 /// What others wrote on the host end that keeps the pod's traffic from it. It belongs to other programs, so a repeated ADD leaves it.
@@ -128,7 +112,7 @@ fn as_answered(
     ifname: &IfName,
     found: Option<Mtu>,
 ) -> Vec<(Place, Object)> {
-    let inside = |it: &&Interface| it.sandbox.is_some() && it.name == ifname.as_str();
+    let inside = |it: &&Interface| !it.sandbox.is_empty() && it.name == ifname.as_str();
     let of_pod = answered.interfaces.iter().find(inside);
     let mut forgotten = false;
     desired.retain_mut(|(place, object)| match (place, object) {

@@ -18,7 +18,7 @@ mod unsupported;
 pub use attachment::code;
 pub use conf::Conf;
 
-use attachment::{FollowUp, Node, Program, Report, failure, state_dir};
+use attachment::{FollowUp, Node, Program, Report, failure};
 use cni::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Plugin, Refusal, StatusRequest};
 use ipam::Allocation;
 
@@ -36,49 +36,46 @@ impl Plugin for VcnNative {
         concat!("vcn-native ", env!("CARGO_PKG_VERSION"), ": gives pods VCN addresses of the node's secondary VNICs");
 
     fn refused(&self, refusal: &Refusal<'_>) {
-        Report::of_refusal(PROGRAM, refusal).send(&state_dir(), Some(refusal.error), None);
+        Report::of_refusal(PROGRAM, refusal).send(Some(refusal.error), None);
     }
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        let mut report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args, &request.trace);
-        let answer = unsupported::refuse(&request.config).and_then(|()| add::add(request, &mut report));
-        let follow_up = answer.is_ok().then_some(FollowUp::Announce);
-        report.send(&state_dir(), answer.as_ref().err(), follow_up);
-        answer
+        let report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args);
+        report.of_run(Some(FollowUp::Announce), |report| {
+            unsupported::refuse(&request.config).and_then(|()| add::add(request, report))
+        })
     }
 
     fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args, &request.trace);
-        let node = Node::open().map_err(|error| failure::of_ipam(&error));
-        let answer = node.and_then(|node| attachment::del(&request.key, &node, &mut report));
-        report.send(&state_dir(), answer.as_ref().err(), Some(FollowUp::Forget));
-        answer
+        let report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args);
+        report.of_run(Some(FollowUp::Forget), |report| {
+            let node = Node::open().map_err(|error| failure::of_ipam(&error))?;
+            attachment::del(&request.key, &node, report)
+        })
     }
 
     fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args, &request.trace);
-        let answer = check::check(request, &mut report);
-        report.send(&state_dir(), answer.as_ref().err(), None);
-        answer
+        let report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args);
+        report.of_run(None, |report| check::check(request, report))
     }
 
     fn status(&self, request: &StatusRequest<Conf>) -> Result<(), Error> {
-        let report = Report::of_network(PROGRAM, "STATUS", &request.config.name, &request.trace);
+        let report = Report::of_network(PROGRAM, "STATUS", &request.config.name);
         let answer = status::status();
         // Runtimes ask every few seconds; what is worth a line is a no.
         if let Err(error) = &answer {
-            report.send(&state_dir(), Some(error), None);
+            report.send(Some(error), None);
         }
         answer
     }
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_network(PROGRAM, "GC", &request.config.name, &request.trace);
+        let report = Report::of_network(PROGRAM, "GC", &request.config.name);
         let (network, valid) = (&request.config.name, request.valid.as_ref());
         let dead = |held: &Allocation| held.key.network == *network && valid.is_some_and(|it| !it.contains(&held.key));
-        let node = Node::open().map_err(|error| failure::of_ipam(&error));
-        let answer = node.and_then(|node| attachment::gc(&node, dead, &mut report));
-        report.send(&state_dir(), answer.as_ref().err(), Some(FollowUp::Forget));
-        answer
+        report.of_run(Some(FollowUp::Forget), |report| {
+            let node = Node::open().map_err(|error| failure::of_ipam(&error))?;
+            attachment::gc(&node, dead, report)
+        })
     }
 }

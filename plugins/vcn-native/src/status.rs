@@ -24,7 +24,7 @@ pub(crate) fn status() -> Result<(), Error> {
         Ok(opened) => opened,
         Err(error) => return Err(not_available(error.to_string()).caused_by(&error)),
     };
-    if pools.offered().is_empty() && pools.empty_for(&node.state_dir, node.now).is_none_or(|age| age >= GRACE) {
+    if pools.offered().is_empty() && pools.empty_for(node.now).is_none_or(|age| age >= GRACE) {
         // One line: the kubelet shows it in the node's condition.
         let reason = pools.reason.map(|reason| format!(": {}", reason.replace('\n', " "))).unwrap_or_default();
         return Err(not_available(format!("no VNIC has addresses for pods{reason}")));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Refuses an ADD that asks for what cannot be had here.
 pub(crate) fn refuse(config: &Config) -> Result<(), Error> {
-    let runtime = |capability: &str| config.runtime_config.get(capability);
+    let runtime = |capability: &str| config.runtime(capability);
     let argument = |name: &str| config.args().and_then(|args| args.get(name));
     let asked = [
         ("ipam.type", config.ipam().and_then(|ipam| ipam.get("type")), "addresses come from the VNICs: leave ipam out"),

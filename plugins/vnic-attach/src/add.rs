@@ -104,9 +104,8 @@ fn answer(request: &AddRequest<Conf>, created: &[CreatedInterface]) -> AddResult
 fn interfaces(network: &ExtraNetwork, sandbox: &str) -> Vec<Interface> {
     let (ends, mtu) = (&network.pod.ends, Some(network.pod.mtu));
     let mac = Some(network.device.as_ref().map_or(ends.pod_mac, |device| device.mac));
-    let inside =
-        Interface { name: ends.pod.to_string(), mac, mtu, sandbox: Some(sandbox.to_owned()), ..Interface::default() };
-    let host = || Interface { name: ends.host.to_string(), mac: Some(ends.host_mac), mtu, ..Interface::default() };
+    let inside = Interface { name: ends.pod.to_string(), mac, mtu, sandbox: sandbox.to_owned() };
+    let host = || Interface { name: ends.host.to_string(), mac: Some(ends.host_mac), mtu, sandbox: String::new() };
     network.device.is_none().then(host).into_iter().chain([inside]).collect()
 }
 

@@ -4,7 +4,7 @@ use attachment::{Node, Report, Source, failure};
 use cni::{AddRequest, AttachmentKey, Error, ErrorCode};
 use datapath::pod::{self, ExtraNetwork};
 use datapath::{Places, apply, dismantle, plan};
-use ipam::{Allocation, ExclusiveLink, InterfaceRecord, NetnsRecord, Pools, Request, Reservation};
+use ipam::{Allocation, ExclusiveLink, InterfaceRecord, Pools, Request, Reservation};
 use netlink::{Netns, NetnsId, RouteFilter, Socket};
 use vcn::{AttachMode, Family, IfName, PerFamily, TableId};
 
@@ -83,17 +83,8 @@ impl InterfaceBuilder<'_> {
         }
     }
 
-    /// The address goes back, unless something of the network is still there: then the record must stay, for the DEL that
-    /// follows to find it by. The error stays the first one.
     fn give_up(&mut self, key: &AttachmentKey, allocation: &Allocation, error: Error) -> Error {
-        let had = match attachment::take_down(key, Some(allocation), self.node, self.report) {
-            Ok(had) => had,
-            Err(left) => return error.with_details(left),
-        };
-        match self.node.release(key, &had, self.report) {
-            Ok(_) => error,
-            Err(release) => error.with_details("the address could not be given back").caused_by(&release),
-        }
+        attachment::give_up(key, allocation, error, self.node, self.report)
     }
 
     /// Reserves addresses of the VNIC. Of one that a single pod can have, a pod that is gone without a DEL lets go.
@@ -103,11 +94,7 @@ impl InterfaceBuilder<'_> {
             key: key.clone(),
             pod: attachment::pod_of(&self.request.args),
             host_link: attachment::ends(key).host,
-            netns: self.places.pod_id().map(|id| NetnsRecord {
-                path: self.request.netns.path().to_owned(),
-                dev: id.dev,
-                inode: id.inode,
-            }),
+            netns: attachment::netns_of(&self.request.netns, self.places),
             mtu: None,
         };
         let complete = |allocation: &mut Allocation| {

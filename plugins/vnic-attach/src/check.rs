@@ -2,7 +2,7 @@
 
 use attachment::{Node, Report, code, failure};
 use cni::{CheckRequest, Error};
-use datapath::{Change, Place, Step, plan, pod};
+use datapath::pod;
 use ipam::Allocation;
 
 use crate::conf::Conf;
@@ -37,22 +37,12 @@ pub(crate) fn check(
             return Err(Error::new(code::NOT_ALLOCATED, msg));
         };
         report.addresses(&allocation.addresses);
-        let gone = |held: &&ipam::AssignedAddress| !pools.vnics.iter().any(|vnic| vnic.vnic_id == held.vnic_id);
-        differences.extend(allocation.addresses.iter().filter(gone).map(|held| {
-            format!("{} is on VNIC {}, which is not among this node's any more", held.address, held.vnic_id)
-        }));
+        differences.extend(attachment::vanished(allocation, &pools));
         let Some(mut network) = attachment::network_of(allocation, Some(&pools)) else { continue };
         let during = |error: datapath::Error| failure::of_datapath(&error);
         network.taken = pod::taken_routes(&network, &mut places).map_err(during)?;
         let observed = pod::observe_extra(&network, &mut places).map_err(during)?;
-        // What others added in the pod is their business.
-        let added = |step: &&Step| step.place == Place::Pod && matches!(step.change, Change::Delete(_));
-        let steps = plan(&network.desired(), &observed);
-        differences.extend(steps.iter().filter(|step| !added(step)).map(ToString::to_string));
+        differences.extend(attachment::drifted(&network.desired(), &observed));
     }
-    if differences.is_empty() {
-        return Ok(());
-    }
-    let msg = format!("{} is not as ADD made it, in {} respect(s); see the details", request.key, differences.len());
-    Err(Error::new(code::CHECK_DIFFERS, msg).with_details(differences.join("; ")))
+    attachment::in_sync(&request.key, &differences)
 }

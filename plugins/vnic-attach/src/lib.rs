@@ -19,7 +19,7 @@ pub mod requested;
 
 pub use conf::Conf;
 
-use attachment::{FollowUp, Node, Program, Report, failure, state_dir};
+use attachment::{FollowUp, Node, Program, Report, failure};
 use cni::{
     AddRequest, AddResult, AttachmentKey, CheckRequest, Config, ContainerId, DelRequest, Error, ErrorCode, GcRequest,
     NetworkName, Plugin, Refusal, StatusRequest,
@@ -41,23 +41,20 @@ impl Plugin for VnicAttach {
         concat!("vnic-attach ", env!("CARGO_PKG_VERSION"), ": gives pods extra interfaces on VNICs that they ask for");
 
     fn refused(&self, refusal: &Refusal<'_>) {
-        Report::of_refusal(PROGRAM, refusal).send(&state_dir(), Some(refusal.error), None);
+        Report::of_refusal(PROGRAM, refusal).send(Some(refusal.error), None);
     }
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        let mut report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args, &request.trace);
-        let answer = match requested::by(&request.conf, &request.config, &request.key.ifname) {
-            Ok(requested) if requested.is_empty() => return passed(&request.config),
-            Ok(requested) => add::add(request, requested, &mut report),
-            Err(error) => Err(error),
-        };
-        let follow_up = answer.is_ok().then_some(FollowUp::Announce);
-        report.send(&state_dir(), answer.as_ref().err(), follow_up);
-        answer
+        let requested = requested::by(&request.conf, &request.config, &request.key.ifname);
+        if requested.as_ref().is_ok_and(Vec::is_empty) {
+            return passed(&request.config);
+        }
+        let report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args);
+        report.of_run(Some(FollowUp::Announce), |report| add::add(request, requested?, report))
     }
 
     fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args, &request.trace);
+        let mut report = Report::of_attachment(PROGRAM, "DEL", &request.key, &request.args);
         let node = Node::open().map_err(|error| failure::of_ipam(&error));
         let answer = node.and_then(|node| {
             let keys = match is_delegate(&request.config) {
@@ -74,7 +71,7 @@ impl Plugin for VnicAttach {
         });
         // Of a pod that had nothing there is nothing to tell.
         if !matches!(answer, Ok(None)) {
-            report.send(&state_dir(), answer.as_ref().err(), Some(FollowUp::Forget));
+            report.send(answer.as_ref().err(), Some(FollowUp::Forget));
         }
         answer.map(|_| ())
     }
@@ -84,10 +81,8 @@ impl Plugin for VnicAttach {
         if requested.is_empty() {
             return Ok(());
         }
-        let mut report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args, &request.trace);
-        let answer = check::check(request, &requested, &mut report);
-        report.send(&state_dir(), answer.as_ref().err(), None);
-        answer
+        let report = Report::of_attachment(PROGRAM, "CHECK", &request.key, &request.args);
+        report.of_run(None, |report| check::check(request, &requested, report))
     }
 
     /// A no makes the node not ready, and most of its pods want no extra interface: there is none.
@@ -96,7 +91,7 @@ impl Plugin for VnicAttach {
     }
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
-        let mut report = Report::of_network(PROGRAM, "GC", &request.config.name, &request.trace);
+        let report = Report::of_network(PROGRAM, "GC", &request.config.name);
         let (network, is_chained) = (&request.config.name, !is_delegate(&request.config));
         let valid = request.valid.as_ref();
         // The chain lists pods by their own interfaces, not by our names for the extra ones.
@@ -105,10 +100,10 @@ impl Plugin for VnicAttach {
             let is_its = held.attached.as_ref().map_or(is_chained, |attached| attached.network == *network);
             held.key.network.as_str() == VNIC_ATTACH_NETWORK && is_its && !lives(&held.key.container_id)
         };
-        let node = Node::open().map_err(|error| failure::of_ipam(&error));
-        let answer = node.and_then(|node| attachment::gc(&node, dead, &mut report));
-        report.send(&state_dir(), answer.as_ref().err(), Some(FollowUp::Forget));
-        answer
+        report.of_run(Some(FollowUp::Forget), |report| {
+            let node = Node::open().map_err(|error| failure::of_ipam(&error))?;
+            attachment::gc(&node, dead, report)
+        })
     }
 }
 

@@ -59,7 +59,7 @@ pub fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<Interface
             let entry = Entry { vnic, interface: Some(ifname.as_str().to_owned()), ips, default_route };
             checked(entry).map(|only| vec![only])
         }
-        None => match config.runtime_config.pod_annotations()?.and_then(|all| all.get(INTERFACES_ANNOTATION)) {
+        None => match config.pod_annotations()?.and_then(|all| all.get(INTERFACES_ANNOTATION)) {
             None => return Ok(Vec::new()),
             Some(Value::String(text)) => listed(text, ifname),
             Some(_) => Err("it is not a string".to_owned()),

@@ -21,7 +21,7 @@ pub struct Target {
 /// Every target.
 #[must_use]
 pub fn all() -> Vec<Target> {
-    let ours = [
+    vec![
         Target { name: "configuration", run: protocol::configuration, seeds: protocol::configurations },
         Target { name: "environment", run: protocol::environment, seeds: none },
         Target { name: "previous_result", run: protocol::previous_result, seeds: protocol::results },
@@ -38,9 +38,7 @@ pub fn all() -> Vec<Target> {
         Target { name: "health_rules", run: channel::rules, seeds: channel::rule_files },
         Target { name: "probe_request", run: channel::probe_request, seeds: channel::probe_requests },
         Target { name: "identifiers", run: documents::identifiers, seeds: none },
-    ];
-    let kernels = netlink::fuzzing::READERS.iter().map(|(name, run)| Target { name, run: *run, seeds: none });
-    ours.into_iter().chain(kernels).collect()
+    ]
 }
 
 /// The target of that name.

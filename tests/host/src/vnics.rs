@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 
 use ipam::{FamilyPool, VnicPool};
-use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket, Sysctls};
-use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, PerFamily, Purpose, RulePriorities, TableId};
+use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Socket, Sysctls};
+use vcn::{Family, IfName, Mtu, PROTOCOL, PerFamily, Purpose, TableId};
 
 use crate::namespace::{PATIENCE, ip, name, within};
 
@@ -41,7 +41,9 @@ impl VnicHost {
             let mut socket = Socket::open().unwrap();
             socket.change_link_named(&name("lo"), &[LinkChange::Up]).unwrap();
             for family in Family::ALL {
-                socket.add_rule(&Rule::new(family, RulePriorities::TO_PODS, PODS_TABLE, PROTOCOL)).unwrap();
+                if let datapath::Object::Rule(rule) = datapath::host::to_pods(family) {
+                    socket.add_rule(&rule).unwrap();
+                }
             }
             set(&["net", "ipv4", "ip_forward"], "1");
             set(&["net", "ipv6", "conf", "all", "forwarding"], "1");

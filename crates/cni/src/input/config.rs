@@ -10,10 +10,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::field;
-use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, RuntimeConfig, Verb, Version};
+use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, Verb, Version};
 
 /// The specification's key of the attachments that GC must keep, and the one libcni wrote first.
 const VALID_ATTACHMENTS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
+
+/// The capability under which CRI-O (1.29 and later) and containerd hand a pod's annotations to plugins.
+const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
 /// A document is held as a tree, and each of its parts can need a hundred times the two bytes of its text. Braces, brackets, commas and colons bound their number; a list of 50,000 attachments for GC stays below.
 const PARTS_LIMIT: usize = 1 << 18;
@@ -25,18 +28,12 @@ pub struct Config {
     pub version: Version,
     /// name: the network.
     pub name: NetworkName,
-    /// type: the name this plugin was found by; empty when the caller left it out.
-    pub plugin_type: String,
     /// dns, as far as it was sound.
     pub dns: Dns,
-    /// runtimeConfig: what the runtime knows and the configuration's author asked for by `capabilities`.
-    pub runtime_config: RuntimeConfig,
     /// prevResult: what the chain has done so far (ADD), or had done in the end (CHECK, DEL).
     pub prev_result: Option<PrevResult>,
     /// disableGC: another runtime shares our state.
     pub disable_gc: bool,
-    /// Optional fields that were wrong and have been passed over, because a DEL or GC must go on. Worth a line in the log.
-    pub passed_over: Vec<Error>,
     /// The whole document as it came.
     raw: Value,
 }
@@ -80,55 +77,48 @@ impl Config {
     /// The protocol's part of `document`, as `verb` needs it. Verbs that clean up ignore wrong optional fields, because the
     /// configuration may have changed since ADD. A wrong `disableGC` is an error, because a disabled GC must not run.
     pub(crate) fn read(document: Value, verb: Verb) -> Result<Self, Error> {
-        let may_be_wrong = matches!(verb, Verb::Del | Verb::Gc);
         let version = Self::version_of(&document)?;
         let name = match field::string("name", document.get("name"))? {
             None | Some("") => return Err(invalid("the configuration has no name: give the network one".to_owned())),
             Some(name) => NetworkName::new(name)
                 .map_err(|error| invalid(format!("name: {error}; correct the network configuration")))?,
         };
-        let mut passed_over = Vec::new();
-        let mut sound = |result: Result<(), Error>| match result {
-            Err(error) if may_be_wrong => {
-                passed_over.push(error);
-                Ok(())
-            }
-            other => other,
+        let (dns, prev_result) = match Self::optional(&document, version) {
+            Err(_) if matches!(verb, Verb::Del | Verb::Gc) => Default::default(),
+            read => read?,
         };
-        let (mut plugin_type, mut dns, mut runtime_config, mut prev_result, mut disable_gc) = Default::default();
-        sound(
-            field::string("type", document.get("type")).map(|found| plugin_type = found.unwrap_or_default().to_owned()),
-        )?;
-        sound(Dns::read(document.get("dns")).map(|found| dns = found))?;
-        sound(
-            field::object("runtimeConfig", document.get("runtimeConfig"))
-                .map(|found| runtime_config = RuntimeConfig::of(found)),
-        )?;
-        sound(
-            field::object("prevResult", document.get("prevResult"))
-                .map(|found| prev_result = found.map(|map| PrevResult::of(version, map))),
-        )?;
-        sound(field::object("ipam", document.get("ipam")).map(|_| ()))?;
-        match field::tolerant_bool("disableGC", document.get("disableGC")) {
-            Err(error) if verb == Verb::Gc => return Err(error),
-            other => sound(other.map(|found| disable_gc = found))?,
-        }
-        Ok(Self {
-            version,
-            name,
-            plugin_type,
-            dns,
-            runtime_config,
-            prev_result,
-            disable_gc,
-            passed_over,
-            raw: document,
-        })
+        let disable_gc = match field::tolerant_bool("disableGC", document.get("disableGC")) {
+            Err(_) if verb == Verb::Del => false,
+            read => read?,
+        };
+        Ok(Self { version, name, dns, prev_result, disable_gc, raw: document })
+    }
+
+    /// The optional fields.
+    fn optional(document: &Value, version: Version) -> Result<(Dns, Option<PrevResult>), Error> {
+        field::string("type", document.get("type"))?;
+        field::object("runtimeConfig", document.get("runtimeConfig"))?;
+        field::object("ipam", document.get("ipam"))?;
+        let prev_result = field::object("prevResult", document.get("prevResult"))?;
+        Ok((Dns::read(document.get("dns"))?, prev_result.map(|fields| PrevResult::of(version, fields))))
     }
 
     /// The whole document as it came, for what this type does not name.
     pub fn raw(&self) -> &Value {
         &self.raw
+    }
+
+    /// runtimeConfig: what the runtime knows of a capability. Only those that the configuration declares in `capabilities` arrive.
+    pub fn runtime(&self, capability: &str) -> Option<&Value> {
+        self.raw.get("runtimeConfig")?.get(capability)
+    }
+
+    /// The pod's annotations; none when the runtime does not tell them or the configuration did not ask for them.
+    ///
+    /// # Errors
+    /// When they are no object.
+    pub fn pod_annotations(&self) -> Result<Option<&Map<String, Value>>, Error> {
+        field::object(&format!("runtimeConfig.{POD_ANNOTATIONS}"), self.runtime(POD_ANNOTATIONS))
     }
 
     /// ipam; an empty object is common (no address management wanted) and is not the same as none.
@@ -143,7 +133,7 @@ impl Config {
 
     /// The plugin's own fields.
     pub(crate) fn own<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        field::decode("", &self.raw)
+        field::decode(&self.raw)
     }
 
     /// The attachments that GC must keep: those under either key. An empty list means that none is valid. `None` where the list

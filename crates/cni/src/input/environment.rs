@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use vcn::IfName;
 
 use crate::excerpt::{QUOTED, excerpt};
-use crate::{Args, ContainerId, ContainerNetns, Error, ErrorCode, TraceContext, Verb};
+use crate::{Args, ContainerId, ContainerNetns, Error, ErrorCode, Verb};
 
 /// Where variables come from: the process, or a test's map.
 pub trait Environment {
@@ -146,13 +146,6 @@ impl TargetVariables {
                 wrong.join("; ")
             ))),
         }
-    }
-}
-
-impl TraceContext {
-    pub(crate) fn read(env: &dyn Environment) -> Self {
-        let text = |name| env.var(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
-        Self { traceparent: text("TRACEPARENT") }
     }
 }
 

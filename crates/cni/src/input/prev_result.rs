@@ -1,14 +1,10 @@
 //! `prevResult`: what the chain has done so far. It is kept as a document and edited in place, so that fields of other
 //! plugins survive; reading ignores unknown fields.
 
-use std::net::IpAddr;
-
 use ipnetwork::IpNetwork;
-use serde::Serialize;
-use serde_json::{Map, Value};
-use vcn::{Mtu, TableId};
+use serde_json::{Map, Value, json};
+use vcn::Mtu;
 
-use crate::result::family;
 use crate::{Dns, Interface, Ip, Route, Success, Version};
 
 /// A previous result.
@@ -24,33 +20,24 @@ impl PrevResult {
         Self { version, fields: fields.clone() }
     }
 
-    /// The document.
-    pub fn raw(&self) -> &Map<String, Value> {
-        &self.fields
-    }
-
-    /// What can be understood of it. Positions are kept: an interface that cannot be understood is one with an empty
-    /// name, an address or route is left out. An index of an interface that does not exist is none.
+    /// What can be understood of it, but for the resolver. Positions are kept: an interface that cannot be understood is one
+    /// with an empty name, an address or route is left out. An index of an interface that does not exist is none.
     pub fn read(&self) -> Success {
         let interfaces: Vec<_> = self.items("interfaces").iter().map(interface).collect();
         let ips = self.items("ips").iter().filter_map(|item| ip(item, interfaces.len())).collect();
         let routes = self.items("routes").iter().filter_map(route).collect();
-        Success { interfaces, ips, routes, dns: self.dns() }
+        Success { interfaces, ips, routes, dns: Dns::default() }
     }
 
     /// Appends an interface and returns its index, for the addresses on it.
     pub fn add_interface(&mut self, interface: &Interface) -> usize {
-        self.push("interfaces", &interface.in_terms_of(self.version))
+        let mtu = interface.mtu.filter(|_| self.version.has_extended_results());
+        self.push("interfaces", json!(Interface { mtu, ..interface.clone() }))
     }
 
     /// Appends an address.
     pub fn add_ip(&mut self, ip: Ip) {
-        self.push("ips", &ip.in_terms_of(self.version));
-    }
-
-    /// Appends a route.
-    pub fn add_route(&mut self, route: Route) {
-        self.push("routes", &route.in_terms_of(self.version));
+        self.push("ips", json!(ip));
     }
 
     /// As JSON, in the terms of `version`: the document with that cniVersion, and in older versions the family of
@@ -63,7 +50,8 @@ impl PrevResult {
         {
             for item in items.iter_mut().filter_map(Value::as_object_mut) {
                 if let Some(address) = item.get("address").and_then(network) {
-                    item.insert("version".to_owned(), family(address.ip()).into());
+                    let family = if address.is_ipv4() { "4" } else { "6" };
+                    item.insert("version".to_owned(), family.into());
                 }
             }
         }
@@ -75,40 +63,23 @@ impl PrevResult {
     }
 
     /// Appends to a list and returns the index; what is no list (null, which Go writes for none) becomes one.
-    fn push(&mut self, key: &str, item: &impl Serialize) -> usize {
-        // Maps with odd keys alone fail.
-        let value = serde_json::to_value(item).unwrap_or_default();
+    fn push(&mut self, key: &str, item: Value) -> usize {
         if let Some(Value::Array(items)) = self.fields.get_mut(key) {
-            items.push(value);
+            items.push(item);
             return items.len() - 1;
         }
-        self.fields.insert(key.to_owned(), Value::Array(vec![value]));
+        self.fields.insert(key.to_owned(), Value::Array(vec![item]));
         0
-    }
-
-    fn dns(&self) -> Dns {
-        let dns = self.fields.get("dns");
-        let list = |key: &str| {
-            let items = dns.and_then(|dns| dns.get(key)).and_then(Value::as_array);
-            items.map(|items| items.iter().filter_map(Value::as_str).map(str::to_owned).collect()).unwrap_or_default()
-        };
-        Dns {
-            nameservers: list("nameservers"),
-            domain: dns.and_then(|dns| text(dns, "domain")),
-            search: list("search"),
-            options: list("options"),
-        }
     }
 }
 
 fn interface(item: &Value) -> Interface {
+    let mtu = item.get("mtu").and_then(Value::as_u64).and_then(|mtu| mtu.try_into().ok());
     Interface {
-        name: text(item, "name").unwrap_or_default(),
+        name: text(item, "name").unwrap_or_default().to_owned(),
         mac: text(item, "mac").and_then(|mac| mac.parse().ok()),
-        mtu: number(item, "mtu").map(Mtu),
-        sandbox: text(item, "sandbox"),
-        socket_path: text(item, "socketPath"),
-        pci_id: text(item, "pciID"),
+        mtu: mtu.map(Mtu),
+        sandbox: text(item, "sandbox").unwrap_or_default().to_owned(),
     }
 }
 
@@ -116,21 +87,14 @@ fn ip(item: &Value, interfaces: usize) -> Option<Ip> {
     let index = item.get("interface").and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok());
     Some(Ip {
         address: item.get("address").and_then(network)?,
-        gateway: address(item, "gateway"),
+        gateway: text(item, "gateway").and_then(|gateway| gateway.parse().ok()),
         interface: index.filter(|index| *index < interfaces),
     })
 }
 
 fn route(item: &Value) -> Option<Route> {
-    Some(Route {
-        dst: item.get("dst").and_then(network)?,
-        gw: address(item, "gw"),
-        mtu: number(item, "mtu").map(Mtu),
-        advmss: number(item, "advmss"),
-        priority: number(item, "priority"),
-        table: number(item, "table").map(TableId),
-        scope: item.get("scope").and_then(Value::as_u64).and_then(|scope| scope.try_into().ok()),
-    })
+    let gw = text(item, "gw").and_then(|gw| gw.parse().ok());
+    Some(Route { dst: item.get("dst").and_then(network)?, gw })
 }
 
 /// An address with its prefix length; without one it is not what the specification means.
@@ -138,15 +102,6 @@ fn network(value: &Value) -> Option<IpNetwork> {
     value.as_str().filter(|text| text.contains('/'))?.parse().ok()
 }
 
-fn address(item: &Value, key: &str) -> Option<IpAddr> {
-    item.get(key)?.as_str()?.parse().ok()
-}
-
-/// A text; an empty one says nothing (Go plugins write `"mac": ""`).
-fn text(item: &Value, key: &str) -> Option<String> {
-    item.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-fn number(item: &Value, key: &str) -> Option<u32> {
-    item.get(key)?.as_u64()?.try_into().ok()
+fn text<'a>(item: &'a Value, key: &str) -> Option<&'a str> {
+    item.get(key)?.as_str()
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use vcn::IfName;
 
-use crate::{Args, Config, ContainerId, Environment, Error, NetworkName, TraceContext, Verb};
+use crate::{Args, Config, ContainerId, Environment, Error, NetworkName, Verb};
 
 /// A call whose variables or configuration were wrong. Everything that was sound is here.
 #[derive(Clone, Debug)]
@@ -22,8 +22,6 @@ pub struct Refusal<'a> {
     pub network: Option<NetworkName>,
     /// The configuration, if it was read and is an object.
     pub document: Option<Value>,
-    /// The caller's trace.
-    pub trace: TraceContext,
 }
 
 impl<'a> Refusal<'a> {
@@ -39,7 +37,6 @@ impl<'a> Refusal<'a> {
             args: Args::parse(&env.var("CNI_ARGS").unwrap_or_default()).unwrap_or_default(),
             network: name.and_then(|name| NetworkName::new(name).ok()),
             document,
-            trace: TraceContext::read(env),
         }
     }
 }

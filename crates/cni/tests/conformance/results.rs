@@ -2,11 +2,11 @@
 
 use cni::{AddResult, Dns, Interface, Ip, Route, Success, Version};
 use serde_json::Value;
-use vcn::{Mtu, TableId};
+use vcn::Mtu;
 
 /// A result that uses every field there is.
 pub(crate) fn full() -> Success {
-    let sandbox = Some("/run/netns/pod".to_owned());
+    let sandbox = "/run/netns/pod".to_owned();
     Success {
         interfaces: vec![
             Interface {
@@ -20,8 +20,6 @@ pub(crate) fn full() -> Success {
                 mac: Some("02:00:17:00:00:02".parse().unwrap()),
                 mtu: Some(Mtu(9000)),
                 sandbox: sandbox.clone(),
-                socket_path: Some("/run/vhost.sock".into()),
-                pci_id: Some("0000:00:05.0".into()),
             },
             Interface { name: "net1".into(), sandbox, ..Interface::default() },
         ],
@@ -39,15 +37,8 @@ pub(crate) fn full() -> Success {
             Ip { address: "10.1.0.7/24".parse().unwrap(), gateway: None, interface: None },
         ],
         routes: vec![
-            Route::new("0.0.0.0/0".parse().unwrap(), Some("169.254.1.1".parse().unwrap())),
-            Route {
-                mtu: Some(Mtu(1500)),
-                advmss: Some(1460),
-                priority: Some(100),
-                table: Some(TableId(1001)),
-                scope: Some(253),
-                ..Route::new("fd00:1::/64".parse().unwrap(), None)
-            },
+            Route { dst: "0.0.0.0/0".parse().unwrap(), gw: Some("169.254.1.1".parse().unwrap()) },
+            Route { dst: "fd00:1::/64".parse().unwrap(), gw: None },
         ],
         dns: Dns {
             nameservers: vec!["169.254.169.254".into(), "fe80::1%eth0".into()],

@@ -7,8 +7,9 @@ use netlink::{RouteFilter, nft};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use super::link_local;
-use crate::object::is_link_local;
-use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, SysctlSpec};
+use crate::error::during;
+use crate::object::{is_link_local, rule_seen};
+use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec};
 
 /// Observes the wanted links, addresses and settings, and each VLAN link, address, route, rule and nft rule with our
 /// mark.
@@ -17,7 +18,7 @@ use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Plac
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
-    let all = places.host.links().map_err(|source| Error::Observe { what: "links".into(), source })?;
+    let all = places.host.links().map_err(during("links"))?;
     let names: HashMap<u32, IfName> = all.iter().map(|link| (link.index, link.name.clone())).collect();
     let (mut rules, mut routes) = (Vec::new(), Vec::new());
     for family in Family::ALL {
@@ -45,8 +46,7 @@ fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>
             (Some(tag), Some(parent)) => LinkKind::Vlan { parent: parent.clone(), tag },
             _ => LinkKind::Device,
         };
-        let netlink::Link { name, mac, mtu, up, alias, .. } = link.clone();
-        Object::Link(LinkSpec { name, kind, mac, mtu: Some(mtu), up, alias })
+        Object::Link(LinkSpec::seen(link.clone(), kind))
     };
     all.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
 }
@@ -65,7 +65,7 @@ fn addresses(
         let leads = |rule: &Object| matches!(rule, Object::Rule(rule) if rule.from == Some(address));
         address.prefix() == Family::of(address.ip()).host_prefix() && rules.iter().any(leads)
     };
-    let found = places.host.addresses(None).map_err(|source| Error::Observe { what: "addresses".into(), source })?;
+    let found = places.host.addresses(None).map_err(during("addresses"))?;
     let beside = |it: &netlink::Address| {
         let own = links.iter().find(|link| link.index == it.index).and_then(|link| link.mac).map(link_local);
         let vnics =
@@ -94,61 +94,48 @@ fn addresses(
     Ok(described)
 }
 
-fn settings(desired: &[Object], places: &Places) -> Vec<Object> {
-    let read = |wanted: &SysctlSpec| {
-        let key: Vec<&str> = wanted.key.iter().map(String::as_str).collect();
-        // A link's settings do not exist before the link does; the plan then sets them after making it.
-        let value = places.sysctl(Place::Host, |sysctls| sysctls.read(&key)).ok()?;
-        Some(Object::Sysctl(SysctlSpec { key: wanted.key.clone(), value: value.trim().to_owned() }))
-    };
-    desired
-        .iter()
-        .filter_map(|object| match object {
-            Object::Sysctl(wanted) => read(wanted),
-            _ => None,
-        })
-        .collect()
+/// A link's settings do not exist before the link does; the plan then sets them after making it.
+fn settings(desired: &[Object], places: &Places) -> impl Iterator<Item = Object> {
+    desired.iter().filter_map(|object| match object {
+        Object::Sysctl(wanted) => places.setting(Place::Host, &wanted.key).map(Object::Sysctl),
+        _ => None,
+    })
 }
 
 /// Our routes in the tables of VNICs: those to pods are the plugin's.
 fn routes(family: Family, names: &HashMap<u32, IfName>, places: &mut Places) -> Result<Vec<Object>, Error> {
     let filter = RouteFilter { family, table: None, protocol: Some(PROTOCOL), oif: None };
-    let routes =
-        places.host.routes(&filter).map_err(|source| Error::Observe { what: format!("{family} routes"), source })?;
+    let routes = places.host.routes(&filter).map_err(during(format_args!("{family} routes")))?;
     let described = routes.into_iter().filter(|route| route.table != PODS_TABLE).filter_map(|route| {
         let link = names.get(&route.oif)?.clone();
         if link.as_str().starts_with(HOST_LINK_PREFIX) {
             return None;
         }
-        Some(Object::Route(RouteSpec { destination: route.destination, via: route.gateway, link, table: route.table }))
+        Some(Object::Route(RouteSpec::seen(&route, link)))
     });
     Ok(described.collect())
 }
 
 /// Our rules about the host; those about pods are the plugin's.
 fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
-    let rules = places
-        .host
-        .rules(family)
-        .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
+    let rules = places.host.rules(family).map_err(during(format_args!("{family} policy rules")))?;
     let ours = |rule: &netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
-    Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.into())).collect())
+    Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule_seen(rule))).collect())
 }
 
 /// The rules of all of our tables. Where one of them is missing, so are its rules, and all are written again.
 fn nft_tables() -> Result<Option<Object>, Error> {
-    let read = |family| nft::Socket::open().and_then(|mut socket| socket.table(family, NFT_TABLE));
+    let read = |family| nft::Socket::open().and_then(|mut socket| socket.comments(family, NFT_TABLE));
     let mut rules = None;
     for family in nft::TableFamily::ALL {
         match read(family) {
-            Ok(Some(table)) => {
-                let texts = table.comments().map(|(_chain, text)| NftRule::found(text.to_owned()));
-                rules.get_or_insert_with(Vec::new).extend(texts);
+            Ok(texts) => {
+                let found = texts.map(|texts| texts.into_iter().map(NftRule::found));
+                found.into_iter().for_each(|found| rules.get_or_insert_with(Vec::new).extend(found));
             }
-            Ok(None) => {}
             // The plan then says "nft add tables", and applying it says that the kernel cannot.
             Err(error) if error.is_unsupported() => {}
-            Err(source) => return Err(Error::Observe { what: format!("nft table {family} {NFT_TABLE}"), source }),
+            Err(error) => return Err(during(format_args!("nft table {family} {NFT_TABLE}"))(error)),
         }
     }
     Ok(rules.map(Object::NftTable))

@@ -7,6 +7,7 @@ use netlink::Address;
 use vcn::IfName;
 
 use super::PodNetwork;
+use crate::error::during;
 use crate::host::link_local;
 use crate::object::is_link_local;
 use crate::{Error, Place, Places};
@@ -58,8 +59,7 @@ pub fn blockers(network: &PodNetwork, places: &mut Places) -> Result<Vec<Blocker
     vnics.dedup();
     let needs_router =
         |link: &IfName| network.addresses.iter().any(|pod| pod.address.is_ipv6() && pod.vnic_link == *link);
-    let during = |source| Error::Observe { what: "addresses".into(), source };
-    let addresses = places.host.addresses(None).map_err(during)?;
+    let addresses = places.host.addresses(None).map_err(during("addresses"))?;
     let ends = [(Place::Host, &network.ends.host), (Place::Pod, &network.ends.pod)];
     let mut found = Vec::new();
     for (place, name) in ends.into_iter().chain(vnics.iter().map(|vnic| (Place::Host, *vnic))) {
@@ -78,7 +78,7 @@ pub fn blockers(network: &PodNetwork, places: &mut Places) -> Result<Vec<Blocker
             }
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
-            Err(source) => return Err(Error::Observe { what: format!("link {name}"), source }),
+            Err(error) => return Err(during(format_args!("link {name}"))(error)),
         }
     }
     for held in addresses {
@@ -86,7 +86,7 @@ pub fn blockers(network: &PodNetwork, places: &mut Places) -> Result<Vec<Blocker
             match places.host.link_at(held.index) {
                 Ok(link) => found.push(Blocker::Taken(held.address, link.name)),
                 Err(error) if error.is_not_found() => {}
-                Err(source) => return Err(during(source)),
+                Err(error) => return Err(during("addresses")(error)),
             }
         }
     }

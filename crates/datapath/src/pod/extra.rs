@@ -10,10 +10,11 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use vcn::{Family, IfName, MacAddr, PerFamily, RulePriorities, TableId, VlanTag};
+use netlink::Rule;
+use vcn::{Family, IfName, MacAddr, PROTOCOL, PerFamily, RulePriorities, TableId, VlanTag};
 
 use super::{LOOPBACK, PodAddress, PodNetwork, desired, disable_ipv6, everything, gateway};
-use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec};
+use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, SysctlSpec};
 
 mod observed;
 mod surroundings;
@@ -127,15 +128,8 @@ impl ExtraNetwork {
         )]);
         let halves = halves(family).filter(|_| self.is_default).map(|half| (half, router));
         let of_main = main.iter().copied().chain(halves).filter(|(to, _)| !self.taken.contains(to));
-        let rule = RuleSpec {
-            priority: RulePriorities::FROM_POD,
-            family,
-            from: Some(IpNetwork::from(pod.address)),
-            to: None,
-            fwmark: None,
-            table: pod.table,
-            single: false,
-        };
+        let rule = Rule::new(family, RulePriorities::FROM_POD, pod.table, PROTOCOL);
+        let rule = Rule { from: Some(IpNetwork::from(pod.address)), ..rule };
         let of_main = of_main.map(|(to, via)| route(to, via, TableId::MAIN));
         of_table.chain(of_main).chain([Object::Rule(rule)]).collect()
     }

@@ -1,15 +1,17 @@
 //! Observes an attachment's network: our objects only.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{NeighbourFilter, RouteFilter, Socket};
+use netlink::{NeighbourFilter, RouteFilter, Rule, Socket};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use super::{LINK_LOCAL_GATEWAY, LOOPBACK, LinkEnds, PodNetwork, desired, disable_ipv6, gateway, owners};
+use crate::error::during;
+use crate::object::rule_seen;
 use crate::{
-    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
-    VethPeer,
+    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, SysctlSpec, VethPeer,
 };
 
 /// Observes all objects of an attachment: its link ends with their routes and neighbours, and the rules and proxy neighbours of
@@ -88,7 +90,7 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<HostEnd>, Err
     let link = match socket.link(&ends.host) {
         Ok(link) => link,
         Err(error) if error.is_not_found() => return Ok(None),
-        Err(source) => return Err(Error::Observe { what: format!("link {}", ends.host), source }),
+        Err(error) => return Err(during(format_args!("link {}", ends.host))(error)),
     };
     // An ADD that was killed between creating the link and its alias leaves none, and another program may have written an alias.
     // The Ethernet address is a hash of the owner, too. Only our alias distinguishes two owners with one hash.
@@ -98,15 +100,15 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<HostEnd>, Err
         return Err(Error::Collision { name: link.name, found: link.alias, wanted: ends.alias.clone() });
     }
     let kind = LinkKind::Veth(VethPeer { name: ends.pod.clone(), mac: ends.pod_mac });
-    Ok(Some(HostEnd { index: link.index, accept_ra: link.accept_ra, link: seen(link, kind) }))
+    Ok(Some(HostEnd { index: link.index, accept_ra: link.accept_ra, link: LinkSpec::seen(link, kind) }))
 }
 
 /// The objects of a link; none if the link is gone since its lookup. When a namespace ends, the kernel removes its links and their
 /// other ends some time later.
-pub(super) fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl FnOnce() -> String) -> Result<Vec<T>, Error> {
+pub(super) fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl fmt::Display) -> Result<Vec<T>, Error> {
     match listed {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
-        listed => listed.map_err(|source| Error::Observe { what: what(), source }),
+        listed => listed.map_err(during(what)),
     }
 }
 
@@ -121,14 +123,14 @@ fn pod_end(
     let link = match pod.socket.link(&ends.pod) {
         Ok(link) => link,
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(source) => return Err(Error::Observe { what: format!("link {} in the pod", ends.pod), source }),
+        Err(error) => return Err(during(format_args!("link {} in the pod", ends.pod))(error)),
     };
     if link.kind.as_deref() != Some("veth") || link.parent != Some(host_index) {
         return Ok(Vec::new());
     }
     let index = link.index;
-    let mut found = vec![Object::Link(seen(link, LinkKind::VethPeer))];
-    let addresses = on_link(pod.socket.addresses(Some(index)), || format!("addresses of {} in the pod", ends.pod))?;
+    let mut found = vec![Object::Link(LinkSpec::seen(link, LinkKind::VethPeer))];
+    let addresses = on_link(pod.socket.addresses(Some(index)), format_args!("addresses of {} in the pod", ends.pod))?;
     let ours = |address: &netlink::Address| held.contains(&address.address.ip()) && !address.tentative;
     found.extend(
         addresses
@@ -145,10 +147,7 @@ fn pod_end(
 
 /// Whether IPv6 is off on a link. A kernel without IPv6 has no such setting, and no IPv6 pods either.
 pub(super) fn switched_off(place: Place, link: &str, places: &Places) -> Option<(Place, Object)> {
-    let key = disable_ipv6(link);
-    let path: Vec<&str> = key.iter().map(String::as_str).collect();
-    let value = places.sysctl(place, |sysctls| sysctls.read(&path)).ok()?.trim().to_owned();
-    Some((place, Object::Sysctl(SysctlSpec { key, value })))
+    places.setting(place, &disable_ipv6(link)).map(|found| (place, Object::Sysctl(found)))
 }
 
 /// The proxies and addresses of the host end that answer for the pod's gateways.
@@ -159,8 +158,8 @@ fn gateways_on(
     socket: &mut Socket,
 ) -> Result<impl Iterator<Item = Object>, Error> {
     let filter = NeighbourFilter { family: Some(Family::Ipv4), index: Some(index), proxy: true };
-    let proxies = on_link(socket.neighbours(&filter), || format!("proxy neighbours on {name}"))?;
-    let addresses = on_link(socket.addresses(Some(index)), || format!("addresses of {name}"))?;
+    let proxies = on_link(socket.neighbours(&filter), format_args!("proxy neighbours on {name}"))?;
+    let addresses = on_link(socket.addresses(Some(index)), format_args!("addresses of {name}"))?;
     let proxy = |address| Object::Neighbour(NeighbourSpec { link: name.clone(), address, mac: None });
     let on_host_end = |address| Object::Address(AddressSpec { link: name.clone(), address });
     let ours = |proxy: &netlink::Neighbour| proxy.protocol == Some(PROTOCOL);
@@ -182,7 +181,7 @@ pub(super) fn carried(
     let mut found = Vec::new();
     for family in Family::ALL {
         let filter = NeighbourFilter { family: Some(family), index: Some(index), proxy: false };
-        let neighbours = on_link(socket.neighbours(&filter), || format!("{family} neighbours on {name}"))?;
+        let neighbours = on_link(socket.neighbours(&filter), format_args!("{family} neighbours on {name}"))?;
         found.extend(
             neighbours
                 .into_iter()
@@ -190,11 +189,8 @@ pub(super) fn carried(
                 .map(|n| Object::Neighbour(NeighbourSpec { link: name.clone(), address: n.address, mac: n.mac })),
         );
         let filter = RouteFilter { family, table: Some(table), protocol: Some(PROTOCOL), oif: Some(index) };
-        let routes = on_link(socket.routes(&filter), || format!("{family} routes on {name}"))?;
-        found.extend(routes.into_iter().map(|route| {
-            let link = name.clone();
-            Object::Route(RouteSpec { destination: route.destination, via: route.gateway, link, table: route.table })
-        }));
+        let routes = on_link(socket.routes(&filter), format_args!("{family} routes on {name}"))?;
+        found.extend(routes.iter().map(|route| Object::Route(RouteSpec::seen(route, name.clone()))));
     }
     Ok(found)
 }
@@ -210,14 +206,14 @@ pub fn misleading(
     mac: MacAddr,
     places: &mut Places,
 ) -> Result<Vec<NeighbourSpec>, Error> {
-    let during = |source| Error::Observe { what: format!("neighbours on {host_end}"), source };
+    let during = during(format!("neighbours on {host_end}"));
     let index = match places.host.index_of(host_end) {
         Ok(index) => index,
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(source) => return Err(during(source)),
+        Err(error) => return Err(during(error)),
     };
     let filter = NeighbourFilter { index: Some(index), ..NeighbourFilter::default() };
-    let neighbours = places.host.neighbours(&filter).map_err(during)?;
+    let neighbours = places.host.neighbours(&filter).map_err(&during)?;
     let misleads = |it: &netlink::Neighbour| {
         it.permanent && it.protocol != Some(PROTOCOL) && it.mac != Some(mac) && held.contains(&it.address)
     };
@@ -227,8 +223,8 @@ pub fn misleading(
 
 /// Our proxy neighbours for these addresses, on any link.
 fn proxies(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
-    let during = |source| Error::Observe { what: "proxy neighbours".into(), source };
-    let entries = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() }).map_err(during)?;
+    let during = during("proxy neighbours");
+    let entries = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() }).map_err(&during)?;
     let mut found = Vec::new();
     // Another program may have a proxy for the same address on another link.
     for entry in entries.iter().filter(|it| it.protocol == Some(PROTOCOL) && held.contains(&it.address)) {
@@ -238,7 +234,7 @@ fn proxies(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
             }
             // A VNIC that was detached meanwhile took its proxies with it.
             Err(error) if error.is_not_found() => {}
-            Err(source) => return Err(during(source)),
+            Err(error) => return Err(during(error)),
         }
     }
     Ok(found)
@@ -248,25 +244,18 @@ pub(super) fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>,
     let about = |net: &Option<IpNetwork>| net.is_some_and(|net| held.contains(&net.ip()));
     let mut found = Vec::new();
     for family in Family::ALL.into_iter().filter(|family| held.iter().any(|a| Family::of(*a) == *family)) {
-        let rules =
-            socket.rules(family).map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
-        let ours = |rule: &netlink::Rule| {
-            rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && about(&rule.from)
-        };
-        found.extend(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.into())));
+        let rules = socket.rules(family).map_err(during(format_args!("{family} policy rules")))?;
+        let ours =
+            |rule: &Rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && about(&rule.from);
+        found.extend(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule_seen(rule))));
     }
     Ok(found)
 }
 
 /// The source address of a pod's rule, if it is our rule without further conditions.
-pub(crate) fn rule_of_a_pod(rule: &netlink::Rule) -> Option<(IpNetwork, RuleSpec)> {
+pub(crate) fn rule_of_a_pod(rule: &Rule) -> Option<(IpNetwork, Rule)> {
     let ours = rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
     let narrower =
         rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.suppress.is_some() || rule.unmodelled;
-    Some((rule.from.filter(|_| ours && !narrower)?, rule.into()))
-}
-
-pub(super) fn seen(link: netlink::Link, kind: LinkKind) -> LinkSpec {
-    let netlink::Link { name, mac, mtu, up, alias, .. } = link;
-    LinkSpec { name, kind, mac, mtu: Some(mtu), up, alias }
+    Some((rule.from.filter(|_| ours && !narrower)?, rule.clone()))
 }

@@ -7,6 +7,7 @@ use netlink::{NeighbourFilter, RouteFilter};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, PODS_TABLE, PROTOCOL};
 
 use super::rule_of_a_pod;
+use crate::error::during;
 use crate::{Change, Error, Failure, NeighbourSpec, Object, Place, Places, Step, dismantle};
 
 /// One of our rules or proxy neighbours, for an address without a route to a pod.
@@ -24,15 +25,15 @@ pub struct Orphan {
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn orphans(places: &mut Places) -> Result<Vec<Orphan>, Error> {
-    let during = |source| Error::Observe { what: "rules and proxies of no pod".into(), source };
+    let during = during("rules and proxies of no pod");
     let orphan =
         |address, object| Orphan { address, step: Step { place: Place::Host, change: Change::Delete(object) } };
     let socket = &mut places.host;
-    let links = socket.links().map_err(during)?.into_iter();
+    let links = socket.links().map_err(&during)?.into_iter();
     let links: HashMap<u32, IfName> = links.map(|link| (link.index, link.name)).collect();
     let mut found = Vec::new();
     let proxies = NeighbourFilter { proxy: true, ..NeighbourFilter::default() };
-    for proxy in socket.neighbours(&proxies).map_err(during)? {
+    for proxy in socket.neighbours(&proxies).map_err(&during)? {
         let link = links.get(&proxy.index).filter(|link| !link.as_str().starts_with(HOST_LINK_PREFIX));
         if let (Some(link), Some(PROTOCOL)) = (link, proxy.protocol) {
             let spec = NeighbourSpec { link: link.clone(), address: proxy.address, mac: None };
@@ -40,11 +41,11 @@ pub fn orphans(places: &mut Places) -> Result<Vec<Orphan>, Error> {
         }
     }
     for family in Family::ALL {
-        let rules = socket.rules(family).map_err(during)?;
+        let rules = socket.rules(family).map_err(&during)?;
         let of_pods = rules.iter().filter_map(rule_of_a_pod);
         found.extend(of_pods.map(|(net, rule)| orphan(net.ip(), Object::Rule(rule))));
         let filter = RouteFilter { family, table: Some(PODS_TABLE), protocol: None, oif: None };
-        let routes = socket.routes(&filter).map_err(during)?.into_iter();
+        let routes = socket.routes(&filter).map_err(&during)?.into_iter();
         let routed: Vec<IpAddr> = routes.map(|route| route.destination.ip()).collect();
         found.retain(|it| !routed.contains(&it.address));
     }

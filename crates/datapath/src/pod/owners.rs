@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use netlink::RouteFilter;
 use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL};
 
+use crate::error::during;
 use crate::{Error, Places};
 
 /// An address that a pod's link carries.
@@ -25,7 +26,7 @@ pub struct Owner {
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn owners(places: &mut Places) -> Result<Vec<Owner>, Error> {
-    let links = places.host.links().map_err(|source| Error::Observe { what: "links".into(), source })?;
+    let links = places.host.links().map_err(during("links"))?;
     let ours: HashMap<u32, (IfName, Option<String>)> = links
         .into_iter()
         .filter(|link| link.name.as_str().starts_with(HOST_LINK_PREFIX))
@@ -40,10 +41,7 @@ pub fn owners(places: &mut Places) -> Result<Vec<Owner>, Error> {
     }
     for family in Family::ALL {
         let filter = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
-        let routes = places
-            .host
-            .routes(&filter)
-            .map_err(|source| Error::Observe { what: format!("{family} routes to pods"), source })?;
+        let routes = places.host.routes(&filter).map_err(during(format_args!("{family} routes to pods")))?;
         owners.extend(routes.into_iter().filter_map(|route| {
             let (link, identity) = ours.get(&route.oif)?.clone();
             Some(Owner { address: route.destination.ip(), link, identity })

@@ -8,6 +8,7 @@ use netlink::{IncomingPacket, Route, RouteKind};
 use vcn::{Family, IfName};
 
 use super::{PodAddress, PodNetwork, Uplink};
+use crate::error::during;
 use crate::{Error, Places};
 
 /// Destinations outside any VCN: addresses for documentation (RFC 5737, RFC 3849, RFC 9637). A host may have special routes for
@@ -101,10 +102,10 @@ impl<'a> ExpectedRoute<'a> {
     fn ask(self, places: &mut Places) -> Result<Option<WrongRoute>, Error> {
         let Self { subject, by, from, to, link, via } = self;
         let packet = format!("{to} from {from} iif {by}");
-        let during = |source| Error::Observe { what: format!("the route of {packet}"), source };
+        let during = during(format!("the route of {packet}"));
         let mut index = |name: &IfName| match places.host.index_of(name) {
             Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some).map_err(during),
+            found => found.map(Some).map_err(&during),
         };
         let (Some(incoming), Some(outgoing)) = (index(by)?, index(link)?) else { return Ok(None) };
         let found = match places.host.route_of(&IncomingPacket { by: incoming, from, to }) {

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::RouteFilter;
-use vcn::{Family, IfName, MacAddr, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, MacAddr, PRIMARY_MARK, TableId};
 
 use super::everything;
+use crate::error::during;
 use crate::host::{by_mark, to_metadata, to_pods};
+use crate::object::rule_seen;
 use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, SysctlSpec};
 
 /// The VNIC that carries one of a pod's addresses.
@@ -94,32 +96,17 @@ pub fn observe_needed(
         let link = match places.host.link(name) {
             Ok(link) => link,
             Err(error) if error.is_not_found() => continue,
-            Err(source) => return Err(Error::Observe { what: format!("link {name}"), source }),
+            Err(error) => return Err(during(format_args!("link {name}"))(error)),
         };
         let index = link.index;
-        let netlink::Link { name, mac, mtu, up, alias, .. } = link;
-        found.push(Object::Link(LinkSpec { name, kind: LinkKind::Device, mac, mtu: Some(mtu), up, alias }));
+        found.push(Object::Link(LinkSpec::seen(link, LinkKind::Device)));
         let filter = RouteFilter { family, table: Some(*table), protocol: None, oif: Some(index) };
-        let routes = places
-            .host
-            .routes(&filter)
-            .map_err(|source| Error::Observe { what: format!("{family} routes in table {table}"), source })?;
+        let routes = places.host.routes(&filter).map_err(during(format_args!("{family} routes in table {table}")))?;
         let asked =
             |route: &netlink::Route| route.destination == everything(family) || route.destination.ip() == uplink.router;
         found.extend(routes.into_iter().filter(asked).map(|route| uplink.route(route.destination, route.gateway)));
-        let rules = places
-            .host
-            .rules(family)
-            .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
-        // An agent of the release before makes one that uses every route.
-        let leads_to_pods = |rule: &netlink::Rule| {
-            let everything = rule.from.is_none() && rule.to.is_none();
-            everything
-                && rule.priority == RulePriorities::TO_PODS
-                && rule.table == PODS_TABLE
-                && rule.protocol == PROTOCOL
-        };
-        found.extend(rules.iter().any(leads_to_pods).then(|| to_pods(family)));
+        let rules = places.host.rules(family).map_err(during(format_args!("{family} policy rules")))?;
+        found.extend(Some(to_pods(family)).filter(|wanted| there_is(wanted, &rules)));
         found.extend(of_the_agent_there(family, &rules));
         found.extend(uplink.settings(pod_link).into_iter().filter_map(|wanted| setting(wanted, places)));
     }
@@ -134,24 +121,22 @@ fn of_the_agent(family: Family) -> [Object; 2] {
 /// Which of the agent's rules exist. The agent always makes both. Without either there is no agent, and both count as present,
 /// because an ADD does not need them.
 fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
-    let there_is =
-        |wanted: &Object| rules.iter().any(|rule| rule.protocol == PROTOCOL && *wanted == Object::Rule(rule.into()));
     let wanted = of_the_agent(family);
-    let none = !wanted.iter().any(there_is);
-    wanted.into_iter().filter(|object| none || there_is(object)).collect()
+    let none = !wanted.iter().any(|object| there_is(object, rules));
+    wanted.into_iter().filter(|object| none || there_is(object, rules)).collect()
+}
+
+fn there_is(wanted: &Object, rules: &[netlink::Rule]) -> bool {
+    matches!(wanted, Object::Rule(wanted) if rules.iter().any(|rule| rule_seen(rule) == *wanted))
 }
 
 fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {
-    let read = |key: &[String]| {
-        let key: Vec<&str> = key.iter().map(String::as_str).collect();
-        Some(places.sysctl(Place::Host, |sysctls| sysctls.read(&key)).ok()?.trim().to_owned())
-    };
-    let mut value = read(&wanted.key)?;
+    let mut found = places.setting(Place::Host, &wanted.key)?;
     if wanted.key.last().is_some_and(|name| name == RP_FILTER) {
         // The kernel uses the higher of this value and that of "all"; only 1 drops packets whose two directions use different tables.
-        let of_all = read(&["net", "ipv4", "conf", "all", RP_FILTER].map(str::to_owned))?;
-        let strict = value.as_str().max(of_all.as_str()) == "1";
-        value = if strict { "1".into() } else { wanted.value };
+        let of_all = places.setting(Place::Host, &["net", "ipv4", "conf", "all", RP_FILTER].map(str::to_owned))?;
+        let strict = found.value.max(of_all.value) == "1";
+        found.value = if strict { "1".into() } else { wanted.value };
     }
-    Some(Object::Sysctl(SysctlSpec { key: wanted.key, value }))
+    Some(Object::Sysctl(found))
 }

@@ -1,7 +1,7 @@
 //! The host's network on a real kernel: what is applied is what is observed, foreign things stay, failures undo.
 
 mod network;
-mod returned;
+pub(crate) mod returned;
 mod unused;
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use datapath::host::{HostNetwork, desired, observe};
 use datapath::{Change, Object, Place, Places, Step, apply};
 use ipnetwork::IpNetwork;
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, Socket};
-use vcn::{Family, Mtu, PODS_TABLE, Priority, RulePriorities, TableId};
+use vcn::{Family, Mtu, Priority, TableId};
 
 use crate::host::network::{name, network, todo};
 
@@ -136,42 +136,6 @@ fn link_local_address_is_added_when_vnic_link_has_none() {
         apply(&todo(&network(), places), places).unwrap();
         let gone = texts(&todo(&HostNetwork { vnics: vec![], ..network() }, places));
         assert!(gone.contains(&"addr del fe80::17ff:fe00:5/64 dev ens5".to_owned()), "{gone:?}");
-    });
-}
-
-fn to_pods(family: Family) -> Vec<Rule> {
-    let rules = Socket::open().unwrap().rules(family).unwrap();
-    rules.into_iter().filter(|rule| rule.priority == RulePriorities::TO_PODS).collect()
-}
-
-/// Until now it heeded every route of that table.
-#[test]
-fn old_rule_to_pods_is_replaced_and_restored_by_undo() {
-    on_a_host(|places| {
-        let before = |family| Rule::new(family, RulePriorities::TO_PODS, PODS_TABLE, vcn::PROTOCOL);
-        for family in Family::ALL {
-            Socket::open().unwrap().add_rule(&before(family)).unwrap();
-        }
-        let steps = todo(&network(), places);
-        apply(&steps, places).unwrap();
-        let now = |family: Family| Rule { suppress: Some(u32::from(family.host_prefix()) - 1), ..before(family) };
-        for family in Family::ALL {
-            assert_eq!(to_pods(family), [now(family)]);
-        }
-        assert_eq!(texts(&todo(&network(), places)), Vec::<String>::new());
-        let replaced: Vec<Step> =
-            steps.iter().filter(|step| step.to_string().starts_with("rule replace")).map(Step::undo).collect();
-        assert_eq!(replaced.len(), 2, "{:?}", texts(&steps));
-        apply(&replaced, places).unwrap();
-        for family in Family::ALL {
-            assert_eq!(to_pods(family), [before(family)]);
-        }
-        // One who was killed between the two left both.
-        Socket::open().unwrap().add_rule(&now(Family::Ipv4)).unwrap();
-        apply(&todo(&network(), places), places).unwrap();
-        for family in Family::ALL {
-            assert_eq!(to_pods(family), [now(family)]);
-        }
     });
 }
 

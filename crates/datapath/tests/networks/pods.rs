@@ -7,8 +7,10 @@ use std::time::Instant;
 
 use datapath::pod::{self, LinkEnds, PodAddress, PodNetwork};
 use datapath::{Place, Places, Step, apply, plan, pods};
-use netlink::{LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket, Sysctls};
-use vcn::{Family, IfName, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
+use netlink::{LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
+use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
+
+use crate::host::returned::run;
 
 fn name(text: &str) -> IfName {
     IfName::new(text).unwrap()
@@ -112,59 +114,44 @@ fn deleted_or_diverted_route_is_restored() {
 }
 
 #[test]
-fn host_end_with_changed_mac_or_lowered_link_is_restored() {
-    let ends = pod_number(0).ends;
-    let repairs = mended(|socket, pod| {
-        let mac = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
-        socket.change_link_named(&pod.ends.host, &[mac]).unwrap();
-    });
-    assert_eq!(repairs.len(), 1);
-    assert!(
-        repairs[0].starts_with(&format!("link set {} address {} mtu 9000 up", ends.host, ends.host_mac)),
-        "{repairs:#?}"
-    );
+fn lowered_host_end_is_restored_with_what_it_carried() {
     let repairs = mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Down]).unwrap());
-    // With it went what it carried.
     for part in ["link set ", "addr add fe80::1/128", "route add 10.0.4.0 ", "route add 2001:db8:: "] {
         assert!(repairs.iter().any(|step| step.starts_with(part)), "{part} is not in {repairs:#?}");
     }
 }
 
 #[test]
-fn disabled_ipv6_on_host_end_is_restored_with_its_objects() {
-    let repairs = mended(|_, pod| {
-        let key = ["net", "ipv6", "conf", pod.ends.host.as_str(), "disable_ipv6"];
-        Sysctls::new(Path::new("/proc/sys")).write(&key, "1").unwrap();
-    });
-    let host = pod_number(0).ends.host;
-    assert_eq!(repairs[0], format!("sysctl net/ipv6/conf/{host}/disable_ipv6=0 (was 1)"));
-    assert!(repairs.iter().any(|step| step.starts_with("addr add fe80::1/128")), "{repairs:#?}");
-}
-
-/// A pod could have the host's IPv6 traffic, and one of an older version's still can.
-#[test]
-fn router_advertisements_are_disabled_again_on_host_end() {
-    let repairs = mended(|_, pod| {
-        let key = ["net", "ipv6", "conf", pod.ends.host.as_str(), "accept_ra"];
-        assert!(Sysctls::default().write(&key, "1").unwrap(), "it is made with 0");
-    });
-    let host = pod_number(0).ends.host;
-    assert_eq!(repairs, [format!("sysctl net/ipv6/conf/{host}/accept_ra=0 (was 1)")]);
-}
-
-#[test]
-fn proxies_of_pod_address_and_gateway_are_restored() {
-    let repairs = mended(|socket, pod| {
-        let gateway = pod::gateway(Family::Ipv4);
-        for (link, address) in [("ens5", "10.0.4.0".parse().unwrap()), (pod.ends.host.as_str(), gateway)] {
-            socket.delete_neighbour(&Neighbour::proxy(socket_index(link), address)).unwrap();
+fn changed_settings_and_proxies_of_host_end_are_restored() {
+    let ends = pod_number(0).ends;
+    let host = &ends.host;
+    for (command, repairs) in [
+        (
+            format!("ip link set {host} address 02:00:00:00:00:09"),
+            vec![format!("link set {host} address {} mtu 9000 up", ends.host_mac)],
+        ),
+        (
+            format!("ip link set {host} mtu 1400"),
+            vec![format!("link set {host} address {} mtu 9000 up", ends.host_mac)],
+        ),
+        (
+            format!("sysctl -qw net/ipv6/conf/{host}/disable_ipv6=1"),
+            vec![format!("sysctl net/ipv6/conf/{host}/disable_ipv6=0 (was 1)"), "addr add fe80::1/128".into()],
+        ),
+        // A pod could have the host's IPv6 traffic.
+        (
+            format!("sysctl -qw net/ipv6/conf/{host}/accept_ra=1"),
+            vec![format!("sysctl net/ipv6/conf/{host}/accept_ra=0 (was 1)")],
+        ),
+        (format!("ip neigh del proxy 169.254.1.1 dev {host}"), vec![format!("neigh add proxy 169.254.1.1 dev {host}")]),
+        ("ip neigh del proxy 10.0.4.0 dev ens5".into(), vec!["neigh add proxy 10.0.4.0 dev ens5".into()]),
+    ] {
+        let mended = mended(|_, _| drop(run(&command)));
+        assert!(mended.len() == repairs.len() || command.contains("disable_ipv6"), "{command}: {mended:#?}");
+        for repair in repairs {
+            assert!(mended.iter().any(|step| step.starts_with(&repair)), "{command}: {repair} is not in {mended:#?}");
         }
-    });
-    let host = pod_number(0).ends.host;
-    assert_eq!(
-        repairs,
-        [format!("neigh add proxy 169.254.1.1 dev {host}"), "neigh add proxy 10.0.4.0 dev ens5".into()]
-    );
+    }
 }
 
 /// Its creator may remove it again, and could not be distinguished from us.

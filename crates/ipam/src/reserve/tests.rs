@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vcn::{Family, IfName, Mtu, PerFamily, Purpose, TableId};
 
 use super::{COOLDOWN, Request, TENTATIVE_LIFETIME};
-use crate::{Allocation, Allocations, BootId, BootTime, Error, FamilyPool, FreedAddress, Pools, VnicPool};
+use crate::{Allocations, BootId, BootTime, Error, FamilyPool, FreedAddress, Pools, VnicPool};
 
 const START: BootTime = BootTime(1_000_000);
 
@@ -108,42 +108,57 @@ fn host_addresses_and_the_router_are_never_given_out() {
     assert!(matches!(held.reserve(&range, request("more"), START), Err(Error::Exhausted(_))));
 }
 
-#[test]
-fn vnics_kept_for_other_purposes_are_left_alone() {
-    let mut kept = vnic(1, &["10.0.1.8/32"], &[]);
-    kept.purpose = Purpose::Attach;
-    let error = none().reserve(&pools(vec![kept]), request("a"), START).unwrap_err();
-    assert_eq!(error.to_string(), "no address is free: no VNIC of this node serves pods");
+/// By address and second of its release, in this order.
+fn freed(frees: &[(&str, u64)]) -> Allocations {
+    let at = |second| START.after(Duration::from_secs(second));
+    let mut held = none();
+    held.freed.extend(frees.iter().map(|(address, second)| FreedAddress {
+        address: address.parse().unwrap(),
+        at: at(*second),
+        forgotten: true,
+    }));
+    held
 }
 
 #[test]
-fn the_oldest_freed_address_comes_first_after_those_never_used() {
-    let three = pools(vec![vnic(1, &["10.0.1.8/32", "10.0.1.9/32", "10.0.1.10/32"], &[])]);
-    let mut held = none();
-    add(&mut held, &three, "a", START);
-    add(&mut held, &three, "b", START);
-    held.release(&key("b"), BootTime(1_000_100));
-    held.release(&key("a"), BootTime(1_000_200));
-    let later = BootTime(1_000_200).after(COOLDOWN);
-    assert_eq!(add(&mut held, &three, "c", later), ["10.0.1.10"], "never used");
-    assert_eq!(add(&mut held, &three, "d", later), ["10.0.1.9"], "freed first");
-    assert_eq!(add(&mut held, &three, "e", later), ["10.0.1.8"]);
-}
-
-#[test]
-fn cooling_address_is_used_last_and_reported() {
-    let one = pools(vec![vnic(1, &["10.0.1.8/32"], &[])]);
-    let mut held = none();
-    add(&mut held, &one, "a", START);
-    held.release(&key("a"), START);
-    let early = held.reserve(&one, request("b"), START.after(Duration::from_secs(5))).unwrap();
-    assert_eq!(early.rested, Some(Duration::from_secs(5)));
-
-    let two = pools(vec![vnic(1, &["10.0.1.8/32"], &[]), vnic(2, &["10.0.2.8/32"], &[])]);
-    let mut held = none();
-    add(&mut held, &two, "a", START);
-    held.release(&key("a"), START);
-    assert_eq!(add(&mut held, &two, "b", START), ["10.0.2.8"], "another VNIC's rested address is preferred");
+fn addresses_never_used_and_longest_freed_are_used_first() {
+    let cooldown = COOLDOWN.as_secs();
+    let one = |addresses: &[&str]| pools(vec![vnic(1, addresses, &[])]);
+    let two = |prefix: u8| pools([1, 2].map(|n| vnic(n, &[&format!("10.0.{n}.8/{prefix}")], &[])).into());
+    let by_vnics = [("10.0.2.9", 0), ("10.0.1.8", 1), ("10.0.2.8", 2), ("10.0.1.9", 3)];
+    for (case, pools, frees, second, wanted) in [
+        (
+            "those never used come first, then those freed first",
+            one(&["10.0.1.8/32", "10.0.1.9/32", "10.0.1.10/32"]),
+            &[("10.0.1.9", 100), ("10.0.1.8", 200)][..],
+            200 + cooldown,
+            vec![("10.0.1.10", None), ("10.0.1.9", None), ("10.0.1.8", None)],
+        ),
+        ("a cooling one is reported", one(&["10.0.1.8/32"]), &[("10.0.1.8", 0)], 5, vec![("10.0.1.8", Some(5))]),
+        ("another VNIC's rested one is preferred", two(32), &[("10.0.1.8", 0)], 0, vec![("10.0.2.8", None)]),
+        (
+            "the longest cooling one, over all VNICs",
+            two(32),
+            &[("10.0.2.8", 0), ("10.0.1.8", 100)],
+            101,
+            vec![("10.0.2.8", Some(101)), ("10.0.1.8", Some(1))],
+        ),
+        (
+            "the one freed longest ago, over all VNICs",
+            two(31),
+            &by_vnics,
+            2 * cooldown,
+            by_vnics.map(|(address, _)| (address, None)).to_vec(),
+        ),
+    ] {
+        let mut held = freed(frees);
+        for (number, (address, rested)) in wanted.into_iter().enumerate() {
+            let now = START.after(Duration::from_secs(second));
+            let got = held.reserve(&pools, request(&format!("p{number}")), now).unwrap();
+            let found = (got.allocation.addresses[0].address.to_string(), got.rested);
+            assert_eq!(found, (address.to_owned(), rested.map(Duration::from_secs)), "{case}");
+        }
+    }
 }
 
 #[test]
@@ -159,21 +174,6 @@ fn unfinished_add_is_overdue_and_held_until_released() {
     assert_eq!(held.reserve(&one, request("b"), late).unwrap().rested, Some(Duration::ZERO));
     held.commit(&key("b")).unwrap();
     assert_eq!(held.overdue(late.after(TENTATIVE_LIFETIME)).count(), 0, "it lasts");
-}
-
-#[test]
-fn longest_cooling_address_is_used_first_across_vnics() {
-    let two = pools(vec![vnic(1, &["10.0.1.8/32"], &[]), vnic(2, &["10.0.2.8/32"], &[])]);
-    let mut held = none();
-    for id in ["a", "b"] {
-        add(&mut held, &two, id, START);
-    }
-    held.release(&key("b"), START);
-    held.release(&key("a"), START.after(Duration::from_secs(100)));
-    let soon = START.after(Duration::from_secs(101));
-    let got = held.reserve(&two, request("c"), soon).unwrap();
-    assert_eq!(got.allocation.addresses[0].address.to_string(), "10.0.2.8");
-    assert_eq!(got.rested, Some(Duration::from_secs(101)));
 }
 
 #[test]
@@ -208,16 +208,6 @@ fn shortage_error_has_counts_and_reason_of_the_agent() {
 }
 
 #[test]
-fn an_ipv6_range_of_any_size_is_searched_lazily() {
-    let huge = pools(vec![vnic(1, &[], &["2001:db8::/80"])]);
-    let mut held = none();
-    for id in 0..300 {
-        add(&mut held, &huge, &format!("p{id}"), START);
-    }
-    assert_eq!(held.allocations.len(), 300);
-}
-
-#[test]
 fn address_is_reported_as_unforgotten_until_its_connections_are_flushed() {
     let one = pools(vec![vnic(1, &["10.0.1.8/32"], &[])]);
     let address: IpAddr = "10.0.1.8".parse().unwrap();
@@ -243,28 +233,10 @@ fn address_is_reported_as_unforgotten_until_its_connections_are_flushed() {
 }
 
 #[test]
-fn over_all_vnics_the_address_freed_longest_ago_comes_first() {
-    let two = pools(vec![vnic(1, &["10.0.1.8/31"], &[]), vnic(2, &["10.0.2.8/31"], &[])]);
-    let mut held = none();
-    let ids = ["a", "b", "c", "d"];
-    ids.iter().for_each(|id| drop(add(&mut held, &two, id, START)));
-    // FreedAddress in an order that is neither the pools' nor the VNICs'.
-    let order = ["10.0.2.9", "10.0.1.8", "10.0.2.8", "10.0.1.9"];
-    for (second, address) in order.iter().enumerate() {
-        let holds = |held: &&Allocation| held.addresses[0].address.to_string() == *address;
-        let holder = held.allocations.iter().find(holds).unwrap().key.clone();
-        held.release(&holder, START.after(Duration::from_secs(second as u64))).unwrap();
-    }
-    let later = START.after(COOLDOWN * 2);
-    let got: Vec<_> = ids.iter().flat_map(|id| add(&mut held, &two, id, later)).collect();
-    assert_eq!(got, order);
-}
-
-#[test]
 fn vnic_for_host_or_applications_is_never_used_for_pods() {
     let (mut host, mut kept) = (vnic(2, &["10.0.2.8/29"], &[]), vnic(3, &["10.0.3.8/29"], &["2001:db8::/64"]));
     (host.purpose, kept.purpose) = (Purpose::Host, Purpose::Attach);
-    let pools = pools(vec![host, vnic(1, &["10.0.1.8/32"], &[]), kept]);
+    let mut pools = pools(vec![host, vnic(1, &["10.0.1.8/32"], &[]), kept]);
     let mut held = none();
     assert_eq!(
         add(&mut held, &pools, "a", START),
@@ -272,6 +244,9 @@ fn vnic_for_host_or_applications_is_never_used_for_pods() {
         "and IPv6, which only the kept one has, is not asked for"
     );
     assert!(matches!(held.reserve(&pools, request("b"), START), Err(Error::Exhausted(_))));
+    pools.vnics.remove(1);
+    let error = none().reserve(&pools, request("a"), START).unwrap_err();
+    assert_eq!(error.to_string(), "no address is free: no VNIC of this node serves pods");
 }
 
 #[test]

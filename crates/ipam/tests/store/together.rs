@@ -4,10 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use ipam::{
-    Allocations, BootId, BootTime, COOLDOWN, Error, FreedAddress, NetnsRecord, PodRecord, Pools, Store,
-    TENTATIVE_LIFETIME,
-};
+use ipam::{Allocations, BootId, BootTime, Error, FreedAddress, NetnsRecord, PodRecord, Pools, Store};
 use serde_json::Value;
 
 use crate::node::{boot, everything, pools, record, request, reserve};
@@ -204,43 +201,6 @@ fn unknown_vnic_fields_are_kept_as_long_as_the_vnic() {
     all.vnics[0].vnic_id = "ocid1.vnic.oc1.iad.b".parse().unwrap();
     all.write(dir.path()).unwrap();
     assert!(!fs::read_to_string(&path).unwrap().contains("weight"), "another VNIC");
-}
-
-#[test]
-fn the_cooldown_survives_restarts() {
-    let dir = tempfile::tempdir().unwrap();
-    let pools = pools("10.9.1.0/31");
-    let store = || Store::new(dir.path(), boot());
-    let (freed, key) = (BootTime(500_000), request("a").key);
-    let reserve = |id: &str, now: BootTime| {
-        let key = request(id).key;
-        let reservation = store().update_for(&key, |held| held.reserve(&pools, request(id), now)).unwrap();
-        store().commit(&key).unwrap();
-        reservation
-    };
-    let first = reserve("a", BootTime(1)).allocation.addresses;
-    store().update_for(&key, |held| Ok::<_, Error>(held.release(&key, freed))).unwrap();
-    let soon = freed.after(Duration::from_secs(9));
-    assert_ne!(reserve("b", soon).allocation.addresses, first);
-    let third = reserve("c", soon);
-    assert_eq!((third.allocation.addresses, third.rested), (first.clone(), Some(Duration::from_secs(9))));
-    let key = request("c").key;
-    store().update_for(&key, |held| Ok::<_, Error>(held.release(&key, soon))).unwrap();
-    let rested = reserve("d", soon.after(COOLDOWN));
-    assert_eq!((rested.allocation.addresses, rested.rested), (first, None));
-}
-
-#[test]
-fn expired_lease_is_overdue_until_it_is_committed() {
-    let dir = tempfile::tempdir().unwrap();
-    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/32"));
-    let reserve = |id: &str, now| store.update_for(&request(id).key, |held| held.reserve(&pools, request(id), now));
-    let late = BootTime(1).after(TENTATIVE_LIFETIME);
-    reserve("a", BootTime(1)).unwrap();
-    assert!(matches!(reserve("b", late), Err(Error::Exhausted(_))), "what it has made may still be there");
-    assert_eq!(store.read().unwrap().overdue(late).count(), 1);
-    store.commit(&request("a").key).unwrap();
-    assert_eq!(store.read().unwrap().overdue(late).count(), 0);
 }
 
 #[test]

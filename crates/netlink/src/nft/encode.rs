@@ -10,7 +10,9 @@ use netlink_packet_netfilter::nftables::{
     RuleMessage, TableAttribute, TableMessage, Verdict, VerdictAttribute,
 };
 
-use super::{Chain, Direction, Expression, LinkMatch, MaskedValue, Rule, TableFamily};
+use vcn::Mark;
+
+use super::{Chain, Direction, Expression, LinkMatch, Rule, TableFamily};
 use crate::error::Cause;
 
 mod rate;
@@ -208,23 +210,23 @@ fn address(network: IpNetwork, side: Side, operator: Operator, to: &mut Elements
     to.push(compare(operator, bytes));
 }
 
-fn match_masked(load: Element, masked: MaskedValue, operator: Operator, to: &mut Elements) {
+fn match_masked(load: Element, mark: Mark, operator: Operator, to: &mut Elements) {
     to.push(load);
-    if masked.mask() != u32::MAX {
-        to.push(mask(&masked.mask().to_ne_bytes(), &[0; 4]));
+    if mark.mask != u32::MAX {
+        to.push(mask(&mark.mask.to_ne_bytes(), &[0; 4]));
     }
-    to.push(compare(operator, masked.value().to_ne_bytes().to_vec()));
+    to.push(compare(operator, mark.value.to_ne_bytes().to_vec()));
 }
 
 /// Leaves in the register the old value with the bits under the mask replaced.
-fn set_masked(masked: MaskedValue, load: Element, to: &mut Elements) {
-    let value = masked.value().to_ne_bytes();
-    if masked.mask() == u32::MAX {
+fn set_masked(mark: Mark, load: Element, to: &mut Elements) {
+    let value = mark.value.to_ne_bytes();
+    if mark.mask == u32::MAX {
         let data = DataAttribute::Value(value.to_vec());
         to.push(Expressions::Immediate(vec![Immediate::DestinationRegister(REGISTER), Immediate::Data(data)]).into());
     } else {
         to.push(load);
-        to.push(mask(&(!masked.mask()).to_ne_bytes(), &value));
+        to.push(mask(&(!mark.mask).to_ne_bytes(), &value));
     }
 }
 

@@ -1,7 +1,7 @@
 //! What rules are made of: the matches and statements that the agent needs, no more.
 
 use ipnetwork::IpNetwork;
-use vcn::IfName;
+use vcn::{IfName, Mark};
 
 /// A match or a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub enum Expression {
     /// Its ICMPv6 type. An [`Expression::L4proto`] must come before.
     Icmpv6Type(u8),
     /// Its connection's mark, under the mask, is this value.
-    CtMark(MaskedValue),
+    CtMark(Mark),
     /// Its connection's mark, under the mask, is another value.
-    CtMarkNot(MaskedValue),
+    CtMarkNot(Mark),
     /// It goes this way in its connection.
     CtDirection(Direction),
     /// The destination of its connection was not translated; nor is it of none.
@@ -47,12 +47,12 @@ pub enum Expression {
     /// No route leads to its source by the link that it came in by. In prerouting chains.
     SourceIsElsewhere,
     /// Sets the bits of its mark under the mask; other bits stay.
-    SetMark(MaskedValue),
+    SetMark(Mark),
     /// Sets the bits of its connection's mark under the mask; other bits stay.
     ///
     /// There is no "save mark" and no "restore mark": the kernels we support copy a mark between packet and connection
     /// only as a whole, over other programs' bits. One rule per value does it: `CtMark(v)` then `SetMark(v)`.
-    SetCtMark(MaskedValue),
+    SetCtMark(Mark),
     /// More packets that got this far in a rule came in by its link than the rate allows. The kernel counts per link; all rules of
     /// a table count together, and must have the same rate.
     LinkExceeds(Rate),
@@ -75,30 +75,6 @@ pub enum LinkMatch {
     Prefix(String),
 }
 
-/// A value under a mask; bits outside the mask are no part of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MaskedValue {
-    value: u32,
-    mask: u32,
-}
-
-impl MaskedValue {
-    /// The bits of `value` that are under `mask`.
-    pub const fn new(value: u32, mask: u32) -> Self {
-        Self { value: value & mask, mask }
-    }
-
-    /// The value.
-    pub const fn value(self) -> u32 {
-        self.value
-    }
-
-    /// The mask.
-    pub const fn mask(self) -> u32 {
-        self.mask
-    }
-}
-
 /// A rate of packets, and how many may exceed it at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
@@ -115,25 +91,16 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
-    /// SCTP.
-    Sctp,
-    /// ICMP for IPv4.
-    Icmp,
     /// ICMP for IPv6.
     Icmpv6,
-    /// Another number.
-    Other(u8),
 }
 
 impl Protocol {
-    pub(super) fn number(self) -> u8 {
+    pub(super) const fn number(self) -> u8 {
         match self {
-            Self::Icmp => 1,
             Self::Tcp => 6,
             Self::Udp => 17,
             Self::Icmpv6 => 58,
-            Self::Sctp => 132,
-            Self::Other(number) => number,
         }
     }
 }

@@ -11,21 +11,14 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use netlink_packet_core::NetlinkSerializable;
-use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage};
-use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
+use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMessage};
 
+use super::socket::{HEADER_LEN, message};
 use super::{LinkMatch, Socket};
 use crate::error::{Cause, Result};
 use crate::wire::attributes;
-use crate::wire::transport::Request;
 
 // linux/netfilter/nf_tables.h
-const NFTA_CHAIN_TABLE: u16 = 1;
-const NFTA_CHAIN_NAME: u16 = 3;
-const NFTA_CHAIN_HOOK: u16 = 4;
-const NFTA_CHAIN_POLICY: u16 = 5;
-const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_EXPR_NAME: u16 = 1;
@@ -42,7 +35,6 @@ const NFTA_TARGET_NAME: u16 = 1;
 const NF_INET_FORWARD: u32 = 2;
 const NFT_META_IIFNAME: u32 = 6;
 const NFT_META_OIFNAME: u32 = 7;
-const HEADER_LEN: usize = 4;
 
 /// The most rules kept of a table, some 200 bytes each: far more than any table has about links.
 const MOST_RULES: usize = 20_000;
@@ -121,13 +113,6 @@ enum MatchResult {
 /// The rules of a table by their chains.
 type Rules = HashMap<String, Vec<Rule>>;
 
-#[derive(Debug)]
-struct Chain {
-    name: String,
-    /// At the forward hook; whether its policy is to drop.
-    base: Option<bool>,
-}
-
 impl Socket {
     /// The base chains that stop packets on any of these paths. Each rule is read once.
     ///
@@ -140,28 +125,21 @@ impl Socket {
 
     fn find_blocking_chains(&mut self, paths: &[ForwardPath]) -> Result<Vec<BlockingChain>, Cause> {
         let mut found = Vec::new();
-        for (family, word) in [
-            (NetfilterProtoFamily::Inet, "inet"),
-            (NetfilterProtoFamily::IPv4, "ip"),
-            (NetfilterProtoFamily::IPv6, "ip6"),
-        ] {
-            let all = NfTablesMessage::GetChain(ChainMessage { attributes: vec![] });
-            let (request, body) = message(family, all);
-            let chains = self.transport.list(request, &body, |payload| chain(payload).map(Some))?;
-            let mut tables: Vec<&String> =
-                chains.iter().filter(|(_, chain)| chain.base.is_some()).map(|(table, _)| table).collect();
-            tables.dedup();
-            for table in tables {
-                let rules = self.rules_about_links(family, table)?;
-                for (_, chain) in chains.iter().filter(|(of, _)| of == table) {
-                    let Some(drops) = chain.base else { continue };
+        // linux/netfilter.h: NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6.
+        for (number, family) in [(1, "inet"), (2, "ip"), (10, "ip6")] {
+            let mut chains = self.chains(number)?;
+            chains.retain(|chain| chain.hook.is_some_and(|(hook, _)| hook == NF_INET_FORWARD));
+            for of_table in chains.chunk_by(|one, next| one.table == next.table) {
+                let Some(first) = of_table.first() else { continue };
+                let rules = self.rules_about_links(number, &first.table)?;
+                for chain in of_table {
                     let how = paths.iter().find_map(|path| match walk(&chain.name, &rules, path, DEEPEST) {
                         Outcome::Stop(how) => Some(how),
                         Outcome::Accept => None,
-                        _ => drops.then_some("policy drop"),
+                        _ => chain.drops.then_some("policy drop"),
                     });
-                    let Some(how) = how else { continue };
-                    found.push(BlockingChain { family: word, table: table.clone(), chain: chain.name.clone(), how });
+                    let (table, chain) = (chain.table.clone(), chain.name.clone());
+                    found.extend(how.map(|how| BlockingChain { family, table, chain, how }));
                 }
             }
         }
@@ -170,9 +148,9 @@ impl Socket {
 
     /// The rules of a table that match on links alone. The others are read and not kept: a table of services has tens of
     /// thousands.
-    fn rules_about_links(&mut self, family: NetfilterProtoFamily, table: &str) -> Result<Rules, Cause> {
+    fn rules_about_links(&mut self, family: u8, table: &str) -> Result<Rules, Cause> {
         let attributes = vec![RuleAttribute::Table(table.to_owned())];
-        let (request, body) = message(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
+        let (request, body) = message(family, 0, NfTablesMessage::GetRule(RuleMessage { attributes }));
         let (rules, _) = self.transport.fold(
             request,
             &body,
@@ -230,23 +208,6 @@ fn walk(chain: &str, rules: &Rules, path: &ForwardPath, depth: u32) -> Outcome {
         }
     }
     Outcome::None
-}
-
-fn chain(payload: &[u8]) -> Result<(String, Chain), Cause> {
-    let (mut table, mut name, mut forward, mut drops) = (String::new(), String::new(), false, false);
-    for attribute in attributes::after(payload, HEADER_LEN) {
-        match attribute? {
-            (NFTA_CHAIN_TABLE, value) => table = attributes::text_of(value),
-            (NFTA_CHAIN_NAME, value) => name = attributes::text_of(value),
-            (NFTA_CHAIN_POLICY, value) => drops = attributes::u32_be_of(value)? == 0,
-            (NFTA_CHAIN_HOOK, value) => {
-                let number = found(value, NFTA_HOOK_HOOKNUM)?.map(attributes::u32_be_of).transpose()?;
-                forward = number == Some(NF_INET_FORWARD);
-            }
-            _ => {}
-        }
-    }
-    Ok((table, Chain { name, base: forward.then_some(drops) }))
 }
 
 /// A rule and its chain; `None` if it matches on more than links or has no verdict.
@@ -340,9 +301,4 @@ fn found(nested: &[u8], kind: u16) -> Result<Option<&[u8]>, Cause> {
         }
     }
     Ok(None)
-}
-
-fn message(family: NetfilterProtoFamily, inner: NfTablesMessage) -> (Request, NetfilterMessage) {
-    let body = NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner);
-    (Request { message_type: body.message_type(), flags: 0 }, body)
 }

@@ -1,20 +1,21 @@
-//! The nf_tables socket: one transaction to write, three short lists to read.
+//! The nf_tables socket: one transaction to write, the comments of rules to read.
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NetlinkSerializable};
-use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
-};
+use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMessage};
 use netlink_packet_netfilter::none::ControlMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
 
-use super::{Table, TableFamily, TableState, encode, observed};
+use super::{Table, TableFamily, encode, observed};
 use crate::error::{Cause, Refusal, Result};
 use crate::netns::Netns;
 use crate::wire::transport::{Request, Transport};
 
 pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
+
+/// Family, version and resource, at the beginning of every netfilter message.
+pub(super) const HEADER_LEN: usize = 4;
 
 /// An nf_tables socket. It belongs to the network namespace where it was opened.
 #[derive(Debug)]
@@ -100,36 +101,27 @@ impl Socket {
         Ok(())
     }
 
-    /// What of a table is in the kernel; `None` when it is absent.
+    /// The comments of a table's rules, in the order of chains and rules; `None` when the table is absent.
     ///
     /// # Errors
     /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
-    pub fn table(&mut self, family: TableFamily, name: &str) -> Result<Option<TableState>> {
-        self.table_cause(family, name).map_err(|cause| cause.during("read nft table", format!("{family} {name}")))
+    pub fn comments(&mut self, family: TableFamily, name: &str) -> Result<Option<Vec<String>>> {
+        self.comments_cause(family, name).map_err(|cause| cause.during("read nft table", format!("{family} {name}")))
     }
 
-    fn table_cause(&mut self, family: TableFamily, name: &str) -> Result<Option<TableState>, Cause> {
-        let table = TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] };
-        let (request, body) = message(family, 0, NfTablesMessage::GetTable(table));
-        let handle = match self.transport.one(request, &body, observed::table) {
+    fn comments_cause(&mut self, family: TableFamily, name: &str) -> Result<Option<Vec<String>>, Cause> {
+        let (request, body) = message(family.number(), 0, NfTablesMessage::GetTable(encode::table(name)));
+        match self.transport.one(request, &body, |_| Ok(())) {
             Err(cause) if cause.errno() == Some(Errno::ENOENT) => return Ok(None),
             // Netfilter without nf_tables (IPVS and sets bring it) calls a message of an unknown kind invalid.
             Err(cause) if cause.errno() == Some(Errno::EINVAL) => {
                 return Err(Cause::Refused(Refusal { errno: Errno::EOPNOTSUPP, text: None }));
             }
             found => found?,
-        };
-        let chain = ChainMessage { attributes: vec![ChainAttribute::Table(name.to_owned())] };
-        let (request, body) = message(family, 0, NfTablesMessage::GetChain(chain));
-        let mut chains = self.transport.list(request, &body, |payload| observed::chain(payload, family, name))?;
-        let rule = RuleMessage { attributes: vec![RuleAttribute::Table(name.to_owned())] };
-        let (request, body) = message(family, 0, NfTablesMessage::GetRule(rule));
-        for (chain, rule) in self.transport.list(request, &body, |payload| observed::rule(payload, name))? {
-            if let Some(chain) = chains.iter_mut().find(|state| state.name == chain) {
-                chain.rules.push(rule);
-            }
         }
-        Ok(Some(TableState { name: name.to_owned(), handle, chains }))
+        let rule = RuleMessage { attributes: vec![RuleAttribute::Table(name.to_owned())] };
+        let (request, body) = message(family.number(), 0, NfTablesMessage::GetRule(rule));
+        self.transport.list(request, &body, |payload| observed::rule(payload, name)).map(Some)
     }
 
     /// Sends a transaction. A failure says the position of the message that the kernel refused, or `None` when it
@@ -144,7 +136,7 @@ impl Socket {
             // Kernels before 6.10 acknowledge no "end of batch". They go through all messages even after a failure, so
             // the last one's acknowledgement comes after every refusal.
             let acknowledge = if position + 1 == count { NLM_F_ACK } else { 0 };
-            let (request, body) = message(family, flags | acknowledge, inner);
+            let (request, body) = message(family.number(), flags | acknowledge, inner);
             self.transport.append(request, &body);
         }
         let last = self.transport.sequence();
@@ -158,10 +150,9 @@ impl Socket {
     }
 }
 
-/// A message about tables of a family.
-fn message(family: TableFamily, flags: u16, inner: NfTablesMessage) -> (Request, NetfilterMessage) {
-    let family = NetfilterProtoFamily::Other(family.number());
-    let body = NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner);
+/// A message about tables of a family, or of all (0).
+pub(super) fn message(family: u8, flags: u16, inner: NfTablesMessage) -> (Request, NetfilterMessage) {
+    let body = NetfilterMessage::new(NetfilterHeader::new(NetfilterProtoFamily::Other(family), 0, 0), inner);
     (Request { message_type: body.message_type(), flags }, body)
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use netlink_packet_core::Emitable;
 use netlink_packet_route::AddressFamily;
-use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressScope};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage};
 
 use crate::error::{Cause, Result};
 use crate::routing::socket::{Socket, Write};
@@ -24,8 +24,6 @@ pub struct Address {
     pub index: u32,
     /// The address and its prefix length.
     pub address: IpNetwork,
-    /// Where it is valid. IPv6 derives it from the address and ignores the given value.
-    pub scope: Scope,
     /// No duplicate address detection (IPv6): usable at once.
     pub nodad: bool,
     /// No route for its prefix comes with it.
@@ -38,27 +36,12 @@ pub struct Address {
     pub dad_failed: bool,
 }
 
-/// How far an address or a route reaches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// Everywhere.
-    #[default]
-    Universe,
-    /// This link.
-    Link,
-    /// This host.
-    Host,
-    /// Another number.
-    Other(u8),
-}
-
 impl Address {
     /// A permanent address that is valid everywhere.
     pub const fn new(index: u32, address: IpNetwork) -> Self {
         Self {
             index,
             address,
-            scope: Scope::Universe,
             nodad: false,
             noprefixroute: false,
             permanent: true,
@@ -87,7 +70,6 @@ impl Address {
         Ok(Some(Self {
             index: header.index,
             address: attributes::network(address, header.prefix_len)?,
-            scope: Scope::from(u8::from(header.scope)),
             nodad: set(libc::IFA_F_NODAD),
             noprefixroute: set(libc::IFA_F_NOPREFIXROUTE),
             permanent: set(libc::IFA_F_PERMANENT),
@@ -103,7 +85,6 @@ impl Address {
         let mut message = AddressMessage::default();
         message.header.family = family_of(self.address.ip());
         message.header.prefix_len = self.address.prefix();
-        message.header.scope = AddressScope::from(u8::from(self.scope));
         message.header.index = self.index;
         message.attributes =
             vec![AddressAttribute::Local(self.address.ip()), AddressAttribute::Address(self.address.ip())];
@@ -119,28 +100,6 @@ impl fmt::Display for Address {
         write!(f, "{} dev {}", self.address, self.index)?;
         f.write_str(if self.nodad { " nodad" } else { "" })?;
         f.write_str(if self.noprefixroute { " noprefixroute" } else { "" })
-    }
-}
-
-impl From<u8> for Scope {
-    fn from(number: u8) -> Self {
-        match number {
-            libc::RT_SCOPE_UNIVERSE => Self::Universe,
-            libc::RT_SCOPE_LINK => Self::Link,
-            libc::RT_SCOPE_HOST => Self::Host,
-            number => Self::Other(number),
-        }
-    }
-}
-
-impl From<Scope> for u8 {
-    fn from(scope: Scope) -> Self {
-        match scope {
-            Scope::Universe => libc::RT_SCOPE_UNIVERSE,
-            Scope::Link => libc::RT_SCOPE_LINK,
-            Scope::Host => libc::RT_SCOPE_HOST,
-            Scope::Other(number) => number,
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Answers that no kernel would give must be refused, never panic; requests read as answers must mean the same.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::IpNetwork;
@@ -7,8 +8,12 @@ use netlink_packet_core::Emitable;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
-use vcn::{Family, IfName, MacAddr, Mtu, Priority, TableId};
+use vcn::{Family, IfName, MacAddr, Mark, Mtu, Priority, TableId};
 
+use crate::conntrack::key_if_of_any;
+use crate::nft::chain::ListedChain;
+use crate::nft::observed::rule as rule_of_a_table;
+use crate::routing::monitor::is_written;
 use crate::wire::transport::messages;
 use crate::{Address, Link, Neighbour, Route, Rule};
 
@@ -59,7 +64,7 @@ fn route() -> impl Strategy<Value = Route> {
 fn rule() -> impl Strategy<Value = Rule> {
     family().prop_flat_map(|family| {
         let networks = (option::of(network(family)), option::of(network(family)));
-        let mark = option::of((any::<u32>(), 1..u32::MAX));
+        let mark = option::of((any::<u32>(), 1..u32::MAX).prop_map(|(value, mask)| Mark { value, mask }));
         let numbers = (any::<u32>(), 1..u32::MAX, any::<u8>(), option::of(0..u32::MAX));
         (networks, mark, numbers, option::of("[a-z][a-z0-9.]{0,14}")).prop_map(
             move |((from, to), fwmark, (priority, table, protocol, suppress), iif)| Rule {
@@ -101,7 +106,9 @@ proptest! {
     #[test]
     fn noise_is_refused_and_never_panics(noise in vec(any::<u8>(), 0..200)) {
         let _ = (Link::decode(&noise).is_ok(), Address::decode(&noise).is_ok(), Route::decode(&noise).is_ok());
-        let _ = (Rule::decode(&noise).is_ok(), Neighbour::decode(&noise).is_ok());
+        let _ = (Rule::decode(&noise).is_ok(), Neighbour::decode(&noise).is_ok(), is_written(&noise).is_ok());
+        let _ = (rule_of_a_table(&noise, "vcn-native").is_ok(), key_if_of_any(&noise, &HashSet::from([IpAddr::from([10, 0, 0, 8])])).is_ok());
+        let _ = ListedChain::decode(&noise).is_ok();
         assert!(messages(&noise).count() <= noise.len());
     }
 

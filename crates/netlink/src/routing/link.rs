@@ -15,7 +15,7 @@ mod new;
 mod unlist;
 
 pub use change::LinkChange;
-pub use new::{IpvlanMode, LinkKind, MacvlanMode, NewLink, Peer};
+pub use new::{LinkKind, NewLink, Peer};
 
 pub(crate) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;

@@ -1,72 +1,39 @@
 //! Notices of changes. A hint to read, not a journal: the kernel drops events that are not read, and reports that.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::protocols::NETLINK_ROUTE;
-use nix::errno::Errno;
 
 use crate::error::{Cause, Result};
 use crate::netns::Netns;
 use crate::routing::address::Address;
 use crate::routing::link::Link;
-use crate::routing::neighbour::Neighbour;
 use crate::routing::route::Route;
 use crate::routing::rule::Rule;
-use crate::routing::setting::Setting;
-use crate::wire::transport::{messages, receive};
+use crate::wire::attributes;
+use crate::wire::subscription::Subscription;
+use crate::wire::transport::messages;
 
-/// Room for the events of a burst (110 pods start at once) between two reads. The kernel doubles it and limits it to
-/// `net.core.rmem_max`.
-const RECEIVE_QUEUE: i32 = 1024 * 1024;
+/// All that a reconciler wants to hear: everything but neighbours, of which the kernel learns by itself.
+const GROUPS: [u32; 9] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_IPV4_RULE,
+    libc::RTNLGRP_IPV6_RULE,
+    libc::RTNLGRP_IPV4_NETCONF,
+    libc::RTNLGRP_IPV6_NETCONF,
+];
 
-/// The most datagrams read by one `drain`, so that a storm of events cannot keep the caller forever.
-const DRAIN_LIMIT: usize = 4096;
+/// linux/netconf.h
+const NETCONFA_IFINDEX: u16 = 1;
 
 /// A subscription, in the network namespace where it was opened. Reading never blocks.
 #[derive(Debug)]
 pub struct Monitor {
-    socket: netlink_sys::Socket,
-    buffer: Vec<u8>,
-}
-
-/// The kinds of changes to report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Groups {
-    /// Links.
-    pub links: bool,
-    /// Addresses, both families.
-    pub addresses: bool,
-    /// Routes, both families.
-    pub routes: bool,
-    /// Policy rules, both families.
-    pub rules: bool,
-    /// Neighbours: busy, the kernel's own learning included.
-    pub neighbours: bool,
-    /// Settings of links and of all of them, both families: forwarding, rp_filter, proxies.
-    pub settings: bool,
-}
-
-impl Groups {
-    /// All that a reconciler wants to hear: everything but neighbours.
-    pub const CONFIGURATION: Self =
-        Self { links: true, addresses: true, routes: true, rules: true, neighbours: false, settings: true };
-
-    fn numbers(self) -> impl Iterator<Item = u32> {
-        [
-            (self.links, libc::RTNLGRP_LINK),
-            (self.addresses, libc::RTNLGRP_IPV4_IFADDR),
-            (self.addresses, libc::RTNLGRP_IPV6_IFADDR),
-            (self.routes, libc::RTNLGRP_IPV4_ROUTE),
-            (self.routes, libc::RTNLGRP_IPV6_ROUTE),
-            (self.rules, libc::RTNLGRP_IPV4_RULE),
-            (self.rules, libc::RTNLGRP_IPV6_RULE),
-            (self.neighbours, libc::RTNLGRP_NEIGH),
-            (self.settings, libc::RTNLGRP_IPV4_NETCONF),
-            (self.settings, libc::RTNLGRP_IPV6_NETCONF),
-        ]
-        .into_iter()
-        .filter_map(|(wanted, group)| wanted.then_some(group))
-    }
+    subscription: Subscription,
 }
 
 /// One event.
@@ -80,10 +47,8 @@ pub enum Event {
     Route(Change, Route),
     /// A rule.
     Rule(Change, Rule),
-    /// A neighbour.
-    Neighbour(Change, Neighbour),
-    /// A setting was written.
-    Setting(Setting),
+    /// A setting of a link or of all of them was written, by any program, in /proc/sys or otherwise: forwarding, rp_filter, proxies.
+    Setting,
     /// Events were lost (or one could not be read): look at everything again.
     Overrun,
 }
@@ -102,27 +67,19 @@ impl Monitor {
     ///
     /// # Errors
     /// When the system is out of descriptors or memory.
-    pub fn open(groups: Groups) -> Result<Self> {
-        let open = || -> Result<Self, Cause> {
-            let mut socket = netlink_sys::Socket::new(NETLINK_ROUTE)?;
-            socket.bind_auto()?;
-            socket.set_non_blocking(true)?;
-            // A smaller queue only means an overrun sooner.
-            let _ = socket.set_rx_buf_sz(RECEIVE_QUEUE);
-            for group in groups.numbers() {
-                socket.add_membership(group)?;
-            }
-            Ok(Self { socket, buffer: Vec::with_capacity(64 * 1024) })
-        };
-        open().map_err(|cause| cause.during("subscribe to", "network changes"))
+    pub fn open() -> Result<Self> {
+        match Subscription::open(NETLINK_ROUTE, &GROUPS) {
+            Ok(subscription) => Ok(Self { subscription }),
+            Err(cause) => Err(cause.during("subscribe to", "network changes")),
+        }
     }
 
     /// Subscribes in another network namespace.
     ///
     /// # Errors
     /// When the namespace cannot be entered (CAP_SYS_ADMIN), and as [`Monitor::open`].
-    pub fn open_in(netns: &Netns, groups: Groups) -> Result<Self> {
-        netns.run(|| Self::open(groups))?
+    pub fn open_in(netns: &Netns) -> Result<Self> {
+        netns.run(Self::open)?
     }
 
     /// The events so far, oldest first; empty when there is none. Wait by polling the descriptor.
@@ -131,28 +88,17 @@ impl Monitor {
     /// When the socket is broken. Lost events are no error but [`Event::Overrun`].
     pub fn drain(&mut self) -> Result<Vec<Event>> {
         let mut events = Vec::new();
-        for _ in 0..DRAIN_LIMIT {
-            match receive(&self.socket, &mut self.buffer) {
-                Ok(()) => decode(&self.buffer, &mut events),
-                Err(Cause::TimedOut) => break,
-                Err(Cause::Malformed(_)) => lost(&mut events),
-                Err(cause) if cause.errno() == Some(Errno::ENOBUFS) => lost(&mut events),
-                Err(cause) => return Err(cause.during("read", "network changes")),
-            }
-        }
-        Ok(events)
+        let drained = self.subscription.drain(|datagram| match datagram {
+            Some(datagram) => decode(datagram, &mut events),
+            None => lost(&mut events),
+        });
+        drained.map(|()| events).map_err(|cause| cause.during("read", "network changes"))
     }
 }
 
 impl AsFd for Monitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsRawFd for Monitor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.subscription.as_fd()
     }
 }
 
@@ -176,11 +122,21 @@ fn event(message_type: u16, payload: &[u8]) -> Result<Option<Event>, Cause> {
         16 => Link::decode(payload)?.map(|link| Event::Link(change, link)),
         20 => Address::decode(payload)?.map(|address| Event::Address(change, address)),
         24 => Route::decode(payload)?.map(|route| Event::Route(change, route)),
-        28 => Neighbour::decode(payload)?.map(|neighbour| Event::Neighbour(change, neighbour)),
         32 => Rule::decode(payload)?.map(|rule| Event::Rule(change, rule)),
-        80 if change == Change::Present => Setting::decode(payload)?.map(Event::Setting),
+        80 if change == Change::Present && is_written(payload)? => Some(Event::Setting),
         _ => None,
     })
+}
+
+/// Whether a message about settings is of one that was written. Where it lists all settings of a link, that link is new.
+pub(crate) fn is_written(payload: &[u8]) -> Result<bool, Cause> {
+    // After the family, and padding to the attributes' alignment.
+    let mut values = 0;
+    for attribute in attributes::after(payload, 4) {
+        let (kind, _) = attribute?;
+        values += u32::from(kind != NETCONFA_IFINDEX);
+    }
+    Ok(values == 1)
 }
 
 /// One overrun says all that two would.

@@ -1,7 +1,6 @@
 //! Policy rules: which table a packet is routed by.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink_packet_core::Emitable;
@@ -9,7 +8,7 @@ use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleHeader, RuleMessage};
 use nix::errno::Errno;
-use vcn::{Family, IfName, Priority, TableId};
+use vcn::{Family, IfName, Mark, Priority, TableId};
 
 use crate::error::{Cause, Result};
 use crate::routing::route::wire_family;
@@ -45,8 +44,8 @@ pub struct Rule {
     pub from: Option<IpNetwork>,
     /// Packets to here.
     pub to: Option<IpNetwork>,
-    /// Packets whose mark, under the mask (second), is this (first).
-    pub fwmark: Option<(u32, u32)>,
+    /// Packets of this mark.
+    pub fwmark: Option<Mark>,
     /// Packets that came in by this link (`lo`: packets of this host).
     pub iif: Option<IfName>,
     /// The table to look them up in; 0 of a rule that names none.
@@ -88,7 +87,7 @@ impl Rule {
         let mut rule = Self::new(family, Priority(0), TableId(header.table.into()), 0);
         rule.unmodelled =
             header.action != RuleAction::ToTable || header.tos != 0 || header.flags.contains(RuleFlags::Invert);
-        let (mut mark, mut mask) = (0, 0);
+        let (mut value, mut mask) = (0, 0);
         for attribute in attributes::after(payload, header.buffer_len()) {
             match attribute? {
                 (FRA_SRC, value) => {
@@ -99,7 +98,7 @@ impl Rule {
                 }
                 (FRA_IIFNAME, value) => rule.iif = IfName::new(attributes::text_of(value)).ok(),
                 (FRA_PRIORITY, value) => rule.priority = Priority(attributes::u32_of(value)?),
-                (FRA_FWMARK, value) => mark = attributes::u32_of(value)?,
+                (FRA_FWMARK, mark) => value = attributes::u32_of(mark)?,
                 (FRA_FWMASK, value) => mask = attributes::u32_of(value)?,
                 (FRA_TABLE, value) => rule.table = TableId(attributes::u32_of(value)?),
                 (FRA_PROTOCOL, value) => rule.protocol = value.first().copied().unwrap_or(0),
@@ -112,7 +111,7 @@ impl Rule {
                 _ => rule.unmodelled = true,
             }
         }
-        rule.fwmark = (mask != 0).then_some((mark, mask));
+        rule.fwmark = (mask != 0).then_some(Mark { value, mask });
         Ok(Some(rule))
     }
 
@@ -132,8 +131,8 @@ impl Rule {
         attributes.push(RuleAttribute::Protocol(RouteProtocol::from(self.protocol)));
         attributes.extend(from.map(|network| RuleAttribute::Source(network.network())));
         attributes.extend(to.map(|network| RuleAttribute::Destination(network.network())));
-        if let Some((mark, mask)) = self.fwmark {
-            attributes.push(RuleAttribute::FwMark(mark));
+        if let Some(Mark { value, mask }) = self.fwmark {
+            attributes.push(RuleAttribute::FwMark(value));
             attributes.push(RuleAttribute::FwMask(mask));
         }
         attributes.extend(self.suppress.map(RuleAttribute::SuppressPrefixLen));
@@ -142,18 +141,20 @@ impl Rule {
     }
 }
 
+/// As arguments of `ip rule`.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}:", self.family, self.priority)?;
-        match self.from {
-            Some(from) => write!(f, " from {from}")?,
-            None => f.write_str(" from all")?,
+        let host = |net: &IpNetwork| {
+            if net.prefix() == Family::of(net.ip()).host_prefix() { net.ip().to_string() } else { net.to_string() }
+        };
+        // "all" is read as IPv4 by ip(8), unless the destination tells.
+        let everywhere = if self.family == Family::Ipv6 && self.to.is_none() { "::/0" } else { "all" };
+        write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| everywhere.into(), host))?;
+        if let Some(to) = &self.to {
+            write!(f, " to {}", host(to))?;
         }
-        if let Some(to) = self.to {
-            write!(f, " to {to}")?;
-        }
-        if let Some((mark, mask)) = self.fwmark {
-            write!(f, " fwmark {mark:#x}/{mask:#x}")?;
+        if let Some(mark) = self.fwmark {
+            write!(f, " fwmark {mark}")?;
         }
         if let Some(iif) = &self.iif {
             write!(f, " iif {iif}")?;
@@ -185,7 +186,6 @@ impl Socket {
     /// # Errors
     /// `is_already_exists()` when there is an identical one.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<()> {
-        rule.checked("add rule")?;
         self.write(Write::Add(RTM_NEWRULE), &rule.message(), "add rule", rule)
     }
 
@@ -194,23 +194,6 @@ impl Socket {
     /// # Errors
     /// `is_not_found()` when there is none.
     pub fn delete_rule(&mut self, rule: &Rule) -> Result<()> {
-        rule.checked("delete rule")?;
         self.write(Write::Existing(RTM_DELRULE), &rule.message(), "delete rule", rule)
-    }
-}
-
-impl Rule {
-    /// The kernel would read an address of the other family as one of its own.
-    fn checked(&self, operation: &'static str) -> Result<()> {
-        let fits = |network: Option<IpNetwork>| {
-            network.is_none_or(|network| {
-                matches!((network.ip(), self.family), (IpAddr::V4(_), Family::Ipv4) | (IpAddr::V6(_), Family::Ipv6))
-            })
-        };
-        if fits(self.from) && fits(self.to) {
-            Ok(())
-        } else {
-            Err(Cause::Invalid("its addresses are of another family").during(operation, self))
-        }
     }
 }

@@ -17,15 +17,13 @@ use self::answer::{Answer, answer};
 use crate::error::Cause;
 
 pub(crate) use self::answer::messages;
-#[cfg(feature = "fuzzing")]
-pub(crate) use self::answer::read_datagram;
 
 /// The longest wait for one answer. Requests queue behind the kernel's RTNL lock, which a node that tears down many
 /// links holds for seconds.
-pub const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How often an interrupted list is read again before giving up.
-pub const DUMP_ATTEMPTS: u32 = 6;
+const DUMP_ATTEMPTS: u32 = 6;
 
 /// The first backoff between two attempts; it doubles, with as much again at random so that listers do not run in step.
 const DUMP_PAUSE: Duration = Duration::from_millis(1);

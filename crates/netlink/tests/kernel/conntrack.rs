@@ -10,13 +10,16 @@ use tracked::{deliver, flood, fresh, ip, talk};
 use vcn::IfName;
 
 #[test]
-fn delete_by_address_keeps_connections_of_other_addresses() {
+fn deletion_keeps_connections_of_other_addresses() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32", "fd00::7/128", "fd00::8/128"]);
     talk(&netns, "10.0.1.7", "10.0.1.8");
     talk(&netns, "10.0.1.9", "10.0.1.7");
     talk(&netns, "10.0.1.8", "10.0.1.9");
     talk(&netns, "fd00::7", "fd00::8");
-    let delete = |address| Socket::open_in(&netns).unwrap().delete_by_address(ip(address)).unwrap();
+    let delete = |address| {
+        let deleted = Socket::open_in(&netns).unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
+        deleted.connections
+    };
     assert_eq!(delete("10.0.1.7"), 2, "as source and as destination");
     assert_eq!(["10.0.1.7", "10.0.1.9", "fd00::9", "fd00::8"].map(delete), [0, 1, 0, 1]);
 }
@@ -83,7 +86,8 @@ fn a_connection_that_was_translated_is_found_by_either_address() {
             let sender = UdpSocket::bind(("10.0.1.7", 0)).unwrap();
             for address in ["192.0.2.1", "10.0.1.8"] {
                 deliver(&sender, (ip("192.0.2.1"), 5353).into(), &receiver);
-                assert_eq!(Socket::open().unwrap().delete_by_address(ip(address)).unwrap(), 1, "{address}");
+                let deleted = Socket::open().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
+                assert_eq!(deleted.connections, 1, "{address}");
             }
         })
         .unwrap();

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use netlink::{Address, LinkKind, Netns, NewLink, Route, RouteFilter, Rule, Socket};
+use netlink::{Address, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
 use vcn::{Family, IfName, Priority, TableId};
 
 fn without_ipv6() {
@@ -20,7 +20,8 @@ fn kernel_without_ipv6_lists_no_ipv6_objects() {
     without_ipv6();
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
-    let link = NewLink { up: true, ..NewLink::new(IfName::new("ens5").unwrap(), LinkKind::Dummy) };
+    let peer = Peer { name: IfName::new("cable").unwrap(), mac: None, mtu: None, netns: None };
+    let link = NewLink { up: true, ..NewLink::new(IfName::new("ens5").unwrap(), LinkKind::Veth(peer)) };
     socket.add_link(&link).unwrap();
     let index = socket.index_of(&link.name).unwrap();
     socket.add_address(&Address::new(index, "10.0.33.7/32".parse().unwrap())).unwrap();

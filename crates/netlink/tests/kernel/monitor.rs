@@ -2,15 +2,13 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ipnetwork::IpNetwork;
-use netlink::{
-    Address, Change, Event, Groups, LinkKind, Monitor, Neighbour, Netns, NewLink, Peer, Route, Rule, Setting,
-    SettingKey, SettingOf, Socket, Sysctls,
-};
+use netlink::{Address, Change, Event, LinkKind, Monitor, Netns, NewLink, Peer, Route, Rule, Socket, Sysctls};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use vcn::{Family, IfName, MacAddr, Priority, TableId};
+use vcn::{Family, IfName, Priority, TableId};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -31,8 +29,7 @@ fn wait_for(monitor: &mut Monitor, wanted: impl Fn(&Event) -> bool) -> Event {
 fn monitor_reports_creation_and_deletion_of_each_object_type() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
-    let groups = Groups { neighbours: true, ..Groups::CONFIGURATION };
-    let mut monitor = Monitor::open_in(&netns, groups).unwrap();
+    let mut monitor = Monitor::open_in(&netns).unwrap();
     assert_eq!(monitor.drain().unwrap(), [], "nothing happened yet");
 
     let name = IfName::new("br0").unwrap();
@@ -56,10 +53,6 @@ fn monitor_reports_creation_and_deletion_of_each_object_type() {
     socket.add_rule(&rule).unwrap();
     wait_for(&mut monitor, |event| *event == Event::Rule(Change::Present, rule.clone()));
 
-    let neighbour = Neighbour::permanent(10, host.ip(), MacAddr([2, 0, 0, 0, 0, 9]));
-    socket.add_neighbour(&neighbour).unwrap();
-    wait_for(&mut monitor, |event| *event == Event::Neighbour(Change::Present, neighbour));
-
     socket.delete_link_named(&name).unwrap();
     wait_for(&mut monitor, |event| matches!(event, Event::Link(Change::Gone, link) if link.name == name));
 }
@@ -67,25 +60,23 @@ fn monitor_reports_creation_and_deletion_of_each_object_type() {
 #[test]
 fn monitor_reports_written_setting_but_not_initial_values() {
     let netns = Netns::create().unwrap();
-    let mut monitor = Monitor::open_in(&netns, Groups { settings: true, ..Groups::default() }).unwrap();
+    let mut monitor = Monitor::open_in(&netns).unwrap();
     let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
     Socket::open_in(&netns).unwrap().add_link(&link).unwrap();
     let write = |key: &[&str], value: &str| {
         netns.run(|| Sysctls::new(Path::new("/proc/sys")).write(key, value).unwrap()).unwrap();
     };
+    let settings =
+        |monitor: &mut Monitor| monitor.drain().unwrap().iter().filter(|event| **event == Event::Setting).count();
     write(&["net", "ipv4", "conf", "br0", "rp_filter"], "2");
-    let setting = |family, of, key, value| Event::Setting(Setting { family, of, key, value });
-    let (of, key) = (SettingOf::Link(10), SettingKey::ReversePath);
     // All events until then, so also that of the link's creation.
-    assert_eq!(monitor.drain().unwrap(), [setting(Family::Ipv4, of, key, 2)]);
+    assert_eq!(settings(&mut monitor), 1);
     write(&["net", "ipv6", "conf", "br0", "proxy_ndp"], "1");
-    let key = SettingKey::ProxyNeighbours;
-    assert_eq!(monitor.drain().unwrap(), [setting(Family::Ipv6, of, key, 1)]);
+    assert_eq!(settings(&mut monitor), 1);
     let now = netns.run(|| std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()).unwrap();
     let other = 1 - now.trim().parse::<i32>().unwrap();
     write(&["net", "ipv4", "ip_forward"], &other.to_string());
-    let events = monitor.drain().unwrap();
-    assert!(events.contains(&setting(Family::Ipv4, SettingOf::All, SettingKey::Forwarding, other)), "{events:?}");
+    assert!(settings(&mut monitor) > 0);
 }
 
 #[test]
@@ -97,9 +88,10 @@ fn port_leaving_its_bridge_is_not_reported_as_deleted() {
     socket.add_link(&NewLink::new(port.clone(), LinkKind::Veth(peer))).unwrap();
     let bridge = NewLink { index: Some(100), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
     socket.add_link(&bridge).unwrap();
-    socket.change_link_named(&port, &[netlink::LinkChange::Master(Some(100))]).unwrap();
-    let mut monitor = Monitor::open_in(&netns, Groups::CONFIGURATION).unwrap();
-    socket.change_link_named(&port, &[netlink::LinkChange::Master(None)]).unwrap();
+    let ip = |words: &str| netns.run(|| Command::new("ip").args(words.split(' ')).status()).unwrap().unwrap();
+    assert!(ip("link set port master br0").success());
+    let mut monitor = Monitor::open_in(&netns).unwrap();
+    assert!(ip("link set port nomaster").success());
     let end = Instant::now() + DEADLINE;
     let mut events = Vec::new();
     let left = |event: &Event| matches!(event, Event::Link(Change::Present, link) if link.name == port && link.master.is_none());
@@ -117,7 +109,7 @@ fn lost_events_are_reported_as_one_overrun() {
     let mut socket = Socket::open_in(&netns).unwrap();
     let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
     socket.add_link(&link).unwrap();
-    let mut monitor = Monitor::open_in(&netns, Groups::CONFIGURATION).unwrap();
+    let mut monitor = Monitor::open_in(&netns).unwrap();
     let route = Route { scope_link: true, ..Route::new("10.9.9.9/32".parse().unwrap(), 10, TableId(1001), 157) };
     // More than any receive queue that the kernel's limits allow here would hold.
     for _ in 0..8_000 {

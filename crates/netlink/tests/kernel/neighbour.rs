@@ -44,6 +44,8 @@ fn permanent_entries_are_read_back_equal() {
         socket.delete_neighbour(neighbour).unwrap();
         assert!(socket.delete_neighbour(neighbour).unwrap_err().is_not_found());
     }
+    let on_no_link = Neighbour { index: 4711, ..wanted[0] };
+    assert!(socket.add_neighbour(&on_no_link).unwrap_err().is_not_found());
 }
 
 #[test]
@@ -105,13 +107,6 @@ fn proxy_entries_outlast_the_loss_of_a_links_carrier() {
             socket.link(&near).unwrap().running
         });
     }
-}
-
-#[test]
-fn an_entry_on_an_absent_link_is_not_found() {
-    let (_netns, mut socket) = fresh();
-    let error = socket.add_neighbour(&Neighbour::permanent(4711, ip("10.0.0.1"), MAC)).unwrap_err();
-    assert!(error.is_not_found(), "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use netlink::{Home, Netns, Socket};
+use netlink::{Cause, Home, Netns, Socket};
 
 #[test]
 fn each_new_namespace_is_another_one() {
@@ -44,12 +44,12 @@ fn a_socket_stays_in_the_namespace_where_it_was_opened() {
 fn non_netns_file_is_distinguished_from_missing_file() {
     let directory = tempfile::tempdir().unwrap();
     let missing = Netns::open(&directory.path().join("gone")).unwrap_err();
-    assert!(missing.is_not_found() && !missing.is_not_a_namespace());
+    assert!(missing.is_not_found());
     let plain = directory.path().join("plain");
     std::fs::write(&plain, "").unwrap();
     for path in [plain.as_path(), directory.path(), Path::new("/proc/self/ns/mnt"), Path::new("/dev/null")] {
         let error = Netns::open(path).unwrap_err();
-        assert!(error.is_not_a_namespace() && !error.is_not_found(), "{}: {error}", path.display());
+        assert!(matches!(error.cause(), Cause::NotANamespace), "{}: {error}", path.display());
     }
 }
 
@@ -58,7 +58,7 @@ fn a_pipe_in_its_place_does_not_hang() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
-    assert!(Netns::open(&pipe).unwrap_err().is_not_a_namespace());
+    assert!(matches!(Netns::open(&pipe).unwrap_err().cause(), Cause::NotANamespace));
 }
 
 #[test]

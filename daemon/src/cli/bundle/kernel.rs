@@ -111,7 +111,7 @@ fn rules(socket: &mut Socket) -> Result<String, netlink::Error> {
     for family in Family::ALL {
         for rule in socket.rules(family)? {
             let more = if rule.unmodelled { " (and more)" } else { "" };
-            let _ = writeln!(text, "{rule} proto {}{more}", rule.protocol);
+            let _ = writeln!(text, "{family} {rule} proto {}{more}", rule.protocol);
         }
     }
     Ok(text)

@@ -183,8 +183,6 @@ fn time_since_pools_are_empty_is_kept() {
     assert_eq!(emptied.empty_since, Some(BootTime(800)));
     let reasons = at(&facts(Err("no answer".into())), &[], Some(&emptied), 900);
     assert!(reasons.reason != emptied.reason && reasons.empty_since == Some(BootTime(800)));
-    let older = Pools { empty_since: None, ..emptied };
-    assert_eq!(at(&full, &[], Some(&older), 950).empty_since, Some(BootTime(950)), "an older agent did not say");
 }
 
 #[test]

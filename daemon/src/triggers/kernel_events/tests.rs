@@ -1,6 +1,6 @@
 //! Which events concern the host.
 
-use netlink::{Address, Route, Rule, Setting, SettingKey, SettingOf};
+use netlink::{Address, Route, Rule};
 use vcn::TableId;
 
 use super::*;
@@ -20,7 +20,6 @@ fn address(address: &str) -> Event {
 
 #[test]
 fn events_of_host_objects_concern_the_host() {
-    let setting = Setting { family: Family::Ipv4, of: SettingOf::All, key: SettingKey::Forwarding, value: 0 };
     for event in [
         Event::Link(Change::Present, link("ens5", 5)),
         address("10.0.33.7/32"),
@@ -31,7 +30,7 @@ fn events_of_host_objects_concern_the_host() {
         rule(RulePriorities::FROM_VNIC, PROTOCOL),
         rule(RulePriorities::METADATA, PROTOCOL),
         rule(RulePriorities::TO_PODS, PROTOCOL),
-        Event::Setting(setting),
+        Event::Setting,
         Event::Overrun,
     ] {
         assert!(concerns_host(&event), "{event:?}");

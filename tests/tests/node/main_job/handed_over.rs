@@ -1,7 +1,9 @@
 //! A bare metal node whose VNIC the agent took for the host's, before OKE's own CNI had named it for its pods: what the agent
 //! made there goes, but for the VLAN link, which may carry pods' interfaces that the host cannot see.
 
-use netlink::{IpvlanMode, LinkKind, Netns, NewLink, Socket};
+use std::process::Command;
+
+use netlink::{LinkChange, Netns, Socket};
 use sandbox::{Agent, Node, NpnShape};
 use vcn::{Family, IfName, MachineKind, RulePriorities};
 
@@ -25,8 +27,9 @@ fn vlan_link_with_foreign_pods_survives_handover_without_our_rules() {
     let links = host.links().unwrap();
     let vlan = links.iter().find(|link| link.vlan.is_some()).unwrap();
     let (pod, eth0) = (Netns::create().unwrap(), "eth0".parse::<IfName>().unwrap());
-    let ipvlan = LinkKind::Ipvlan { parent: vlan.index, mode: IpvlanMode::L2 };
-    host.add_link(&NewLink::new(eth0.clone(), ipvlan).in_netns(&pod)).unwrap();
+    let made = ["link", "add", "link", vlan.name.as_str(), "name", "eth0", "type", "ipvlan", "mode", "l2"];
+    assert!(node.netns().run(|| Command::new("ip").args(made).status()).unwrap().unwrap().success());
+    host.change_link_named(&eth0, &[LinkChange::Netns(&pod)]).unwrap();
 
     sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
     wait_for("what was made there to go", || !has_rules(node));

@@ -6,9 +6,10 @@ use netlink::{Link, RouteFilter};
 use vcn::{Family, PROTOCOL, TableId};
 
 use super::{Device, ExtraNetwork};
-use crate::pod::observed::{accept_ra_of, carried, on_link, rules, seen, switched_off};
+use crate::error::during;
+use crate::pod::observed::{accept_ra_of, carried, on_link, rules, switched_off};
 use crate::pod::{LOOPBACK, PodNetwork, observe};
-use crate::{AddressSpec, Error, LinkKind, Object, Place, Places, RouteSpec, apply};
+use crate::{AddressSpec, Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, apply};
 
 /// Kinds of links that may have their parent's Ethernet address.
 const UPON_ANOTHER: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "bridge", "bond", "team"];
@@ -36,15 +37,13 @@ pub fn observe_inside(network: &ExtraNetwork, places: &mut Places) -> Result<Vec
         None => Vec::new(),
     };
     let Some(pod) = &mut places.pod else { return Ok(found) };
-    let (name, what) = (network.name(), || format!("routes of {} in the pod", network.name()));
+    let name = network.name();
     if let Ok(oif) = pod.socket.index_of(name) {
         for address in &network.pod.addresses {
             let family = Family::of(address.address);
             let filter = RouteFilter { family, table: Some(address.table), protocol: Some(PROTOCOL), oif: Some(oif) };
-            found.extend(on_link(pod.socket.routes(&filter), what)?.into_iter().map(|route| {
-                let (destination, via, link) = (route.destination, route.gateway, name.clone());
-                Object::Route(RouteSpec { destination, via, link, table: route.table })
-            }));
+            let routes = on_link(pod.socket.routes(&filter), format_args!("routes of {name} in the pod"))?;
+            found.extend(routes.iter().map(|route| Object::Route(RouteSpec::seen(route, name.clone()))));
         }
     }
     found.extend(rules(&held(network), &mut pod.socket)?);
@@ -59,7 +58,7 @@ fn held(network: &ExtraNetwork) -> Vec<IpAddr> {
 /// others may have made on it.
 fn of_device(network: &PodNetwork, device: &Device, places: &mut Places) -> Result<Vec<Object>, Error> {
     let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
-    let links = pod.socket.links().map_err(|source| Error::Observe { what: "links in the pod".into(), source })?;
+    let links = pod.socket.links().map_err(during("links in the pod"))?;
     let ours = |link: &Link| {
         link.mac == Some(device.mac)
             && link.vlan == device.vlan
@@ -72,8 +71,8 @@ fn of_device(network: &PodNetwork, device: &Device, places: &mut Places) -> Resu
         None => LinkKind::Moved { from: device.link.clone() },
     };
     let accept_ra = Object::Sysctl(accept_ra_of(&name, link.accept_ra));
-    let mut found = vec![Object::Link(seen(link, kind)), accept_ra];
-    let addresses = on_link(pod.socket.addresses(Some(index)), || format!("addresses of {name} in the pod"))?;
+    let mut found = vec![Object::Link(LinkSpec::seen(link, kind)), accept_ra];
+    let addresses = on_link(pod.socket.addresses(Some(index)), format_args!("addresses of {name} in the pod"))?;
     let held = |address: &netlink::Address| network.addresses.iter().any(|pod| pod.address == address.address.ip());
     found.extend(
         addresses
@@ -94,7 +93,7 @@ fn of_device(network: &PodNetwork, device: &Device, places: &mut Places) -> Resu
 /// [`Error::Observe`] when the kernel does not answer, or refuses the name.
 pub fn give_back(network: &ExtraNetwork, places: &mut Places) -> Result<bool, Error> {
     let Some(device) = network.device.as_ref().filter(|device| device.vlan.is_none()) else { return Ok(true) };
-    let during = |source| Error::Observe { what: format!("where link {} is", device.link), source };
+    let during = during(format!("where link {} is", device.link));
     let ends = &network.pod.ends;
     // One that has neither our alias nor the name that it had in the pod was in none.
     let is_known =
@@ -103,10 +102,10 @@ pub fn give_back(network: &ExtraNetwork, places: &mut Places) -> Result<bool, Er
         let upon_another = link.kind.as_deref().is_some_and(|kind| UPON_ANOTHER.contains(&kind));
         link.mac == Some(device.mac) && !upon_another && is_known(link)
     };
-    let links = places.host.links().map_err(during)?;
+    let links = places.host.links().map_err(&during)?;
     let Some(link) = links.iter().find(is_it) else { return Ok(false) };
     if link.name != device.link || link.alias.as_ref() == Some(&ends.alias) {
-        apply::give_back(link, &device.link, &mut places.host).map_err(during)?;
+        apply::give_back(link, &device.link, &mut places.host).map_err(&during)?;
     }
     Ok(true)
 }

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{Address, Route, RouteFilter, RouteKind};
-use vcn::{Family, IfName, POD_OWN_TABLE, RulePriorities, TableId};
+use netlink::{Address, Route, RouteFilter, RouteKind, Rule};
+use vcn::{Family, IfName, POD_OWN_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use super::ExtraNetwork;
+use crate::error::during;
 use crate::object::is_link_local;
-use crate::{Change, Error, Object, Place, Places, RouteSpec, RuleSpec, Step};
+use crate::{Change, Error, Object, Place, Places, RouteSpec, Step};
 
 /// The names of the pod's links.
 ///
@@ -62,9 +63,9 @@ pub fn own_ways(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<Step>
         Some(Object::Route(RouteSpec { destination, via, link, table }))
     });
     let rules = own.iter().map(|address| {
-        let (ip, priority) = (address.address.ip(), RulePriorities::IN_POD_OWN);
-        let (family, from) = (Family::of(ip), Some(IpNetwork::from(ip)));
-        Object::Rule(RuleSpec { priority, family, from, to: None, fwmark: None, table: POD_OWN_TABLE, single: false })
+        let ip = address.address.ip();
+        let rule = Rule::new(Family::of(ip), RulePriorities::IN_POD_OWN, POD_OWN_TABLE, PROTOCOL);
+        Object::Rule(Rule { from: Some(IpNetwork::from(ip)), ..rule })
     });
     let step =
         |object: Object| Step { place: Place::Pod, change: Change::Replace { from: object.clone(), to: object } };
@@ -83,19 +84,19 @@ struct Pod {
 
 impl Pod {
     fn look(places: &mut Places) -> Result<Self, Error> {
-        let during = |source| Error::Observe { what: "the pod's interfaces".into(), source };
+        let during = during("the pod's interfaces");
         let Some(pod) = &mut places.pod else { return Ok(Self::default()) };
-        let links = pod.socket.links().map_err(during)?;
+        let links = pod.socket.links().map_err(&during)?;
         let names = links.into_iter().map(|link| (link.index, link.name)).collect();
         let (mut main, mut extra) = (Vec::new(), Vec::new());
         for family in Family::ALL {
             let filter = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(family) };
-            main.extend(pod.socket.routes(&filter).map_err(during)?);
-            let rules = pod.socket.rules(family).map_err(during)?;
+            main.extend(pod.socket.routes(&filter).map_err(&during)?);
+            let rules = pod.socket.rules(family).map_err(&during)?;
             let of_extra = rules.iter().filter(|rule| rule.priority == RulePriorities::FROM_POD);
             extra.extend(of_extra.filter_map(|rule| Some(rule.from?.ip())));
         }
-        let addresses = pod.socket.addresses(None).map_err(during)?;
+        let addresses = pod.socket.addresses(None).map_err(&during)?;
         Ok(Self { names, addresses, main, extra })
     }
 

@@ -27,8 +27,6 @@ pub enum LinkChange<'a> {
     Rename(IfName),
     /// The free text that marks whose it is, at most 255 bytes; empty removes it.
     Alias(String),
-    /// Its group.
-    Group(u32),
     /// Move it into a namespace. With [`LinkChange::Rename`] in the same request it arrives under the new name, so a
     /// name that is taken there does not stop the move. It arrives lowered and without addresses.
     Netns(&'a Netns),
@@ -36,8 +34,6 @@ pub enum LinkChange<'a> {
     Home(&'a Home),
     /// Forward IPv4 that comes in by it. New links are given what the host says of them (`net/ipv4/conf/default/forwarding`).
     ForwardIpv4,
-    /// Make it a port of this bridge, bond or VRF; `None` takes it out.
-    Master(Option<u32>),
 }
 
 impl Socket {
@@ -91,11 +87,9 @@ fn message_of(changes: &[LinkChange<'_>]) -> LinkMessage {
             LinkChange::Mac(MacAddr(bytes)) => LinkAttribute::Address(bytes.to_vec()),
             LinkChange::Rename(name) => LinkAttribute::IfName(name.as_str().to_owned()),
             LinkChange::Alias(text) => LinkAttribute::IfAlias(text.clone()),
-            LinkChange::Group(group) => LinkAttribute::Group(*group),
             LinkChange::Netns(netns) => LinkAttribute::NetNsFd(netns.as_fd().as_raw_fd()),
             LinkChange::Home(home) => LinkAttribute::NetNsFd(home.as_fd().as_raw_fd()),
             LinkChange::ForwardIpv4 => LinkAttribute::AfSpecUnknown(forward_ipv4()),
-            LinkChange::Master(index) => LinkAttribute::Controller(index.unwrap_or(0)),
         };
         message.attributes.push(attribute);
     }

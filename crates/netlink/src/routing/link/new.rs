@@ -1,17 +1,15 @@
 //! Making links. One message makes a link in its final namespace with its final name, Ethernet address and MTU, so no
 //! half-made link is ever seen in either namespace.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_route::link::{
-    InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, IpVlanMode, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage, MacVlanMode,
+    InfoData, InfoKind, InfoVeth, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use vcn::{IfName, MacAddr, Mtu, VlanTag};
 
 use super::RTM_NEWLINK;
 use crate::error::Result;
-use crate::netns::Netns;
 use crate::routing::socket::{Socket, Write};
 
 /// A link to be made. (An alias cannot be given at birth: see [`super::LinkChange::Alias`].)
@@ -27,8 +25,6 @@ pub struct NewLink<'a> {
     pub mtu: Option<Mtu>,
     /// Whether it is born up.
     pub up: bool,
-    /// Its group.
-    pub group: Option<u32>,
     /// Its index; the kernel's choice when `None`.
     pub index: Option<u32>,
     /// The namespace it is born in; the socket's when `None`.
@@ -47,22 +43,6 @@ pub enum LinkKind<'a> {
         /// The tag.
         tag: VlanTag,
     },
-    /// An Ethernet address of its own on a parent in the socket's namespace.
-    Macvlan {
-        /// The parent's index.
-        parent: u32,
-        /// Who talks to whom.
-        mode: MacvlanMode,
-    },
-    /// Shares its parent's Ethernet address.
-    Ipvlan {
-        /// The parent's index.
-        parent: u32,
-        /// At which layer it forwards.
-        mode: IpvlanMode,
-    },
-    /// Swallows what it is sent.
-    Dummy,
     /// An Ethernet bridge.
     Bridge,
 }
@@ -82,43 +62,10 @@ pub struct Peer<'a> {
     pub netns: Option<BorrowedFd<'a>>,
 }
 
-/// Macvlan's modes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MacvlanMode {
-    /// Links of one parent talk to each other directly.
-    #[default]
-    Bridge,
-    /// They talk through the switch, which must reflect.
-    Vepa,
-    /// They do not talk to each other.
-    Private,
-    /// One link takes the whole parent.
-    Passthru,
-}
-
-/// Ipvlan's modes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IpvlanMode {
-    /// Switches.
-    #[default]
-    L2,
-    /// Routes.
-    L3,
-    /// Routes, through the host's netfilter.
-    L3s,
-}
-
 impl<'a> NewLink<'a> {
     /// A link that is down, in the socket's namespace, with the kernel's choices.
     pub const fn new(name: IfName, kind: LinkKind<'a>) -> Self {
-        Self { name, kind, mac: None, mtu: None, up: false, group: None, index: None, netns: None }
-    }
-
-    /// The same, born in another namespace.
-    #[must_use]
-    pub fn in_netns(mut self, netns: &'a Netns) -> Self {
-        self.netns = Some(netns.as_fd());
-        self
+        Self { name, kind, mac: None, mtu: None, up: false, index: None, netns: None }
     }
 
     fn message(&self) -> LinkMessage {
@@ -128,7 +75,6 @@ impl<'a> NewLink<'a> {
             message.header.flags = LinkFlags::Up;
             message.header.change_mask = LinkFlags::Up;
         }
-        message.attributes.extend(self.group.map(LinkAttribute::Group));
         let (kind, data) = match &self.kind {
             LinkKind::Veth(peer) => {
                 one_queue(&mut message);
@@ -140,42 +86,12 @@ impl<'a> NewLink<'a> {
                 message.attributes.push(LinkAttribute::Link(*parent));
                 (InfoKind::Vlan, Some(InfoData::Vlan(vec![InfoVlan::Id(tag.get())])))
             }
-            LinkKind::Macvlan { parent, mode } => {
-                message.attributes.push(LinkAttribute::Link(*parent));
-                (InfoKind::MacVlan, Some(InfoData::MacVlan(vec![InfoMacVlan::Mode((*mode).into())])))
-            }
-            LinkKind::Ipvlan { parent, mode } => {
-                message.attributes.push(LinkAttribute::Link(*parent));
-                (InfoKind::IpVlan, Some(InfoData::IpVlan(vec![InfoIpVlan::Mode((*mode).into())])))
-            }
-            LinkKind::Dummy => (InfoKind::Dummy, None),
             LinkKind::Bridge => (InfoKind::Bridge, None),
         };
         let mut info = vec![LinkInfo::Kind(kind)];
         info.extend(data.map(LinkInfo::Data));
         message.attributes.push(LinkAttribute::LinkInfo(info));
         message
-    }
-}
-
-impl From<MacvlanMode> for MacVlanMode {
-    fn from(mode: MacvlanMode) -> Self {
-        match mode {
-            MacvlanMode::Bridge => Self::Bridge,
-            MacvlanMode::Vepa => Self::Vepa,
-            MacvlanMode::Private => Self::Private,
-            MacvlanMode::Passthru => Self::Passthrough,
-        }
-    }
-}
-
-impl From<IpvlanMode> for IpVlanMode {
-    fn from(mode: IpvlanMode) -> Self {
-        match mode {
-            IpvlanMode::L2 => Self::L2,
-            IpvlanMode::L3 => Self::L3,
-            IpvlanMode::L3s => Self::L3S,
-        }
     }
 }
 

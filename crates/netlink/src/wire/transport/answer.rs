@@ -35,16 +35,6 @@ pub(crate) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Netli
     })
 }
 
-/// Reads a datagram as answers, whatever they are.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn read_datagram(datagram: &[u8]) {
-    for message in messages(datagram).flatten() {
-        if let Ok(Some(Answer::Object(_, payload))) = answer(&message) {
-            std::hint::black_box(payload);
-        }
-    }
-}
-
 pub(super) fn answer<'a>(message: &NetlinkBuffer<&'a [u8]>) -> Result<Option<Answer<'a>>, Cause> {
     let payload = message.payload();
     Ok(match message.message_type() {

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use datapath::host::{HostVnic, Placement, PodServices};
-use datapath::{AddressSpec, Place, RuleSpec};
+use datapath::{AddressSpec, Place};
+use netlink::Rule;
 use vcn::{Mtu, Priority, TableId, VlanTag};
 
 use super::*;
@@ -56,18 +57,7 @@ fn stale_objects_go_first_and_singly() {
     let rule = |address: &str| {
         let from = Some(ipnetwork::IpNetwork::from(address.parse::<IpAddr>().unwrap()));
         let table = TableId(1007);
-        (
-            Place::Host,
-            Object::Rule(RuleSpec {
-                priority: Priority(1537),
-                family: Family::Ipv4,
-                from,
-                to: None,
-                fwmark: None,
-                table,
-                single: false,
-            }),
-        )
+        (Place::Host, Object::Rule(Rule { from, ..Rule::new(Family::Ipv4, Priority(1537), table, vcn::PROTOCOL) }))
     };
     let observed = [rule("10.0.7.1"), rule("10.0.7.2")];
     let steps = datapath::plan(&host::placed(host::desired(&network)), &observed);

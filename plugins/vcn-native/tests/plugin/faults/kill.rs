@@ -1,6 +1,6 @@
 //! A run is killed at any of its system calls. It answers nothing and cleans nothing up; the next DEL must.
 
-use host_harness::{Fault, sample};
+use host_harness::{Call, Fault, sample};
 
 use crate::faults::scene::Scene;
 use crate::faults::traced::on_each;
@@ -9,7 +9,7 @@ use crate::node::Pod;
 #[test]
 fn an_add_killed_at_any_call_leaves_nothing_after_del() {
     let calls = Scene::new().calls_of_add(None, |_| ());
-    on_each(&sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), 4), |scene, (call, _), case| {
+    on_each(&kills(calls, 4), |scene, (call, _), case| {
         let pod = Pod::new("pod");
         let cooldown = scene.cooldown();
         let hit = scene.run("ADD", &pod).with(call, Fault::Kill).hit;
@@ -22,7 +22,7 @@ fn an_add_killed_at_any_call_leaves_nothing_after_del() {
 #[test]
 fn repeated_add_gives_working_pod_after_kill_at_any_call() {
     let calls = Scene::new().calls_of_add(None, |_| ());
-    on_each(&sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), 6), |scene, (call, _), case| {
+    on_each(&kills(calls, 6), |scene, (call, _), case| {
         let pod = Pod::new("pod");
         let hit = scene.run("ADD", &pod).with(call, Fault::Kill).hit;
         let again = scene.run("ADD", &pod).plain();
@@ -44,10 +44,14 @@ fn gc_or_del_removes_everything_after_killed_gc() {
     killed("GC", "DEL", 6);
 }
 
+fn kills(calls: Vec<Call>, every: usize) -> Vec<(Call, &'static str)> {
+    sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), every)
+}
+
 fn killed(verb: &str, next: &str, every: usize) {
     let scene = Scene::new();
     let calls = scene.run(verb, &scene.old_pod("first")).calls(None);
-    on_each(&sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), every), |scene, (call, _), case| {
+    on_each(&kills(calls, every), |scene, (call, _), case| {
         let pod = scene.old_pod(case);
         let cooldown = scene.cooldown();
         let hit = scene.run(verb, &pod).with(call, Fault::Kill).hit;

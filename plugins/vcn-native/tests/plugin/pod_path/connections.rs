@@ -98,6 +98,15 @@ fn add_avoids_address_with_undeleted_connections() {
         "{freed:?}"
     );
     // A later run goes on.
-    let all = node.host.run(|| conntrack::Socket::open().unwrap().delete_by_address(ip("10.0.0.8")).unwrap()).unwrap();
+    let all = node
+        .host
+        .run(|| {
+            conntrack::Socket::open()
+                .unwrap()
+                .delete_by_addresses(&[ip("10.0.0.8")].into(), || true)
+                .unwrap()
+                .connections
+        })
+        .unwrap();
     assert!(all > 0 && tracked(&node, "10.0.0.8") == 0);
 }

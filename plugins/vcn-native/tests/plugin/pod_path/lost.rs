@@ -44,49 +44,50 @@ fn goes_out(pod: &Pod) -> bool {
 }
 
 #[test]
-fn add_on_full_node_keeps_pod_with_lost_or_damaged_record() {
-    for lose in [lose_records, |node: &Node| damage_records(node, "running")] {
+fn pod_with_lost_or_damaged_record_keeps_its_address_on_full_node() {
+    let damage: fn(&Node) = |node| damage_records(node, "running");
+    for (lose, collects) in [(lose_records as fn(&Node), false), (damage, false), (lose_records, true)] {
         let node = Node::with_addresses(&["10.0.0.9/32"]);
         let running = Pod::new("running");
         node.add(&running);
         lose(&node);
+        if collects {
+            assert_success(&node.gc(&["running"]));
+        }
         let (code, text) = node.refusal("ADD", &Pod::new("next"));
         assert_eq!(code, 102, "{text}");
         assert!(goes_out(&running));
         assert_eq!(node.held(), 1, "it is on record again");
+        node.del(&running);
+        assert!(node.pod_rules(Family::Ipv4).is_empty() && node.held() == 0);
     }
 }
 
+/// Of before: the records are there, the index is as it was before them, and gives out what they hold.
 #[test]
-fn gc_keeps_addresses_of_pod_with_lost_record() {
-    let node = Node::with_addresses(&["10.0.0.9/32"]);
-    let running = Pod::new("running");
-    node.add(&running);
-    lose_records(&node);
-    assert_success(&node.gc(&["running"]));
-    assert_eq!(node.refusal("ADD", &Pod::new("next")).0, 102);
-    assert!(goes_out(&running));
-    node.del(&running);
-    assert!(node.pod_rules(Family::Ipv4).is_empty() && node.held() == 0);
-}
-
-/// The records are there, the index is as it was before them, and gives out what they hold.
-#[test]
-fn an_index_of_before_costs_no_pod_its_network() {
-    for lost_too in [false, true] {
+fn lost_damaged_or_stale_index_costs_no_pod_its_network() {
+    let losses: [fn(&Node, &[u8]); 4] = [
+        |node, before| fs::write(index(node), before).unwrap(),
+        |node, before| {
+            fs::write(index(node), before).unwrap();
+            lose_records(node);
+        },
+        |node, _| fs::remove_file(index(node)).unwrap(),
+        |node, _| fs::write(index(node), "{\"version\":1,").unwrap(),
+    ];
+    for (case, lose) in losses.into_iter().enumerate() {
         let node = Node::with_addresses(&["10.0.0.8/30"]);
         let [first, running, next] = ["first", "running", "next"].map(Pod::new);
         node.add(&first);
         let before = fs::read(index(&node)).unwrap();
         assert_eq!(address(&node.add(&running)), "10.0.0.9/32");
-        fs::write(index(&node), before).unwrap();
-        if lost_too {
-            lose_records(&node);
-        }
-        assert_eq!(address(&node.add(&next)), "10.0.0.10/32", "the one that no pod has");
-        assert!([&first, &running, &next].into_iter().all(goes_out));
-        assert_eq!(node.held(), 3, "all are on record");
-        assert_eq!(node.pod_rules(Family::Ipv4).len(), 3);
+        lose(&node, &before);
+        assert_eq!(address(&node.add(&next)), "10.0.0.10/32", "{case}: the one that no pod has");
+        assert!([&first, &running, &next].into_iter().all(goes_out), "{case}");
+        assert_eq!((node.held(), node.pod_rules(Family::Ipv4).len()), (3, 3), "{case}: all are on record");
+        assert_eq!(node.file("allocations.json.damaged").exists(), case == 3);
+        [&first, &running, &next].into_iter().for_each(|pod| node.del(pod));
+        assert!(node.pod_rules(Family::Ipv4).is_empty(), "{case}");
     }
 }
 

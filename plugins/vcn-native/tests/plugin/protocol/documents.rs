@@ -16,12 +16,7 @@ fn changed(machine: &Machine, changes: &Value) -> impl Fn(Call) -> Call {
 #[test]
 fn wrong_mtu_is_named_and_refused_unless_pods_end() {
     let machine = Machine::new();
-    for (mtu, complaint) in [
-        (json!("9000"), "mtu: invalid type"),
-        (json!(-1), "mtu: invalid value"),
-        (json!(1.5), "mtu: invalid type"),
-        (json!(68), "an MTU of 68 is below 1280"),
-    ] {
+    for (mtu, complaint) in [(json!("9000"), "mtu: invalid type"), (json!(68), "mtu: an MTU of 68 is below 1280")] {
         let change = json!({"mtu": mtu});
         let spoil = changed(&machine, &change);
         assert_eq!(machine.codes(&spoil), [6, 0, 6, 6, 0, 0], "{mtu}");
