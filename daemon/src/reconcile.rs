@@ -2,7 +2,7 @@
 //! is written here.
 //!
 //! ```text
-//!   facts ─┐                    host_network ─▶ unlisted_vnics ─▶ pools ─▶ pods ─▶ dead ─▶ orphans
+//!   facts ─┐                    host_network ─▶ pools ─▶ pods ─▶ dead ─▶ orphans
 //!   links ─┼─▶ Context ──▶       ─▶ interference ─▶ installation ─▶ pod_addresses ──▶ ReconcileReport
 //!   files ─┘   (desired)
 //! ```
@@ -26,14 +26,12 @@ mod slow;
 mod sources;
 mod stage;
 mod tables;
-mod unlisted_vnics;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ipam::BootId;
-use tokio::sync::Notify;
 
 use crate::decide::devices::Devices;
 use crate::lifecycle::directories::Directories;
@@ -61,10 +59,7 @@ pub struct Reconciler {
     tables: tables::VnicTables,
     /// When this reconciler was created.
     created: Instant,
-    /// Notified when a plugin or a router has answered after the reconcile that asked it.
-    answered: Arc<Notify>,
     host_network: host_network::HostNetworkStage,
-    unlisted_vnics: unlisted_vnics::UnlistedVnics,
     pools: pools::PoolsStage,
     pods: pods::RunningPods,
     dead: SlowStage<dead::DeadPods>,
@@ -80,13 +75,10 @@ impl Reconciler {
     /// If the boot id cannot be read.
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let boot = BootId::current()?;
-        let answered = Arc::new(Notify::new());
-        let by_router = answered.clone();
         let Settings { state_dir, sysctl_root, .. } = &*settings;
         let host = Host::new(sysctl_root);
         Ok(Self {
             host_network: host_network::HostNetworkStage::new(host.clone(), boot.clone()),
-            unlisted_vnics: unlisted_vnics::UnlistedVnics::new(move || by_router.notify_one()),
             pools: pools::PoolsStage::new(boot.clone()),
             pods: pods::RunningPods::new(state_dir, sysctl_root, boot.clone()),
             dead: SlowStage::new(dead::DeadPods::new(state_dir, sysctl_root, boot.clone())),
@@ -100,16 +92,9 @@ impl Reconciler {
             host,
             devices: Devices::default(),
             created: Instant::now(),
-            answered,
             directories: Directories::of(&settings),
             settings,
         })
-    }
-
-    /// Notified when a plugin has answered which versions it speaks, or a router whether it is there: another reconcile would
-    /// know more.
-    pub fn answered(&self) -> Arc<Notify> {
-        self.answered.clone()
     }
 
     /// A directory of the agent or the runtime that was removed, moved away or replaced. The agent may have the old one mounted:
@@ -125,9 +110,8 @@ impl Reconciler {
         let (facts, refused) = facts.admitted();
         let mut context = self.context(&settings, &facts, cause);
         context.so_far.conditions.extend(crate::decide::refused::conditions(&refused));
-        let stages: [&mut dyn Stage; 9] = [
+        let stages: [&mut dyn Stage; 8] = [
             &mut self.host_network,
-            &mut self.unlisted_vnics,
             &mut self.pools,
             &mut self.pods,
             &mut self.dead,
@@ -143,7 +127,7 @@ impl Reconciler {
         }
         let vnics = context.vnic_states();
         let usable = context.so_far.is_usable();
-        let StageReport { changes, mut conditions, freed, pod_network, .. } = context.so_far;
+        let StageReport { changes, mut conditions, pod_network, .. } = context.so_far;
         let moment = Moment { cause, grace: settings.detach_grace, now: begun };
         self.missing_links.hold_back(&mut conditions, |vnic| !facts.is_missing(vnic), moment);
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
@@ -155,7 +139,6 @@ impl Reconciler {
             changes,
             conditions,
             vnics,
-            freed,
             machine: (!facts.vnics().is_empty()).then(|| vcn::MachineKind::of(facts.vnics())),
             usable,
             pod_network,

@@ -42,7 +42,7 @@ pub use nix::errno::Errno;
 pub use routing::address::{Address, Scope};
 pub use routing::link::{IpvlanMode, Link, LinkChange, LinkKind, MacvlanMode, NewLink, Peer};
 pub use routing::monitor::{Change, Event, Groups, Monitor};
-pub use routing::neighbour::{Neighbour, NeighbourFilter, Reachability};
+pub use routing::neighbour::{Neighbour, NeighbourFilter};
 pub use routing::route::{IncomingPacket, OutgoingPacket, Route, RouteFilter, RouteKind};
 pub use routing::rule::Rule;
 pub use routing::setting::{Setting, SettingKey, SettingOf};

@@ -1,11 +1,10 @@
 //! The work after a verb that a pod need not wait for: announcing a new address to its subnet, and removing the connections of a
 //! freed one. By sending its record, a plugin leaves this to the agent; if no agent listens, the plugin does it. If the agent
-//! fails, the next ADD with that address removes its connections first.
+//! fails, or while the address cools down, the next ADD with that address removes its connections first.
 //!
 //! ```text
 //!   records ─▶ FollowUps ─▶ run ────▶ Worker ─┬─ ADD: announce at once and 1 s later
-//!                           (when)    (how)   ├─ DEL, GC: remove connections, many addresses in one walk
-//!                                             └─ 130 s later: remove again, mark the address as forgotten
+//!                           (when)    (how)   └─ at the end of cooldowns: remove connections, mark the addresses as forgotten
 //! ```
 
 mod worker;
@@ -27,9 +26,6 @@ pub use worker::Worker;
 /// For a neighbour that missed the first announcement (RFC 5227 §2.3: two, 2 s apart; sooner is enough).
 const SECOND_ANNOUNCEMENT: Duration = Duration::from_secs(1);
 
-/// How long freed addresses are gathered before one walk through the kernel's connections.
-const GATHERING: Duration = Duration::from_millis(100);
-
 /// The least time between two checks for ended cooldowns.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(5);
 
@@ -39,7 +35,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// The most addresses at a time; a node has a few hundred.
 const LONGEST: usize = 8192;
 
-/// The addresses in records that need work.
+/// What records and reconciles leave to do.
 #[derive(Debug, Default)]
 pub struct FollowUps {
     pending: Mutex<Pending>,
@@ -49,11 +45,8 @@ pub struct FollowUps {
 #[derive(Debug, Default)]
 struct Pending {
     added: HashSet<IpAddr>,
-    freed: HashSet<IpAddr>,
-    /// More were freed than are listed: the record of a GC has no room for many.
-    freed_more: bool,
-    /// A verb ran, so cooldowns may have begun.
-    ran: bool,
+    /// Cooldowns may have begun.
+    freed: bool,
 }
 
 /// Work that is due now.
@@ -61,10 +54,6 @@ struct Pending {
 pub struct DueWork {
     /// Addresses to announce.
     pub announce: Vec<IpAddr>,
-    /// Freed addresses whose connections are to be removed.
-    pub forget: HashSet<IpAddr>,
-    /// Whether to remove those of all freed addresses.
-    pub forget_all: bool,
     /// Whether to check for ended cooldowns.
     pub check: bool,
 }
@@ -82,27 +71,17 @@ impl FollowUps {
     /// Notes a record's addresses.
     pub fn note(&self, record: &VerbRecord) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let addresses = record.addresses.iter().copied();
-        match (record.verb.as_str(), record.code) {
-            ("ADD", 0) if pending.added.len() < LONGEST => pending.added.extend(addresses),
-            // A failed GC frees addresses, too. The record of an older plugin does not say that it lists only some.
-            ("GC", _) if !record.addresses.is_empty() => pending.freed_more = true,
-            ("DEL", _) if pending.freed.len() < LONGEST => pending.freed.extend(addresses),
-            ("DEL", _) => pending.freed_more = true,
-            _ => {}
+        if record.verb == "ADD" && record.code == 0 && pending.added.len() < LONGEST {
+            pending.added.extend(&record.addresses);
         }
-        pending.ran = true;
+        // Any run may have freed addresses: a failed ADD frees those that it reserved.
+        pending.freed = true;
         self.added.notify_one();
     }
 
-    /// Notes addresses that the agent freed.
-    pub fn freed(&self, addresses: &[IpAddr]) {
-        if addresses.is_empty() {
-            return;
-        }
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.freed.extend(addresses);
-        pending.ran = true;
+    /// Notes that the agent freed addresses.
+    pub fn freed(&self) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).freed = true;
         self.added.notify_one();
     }
 
@@ -145,28 +124,20 @@ struct Plan {
     announce: Vec<IpAddr>,
     /// Second announcements, the earliest first.
     again: std::collections::VecDeque<(Instant, Vec<IpAddr>)>,
-    forget: HashSet<IpAddr>,
-    forget_all: bool,
-    forget_at: Option<Instant>,
     check: Option<Instant>,
 }
 
 impl Plan {
     fn add(&mut self, pending: Pending, now: Instant) {
         self.announce.extend(pending.added);
-        if !pending.freed.is_empty() || pending.freed_more {
-            self.forget.extend(pending.freed);
-            self.forget_all |= pending.freed_more;
-            self.forget_at.get_or_insert(now + GATHERING);
-        }
-        if pending.ran {
+        if pending.freed {
             self.check.get_or_insert(now + COOLDOWN + BETWEEN_CHECKS);
         }
     }
 
     fn next(&self) -> Option<Instant> {
         let again = self.again.front().map(|(at, _)| *at);
-        [again, self.forget_at, self.check].into_iter().flatten().min()
+        [again, self.check].into_iter().flatten().min()
     }
 
     /// Takes the work that is due.
@@ -178,11 +149,7 @@ impl Plan {
         while self.again.front().is_some_and(|(at, _)| *at <= now) {
             announce.extend(self.again.pop_front().into_iter().flat_map(|(_, addresses)| addresses));
         }
-        let (forget, forget_all) = match self.forget_at.take_if(|at| *at <= now) {
-            Some(_) => (std::mem::take(&mut self.forget), std::mem::take(&mut self.forget_all)),
-            None => (HashSet::new(), false),
-        };
-        DueWork { announce, forget, forget_all, check: self.check.take_if(|at| *at <= now).is_some() }
+        DueWork { announce, check: self.check.take_if(|at| *at <= now).is_some() }
     }
 
     fn done(&mut self, result: WorkResult, checked: bool, now: Instant) {
@@ -227,34 +194,16 @@ mod tests {
     }
 
     #[test]
-    fn failed_add_and_check_announce_nothing() {
-        let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.add(pending("ADD", 11, 7), now);
-        plan.add(pending("CHECK", 0, 8), now);
-        assert_eq!(plan.due(now), DueWork::default());
-    }
-
-    #[test]
-    fn freed_addresses_are_gathered_and_checked_after_cooldown() {
-        let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.add(pending("DEL", 0, 7), now);
-        plan.add(pending("GC", 999, 8), now + GATHERING / 2);
-        assert_eq!(plan.due(now + GATHERING / 2), DueWork::default());
-        let due = plan.due(now + GATHERING);
-        assert_eq!((due.forget, due.forget_all, due.check), (HashSet::from([address(7)]), true, false));
-        let end = plan.next().unwrap();
-        assert!(end > now + COOLDOWN);
-        assert!(plan.due(end).check);
-        assert_eq!(plan.next(), None, "nothing is due without records");
-    }
-
-    #[test]
-    fn gc_without_freed_addresses_removes_no_connections() {
-        let (mut plan, now) = (Plan::default(), Instant::now());
-        let follow_ups = FollowUps::default();
-        follow_ups.note(&VerbRecord::begin("vcn-native", "0", "GC"));
-        plan.add(follow_ups.take(), now);
-        assert_eq!(plan.due(now + GATHERING), DueWork::default());
+    fn other_runs_announce_nothing_and_are_checked_after_cooldown() {
+        for (verb, code) in [("ADD", 11), ("CHECK", 0), ("DEL", 0), ("GC", 999)] {
+            let (mut plan, now) = (Plan::default(), Instant::now());
+            plan.add(pending(verb, code, 7), now);
+            assert_eq!(plan.due(now), DueWork::default());
+            let end = plan.next().unwrap();
+            assert!(end > now + COOLDOWN);
+            assert_eq!(plan.due(end), DueWork { announce: Vec::new(), check: true });
+            assert_eq!(plan.next(), None, "nothing is due without records");
+        }
     }
 
     #[test]

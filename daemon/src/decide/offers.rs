@@ -36,7 +36,7 @@ pub fn offers(
             return Some(for_one_pod(own, link, request));
         }
         let host = hosted.vnics.iter().find(|host| host.vnic.id == *id).filter(|_| request.is_shared())?;
-        (!hosted.silent.contains(id)).then(|| shared(vnic, host, request, facts.vnics()))
+        Some(shared(vnic, host, request, facts.vnics()))
     };
     requests.iter().filter_map(offer).collect()
 }
@@ -189,7 +189,7 @@ mod tests {
         fn published(&self, current: Option<&Pools>) -> Vec<VnicPool> {
             let desired = self.desired();
             let vnics = desired.network.as_ref().map_or(&[][..], |network| &network.vnics);
-            let hosted = ConfiguredVnics { vnics, silent: &[], ipv6: true };
+            let hosted = ConfiguredVnics { vnics, ipv6: true };
             offers(&self.facts, &requests(&self.facts), hosted, &desired.exclusive, current)
         }
 

@@ -10,7 +10,7 @@ use api::NativePodNetwork;
 use api::npn::{NpnAddressing, NpnState, NpnVnic};
 use datapath::host::HostVnic;
 use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
-use vcn::{Family, Ocid, PerFamily, Purpose, Vnic};
+use vcn::{Family, PerFamily, Purpose, Vnic};
 
 use crate::decide::refused;
 use crate::report::condition::{Condition, Reason};
@@ -21,8 +21,6 @@ use crate::sources::node_facts::NodeFacts;
 pub struct ConfiguredVnics<'a> {
     /// The VNICs whose configuration is in sync.
     pub vnics: &'a [HostVnic],
-    /// Those of them that serve running pods only, because nothing shows that they still carry packets.
-    pub silent: &'a [Ocid],
     /// Whether the kernel has IPv6; if not, IPv6 addresses are ignored.
     pub ipv6: bool,
 }
@@ -105,9 +103,6 @@ fn concerns(condition: &Condition, vnic: &NpnVnic) -> bool {
 
 fn pool(vnic: &NpnVnic, hosted: ConfiguredVnics<'_>, conditions: &mut Vec<Condition>) -> Option<VnicPool> {
     let host = hosted.vnics.iter().find(|host| host.vnic.id == vnic.vnic_id)?;
-    if hosted.silent.contains(&vnic.vnic_id) {
-        return None;
-    }
     let mut families = PerFamily::default();
     let spoken = |family: Family| family == Family::Ipv4 || hosted.ipv6;
     let offered = vnic.addressing.iter().filter(|(family, addressing)| spoken(*family) && !addressing.pods.is_empty());
@@ -148,9 +143,6 @@ fn family_pool(family: Family, npn: &NpnAddressing, host: &HostVnic) -> Option<F
 /// The VNICs of the file that are still configured, with their present links and tables, less addresses that are refused now.
 fn kept(pools: &Pools, hosted: ConfiguredVnics<'_>, vnics: &[Vnic]) -> Vec<VnicPool> {
     let now = |pool: &VnicPool| {
-        if hosted.silent.contains(&pool.vnic_id) {
-            return None;
-        }
         let host = hosted.vnics.iter().find(|host| host.vnic.id == pool.vnic_id)?;
         let (link, table) = (host.placement.link().clone(), host.table);
         let (mac, link_has_mac) = (host.vnic.mac, host.link_has_mac());

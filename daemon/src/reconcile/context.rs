@@ -169,6 +169,7 @@ impl Reconciler {
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
         so_far.conditions.append(&mut wanted.conditions);
+        so_far.conditions.extend(sources::unlisted(facts, has_ipv6));
         Context { cause, settings, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale, so_far }
     }
 }

@@ -10,7 +10,6 @@
 //! pod that wants the VNIC finds out.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -48,8 +47,8 @@ struct DeadCandidate {
 
 /// The result of ending an attachment.
 enum EndResult {
-    /// These addresses are free; none if it is not dead, or no longer.
-    Freed(Vec<IpAddr>),
+    /// It has ended, or it is not dead after all.
+    Settled,
     /// A plugin is working on it at this moment.
     Busy,
 }
@@ -83,10 +82,7 @@ impl DeadPods {
             let mut error = None;
             if is_due || is_overdue(&allocation) {
                 error = match self.end(&allocation, context.vnics(), &mut places, report) {
-                    Ok(EndResult::Freed(addresses)) => {
-                        report.freed.extend(addresses);
-                        continue;
-                    }
+                    Ok(EndResult::Settled) => continue,
                     Ok(EndResult::Busy) => known.and_then(|known| known.error.clone()),
                     Err(error) => Some(error),
                 };
@@ -136,22 +132,21 @@ impl DeadPods {
         places: &mut Places,
         report: &mut StageReport,
     ) -> Result<EndResult, String> {
-        let nothing = || Ok(EndResult::Freed(Vec::new()));
         let lock = self.store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
         let Some(_lock) = lock else { return Ok(EndResult::Busy) };
         if self.store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
-            return nothing();
+            return Ok(EndResult::Settled);
         }
         let network = pods::network(allocation, |id| pods::link_of(vnics, id));
         let recorded = match attachment::network_of(allocation, None).filter(|extra| extra.device.is_some()) {
             Some(extra) if pod::give_back(&extra, places).map_err(|error| chain(&error))? => Vec::new(),
-            Some(_) => return nothing(),
+            Some(_) => return Ok(EndResult::Settled),
             None => pod::recorded(&network, places).map_err(|error| chain(&error))?,
         };
         // An ADD of the same attachment came first. (One that was killed may have created its link.)
         let lasts = allocation.tentative_until.is_none();
         if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
-            return nothing();
+            return Ok(EndResult::Settled);
         }
         let steps = plan(&[], &recorded);
         let failures = dismantle(&steps, places);
@@ -164,10 +159,9 @@ impl DeadPods {
             Ok::<_, ipam::Error>(if same { held.release(&allocation.key, now) } else { None })
         };
         let released = self.store.update_for(&allocation.key, release).map_err(|error| chain(&error))?;
-        let Some(released) = released else { return nothing() };
-        let addresses: Vec<IpAddr> = released.addresses.iter().map(|assigned| assigned.address).collect();
-        report.changes.push(ended(allocation, &addresses));
-        Ok(EndResult::Freed(addresses))
+        let Some(released) = released else { return Ok(EndResult::Settled) };
+        report.changes.push(ended(&released));
+        Ok(EndResult::Settled)
     }
 
     fn places(&self) -> Result<Places, netlink::Error> {
@@ -230,8 +224,8 @@ impl PodLinks {
     }
 }
 
-fn ended(allocation: &Allocation, addresses: &[IpAddr]) -> Changed {
-    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+fn ended(allocation: &Allocation) -> Changed {
+    let addresses: Vec<String> = allocation.addresses.iter().map(|assigned| assigned.address.to_string()).collect();
     let text = format!(
         "attachment del {} ({}; pod {}, whose link {} is gone without a DEL)",
         allocation.key,

@@ -41,7 +41,7 @@ impl Stage for PoolsStage {
         report.offers_addresses = context.is_ours() && current.as_ref().is_some_and(Usage::offers_any);
         // Nothing is known of the host: what was published is as good as it was.
         let Some(configured) = &context.so_far.configured else { return report };
-        let hosted = ConfiguredVnics { vnics: configured, silent: &context.so_far.silent, ipv6: context.has_ipv6 };
+        let hosted = ConfiguredVnics { vnics: configured, ipv6: context.has_ipv6 };
         let now = BootTime::now().unwrap_or_default();
         let known = [&context.so_far.conditions[..], &report.conditions[..]].concat();
         let offers =

@@ -1,9 +1,6 @@
 //! What all stages of a reconcile have in common.
 
-use std::net::IpAddr;
-
 use datapath::host::HostVnic;
-use vcn::Ocid;
 
 use super::context::Context;
 use super::installation::{Installation, Request};
@@ -24,12 +21,8 @@ pub(super) struct StageReport {
     pub(super) conditions: Vec<Condition>,
     /// The VNICs whose host network is in sync; `None` while that is not known, or something that all pods need failed.
     pub(super) configured: Option<Vec<HostVnic>>,
-    /// VNICs that nothing shows to carry packets.
-    pub(super) silent: Vec<Ocid>,
     /// Whether pools.json has any address for pods.
     pub(super) offers_addresses: bool,
-    /// Addresses that were freed.
-    pub(super) freed: Vec<IpAddr>,
     /// Who owns the pod network, and what was installed.
     pub(super) pod_network: Option<PodNetworkState>,
 }
@@ -42,8 +35,6 @@ impl StageReport {
     pub(super) fn merge(&mut self, other: Self) {
         self.changes.extend(other.changes);
         self.conditions.extend(other.conditions);
-        self.silent.extend(other.silent);
-        self.freed.extend(other.freed);
         self.offers_addresses |= other.offers_addresses;
         self.configured = other.configured.or_else(|| self.configured.take());
         self.pod_network = other.pod_network.or_else(|| self.pod_network.take());

@@ -25,7 +25,7 @@ pub use super::wakeups::{Channels, PreviewRequest};
 pub struct Outputs {
     /// Where reconciles are counted.
     pub metrics: Arc<Metrics>,
-    /// Gets the addresses that a reconcile freed.
+    /// Notified when a reconcile freed addresses.
     pub follow_ups: Arc<FollowUps>,
     /// Where reports are published.
     pub reports: watch::Sender<Option<CompletedReconcile>>,
@@ -47,7 +47,7 @@ impl ReconcileLoop {
     /// # Errors
     /// If a reconcile panicked, or a directory that it works in was removed: the agent must be restarted.
     pub async fn run(reconciler: Reconciler, channels: Channels, outputs: Outputs) -> io::Result<()> {
-        let mut wakeups = Wakeups::new(channels, reconciler.answered());
+        let mut wakeups = Wakeups::new(channels);
         wakeups.wait_for_facts(PUBLISHED).await;
         let reconciler = Arc::new(Mutex::new(reconciler));
         let mut this = Self { reconciler, wakeups, schedule: Schedule::new(Instant::now()), outputs };
@@ -102,7 +102,9 @@ impl ReconcileLoop {
     fn publish(&self, report: ReconcileReport) {
         let Outputs { metrics, follow_ups, reports } = &self.outputs;
         metrics.reconciled(&report);
-        follow_ups.freed(&report.freed);
+        if report.changes.iter().any(|changed| changed.noun == "attachment") {
+            follow_ups.freed();
+        }
         let report = Arc::new(report);
         let completed = CompletedReconcile { at: std::time::Instant::now(), report: report.clone() };
         let before = reports.send_replace(Some(completed)).map(|completed| completed.report);

@@ -45,8 +45,6 @@ pub struct Channels {
 #[derive(Debug)]
 pub(super) struct Wakeups {
     channels: Channels,
-    /// Notified when a plugin or a router has answered.
-    answered: Arc<Notify>,
     /// What is known from outside.
     pub(super) facts: NodeFacts,
     kernel: Subscription<KernelWatch>,
@@ -68,11 +66,11 @@ pub(super) enum WakeReason {
 }
 
 impl Wakeups {
-    pub(super) fn new(channels: Channels, answered: Arc<Notify>) -> Self {
+    pub(super) fn new(channels: Channels) -> Self {
         let kernel = Subscription::open("kernel", chance, KernelWatch::open);
         let nft = Subscription::open("nft", chance, NftWatch::open);
         let files = Subscription::open("files", chance, || FileWatch::watch(&channels.settings));
-        Self { channels, answered, facts: NodeFacts::default(), kernel, nft, files }
+        Self { channels, facts: NodeFacts::default(), kernel, nft, files }
     }
 
     /// Waits for the first facts. Events are gathered meanwhile: a link that comes then is news for the sources.
@@ -134,7 +132,6 @@ impl Wakeups {
         Some(tokio::select! {
             () = sleep_until(schedule.next) => WakeReason::Reconcile(schedule.cause()),
             () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => WakeReason::Attention,
-            () = self.answered.notified() => WakeReason::Reconcile(Cause::Retry),
             () = plugin_ran.notified() => WakeReason::Hints,
             Ok(()) = notices.changed() => WakeReason::Reconcile(Cause::Retry),
             Some(request) = previews.recv() => WakeReason::Preview(request),

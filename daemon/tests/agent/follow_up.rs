@@ -159,65 +159,15 @@ fn track(node: &Node) {
 /// Puts addresses on the list of those that were freed some time ago.
 fn free(node: &Node, addresses: &[(&str, Duration)]) {
     let now = BootTime::now().unwrap();
-    let ago = |(address, ago): &(_, Duration)| (*address, BootTime(now.0 - u64::try_from(ago.as_millis()).unwrap()));
-    free_at(node, addresses.iter().map(ago));
-}
-
-/// The same as if time were ahead by a day: their cooldown does not end in a test.
-fn free_now(node: &Node, addresses: &[&str]) {
-    let at = BootTime::now().unwrap().after(Duration::from_secs(86_400));
-    free_at(node, addresses.iter().map(|address| (*address, at)));
-}
-
-fn free_at<'a>(node: &Node, addresses: impl Iterator<Item = (&'a str, BootTime)>) {
-    let freed: Vec<FreedAddress> =
-        addresses.map(|(address, at)| FreedAddress { address: ip(address), at, forgotten: false }).collect();
+    let freed = |(address, ago): &(&str, Duration)| {
+        let at = BootTime(now.0 - u64::try_from(ago.as_millis()).unwrap());
+        FreedAddress { address: ip(address), at, forgotten: false }
+    };
     let noted = store(node).update(|held| {
-        held.freed.extend(freed);
+        held.freed.extend(addresses.iter().map(freed));
         Ok::<_, ipam::Error>(())
     });
     noted.unwrap();
-}
-
-#[test]
-fn only_connections_of_freed_addresses_are_removed() {
-    let (node, agent) = dual_stack_node().with_agent(&[]);
-    track(&node);
-    // Three of pods, then two of others, of each family.
-    let addresses = [
-        ["10.0.33.33", "10.0.33.34", "10.0.33.35", "10.9.9.9", "10.9.9.8"],
-        ["2603:c020:0:33::21", "2603:c020:0:33::22", "2603:c020:0:33::23", "2001:db8::9", "2001:db8::8"],
-    ];
-    let _open =
-        addresses.map(|[a, b, c, peer, other]| connect(&node, &[(a, peer), (peer, b), (peer, other), (c, peer)]));
-    let [[a4, b4, c4, ..], [a6, b6, c6, ..]] = addresses;
-    free_now(&node, &[a4, a6, b4, b6]);
-    // The last of them was assigned to another pod.
-    tell(&node, "DEL", &[a4, a6, c4, c6]);
-    tell(&node, "GC", &[b4, b6]);
-    forgotten(&node, &agent, 8);
-    for [a, b, c, _, other] in addresses {
-        assert_eq!(
-            [a, b, other, c].map(|address| count_out(&node, address)),
-            [0, 0, 2, 2],
-            "connections of other addresses stay"
-        );
-    }
-}
-
-/// A line has room for a few addresses, and a GC may free hundreds.
-#[test]
-fn gc_removes_connections_beyond_those_its_record_names() {
-    let (node, agent) = Node::with_pods().with_agent(&[]);
-    track(&node);
-    let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.0.33.35", "10.9.9.9")]);
-    free_now(&node, &["10.0.33.33", "10.0.33.34"]);
-    tell(&node, "GC", &["10.0.33.33"]);
-    forgotten(&node, &agent, 4);
-    assert_eq!(count_out(&node, "10.0.33.35"), 2, "another pod has it");
-    // Counted after the connections are.
-    let done = "oke_node_agent_follow_up_addresses_total{what=\"forget\",result=\"ok\"} 2\n";
-    wait_for("the count", || node.get("/metrics").1.contains(done), || node.get("/metrics").1);
 }
 
 fn forgotten(node: &Node, agent: &Agent, count: u32) {
@@ -226,7 +176,7 @@ fn forgotten(node: &Node, agent: &Agent, count: u32) {
 }
 
 #[test]
-fn connections_are_removed_again_when_the_cooldown_ends() {
+fn connections_are_removed_when_the_cooldown_ends() {
     let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
     track(&node);

@@ -56,13 +56,6 @@ impl Worker {
             let announced = self.announce(&due.announce);
             result.failed |= !self.settled(ANNOUNCE, due.announce.len(), announced);
         }
-        if !due.forget.is_empty() || due.forget_all {
-            let (addresses, forgotten) = match self.freed(due) {
-                Ok(freed) => (freed.len(), self.flush(&freed)),
-                Err(error) => (due.forget.len(), Err(error)),
-            };
-            result.failed |= !self.settled(FORGET, addresses, forgotten);
-        }
         if due.check {
             match self.check_cooldowns() {
                 Ok((forgotten, next)) => {
@@ -102,13 +95,6 @@ impl Worker {
         outcome
     }
 
-    /// The freed addresses that no pod has got since.
-    fn freed(&self, due: &DueWork) -> Result<HashSet<IpAddr>, String> {
-        let freed = self.store.freed().map_err(|error| chain(&error))?;
-        let asked = |it: &FreedAddress| due.forget.contains(&it.address) || due.forget_all && !it.forgotten;
-        Ok(freed.into_iter().filter(asked).map(|it| it.address).collect())
-    }
-
     /// Removes the connections of addresses whose cooldown has ended, and marks these, so that an ADD need not do it. Returns how
     /// many there were and the time until the next cooldown ends; on failure, how many addresses it concerned.
     fn check_cooldowns(&mut self) -> Result<(usize, Option<Duration>), (usize, String)> {
@@ -130,7 +116,7 @@ impl Worker {
     }
 
     fn flush(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
-        if addresses.is_empty() || conntrack::is_idle(&self.sysctl_root) {
+        if conntrack::is_idle(&self.sysctl_root) {
             return Ok(());
         }
         let begun = Instant::now();

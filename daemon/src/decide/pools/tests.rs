@@ -27,7 +27,7 @@ fn facts(npn: Result<Option<NativePodNetwork>, String>) -> NodeFacts {
 }
 
 fn on(vnics: &[HostVnic]) -> ConfiguredVnics<'_> {
-    ConfiguredVnics { vnics, silent: &[], ipv6: true }
+    ConfiguredVnics { vnics, ipv6: true }
 }
 
 fn pools(facts: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
@@ -160,7 +160,7 @@ fn ipv6_addresses_are_ignored_on_a_kernel_without_ipv6() {
     assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     let (pools, conditions) = next(
         &offered,
-        ConfiguredVnics { vnics: &vnics, silent: &[], ipv6: false },
+        ConfiguredVnics { vnics: &vnics, ipv6: false },
         None,
         WriteTime { boot: &boot(), now: NOW },
         &[],
@@ -195,29 +195,9 @@ fn pods_get_the_families_that_oke_created_addresses_of() {
     let vnics = hosted();
     let pools = pools(&both, &vnics, None);
     assert_eq!((pools.offered(), pools.families()), (vec![Family::Ipv4], vec![Family::Ipv4, Family::Ipv6]));
-    let (deaf, _) = next(
-        &both,
-        ConfiguredVnics { vnics: &vnics, silent: &[], ipv6: false },
-        None,
-        WriteTime { boot: &boot(), now: NOW },
-        &[],
-    );
+    let (deaf, _) =
+        next(&both, ConfiguredVnics { vnics: &vnics, ipv6: false }, None, WriteTime { boot: &boot(), now: NOW }, &[]);
     assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
     let later = next(&facts(Ok(None)), on(&vnics), Some(&pools), WriteTime { boot: &boot(), now: NOW }, &[]).0;
     assert_eq!(later.families(), pools.families(), "as long as nothing newer is known");
-}
-
-/// Nothing shows that its packets would arrive; running pods are not concerned.
-#[test]
-fn silent_vnic_is_not_offered() {
-    let (facts, vnics) = (facts(Ok(Some(npn("SUCCESS")))), hosted());
-    let before = pools(&facts, &vnics, None);
-    let silent = [vnics[0].vnic.id.clone()];
-    let now = |facts: &NodeFacts| {
-        let hosted = ConfiguredVnics { silent: &silent, ..on(&vnics) };
-        next(facts, hosted, Some(&before), WriteTime { boot: &boot(), now: NOW }, &[]).0.vnics.len()
-    };
-    let unfinished = super::tests::facts(Ok(Some(npn("BACKOFF"))));
-    assert_eq!((before.vnics.len(), now(&facts), now(&unfinished)), (1, 0, 0));
-    assert_eq!(pools(&unfinished, &vnics, Some(&before)).vnics.len(), 1, "one that is not silent is kept");
 }
