@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ipam::{BootId, BootTime, Pools};
+use ipam::{BootTime, Pools};
 use resident::logging::chain;
 
 use super::context::Context;
@@ -15,21 +15,13 @@ use crate::report::reconcile_report::Changed;
 
 /// The stage.
 #[derive(Debug)]
-pub(super) struct PoolsStage {
-    boot: BootId,
-}
-
-impl PoolsStage {
-    pub(super) const fn new(boot: BootId) -> Self {
-        Self { boot }
-    }
-}
+pub(super) struct PoolsStage;
 
 impl Stage for PoolsStage {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
         let state_dir = &context.settings.state_dir;
-        let current = match Pools::read(state_dir, &self.boot) {
+        let current = match context.node.pools() {
             Ok(pools) => Some(pools),
             Err(ipam::Error::NoPools { .. }) => None,
             Err(error) => {
@@ -49,9 +41,9 @@ impl Stage for PoolsStage {
         // No cluster whose pods get VCN addresses, as far as is known.
         let is_alone = !context.is_ours() || current.is_none() && context.facts.npn().is_none();
         let pools = if is_alone {
-            offers::alone(offers, current.as_ref(), &self.boot, now)
+            offers::alone(offers, current.as_ref(), &context.node.boot, now)
         } else {
-            let moment = pools::WriteTime { boot: &self.boot, now };
+            let moment = pools::WriteTime { boot: &context.node.boot, now };
             let (mut pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), moment, &known);
             report.conditions.extend(conditions);
             pools.vnics.extend(offers);

@@ -3,8 +3,6 @@
 use datapath::host::HostVnic;
 
 use super::context::Context;
-use super::installation::{Installation, Request};
-use super::interference::{HostView, Interference};
 use crate::report::condition::Condition;
 use crate::report::reconcile_report::{Changed, PodNetworkState};
 
@@ -43,22 +41,5 @@ impl StageReport {
     /// Whether a pod could get an address and would be connected.
     pub(super) const fn is_usable(&self) -> bool {
         self.offers_addresses && self.configured.is_some()
-    }
-}
-
-impl Stage for Interference {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let Some(network) = &context.wanted.network else { return StageReport::default() };
-        StageReport::of_conditions(self.check(HostView { network, links: &context.links }, context.cause))
-    }
-}
-
-impl Stage for Installation {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        let (our_network, usable) = (context.is_ours(), context.so_far.is_usable());
-        let asked = Request { our_network, usable, cause: context.cause };
-        report.pod_network = Some(self.stage(context.settings, context.facts, asked, &mut report));
-        report
     }
 }
