@@ -145,7 +145,8 @@ impl Reason {
     pub const fn is_retried_soon(self) -> bool {
         matches!(
             self,
-            Self::HostNetworkFailed
+            Self::ChangesUnheard
+                | Self::HostNetworkFailed
                 | Self::NftFailed
                 | Self::StateFailed
                 | Self::InstallerFailed

@@ -21,7 +21,8 @@ use telemetry::VerbRecord;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-pub use worker::Worker;
+use crate::lifecycle::agent::Agent;
+use worker::Worker;
 
 /// For a neighbour that missed the first announcement (RFC 5227 §2.3: two, 2 s apart; sooner is enough).
 const SECOND_ANNOUNCEMENT: Duration = Duration::from_secs(1);
@@ -94,7 +95,9 @@ impl FollowUps {
 ///
 /// # Errors
 /// If the worker panicked.
-pub async fn run(follow_ups: Arc<FollowUps>, mut worker: Worker) -> io::Result<()> {
+pub async fn run(agent: Arc<Agent>) -> io::Result<()> {
+    let mut worker = Worker::new(agent.clone());
+    let follow_ups = &agent.follow_ups;
     let mut plan = Plan { check: Some(Instant::now()), ..Plan::default() };
     loop {
         // Cancel-safe: a notification that is not waited for stays, with the addresses; and a timer.

@@ -30,7 +30,6 @@ pub(super) struct Context<'a> {
     /// Why it runs.
     pub(super) cause: Cause,
     pub(super) node: &'a NodeState,
-    pub(super) settings: &'a Settings,
     pub(super) facts: &'a NodeFacts,
     /// Who owns the pod network.
     pub(super) ownership: Ownership,
@@ -72,7 +71,7 @@ impl Context<'_> {
     fn is_configured(&self, id: &Ocid) -> Option<bool> {
         // Without its own file the agent cannot say what pods are offered.
         let is_lost = |it: &Condition| it.reason == Reason::StateFailed && it.subject.as_deref() == Some("pools.json");
-        if self.settings.host_networking == HostNetworking::Off || self.so_far.conditions.iter().any(is_lost) {
+        if self.node.settings.host_networking == HostNetworking::Off || self.so_far.conditions.iter().any(is_lost) {
             return None;
         }
         let is_on_host = || self.so_far.configured.iter().flatten().any(|host| host.vnic.id == *id);
@@ -119,8 +118,7 @@ impl Context<'_> {
 impl Reconciler {
     /// Reads the kernel and computes what the host's network must be.
     pub(super) fn context<'a>(&mut self, node: &'a NodeState, facts: &'a NodeFacts, cause: Cause) -> Context<'a> {
-        let settings = &*node.settings;
-        let is_preview = cause == Cause::Preview;
+        let (settings, is_preview) = (&*node.settings, cause == Cause::Preview);
         let mut so_far = StageReport::default();
         if !is_preview {
             so_far.conditions.extend(create_directories(settings));
@@ -174,22 +172,8 @@ impl Reconciler {
         // A VNIC with an unusable entry is listed.
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
-        so_far.conditions.append(&mut wanted.conditions);
-        so_far.conditions.extend(sources::unlisted(facts, has_ipv6));
-        Context {
-            cause,
-            node,
-            settings,
-            facts,
-            ownership,
-            links,
-            has_ipv6,
-            held,
-            requests,
-            wanted,
-            removes_stale,
-            so_far,
-        }
+        so_far.conditions.extend(wanted.conditions.drain(..).chain(sources::unlisted(facts, has_ipv6)));
+        Context { cause, node, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale, so_far }
     }
 }
 

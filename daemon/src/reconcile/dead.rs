@@ -80,7 +80,7 @@ impl DeadPods {
             let key = allocation.key.to_string();
             let known = before.get(&key).filter(|known| known.allocation == allocation);
             let since = known.map_or_else(Instant::now, |known| known.since);
-            let is_due = known.is_some() && since.elapsed() >= context.settings.dead_after;
+            let is_due = known.is_some() && since.elapsed() >= context.node.settings.dead_after;
             let mut error = None;
             if is_due || is_overdue(&allocation) {
                 error = match end(&allocation, context, &mut places, report) {

@@ -72,7 +72,7 @@ impl HostNetworkStage {
         report: &mut StageReport,
     ) -> Result<(), datapath::Error> {
         let changes: Vec<SettingChange> = batches.iter().flat_map(|batch| &batch.steps).flat_map(settings).collect();
-        if let Err(error) = installer::note_settings(&context.settings.data_dir, &context.node.boot, &changes) {
+        if let Err(error) = installer::note_settings(&context.node.settings.data_dir, &context.node.boot, &changes) {
             report.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("sysctls.json"));
         }
         let applied = if batches.is_empty() { Vec::new() } else { context.node.host.apply(batches)? };
@@ -105,7 +105,7 @@ impl HostNetworkStage {
         report: &mut StageReport,
     ) -> Result<Vec<HostVnic>, datapath::Error> {
         let batches = self.plan(network, context, report)?;
-        if context.settings.host_networking == HostNetworking::Report {
+        if context.node.settings.host_networking == HostNetworking::Report {
             self.failed.clear();
             report.conditions.extend(drifted(&batches));
             let is_drifted = |part: &Part| batches.iter().any(|batch| batch.part == *part);
@@ -135,7 +135,7 @@ impl Stage for HostNetworkStage {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
         let Some(network) = &context.wanted.network else { return report };
-        if context.settings.host_networking == HostNetworking::Off {
+        if context.node.settings.host_networking == HostNetworking::Off {
             return report;
         }
         match self.sync(network, context, &mut report) {

@@ -96,7 +96,7 @@ impl Installation {
 
     /// Installs the binaries if the node has our pod network, and the configuration if pods can use an address.
     fn install(&mut self, context: &Context<'_>, findings: &mut StageReport) -> PodNetworkState {
-        let Context { settings, cause, .. } = *context;
+        let (settings, cause) = (&*context.node.settings, context.cause);
         let (our_network, usable) = (context.is_ours(), context.so_far.is_usable());
         let signals = context.facts.signals(&settings.signals);
         if let Some(last) = &self.last

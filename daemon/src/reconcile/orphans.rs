@@ -23,7 +23,7 @@ pub(super) struct OrphanedObjects {
 }
 
 impl OrphanedObjects {
-    /// Removes orphans where the node's pod network is ours.
+    /// Removes orphans on a node with our pod network.
     pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
         if !context.is_ours() {
             // The new owner may have assigned the addresses.
@@ -44,7 +44,7 @@ impl OrphanedObjects {
         for orphan in found.iter().filter(|orphan| !held.contains(&orphan.address)) {
             let text = orphan.step.to_string();
             let since = before.get(&text).copied().unwrap_or_else(Instant::now);
-            if since.elapsed() >= context.settings.dead_after {
+            if since.elapsed() >= context.node.settings.dead_after {
                 let is_held = |address| store.held().is_ok_and(|held| held.contains(&address));
                 match orphan.end(&mut places, is_held) {
                     Ok(is_removed) => {

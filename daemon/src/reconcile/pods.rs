@@ -100,7 +100,7 @@ impl RunningPods {
             } else if now.duration_since(since) < CONFIRMED {
                 self.drift.insert(link.clone(), Drift { since, steps });
             } else {
-                self.repair(allocation, steps, context, &mut places, report);
+                report.changes.extend(self.repair(allocation, steps, &context.node.store, &mut places));
             }
         }
         report.conditions.extend(self.failed.values().map(|failed| failed.condition.clone()));
@@ -127,18 +127,17 @@ impl RunningPods {
         &mut self,
         allocation: &Allocation,
         steps: Vec<Step>,
-        context: &Context<'_>,
+        store: &Store,
         places: &mut Places,
-        report: &mut StageReport,
-    ) {
+    ) -> Vec<Changed> {
         // A DEL or an ADD is under way.
-        if !matches!(context.node.store.find(&allocation.key), Ok(Some(now)) if now == *allocation) {
-            return;
+        if !matches!(store.find(&allocation.key), Ok(Some(now)) if now == *allocation) {
+            return Vec::new();
         }
-        let mut errors = Vec::new();
+        let (mut changes, mut errors) = (Vec::new(), Vec::new());
         for step in &steps {
             match datapath::apply(std::slice::from_ref(step), places) {
-                Ok(()) => report.changes.push(changed(step, allocation)),
+                Ok(()) => changes.push(changed(step, allocation)),
                 Err(error) if error.is_already_exists() => {}
                 Err(error) => errors.push(chain(&error)),
             }
@@ -150,6 +149,7 @@ impl RunningPods {
             let condition = Condition::degraded(Reason::PodNetworkBroken, errors.join("; ")).about(about);
             self.failed.insert(link.clone(), FailedRepair { steps, condition });
         }
+        changes
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct PoolsStage;
 impl Stage for PoolsStage {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
-        let state_dir = &context.settings.state_dir;
+        let state_dir = &context.node.settings.state_dir;
         let current = match context.node.pools() {
             Ok(pools) => Some(pools),
             Err(ipam::Error::NoPools { .. }) => None,

@@ -37,8 +37,6 @@ struct PluginRunMetrics {
     verbs: Histograms<VerbPhase>,
     verb_series: Mutex<HashSet<VerbPhase>>,
     records_refused: Counter,
-    records_late: Counter,
-    lines_dropped: Counter,
 }
 
 /// The metrics.
@@ -130,12 +128,6 @@ impl PluginRunMetrics {
                 "cni_records_refused",
                 "Records of plugin runs that could not be read, or had too many different labels",
             ),
-            records_late: all.metric(
-                "cni_records_late",
-                "Records of plugin runs read from the log file, because the agent was down or its socket full",
-            ),
-            lines_dropped: all
-                .metric("cni_lines_dropped", "Plugin runs counted but not logged, because of the rate limit"),
         }
     }
 }
@@ -221,16 +213,6 @@ impl Metrics {
         self.plugin_runs.records_refused.inc();
     }
 
-    /// Counts a record from the log file.
-    pub fn record_late(&self) {
-        self.plugin_runs.records_late.inc();
-    }
-
-    /// Counts a plugin run that was not logged.
-    pub fn line_dropped(&self) {
-        self.plugin_runs.lines_dropped.inc();
-    }
-
     /// Counts addresses of which the work after a verb is done or failed.
     pub fn followed_up(&self, what: &'static str, done: bool, addresses: usize) {
         self.follow_ups.get_or_create(&FollowUp { what, result: result_word(done) }).inc_by(addresses as u64);
@@ -314,25 +296,6 @@ fn seconds(micros: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn plugin_run_is_counted_in_total_and_by_phase() {
-        let metrics = Metrics::default();
-        let mut record = VerbRecord::begin("vcn-native", "0.1.0", "ADD");
-        record.phases = vec![("ipam".into(), 300)];
-        record.total_micros = 2000;
-        record.code = 11;
-        metrics.verb(&record);
-        let text = metrics.text(&NodeFacts::default(), None, Some(&Usage::default()));
-        for line in [
-            r#"oke_node_agent_cni_verb_seconds_count{plugin="vcn-native",verb="ADD",phase="ipam",code="11"} 1"#,
-            r#"oke_node_agent_cni_verb_seconds_sum{plugin="vcn-native",verb="ADD",phase="total",code="11"} 0.002"#,
-            "oke_node_agent_ready 0",
-            r#"oke_node_agent_build_info{version="#,
-        ] {
-            assert!(text.contains(line), "{line} is not in\n{text}");
-        }
-    }
 
     #[test]
     fn gauge_without_a_value_is_absent() {

@@ -15,7 +15,10 @@ use resident::api_server;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use crate::sources::backoff::chance;
+use crate::sources::backoff::{chance, jittered};
+
+/// How long a lasting watch lasts.
+const WATCH: Duration = Duration::from_mins(30);
 
 /// What to watch, and how.
 #[derive(Debug)]
@@ -29,7 +32,7 @@ pub struct ObjectWatch<K> {
     /// Opens its API.
     pub api: fn(Client) -> Api<K>,
     /// How the server is asked; the field is added.
-    pub config: fn() -> watcher::Config,
+    pub config: watcher::Config,
     /// How long the first answer may take.
     pub deadline: Duration,
     /// Between failures; the nodes of a cluster fail together when its API server does.
@@ -76,18 +79,17 @@ pub enum WatchEnd {
     UnknownKind(&'static str),
 }
 
-/// Takes in what a watch reports.
-pub trait Observer<K> {
-    /// The objects as they are now, by name.
-    fn observe(&mut self, objects: Vec<K>);
-
-    /// The watch ended. Returns the time until the next one if this is no failure; then nothing is logged.
-    fn lose(&mut self, end: &WatchEnd) -> Option<Duration>;
+/// A list as the server has it in memory: thousands of nodes ask, and none needs the newest. The next watch continues with one
+/// request. A dead connection is noticed then; bookmarks, one a minute, keep an idle one open.
+pub fn lasting() -> watcher::Config {
+    let lasts = u32::try_from(jittered(WATCH, chance()).as_secs()).unwrap_or(u32::MAX);
+    watcher::Config::default().any_semantic().timeout(lasts)
 }
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatch<K> {
-    /// Watches without end.
-    pub async fn run(self, mut observer: impl Observer<K>) {
+    /// Watches without end. `observe` gets the objects as they are, by name, or why the watch ended. It returns the time until the
+    /// next watch if that is no failure; then nothing is logged.
+    pub async fn run(self, mut observe: impl FnMut(Result<Vec<K>, &WatchEnd>) -> Option<Duration>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {
             let watch = self.watch_once(|objects| {
@@ -95,10 +97,10 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
                     tracing::info!(event = self.events.restored, name = self.name);
                 }
                 (failures, is_lost) = (0, false);
-                observer.observe(objects);
+                observe(Ok(objects));
             });
             let end = watch.await;
-            let pause = observer.lose(&end).unwrap_or_else(|| {
+            let pause = observe(Err(&end)).unwrap_or_else(|| {
                 if !is_lost {
                     tracing::warn!(event = self.events.lost, name = self.name, "{end}");
                 }
@@ -115,7 +117,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
             Ok(client) => client,
             Err(cause) => return WatchEnd::Client(cause),
         };
-        let config = (self.config)().fields(&format!("{}={}", self.field, self.name));
+        let config = self.config.clone().fields(&format!("{}={}", self.field, self.name));
         let mut events = pin!(watcher((self.api)(client), config));
         let mut known = KnownObjects::default();
         let first = async {

@@ -1,23 +1,24 @@
 //! What wakes the reconcile loop: news of a source, a change of the kernel's network or of a file, a run of a plugin, a request,
 //! or the schedule.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use resident::logging::chain;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::drift_hints::DriftHints;
 use super::file_changes::{FileChange, FileWatch};
 use super::kernel_events::{KernelChange, KernelWatch, NftWatch};
 use super::schedule::Schedule;
-use crate::report::condition::Condition;
+use crate::lifecycle::agent::Agent;
+use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notes;
-use crate::report::reconcile_report::{Cause, ReconcileReport};
-use crate::settings::Settings;
-use crate::sources::backoff::chance;
+use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
+use crate::sources::backoff::RETRY;
 use crate::sources::node_facts::NodeFacts;
-use crate::sources::subscription::Subscription;
 
 /// Asks for a preview: the report of a reconcile that changed nothing.
 pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
@@ -25,20 +26,27 @@ pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
 /// What other tasks tell the loop, and what it tells them.
 #[derive(Debug)]
 pub struct Channels {
-    /// The settings.
-    pub settings: Arc<Settings>,
+    /// The agent.
+    agent: Arc<Agent>,
+    /// What is known from outside; its own receiver, which notes what it has seen.
+    facts: watch::Receiver<NodeFacts>,
     /// Conditions of other tasks.
-    pub notices: watch::Receiver<Notes>,
-    /// What is known from outside.
-    pub facts: watch::Receiver<NodeFacts>,
+    notices: watch::Receiver<Notes>,
     /// Requests for previews.
-    pub previews: mpsc::Receiver<PreviewRequest>,
-    /// Notified of each run of a plugin: it may have taken the last address, or freed one.
-    pub plugin_ran: Arc<Notify>,
-    /// To be notified when links come, go or change.
-    pub links_changed: Arc<Notify>,
-    /// To be notified when the file of the NativePodNetwork changes.
-    pub npn_changed: Arc<Notify>,
+    previews: mpsc::Receiver<PreviewRequest>,
+    /// Where reports are published.
+    reports: watch::Sender<Option<CompletedReconcile>>,
+}
+
+impl Channels {
+    pub(crate) fn new(
+        agent: Arc<Agent>,
+        notices: watch::Receiver<Notes>,
+        previews: mpsc::Receiver<PreviewRequest>,
+        reports: watch::Sender<Option<CompletedReconcile>>,
+    ) -> Self {
+        Self { facts: agent.facts.clone(), agent, notices, previews, reports }
+    }
 }
 
 /// What wakes the loop.
@@ -47,9 +55,9 @@ pub(super) struct Wakeups {
     channels: Channels,
     /// What is known from outside.
     pub(super) facts: NodeFacts,
-    kernel: Subscription<KernelWatch>,
-    nft: Subscription<NftWatch>,
-    files: Subscription<FileWatch>,
+    kernel: io::Result<KernelWatch>,
+    nft: io::Result<NftWatch>,
+    files: io::Result<FileWatch>,
 }
 
 /// Why the loop wakes.
@@ -67,9 +75,8 @@ pub(super) enum WakeReason {
 
 impl Wakeups {
     pub(super) fn new(channels: Channels) -> Self {
-        let kernel = Subscription::open("kernel", chance, KernelWatch::open);
-        let nft = Subscription::open("nft", chance, NftWatch::open);
-        let files = Subscription::open("files", chance, || FileWatch::watch(&channels.settings));
+        let (kernel, nft) = (KernelWatch::open(), NftWatch::open());
+        let files = FileWatch::watch(&channels.agent.settings);
         Self { channels, facts: NodeFacts::default(), kernel, nft, files }
     }
 
@@ -79,20 +86,41 @@ impl Wakeups {
         self.facts = self.channels.facts.borrow_and_update().clone();
     }
 
-    pub(super) fn settings(&self) -> &Settings {
-        &self.channels.settings
+    pub(super) fn agent(&self) -> &Agent {
+        &self.channels.agent
+    }
+
+    /// Publishes a report; returns the one before.
+    pub(super) fn publish(&self, completed: CompletedReconcile) -> Option<Arc<ReconcileReport>> {
+        self.channels.reports.send_replace(Some(completed)).map(|completed| completed.report)
+    }
+
+    /// Opens again what was lost, before a reconcile that finds what changed meanwhile.
+    pub(super) fn reopen(&mut self) {
+        let agent = &self.channels.agent;
+        if self.kernel.is_err() {
+            self.kernel = KernelWatch::open();
+            agent.links_changed.notify_one();
+        }
+        if self.nft.is_err() {
+            self.nft = NftWatch::open();
+        }
+        if self.files.is_err() {
+            self.files = FileWatch::watch(&agent.settings);
+            agent.npn_changed.notify_one();
+        }
     }
 
     /// Notes the files as they are, before a reconcile that reads all of them.
     pub(super) fn settle_files(&mut self) {
-        if let Some(files) = self.files.source() {
+        if let Ok(files) = &mut self.files {
             files.note_files();
         }
     }
 
     /// Notes the files that a reconcile wrote.
     pub(super) fn note_written(&mut self, report: &ReconcileReport) {
-        if let Some(files) = self.files.source() {
+        if let Ok(files) = &mut self.files {
             files.written(report);
         }
     }
@@ -100,18 +128,18 @@ impl Wakeups {
     /// What is wrong with the sources of wake-ups.
     pub(super) fn conditions(&mut self) -> impl Iterator<Item = Condition> {
         let notices = self.channels.notices.borrow_and_update().clone();
-        let own = [self.kernel.condition(), self.nft.condition(), self.files.condition()];
+        let own = [unheard("kernel", &self.kernel), unheard("nft", &self.nft), unheard("files", &self.files)];
         own.into_iter().flatten().chain(notices.into_values().flatten())
     }
 
     /// Whether there are hints about running pods.
-    pub(super) fn has_hints(&mut self) -> bool {
-        self.kernel.source().is_some_and(|events| events.has_hints())
+    pub(super) fn has_hints(&self) -> bool {
+        self.kernel.as_ref().is_ok_and(KernelWatch::has_hints)
     }
 
     /// Takes the hints about running pods.
     pub(super) fn take_hints(&mut self) -> DriftHints {
-        self.kernel.source().map(KernelWatch::take_hints).unwrap_or_default()
+        self.kernel.as_mut().map(KernelWatch::take_hints).unwrap_or_default()
     }
 
     /// Waits until the loop has something to do.
@@ -125,14 +153,14 @@ impl Wakeups {
 
     /// Waits once; `None` if the loop need not know.
     async fn wait(&mut self, schedule: &Schedule) -> Option<WakeReason> {
-        let Channels { settings, notices, facts, previews, plugin_ran, npn_changed, .. } = &mut self.channels;
+        let Channels { agent, notices, facts, previews, .. } = &mut self.channels;
         let attention = schedule.attention;
-        // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
-        // does after its wait is not cancelled.
+        // Cancel-safe: each branch waits on a channel, a timer, or a source of events, which loses no event for good. What a
+        // branch does after its wait is not cancelled.
         Some(tokio::select! {
             () = sleep_until(schedule.next) => WakeReason::Reconcile(schedule.cause()),
             () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => WakeReason::Attention,
-            () = plugin_ran.notified() => WakeReason::Hints,
+            () = agent.plugin_ran.notified() => WakeReason::Hints,
             Ok(()) = notices.changed() => WakeReason::Reconcile(Cause::Retry),
             Some(request) = previews.recv() => WakeReason::Preview(request),
             changed = facts.changed() => {
@@ -142,33 +170,35 @@ impl Wakeups {
                 let before = std::mem::replace(&mut self.facts, facts.borrow_and_update().clone());
                 return (!self.facts.says_the_same(&before)).then_some(WakeReason::Reconcile(Cause::Sources));
             }
-            concern = self.kernel.news(KernelWatch::open, KernelWatch::concerning) => {
+            concern = news(&mut self.kernel, KernelWatch::concerning) => {
                 let are_links = match concern {
                     Some(KernelChange::Hints) => return Some(WakeReason::Hints),
                     Some(KernelChange::Host { links }) => self.gather(schedule).await || links,
-                    None => true,
+                    None => false,
                 };
                 if are_links {
-                    self.channels.links_changed.notify_one();
+                    self.channels.agent.links_changed.notify_one();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
-            touched = self.nft.news(NftWatch::open, NftWatch::touched) => {
+            touched = news(&mut self.nft, NftWatch::touched) => {
                 if touched.is_some() && self.gather(schedule).await {
-                    self.channels.links_changed.notify_one();
+                    self.channels.agent.links_changed.notify_one();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
-            news = self.files.news(|| FileWatch::watch(settings), FileWatch::news) => {
-                if news.is_none_or(|news| news.npn) {
-                    npn_changed.notify_one();
+            news = news(&mut self.files, FileWatch::news) => match news {
+                Some(FileChange { npn, installed }) => {
+                    if npn {
+                        agent.npn_changed.notify_one();
+                    }
+                    if !installed {
+                        return None;
+                    }
+                    sleep(schedule.debounce(Instant::now())).await;
+                    WakeReason::Reconcile(Cause::Files)
                 }
-                match news {
-                    Some(FileChange { installed: false, .. }) => return None,
-                    Some(_) => sleep(schedule.debounce(Instant::now())).await,
-                    None => {}
-                }
-                WakeReason::Reconcile(Cause::Files)
+                None => WakeReason::Reconcile(Cause::Kernel),
             }
         })
     }
@@ -176,9 +206,33 @@ impl Wakeups {
     /// Waits for more events and takes them in: they need no reconcile of their own. Returns whether links may have changed.
     async fn gather(&mut self, schedule: &Schedule) -> bool {
         sleep(schedule.debounce(Instant::now())).await;
-        if let Some(nft) = self.nft.source() {
+        if let Ok(nft) = &mut self.nft {
             nft.take_in();
         }
-        self.kernel.source().is_none_or(|events| events.take_in().unwrap_or(true))
+        self.kernel.as_mut().map_or(true, |events| events.take_in().unwrap_or(true))
     }
+}
+
+/// Waits for events of a source, forever while it is lost. `None` if it breaks: the reconcile that follows reports it, and the next
+/// one of another cause opens it again, so that a source that breaks at once causes no endless loop. Cancel-safe.
+async fn news<T, N>(source: &mut io::Result<T>, wait: impl AsyncFnOnce(&mut T) -> io::Result<N>) -> Option<N> {
+    let Ok(open) = source else { return std::future::pending().await };
+    match wait(open).await {
+        Ok(news) => Some(news),
+        Err(error) => {
+            *source = Err(error);
+            None
+        }
+    }
+}
+
+/// The condition of a lost source.
+fn unheard<T>(what: &str, source: &io::Result<T>) -> Option<Condition> {
+    let error = source.as_ref().err()?;
+    let message = format!(
+        "the agent receives no events: {}; it finds changes by looking, after {} s at most",
+        chain(error),
+        RETRY.cap.as_secs()
+    );
+    Some(Condition::degraded(Reason::ChangesUnheard, message).about(what))
 }

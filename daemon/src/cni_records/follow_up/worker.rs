@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipam::{BootId, BootTime, COOLDOWN, FreedAddress, Pools, Store, VnicPool};
+use ipam::{BootTime, COOLDOWN, FreedAddress, Pools, Store, VnicPool};
 use netlink::{Announcer, conntrack};
 use resident::logging::chain;
 use vcn::Family;
 
 use super::{DueWork, WorkResult};
-use crate::report::metrics::Metrics;
+use crate::lifecycle::agent::Agent;
 
 /// The work, as a word for logs and metrics.
 const ANNOUNCE: &str = "announce";
@@ -23,34 +22,22 @@ const LONGEST_WALK: Duration = Duration::from_secs(60);
 
 /// The worker.
 #[derive(Debug)]
-pub struct Worker {
-    state_dir: PathBuf,
-    boot: BootId,
+pub(super) struct Worker {
+    agent: Arc<Agent>,
     store: Store,
-    sysctl_root: PathBuf,
-    metrics: Arc<Metrics>,
     announcer: Option<Announcer>,
     /// The work that failed the last time; logged once.
     failing: BTreeSet<&'static str>,
 }
 
 impl Worker {
-    /// `state_dir` has the node's state, `sysctl_root` its kernel settings. Works in the network namespace of the thread that calls
-    /// [`Worker::work`].
-    pub fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId, metrics: Arc<Metrics>) -> Self {
-        Self {
-            store: Store::new(state_dir, boot.clone()),
-            state_dir: state_dir.to_owned(),
-            boot,
-            sysctl_root: sysctl_root.to_owned(),
-            metrics,
-            announcer: None,
-            failing: BTreeSet::new(),
-        }
+    pub(super) fn new(agent: Arc<Agent>) -> Self {
+        let store = Store::new(&agent.settings.state_dir, agent.boot.clone());
+        Self { agent, store, announcer: None, failing: BTreeSet::new() }
     }
 
     /// Does what is due. A failure does not stop the rest; it is logged when it begins and when it ends.
-    pub fn work(&mut self, due: &DueWork) -> WorkResult {
+    pub(super) fn work(&mut self, due: &DueWork) -> WorkResult {
         let mut result = WorkResult::default();
         if !due.announce.is_empty() {
             let announced = self.announce(&due.announce);
@@ -70,7 +57,7 @@ impl Worker {
 
     /// Announces each address in the subnet of its VNIC, if the VNIC and its link are there.
     fn announce(&mut self, addresses: &[IpAddr]) -> Result<(), String> {
-        let pools = Pools::read(&self.state_dir, &self.boot).map_err(|error| chain(&error))?;
+        let pools = Pools::read(&self.agent.settings.state_dir, &self.agent.boot).map_err(|error| chain(&error))?;
         let mut socket = netlink::Socket::open().map_err(|error| chain(&error))?;
         let announcer = match self.announcer.take() {
             Some(announcer) => announcer,
@@ -116,14 +103,14 @@ impl Worker {
     }
 
     fn flush(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
-        if conntrack::is_idle(&self.sysctl_root) {
+        if conntrack::is_idle(&self.agent.settings.sysctl_root) {
             return Ok(());
         }
         let begun = Instant::now();
         let socket = conntrack::Socket::open().map_err(|error| chain(&error))?;
         let deleted = socket.delete_by_addresses(addresses, || begun.elapsed() < LONGEST_WALK);
         let deleted = deleted.map_err(|error| chain(&error))?;
-        self.metrics.connections_forgotten(deleted.connections);
+        self.agent.metrics.connections_forgotten(deleted.connections);
         match deleted.all {
             true => Ok(()),
             false => Err(format!("not all connections were removed within {} s", LONGEST_WALK.as_secs())),
@@ -132,7 +119,7 @@ impl Worker {
 
     /// Counts the result, and logs when failures begin and end. Returns whether it succeeded.
     fn settled(&mut self, what: &'static str, addresses: usize, outcome: Result<(), String>) -> bool {
-        self.metrics.followed_up(what, outcome.is_ok(), addresses);
+        self.agent.metrics.followed_up(what, outcome.is_ok(), addresses);
         match outcome {
             Ok(()) => {
                 if self.failing.remove(what) {

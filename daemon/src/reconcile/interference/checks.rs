@@ -106,7 +106,7 @@ const CHECKS: &[Check] = &[
 
 /// A condition for each sign of interference.
 pub(super) fn run(context: &Context<'_>) -> Vec<Condition> {
-    let root = &context.settings.host_root;
+    let root = &context.node.settings.host_root;
     CHECKS.iter().filter(|check| check.active.is_so(root)).flat_map(|check| check.conditions(root, context)).collect()
 }
 
