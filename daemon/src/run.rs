@@ -131,7 +131,7 @@ enum End {
 }
 
 fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<()> {
-    logging::start(settings.log_level);
+    logging::start(settings.resident.log_level.into());
     for directory in [&settings.state_dir, &settings.data_dir] {
         directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
     }
@@ -186,7 +186,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let cluster = ClusterSources { npn, attachments };
     let file = live.file().display().to_string();
     let configuration_notices = notices_of("configuration");
-    let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
+    let reload = live.changed(settings.resident.reload_jitter().mul_f64(chance()), |trouble| {
         let invalid = |message| Condition::degraded(Reason::ConfigurationInvalid, message).about(&file);
         configuration_notices.report(trouble.map(invalid));
     });

@@ -149,7 +149,7 @@ impl Read {
                     let problem = Problem::new(given.place, name, "is no key").instead(nearest);
                     self.problems.push(problem);
                 }
-                Some(_) if given.value.is_empty() && given.place != Place::Flag => {}
+                Some(_) if given.value.is_empty() => {}
                 Some(key) => match key.check(&given.value) {
                     Ok(()) => drop(self.values.insert(name, given)),
                     Err((text, nearest)) => self.problems.push(Problem::new(given.place, name, text).instead(nearest)),

@@ -21,7 +21,7 @@ use crate::decide::usage::Usage;
 use crate::lifecycle::directories;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, VnicState};
-use crate::settings::{HostNetworking, Settings};
+use crate::settings::{HostNetworking, Permission, Settings};
 use crate::sources::node_facts::NodeFacts;
 
 /// What the stages of one reconcile read.
@@ -136,8 +136,8 @@ impl Reconciler {
         let lived = ownership != Ownership::Other || !is_finished || may_have_pods(node);
         let policy = Policy {
             ports: &settings.ports,
-            pods_may_use_metadata: settings.pods_may_use_metadata,
-            pods_may_spoof: settings.pods_may_spoof,
+            pods_may_use_metadata: settings.pods_may_use_metadata == Permission::Allow,
+            pods_may_spoof: settings.pods_may_spoof == Permission::Allow,
             ours: ownership == Ownership::Ours,
             oke,
             lived,

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::lifecycle::agent::Agent;
 use crate::report::reconcile_report::CompletedReconcile;
-use crate::settings::Settings;
+use crate::settings::{Permission, Settings};
 use crate::sources::backoff::chance;
 use plan::{ConditionKey, Plan, ReportedEvent, Transition};
 use reported::ReportedFile;
@@ -134,7 +134,7 @@ impl Recorder {
 
 /// The names, or why no Events are written.
 fn names(settings: &Settings, in_cluster: bool) -> Result<Names, &'static str> {
-    if !settings.kubernetes_events {
+    if settings.kubernetes_events == Permission::Deny {
         return Err("KUBERNETES_EVENTS is deny");
     }
     if !in_cluster {
@@ -183,7 +183,7 @@ mod tests {
         let names = ["--node-name", "a", "--pod-name", "b"];
         assert_eq!(of(&names, true), Ok(Names { node: "a".into(), pod: "b".into() }));
         assert_eq!(of(&names, false), Err("the agent does not run in a cluster"));
-        assert_eq!(of(&["--node-name", "", "--pod-name", "b"], true), Err("NODE_NAME is not set"));
+        assert_eq!(of(&["--pod-name", "b"], true), Err("NODE_NAME is not set"));
         assert_eq!(of(&["--node-name", "a"], true), Err("POD_NAME is not set"));
         let denied = [&names[..], &["--kubernetes-events", "deny"]].concat();
         assert_eq!(of(&denied, true), Err("KUBERNETES_EVENTS is deny"));

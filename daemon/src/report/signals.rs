@@ -13,6 +13,7 @@ use health::collectors::KINDS;
 use health::engine::{Now, RulesFiles};
 use health::system::Machine;
 use health::{Engine, Host, Report, Verdict};
+use resident::args::Toggle;
 use tokio::sync::watch;
 
 use crate::lifecycle::agent::Agent;
@@ -29,7 +30,7 @@ pub fn start(
     allocatable_memory: watch::Receiver<Option<u64>>,
 ) -> io::Result<watch::Receiver<Report>> {
     let settings = agent.settings.clone();
-    if !settings.measures_health {
+    if settings.health == Toggle::Off {
         return Ok(watch::channel(Report { is_off: true, ..Report::default() }).1);
     }
     let (results_in, results) = watch::channel(Report::default());
@@ -63,7 +64,7 @@ pub fn start(
 
 /// A result that says `repair` is one only where repairs are on: neither the agent nor the controller then acts on it.
 fn permitted(report: Report, settings: &Settings) -> Report {
-    if settings.may_raise_limits { report } else { report.without_repairs() }
+    if settings.repairs == Toggle::On { report } else { report.without_repairs() }
 }
 
 /// The wall clock.

@@ -27,7 +27,7 @@ pub(super) fn gather(agent: &Agent, allocatable_memory: Option<u64>) -> Facts {
     Facts {
         shape: known.instance.value.as_ref().map(|instance| instance.shape.clone()),
         node_name: settings.node_name.clone(),
-        node_ip: settings.node_ip,
+        node_ip: settings.resident.node_ip,
         primary_addresses: known
             .vnics
             .value
