@@ -5,6 +5,7 @@
 mod tests;
 
 use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -31,7 +32,7 @@ const UNKNOWN_KIND: Duration = Duration::from_mins(4);
 /// A kind of objects, and what a list of them says.
 pub trait InstanceKind: Debug + Send + 'static {
     /// An object as it is watched.
-    type Object: Resource + Clone + DeserializeOwned + Debug + Send + 'static;
+    type Object: Resource<DynamicType: Clone + Debug + Eq + Hash> + Clone + DeserializeOwned + Debug + Send + 'static;
     /// What is learnt; the default is that there is no object.
     type Value: Clone + Debug + Default + PartialEq + Send + Sync;
     /// The name of the log event of a cached copy that cannot be used.

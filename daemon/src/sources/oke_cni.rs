@@ -38,6 +38,7 @@ pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
         field: "metadata.name",
         name: OKE_DAEMONSET.to_owned(),
         kind: "DaemonSet",
+        resource: (),
         api: |client| Api::namespaced(client, NAMESPACE),
         config: lasting(),
         deadline: ANSWER,

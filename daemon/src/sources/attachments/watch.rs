@@ -28,6 +28,7 @@ impl InstanceKind for OwnAttachments {
             field: "spec.instanceId",
             name: instance.to_string(),
             kind: "VnicAttachment",
+            resource: (),
             api: Api::all,
             config: lasting(),
             deadline: Duration::from_secs(30),

@@ -30,6 +30,7 @@ impl InstanceKind for OwnNpn {
             field: "metadata.name",
             name: instance.unique_id().to_owned(),
             kind: "NativePodNetwork",
+            resource: api::npn::resource(),
             api: |client| Api::all_with(client, &api::npn::resource()),
             config: Config::default(),
             deadline: Duration::from_secs(30),
