@@ -30,11 +30,12 @@ mod tables;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::decide::devices::Devices;
 use crate::lifecycle::directories::Directories;
 use crate::report::reconcile_report::{Cause, ReconcileReport};
+use crate::report::signals::unix_millis;
 use crate::settings::Settings;
 use crate::sources::node_facts::NodeFacts;
 use crate::triggers::drift_hints::DriftHints;
@@ -91,11 +92,12 @@ impl Reconciler {
 
     /// Brings the node in sync with the facts, as far as that can be done.
     pub fn reconcile(&mut self, facts: &NodeFacts, cause: Cause) -> ReconcileReport {
-        let (begun, at) = (Instant::now(), SystemTime::now());
+        let (begun, unix_millis) = (Instant::now(), unix_millis());
         let node = self.node.clone();
         let (facts, refused) = facts.admitted();
         let mut context = self.context(&node, &facts, cause);
-        context.so_far.conditions.extend(crate::decide::refused::conditions(&refused));
+        let unlisted = sources::unlisted(&facts, context.has_ipv6);
+        context.so_far.conditions.extend(crate::decide::refused::conditions(&refused).into_iter().chain(unlisted));
         let stages: [&mut dyn Stage; 7] = [
             &mut self.host_network,
             &mut pools::PoolsStage,
@@ -119,8 +121,8 @@ impl Reconciler {
         conditions.dedup();
         let mut report = ReconcileReport {
             cause,
-            unix_millis: millis(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()),
-            micros: millis(begun.elapsed().as_micros()),
+            unix_millis,
+            micros: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
             changes,
             conditions,
             vnics,
@@ -147,8 +149,4 @@ impl Reconciler {
     pub fn attention_again(&self) -> Option<Duration> {
         self.pods.again()
     }
-}
-
-fn millis(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }

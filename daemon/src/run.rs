@@ -205,7 +205,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         ended = ReconcileLoop::run(reconciler, channels) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = cni_records::run(records, agent.clone()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(agent.clone()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
-        () = port::run(settings.listen, status_server.clone(), chance, notices_of("port")) => bail!("the port's server ended"),
+        () = port::run(settings.listen, status_server.clone(), notices_of("port")) => bail!("the port's server ended"),
         () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), allocatable_in, notices_of("channel")) => bail!("the channel's server ended"),
         () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
         () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => bail!("the metrics' server ended"),

@@ -172,7 +172,7 @@ impl Reconciler {
         // A VNIC with an unusable entry is listed.
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
-        so_far.conditions.extend(wanted.conditions.drain(..).chain(sources::unlisted(facts, has_ipv6)));
+        so_far.conditions.append(&mut wanted.conditions);
         Context { cause, node, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale, so_far }
     }
 }

@@ -19,10 +19,14 @@ use netlink::Link;
 use resident::logging::chain;
 
 use super::context::Context;
+use super::remains::unknown;
 use super::{StageReport, pods};
 use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Changed;
+
+/// The subject of conditions.
+const ABOUT: &str = "pods that have gone";
 
 /// Attachments that may have ended.
 #[derive(Debug, Default)]
@@ -56,7 +60,7 @@ impl DeadPods {
             report.conditions.push(condition);
         }
         if let Err(error) = self.end_all(context, report) {
-            report.conditions.push(unknown(error.as_ref()));
+            report.conditions.push(unknown(ABOUT, error.as_ref()));
         }
     }
 
@@ -106,8 +110,8 @@ fn restore_records(context: &Context<'_>, report: &mut StageReport) -> Result<()
     if !matches!(store.sweep(), Ok(true) | Err(ipam::Error::Damaged { .. })) {
         return Ok(());
     }
-    let mut places = context.node.host.places().map_err(|error| unknown(&error))?;
-    let owners = pod::owners(&mut places).map_err(|error| unknown(&error))?;
+    let mut places = context.node.host.places().map_err(|error| unknown(ABOUT, &error))?;
+    let owners = pod::owners(&mut places).map_err(|error| unknown(ABOUT, &error))?;
     // After the kernel has answered: a damaged record may be all that is known of who holds what.
     let set_aside = store.set_aside();
     let set_aside = set_aside
@@ -219,10 +223,6 @@ fn ended(allocation: &Allocation) -> Changed {
         allocation.host_link
     );
     Changed::new("attachment", text)
-}
-
-fn unknown(error: &(dyn std::error::Error + 'static)) -> Condition {
-    Condition::degraded(Reason::HostNetworkFailed, chain(error)).about("pods that have gone")
 }
 
 #[cfg(test)]

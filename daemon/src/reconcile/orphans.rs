@@ -6,11 +6,10 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use datapath::pod;
-use resident::logging::chain;
 
 use super::context::Context;
+use super::remains::unknown;
 use super::{StageReport, host_network};
-use crate::report::condition::{Condition, Reason};
 
 /// The most that is remembered; the rest follows when these are gone.
 const REMEMBERED: usize = 4096;
@@ -29,7 +28,7 @@ impl OrphanedObjects {
             // The new owner may have assigned the addresses.
             self.since.clear();
         } else if let Err(error) = self.remove(context, report) {
-            report.conditions.push(unknown(error.as_ref()));
+            report.conditions.push(unknown("what is about no pod", error.as_ref()));
         }
     }
 
@@ -53,7 +52,7 @@ impl OrphanedObjects {
                         report.changes.extend(is_removed.then_some(changed));
                         continue;
                     }
-                    Err(error) => report.conditions.push(unknown(error.as_ref())),
+                    Err(error) => report.conditions.push(unknown("what is about no pod", error.as_ref())),
                 }
             }
             // What could not be removed keeps its age.
@@ -63,8 +62,4 @@ impl OrphanedObjects {
         }
         Ok(())
     }
-}
-
-fn unknown(error: &(dyn std::error::Error + 'static)) -> Condition {
-    Condition::degraded(Reason::HostNetworkFailed, chain(error)).about("what is about no pod")
 }

@@ -1,10 +1,12 @@
 //! The stage of what pods left behind that ended without a DEL: attachments, and objects without one.
 
+use resident::logging::chain;
+
 use super::context::Context;
 use super::dead::DeadPods;
 use super::orphans::OrphanedObjects;
 use super::{Stage, StageReport};
-use crate::report::condition::Condition;
+use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Cause;
 
 /// The stage.
@@ -29,4 +31,9 @@ impl Stage for Remains {
         self.found.clone_from(&report.conditions);
         report
     }
+}
+
+/// Why remains are not known, or not removed.
+pub(super) fn unknown(about: &str, error: &(dyn std::error::Error + 'static)) -> Condition {
+    Condition::degraded(Reason::HostNetworkFailed, chain(error)).about(about)
 }

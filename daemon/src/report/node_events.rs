@@ -13,7 +13,7 @@ mod reported;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::lifecycle::agent::Agent;
 use crate::report::reconcile_report::CompletedReconcile;
+use crate::report::signals::unix_millis;
 use crate::settings::{Permission, Settings};
 use crate::sources::backoff::chance;
 use plan::{ConditionKey, Plan, ReportedEvent, Transition};
@@ -162,11 +163,6 @@ async fn save(file: &ReportedFile, names: &Names, reported: &BTreeMap<ConditionK
         let path = file.path().display();
         tracing::warn!(event = "kubernetes_events.not_saved", %path, %error, "a restarted agent may repeat Events");
     }
-}
-
-fn unix_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
