@@ -27,7 +27,7 @@ use crate::lifecycle::agent::Agent;
 use crate::report::reconcile_report::CompletedReconcile;
 use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
-use plan::{Pods, Report, WrittenReport};
+use plan::{Report, WrittenReport};
 
 /// The interval at which the pods of a VNIC are counted: plugins tell the agent of it, but not this task.
 const LOOK: Duration = Duration::from_secs(5);
@@ -97,10 +97,9 @@ impl VnicReporter {
         let attachments = self.attachments();
         let report = self.reports.borrow_and_update().as_ref().map(|completed| completed.report.clone());
         let Some(report) = report.filter(|_| !attachments.is_empty()) else { return Vec::new() };
-        let pods = Pods(|vnic: &Ocid| self.pods(vnic));
         let of = |attachment: &VnicAttachment| {
             let known = attachment.metadata.uid.as_ref().and_then(|uid| written.get(uid));
-            plan::due(attachment, &report, &pods, known, Instant::now())
+            plan::due(attachment, &report, |vnic| self.pods(vnic), known, Instant::now())
         };
         attachments.iter().filter_map(of).collect()
     }

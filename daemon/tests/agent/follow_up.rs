@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use host_harness::ip;
-use ipam::{BootId, BootTime, COOLDOWN, FreedAddress, Pools, Request};
+use ipam::{BootTime, COOLDOWN, FreedAddress};
 use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect as reach, socket};
 use telemetry::{Delivery, Sink, VerbRecord};
@@ -14,7 +14,7 @@ use vcn::MacAddr;
 
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, name, wait_for};
-use crate::pod::store;
+use crate::pod::{published, reserve, store};
 use crate::running::{SECOND, in_time};
 
 /// The previous owner of the address.
@@ -181,17 +181,9 @@ fn connections_are_removed_when_the_cooldown_ends() {
     agent.stop();
     track(&node);
     let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);
-    let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
-    let request = Request {
-        key: "vcn-native/c1/eth0".parse().unwrap(),
-        pod: None,
-        host_link: name("vcn0123456789ab"),
-        netns: None,
-        mtu: None,
-    };
     let begun = Instant::now();
-    let reserved = store(&node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
-    assert_eq!(reserved.allocation.addresses[0].address, ip("10.0.33.32"));
+    let reserved = reserve(&node, &published(&node), "vcn-native/c1/eth0", name("vcn0123456789ab"));
+    assert_eq!(reserved.addresses[0].address, ip("10.0.33.32"));
     let seconds = Duration::from_secs;
     free(&node, &[("10.0.33.33", COOLDOWN + seconds(1)), ("10.0.33.34", COOLDOWN - seconds(3))]);
     let agent = node.agent(&[]);
