@@ -181,7 +181,6 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, npn_changed.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let channels = Channels::new(agent.clone(), notices, previews, reports_in);
-    let answers = poller::Channels { facts: facts_in, oke_cni };
     log_start(&settings, &npn);
     let cluster = ClusterSources { npn, attachments };
     let file = live.file().display().to_string();
@@ -201,7 +200,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         () = forever(attachment_watcher.map(InstanceWatcher::run)) => bail!("the watch of VnicAttachments ended"),
         () = vnic_reports::run(agent.clone()) => bail!("the task that reports VNICs ended"),
         () = oke_cni::run(oke_cni_in, npn_changed) => bail!("the watch of OKE's own CNI ended"),
-        () = poller::run(metadata, cluster, &agent, answers) => bail!("the sources' task ended"),
+        () = poller::run(metadata, cluster, &agent, facts_in, oke_cni) => bail!("the sources' task ended"),
         ended = ReconcileLoop::run(reconciler, channels) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = cni_records::run(records, agent.clone()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(agent.clone()) => ended.context("looking after addresses").map(|()| End::Stopped)?,

@@ -83,18 +83,14 @@ impl ClusterSources {
     }
 }
 
-/// Where facts are published, and what is published with them.
-#[derive(Debug)]
-pub struct Channels {
-    /// Where the facts are published.
-    pub facts: watch::Sender<NodeFacts>,
-    /// Whether OKE's own CNI is in the cluster.
-    pub oke_cni: watch::Receiver<oke_cni::DaemonSetAnswer>,
-}
-
-/// Asks, publishes, waits; ends when the facts have no reader.
-pub async fn run<M: Metadata>(metadata: M, mut cluster: ClusterSources, agent: &Agent, channels: Channels) {
-    let Channels { facts: published, mut oke_cni } = channels;
+/// Asks, publishes, waits; ends when the facts have no reader. `oke_cni` is whether OKE's own CNI is in the cluster.
+pub async fn run<M: Metadata>(
+    metadata: M,
+    mut cluster: ClusterSources,
+    agent: &Agent,
+    published: watch::Sender<NodeFacts>,
+    mut oke_cni: watch::Receiver<oke_cni::DaemonSetAnswer>,
+) {
     let Agent { settings, metrics, links_changed, npn_changed, .. } = agent;
     let mut copy = machine_copy::open(settings);
     let mut facts = machine_copy::recall(&copy);

@@ -49,7 +49,6 @@ async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: 
     let agent = crate::fixture::agent(&["--data-dir", folder.to_str().unwrap()]);
     let (answer, oke_cni) = watch::channel(None);
     let (facts, mut published) = watch::channel(NodeFacts::default());
-    let channels = Channels { facts, oke_cni };
     let begun = tokio::time::Instant::now();
     let watched = async {
         let mut times = Vec::new();
@@ -67,7 +66,7 @@ async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: 
     let attachments = AttachmentSource::Cache(CachedCopy::new(folder, ATTACHMENTS_COPY_FILE));
     tokio::select! {
         times = watched => times,
-        () = run(metadata, ClusterSources { npn, attachments }, &agent, channels) => panic!("it ended"),
+        () = run(metadata, ClusterSources { npn, attachments }, &agent, facts, oke_cni) => panic!("it ended"),
         never = answered => match never {},
     }
 }
