@@ -14,3 +14,4 @@ pub mod object_watch;
 pub mod oke_cni;
 pub mod poller;
 pub mod source;
+pub(crate) mod subscription;

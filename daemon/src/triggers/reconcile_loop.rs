@@ -50,7 +50,6 @@ impl ReconcileLoop {
     async fn reconcile(&mut self, cause: Cause) -> io::Result<()> {
         // A reconcile for kernel events does not look at what is installed.
         if cause != Cause::Kernel {
-            self.wakeups.reopen();
             self.wakeups.settle_files();
         }
         if let Some(path) = self.reconciler().lost(cause) {

@@ -1,11 +1,9 @@
 //! What wakes the reconcile loop: news of a source, a change of the kernel's network or of a file, a run of a plugin, a request,
 //! or the schedule.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use resident::logging::chain;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -14,11 +12,12 @@ use super::file_changes::{FileChange, FileWatch};
 use super::kernel_events::{KernelChange, KernelWatch, NftWatch};
 use super::schedule::Schedule;
 use crate::lifecycle::agent::Agent;
-use crate::report::condition::{Condition, Reason};
+use crate::report::condition::Condition;
 use crate::report::notices::Notes;
 use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
-use crate::sources::backoff::RETRY;
+use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
+use crate::sources::subscription::Subscription;
 
 /// Asks for a preview: the report of a reconcile that changed nothing.
 pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
@@ -55,9 +54,9 @@ pub(super) struct Wakeups {
     channels: Channels,
     /// What is known from outside.
     pub(super) facts: NodeFacts,
-    kernel: io::Result<KernelWatch>,
-    nft: io::Result<NftWatch>,
-    files: io::Result<FileWatch>,
+    kernel: Subscription<KernelWatch>,
+    nft: Subscription<NftWatch>,
+    files: Subscription<FileWatch>,
 }
 
 /// Why the loop wakes.
@@ -75,8 +74,9 @@ pub(super) enum WakeReason {
 
 impl Wakeups {
     pub(super) fn new(channels: Channels) -> Self {
-        let (kernel, nft) = (KernelWatch::open(), NftWatch::open());
-        let files = FileWatch::watch(&channels.agent.settings);
+        let kernel = Subscription::open("kernel", chance, KernelWatch::open);
+        let nft = Subscription::open("nft", chance, NftWatch::open);
+        let files = Subscription::open("files", chance, || FileWatch::watch(&channels.agent.settings));
         Self { channels, facts: NodeFacts::default(), kernel, nft, files }
     }
 
@@ -95,32 +95,16 @@ impl Wakeups {
         self.channels.reports.send_replace(Some(completed)).map(|completed| completed.report)
     }
 
-    /// Opens again what was lost, before a reconcile that finds what changed meanwhile.
-    pub(super) fn reopen(&mut self) {
-        let agent = &self.channels.agent;
-        if self.kernel.is_err() {
-            self.kernel = KernelWatch::open();
-            agent.links_changed.notify_one();
-        }
-        if self.nft.is_err() {
-            self.nft = NftWatch::open();
-        }
-        if self.files.is_err() {
-            self.files = FileWatch::watch(&agent.settings);
-            agent.npn_changed.notify_one();
-        }
-    }
-
     /// Notes the files as they are, before a reconcile that reads all of them.
     pub(super) fn settle_files(&mut self) {
-        if let Ok(files) = &mut self.files {
+        if let Some(files) = self.files.source() {
             files.note_files();
         }
     }
 
     /// Notes the files that a reconcile wrote.
     pub(super) fn note_written(&mut self, report: &ReconcileReport) {
-        if let Ok(files) = &mut self.files {
+        if let Some(files) = self.files.source() {
             files.written(report);
         }
     }
@@ -128,18 +112,18 @@ impl Wakeups {
     /// What is wrong with the sources of wake-ups.
     pub(super) fn conditions(&mut self) -> impl Iterator<Item = Condition> {
         let notices = self.channels.notices.borrow_and_update().clone();
-        let own = [unheard("kernel", &self.kernel), unheard("nft", &self.nft), unheard("files", &self.files)];
+        let own = [self.kernel.condition(), self.nft.condition(), self.files.condition()];
         own.into_iter().flatten().chain(notices.into_values().flatten())
     }
 
     /// Whether there are hints about running pods.
-    pub(super) fn has_hints(&self) -> bool {
-        self.kernel.as_ref().is_ok_and(KernelWatch::has_hints)
+    pub(super) fn has_hints(&mut self) -> bool {
+        self.kernel.source().is_some_and(|events| events.has_hints())
     }
 
     /// Takes the hints about running pods.
     pub(super) fn take_hints(&mut self) -> DriftHints {
-        self.kernel.as_mut().map(KernelWatch::take_hints).unwrap_or_default()
+        self.kernel.source().map(KernelWatch::take_hints).unwrap_or_default()
     }
 
     /// Waits until the loop has something to do.
@@ -155,8 +139,8 @@ impl Wakeups {
     async fn wait(&mut self, schedule: &Schedule) -> Option<WakeReason> {
         let Channels { agent, notices, facts, previews, .. } = &mut self.channels;
         let attention = schedule.attention;
-        // Cancel-safe: each branch waits on a channel, a timer, or a source of events, which loses no event for good. What a
-        // branch does after its wait is not cancelled.
+        // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
+        // does after its wait is not cancelled.
         Some(tokio::select! {
             () = sleep_until(schedule.next) => WakeReason::Reconcile(schedule.cause()),
             () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => WakeReason::Attention,
@@ -170,35 +154,33 @@ impl Wakeups {
                 let before = std::mem::replace(&mut self.facts, facts.borrow_and_update().clone());
                 return (!self.facts.says_the_same(&before)).then_some(WakeReason::Reconcile(Cause::Sources));
             }
-            concern = news(&mut self.kernel, KernelWatch::concerning) => {
+            concern = self.kernel.news(KernelWatch::open, KernelWatch::concerning) => {
                 let are_links = match concern {
                     Some(KernelChange::Hints) => return Some(WakeReason::Hints),
                     Some(KernelChange::Host { links }) => self.gather(schedule).await || links,
-                    None => false,
+                    None => true,
                 };
                 if are_links {
                     self.channels.agent.links_changed.notify_one();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
-            touched = news(&mut self.nft, NftWatch::touched) => {
+            touched = self.nft.news(NftWatch::open, NftWatch::touched) => {
                 if touched.is_some() && self.gather(schedule).await {
                     self.channels.agent.links_changed.notify_one();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
-            news = news(&mut self.files, FileWatch::news) => match news {
-                Some(FileChange { npn, installed }) => {
-                    if npn {
-                        agent.npn_changed.notify_one();
-                    }
-                    if !installed {
-                        return None;
-                    }
-                    sleep(schedule.debounce(Instant::now())).await;
-                    WakeReason::Reconcile(Cause::Files)
+            news = self.files.news(|| FileWatch::watch(&agent.settings), FileWatch::news) => {
+                if news.is_none_or(|news| news.npn) {
+                    agent.npn_changed.notify_one();
                 }
-                None => WakeReason::Reconcile(Cause::Kernel),
+                match news {
+                    Some(FileChange { installed: false, .. }) => return None,
+                    Some(_) => sleep(schedule.debounce(Instant::now())).await,
+                    None => {}
+                }
+                WakeReason::Reconcile(Cause::Files)
             }
         })
     }
@@ -206,33 +188,9 @@ impl Wakeups {
     /// Waits for more events and takes them in: they need no reconcile of their own. Returns whether links may have changed.
     async fn gather(&mut self, schedule: &Schedule) -> bool {
         sleep(schedule.debounce(Instant::now())).await;
-        if let Ok(nft) = &mut self.nft {
+        if let Some(nft) = self.nft.source() {
             nft.take_in();
         }
-        self.kernel.as_mut().map_or(true, |events| events.take_in().unwrap_or(true))
+        self.kernel.source().is_none_or(|events| events.take_in().unwrap_or(true))
     }
-}
-
-/// Waits for events of a source, forever while it is lost. `None` if it breaks: the reconcile that follows reports it, and the next
-/// one of another cause opens it again, so that a source that breaks at once causes no endless loop. Cancel-safe.
-async fn news<T, N>(source: &mut io::Result<T>, wait: impl AsyncFnOnce(&mut T) -> io::Result<N>) -> Option<N> {
-    let Ok(open) = source else { return std::future::pending().await };
-    match wait(open).await {
-        Ok(news) => Some(news),
-        Err(error) => {
-            *source = Err(error);
-            None
-        }
-    }
-}
-
-/// The condition of a lost source.
-fn unheard<T>(what: &str, source: &io::Result<T>) -> Option<Condition> {
-    let error = source.as_ref().err()?;
-    let message = format!(
-        "the agent receives no events: {}; it finds changes by looking, after {} s at most",
-        chain(error),
-        RETRY.cap.as_secs()
-    );
-    Some(Condition::degraded(Reason::ChangesUnheard, message).about(what))
 }
