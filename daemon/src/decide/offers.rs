@@ -159,6 +159,8 @@ mod tests {
         assert_eq!(offered(&facts, Some(&before)), before.vnics);
         facts.attachments.watched(Vec::new());
         assert_eq!(offered(&facts, Some(&before)), []);
+        let withdrawn = alone(Vec::new(), Some(&before), &BootId::from_text("a"), BootTime(1)).unwrap();
+        assert_eq!(withdrawn.vnics, [], "also on a node with another pod network");
     }
 
     #[test]

@@ -298,6 +298,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn plugin_run_is_counted_in_total_and_by_phase() {
+        let metrics = Metrics::default();
+        let mut record = VerbRecord::begin("vcn-native", "0.1.0", "ADD");
+        record.phases = vec![("ipam".into(), 300)];
+        record.total_micros = 2000;
+        record.code = 11;
+        metrics.verb(&record);
+        let text = metrics.text(&NodeFacts::default(), None, Some(&Usage::default()));
+        for line in [
+            r#"oke_node_agent_cni_verb_seconds_count{plugin="vcn-native",verb="ADD",phase="ipam",code="11"} 1"#,
+            r#"oke_node_agent_cni_verb_seconds_sum{plugin="vcn-native",verb="ADD",phase="total",code="11"} 0.002"#,
+            "oke_node_agent_ready 0",
+            r#"oke_node_agent_build_info{version="#,
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
     fn gauge_without_a_value_is_absent() {
         let (metrics, none) = (Metrics::default(), Usage::default());
         let text = |usage| metrics.text(&NodeFacts::default(), None, usage);

@@ -99,15 +99,25 @@ fn conflicting_values_are_reported() {
 
 #[test]
 fn an_empty_value_says_nothing_and_json_is_a_value() {
-    let scene = Scene::new(
-        "BM_PORT_1=\nSIGNAL_NODE_LABEL = {\"a\": \"b=c\"}  \r\n",
-        &[("RESYNC_SECONDS", "")],
-        &[("BM_PORT_0", "")],
-    );
+    let scene = Scene::new("BM_PORT_1=\nSIGNAL_NODE_LABEL = {\"a\": \"b=c\"}  \r\n", &[("RESYNC_SECONDS", "")], &[]);
     let settings = scene.settings().unwrap();
-    assert_eq!(settings.ports, Ports::default());
     assert_eq!(settings.signals.set.node_label.as_deref(), Some(r#"{"a": "b=c"}"#));
     assert_eq!(settings.resync.as_secs(), 30);
+}
+
+#[test]
+fn empty_flag_unsets_weaker_layers_or_is_an_error() {
+    let file = "BM_PORT_0=a\nNPN_FILE=/x\n";
+    let settings = Scene::new(file, &[("NPN_FILE", "/y")], &[("BM_PORT_0", ""), ("NPN_FILE", "")]).settings().unwrap();
+    assert_eq!((settings.npn_file.clone(), settings.ports.clone()), (None, Ports::default()));
+    let flags = [("PODS_MAY_USE_METADATA", ""), ("STATE_DIR", "")];
+    assert_eq!(
+        Scene::new("PODS_MAY_USE_METADATA=deny\n", &[], &flags).problems(),
+        [
+            r#"command line: PODS_MAY_USE_METADATA is "", which is none of allow, deny"#,
+            r#"command line: STATE_DIR is "": not an absolute path"#,
+        ]
+    );
 }
 
 #[test]

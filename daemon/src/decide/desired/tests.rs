@@ -5,9 +5,12 @@ use std::sync::LazyLock;
 
 use datapath::{LinkKind, LinkSpec};
 use netlink::Link;
+use serde_json::json;
 use vcn::{TableId, VlanTag};
 
 use super::*;
+use crate::decide::requests::requests;
+use crate::decide::requests::tests::{attachment, facts as requested};
 use crate::decide::slots::TableReferences;
 use crate::fixture::{link, mac, npn, vm_vnics, vnic};
 
@@ -245,4 +248,17 @@ fn potential_oke_vnic_waits_for_a_finished_native_pod_network() {
     assert_eq!(wanted(Some(&npn("BACKOFF")), true), (none.clone(), both.clone(), storage.clone(), true));
     assert_eq!(wanted(Some(&npn("SUCCESS")), true), (storage, pods, none.clone(), false));
     assert_eq!(wanted(None, false), (both, none.clone(), none, true), "nothing of OKE's is here");
+}
+
+#[test]
+fn vnic_requested_for_pods_is_not_changed_beside_okes_cni() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    for (purpose, served_too) in [("Host", &["storage"][..]), ("Pods", &[])] {
+        let asked = requests(&requested(attachment(&json!({ "purpose": purpose }), &json!({}))));
+        let facts = HostFacts { requests: &asked, ..facts(&vnics, None, &links) };
+        let wanted = wanted(facts, &slots(&vnics), policy(false, true, true));
+        let ids: Vec<&str> = served(&wanted).into_iter().map(|(id, ..)| id).collect();
+        assert_eq!(ids, served_too, "one for pods may be OKE's");
+    }
 }
