@@ -1,10 +1,11 @@
 //! The work after a verb that a pod need not wait for: announcing a new address to its subnet, and removing the connections of a
 //! freed one. By sending its record, a plugin leaves this to the agent; if no agent listens, the plugin does it. If the agent
-//! fails, or while the address cools down, the next ADD with that address removes its connections first.
+//! fails, the next ADD with that address removes its connections first.
 //!
 //! ```text
 //!   records ─▶ FollowUps ─▶ run ────▶ Worker ─┬─ ADD: announce at once and 1 s later
-//!                           (when)    (how)   └─ at the end of cooldowns: remove connections, mark the addresses as forgotten
+//!                           (when)    (how)   ├─ DEL, GC: remove connections of freed addresses, many in one walk
+//!                                             └─ at the end of cooldowns: remove again, mark the addresses as forgotten
 //! ```
 
 mod worker;
@@ -27,6 +28,9 @@ use worker::Worker;
 /// For a neighbour that missed the first announcement (RFC 5227 §2.3: two, 2 s apart; sooner is enough).
 const SECOND_ANNOUNCEMENT: Duration = Duration::from_secs(1);
 
+/// How long freed addresses are gathered before one walk through the kernel's connections.
+const GATHERING: Duration = Duration::from_millis(100);
+
 /// The least time between two checks for ended cooldowns.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(5);
 
@@ -46,8 +50,10 @@ pub struct FollowUps {
 #[derive(Debug, Default)]
 struct Pending {
     added: HashSet<IpAddr>,
-    /// Cooldowns may have begun.
+    /// Addresses were freed.
     freed: bool,
+    /// Cooldowns may have begun.
+    ran: bool,
 }
 
 /// Work that is due now.
@@ -55,6 +61,8 @@ struct Pending {
 pub struct DueWork {
     /// Addresses to announce.
     pub announce: Vec<IpAddr>,
+    /// Whether to remove the connections of all freed addresses.
+    pub forget: bool,
     /// Whether to check for ended cooldowns.
     pub check: bool,
 }
@@ -75,14 +83,17 @@ impl FollowUps {
         if record.verb == "ADD" && record.code == 0 && pending.added.len() < LONGEST {
             pending.added.extend(&record.addresses);
         }
-        // Any run may have freed addresses: a failed ADD frees those that it reserved.
-        pending.freed = true;
+        // A failed GC frees addresses, too.
+        pending.freed |= matches!(record.verb.as_str(), "DEL" | "GC") && !record.addresses.is_empty();
+        // So does a failed ADD, which has no connections yet.
+        pending.ran = true;
         self.added.notify_one();
     }
 
     /// Notes that the agent freed addresses.
     pub fn freed(&self) {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).freed = true;
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        (pending.freed, pending.ran) = (true, true);
         self.added.notify_one();
     }
 
@@ -127,6 +138,7 @@ struct Plan {
     announce: Vec<IpAddr>,
     /// Second announcements, the earliest first.
     again: std::collections::VecDeque<(Instant, Vec<IpAddr>)>,
+    forget: Option<Instant>,
     check: Option<Instant>,
 }
 
@@ -134,13 +146,16 @@ impl Plan {
     fn add(&mut self, pending: Pending, now: Instant) {
         self.announce.extend(pending.added);
         if pending.freed {
+            self.forget.get_or_insert(now + GATHERING);
+        }
+        if pending.ran {
             self.check.get_or_insert(now + COOLDOWN + BETWEEN_CHECKS);
         }
     }
 
     fn next(&self) -> Option<Instant> {
         let again = self.again.front().map(|(at, _)| *at);
-        [again, self.check].into_iter().flatten().min()
+        [again, self.forget, self.check].into_iter().flatten().min()
     }
 
     /// Takes the work that is due.
@@ -152,7 +167,8 @@ impl Plan {
         while self.again.front().is_some_and(|(at, _)| *at <= now) {
             announce.extend(self.again.pop_front().into_iter().flat_map(|(_, addresses)| addresses));
         }
-        DueWork { announce, check: self.check.take_if(|at| *at <= now).is_some() }
+        let take = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
+        DueWork { announce, forget: take(&mut self.forget), check: take(&mut self.check) }
     }
 
     fn done(&mut self, result: WorkResult, checked: bool, now: Instant) {
@@ -197,16 +213,30 @@ mod tests {
     }
 
     #[test]
-    fn other_runs_announce_nothing_and_are_checked_after_cooldown() {
-        for (verb, code) in [("ADD", 11), ("CHECK", 0), ("DEL", 0), ("GC", 999)] {
+    fn freed_addresses_are_gathered_and_every_run_is_checked_after_cooldown() {
+        for (verb, code, forget) in [("ADD", 11, false), ("CHECK", 0, false), ("DEL", 0, true), ("GC", 999, true)] {
             let (mut plan, now) = (Plan::default(), Instant::now());
             plan.add(pending(verb, code, 7), now);
-            assert_eq!(plan.due(now), DueWork::default());
+            plan.add(pending(verb, code, 8), now + GATHERING / 2);
+            assert_eq!(plan.due(now + GATHERING / 2), DueWork::default());
+            assert_eq!(plan.due(now + GATHERING), DueWork { forget, ..DueWork::default() }, "{verb}");
             let end = plan.next().unwrap();
             assert!(end > now + COOLDOWN);
-            assert_eq!(plan.due(end), DueWork { announce: Vec::new(), check: true });
+            assert_eq!(plan.due(end), DueWork { check: true, ..DueWork::default() });
             assert_eq!(plan.next(), None, "nothing is due without records");
         }
+    }
+
+    #[test]
+    fn run_without_freed_addresses_removes_no_connections() {
+        let (mut plan, now) = (Plan::default(), Instant::now());
+        let follow_ups = FollowUps::default();
+        follow_ups.note(&VerbRecord::begin("vcn-native", "0", "GC"));
+        plan.add(follow_ups.take(), now);
+        assert_eq!(plan.due(now + GATHERING), DueWork::default());
+        follow_ups.freed();
+        plan.add(follow_ups.take(), now);
+        assert!(plan.due(now + GATHERING).forget, "the agent freed some");
     }
 
     #[test]

@@ -43,6 +43,8 @@ fn pod_gone_without_del_frees_its_addresses_and_leaves_nothing() {
     agent.wait_said("host.repaired", "attachment del vcn-native/died/eth0 (");
     let metrics = || node.get("/metrics").1;
     assert!(metrics().contains(r#"reconcile_changes_total{noun="attachment",cause="timer"} 1"#), "{}", metrics());
+    let forgotten = || metrics().contains(r#"follow_up_addresses_total{what="forget",result="ok"} 2"#);
+    wait_for("its connections to be forgotten", forgotten, metrics);
     lives.del(&node);
     // A reconcile at that moment may repair what the DEL removes; that is removed as an orphan.
     wait_for("nothing to be left", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));

@@ -159,12 +159,15 @@ fn track(node: &Node) {
 /// Puts addresses on the list of those that were freed some time ago.
 fn free(node: &Node, addresses: &[(&str, Duration)]) {
     let now = BootTime::now().unwrap();
-    let freed = |(address, ago): &(&str, Duration)| {
-        let at = BootTime(now.0 - u64::try_from(ago.as_millis()).unwrap());
-        FreedAddress { address: ip(address), at, forgotten: false }
-    };
+    let ago = |(address, ago): &(_, Duration)| (*address, BootTime(now.0 - u64::try_from(ago.as_millis()).unwrap()));
+    free_at(node, addresses.iter().map(ago));
+}
+
+fn free_at<'a>(node: &Node, addresses: impl Iterator<Item = (&'a str, BootTime)>) {
+    let freed: Vec<FreedAddress> =
+        addresses.map(|(address, at)| FreedAddress { address: ip(address), at, forgotten: false }).collect();
     let noted = store(node).update(|held| {
-        held.freed.extend(addresses.iter().map(freed));
+        held.freed.extend(freed);
         Ok::<_, ipam::Error>(())
     });
     noted.unwrap();
@@ -175,8 +178,39 @@ fn forgotten(node: &Node, agent: &Agent, count: u32) {
     wait_for("the connections to go", || node.get("/metrics").1.contains(&counted), || agent.log());
 }
 
+/// A record has room for a few addresses, and a GC may free hundreds: all freed ones count, and only those.
 #[test]
-fn connections_are_removed_when_the_cooldown_ends() {
+fn only_connections_of_freed_addresses_are_removed() {
+    let (node, agent) = dual_stack_node().with_agent(&[]);
+    track(&node);
+    // Three of pods, then two of others, of each family.
+    let addresses = [
+        ["10.0.33.33", "10.0.33.34", "10.0.33.35", "10.9.9.9", "10.9.9.8"],
+        ["2603:c020:0:33::21", "2603:c020:0:33::22", "2603:c020:0:33::23", "2001:db8::9", "2001:db8::8"],
+    ];
+    let _open =
+        addresses.map(|[a, b, c, peer, other]| connect(&node, &[(a, peer), (peer, b), (peer, other), (c, peer)]));
+    let [[a4, b4, c4, ..], [a6, b6, c6, ..]] = addresses;
+    // As if time were ahead by a day: the cooldown does not end in a test.
+    let at = BootTime::now().unwrap().after(Duration::from_secs(86_400));
+    free_at(&node, [a4, a6, b4, b6].map(|address| (address, at)).into_iter());
+    // The last of them was assigned to another pod.
+    tell(&node, "DEL", &[a4, a6, c4, c6]);
+    forgotten(&node, &agent, 8);
+    for [a, b, c, _, other] in addresses {
+        assert_eq!(
+            [a, b, other, c].map(|address| count_out(&node, address)),
+            [0, 0, 2, 2],
+            "connections of other addresses stay"
+        );
+    }
+    // Counted after the connections are.
+    let done = "oke_node_agent_follow_up_addresses_total{what=\"forget\",result=\"ok\"} 4\n";
+    wait_for("the count", || node.get("/metrics").1.contains(done), || node.get("/metrics").1);
+}
+
+#[test]
+fn connections_are_removed_again_when_the_cooldown_ends() {
     let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
     track(&node);

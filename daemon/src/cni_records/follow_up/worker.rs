@@ -43,6 +43,13 @@ impl Worker {
             let announced = self.announce(&due.announce);
             result.failed |= !self.settled(ANNOUNCE, due.announce.len(), announced);
         }
+        if due.forget {
+            let (addresses, forgotten) = match self.unforgotten() {
+                Ok(freed) => (freed.len(), self.flush(&freed.into_iter().map(|freed| freed.address).collect())),
+                Err(error) => (0, Err(chain(&error))),
+            };
+            result.failed |= !self.settled(FORGET, addresses, forgotten);
+        }
         if due.check {
             match self.check_cooldowns() {
                 Ok((forgotten, next)) => {
@@ -82,15 +89,19 @@ impl Worker {
         outcome
     }
 
+    /// The freed addresses that are not marked as forgotten; no pod has one of them.
+    fn unforgotten(&self) -> Result<Vec<FreedAddress>, ipam::Error> {
+        Ok(self.store.freed()?.into_iter().filter(|freed| !freed.forgotten).collect())
+    }
+
     /// Removes the connections of addresses whose cooldown has ended, and marks these, so that an ADD need not do it. Returns how
     /// many there were and the time until the next cooldown ends; on failure, how many addresses it concerned.
     fn check_cooldowns(&mut self) -> Result<(usize, Option<Duration>), (usize, String)> {
         let of_none = |error: ipam::Error| (0, chain(&error));
-        let freed = self.store.freed().map_err(of_none)?;
+        let freed = self.unforgotten().map_err(of_none)?;
         let now = BootTime::now().map_err(of_none)?;
-        let unforgotten = freed.into_iter().filter(|freed| !freed.forgotten);
         let (ended, cooling): (Vec<FreedAddress>, Vec<FreedAddress>) =
-            unforgotten.partition(|freed| now.since(freed.at) >= COOLDOWN);
+            freed.into_iter().partition(|freed| now.since(freed.at) >= COOLDOWN);
         let next = cooling.iter().map(|freed| COOLDOWN.saturating_sub(now.since(freed.at))).min();
         if ended.is_empty() {
             return Ok((0, next));
@@ -103,7 +114,7 @@ impl Worker {
     }
 
     fn flush(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
-        if conntrack::is_idle(&self.agent.settings.sysctl_root) {
+        if addresses.is_empty() || conntrack::is_idle(&self.agent.settings.sysctl_root) {
             return Ok(());
         }
         let begun = Instant::now();
