@@ -96,8 +96,7 @@ impl Reconciler {
         let node = self.node.clone();
         let (facts, refused) = facts.admitted();
         let mut context = self.context(&node, &facts, cause);
-        let unlisted = sources::unlisted(&facts, context.has_ipv6);
-        context.so_far.conditions.extend(crate::decide::refused::conditions(&refused).into_iter().chain(unlisted));
+        context.so_far.conditions.extend(crate::decide::refused::conditions(&refused));
         let stages: [&mut dyn Stage; 7] = [
             &mut self.host_network,
             &mut pools::PoolsStage,

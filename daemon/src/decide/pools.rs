@@ -10,8 +10,9 @@ use api::NativePodNetwork;
 use api::npn::{NpnAddressing, NpnState, NpnVnic};
 use datapath::host::HostVnic;
 use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
-use vcn::{Family, PerFamily, Purpose, Vnic};
+use vcn::{Family, Ocid, PerFamily, Purpose, Vnic};
 
+use crate::decide::desired::npn_vnic;
 use crate::decide::refused;
 use crate::report::condition::{Condition, Reason};
 use crate::sources::node_facts::NodeFacts;
@@ -44,10 +45,11 @@ pub fn next(
 ) -> (Pools, Vec<Condition>) {
     let mut conditions = Vec::new();
     let finished = facts.npn().filter(|npn| npn.usable());
-    let vnics = match finished {
+    let mut vnics: Vec<VnicPool> = match finished {
         Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
         None => current.map(|pools| kept(pools, hosted, facts.vnics())).unwrap_or_default(),
     };
+    vnics.retain(|pool| unlisted_serves_new_pods(&pool.vnic_id, facts, hosted.vnics) != Some(false));
     let mut why: Vec<String> = pending(facts).map(|(_, why)| why).into_iter().collect();
     if let Some(npn) = finished {
         let about_pods = |condition: &&Condition| npn.vnics.iter().any(|vnic| concerns(condition, vnic));
@@ -62,6 +64,17 @@ pub fn next(
         None => current.and_then(|pools| pools.pod_families.clone()),
     };
     (pools.following(current, moment.now), conditions)
+}
+
+/// Whether new pods get addresses of a bare-metal VNIC that the metadata service no longer lists: only while no listed VNIC
+/// serves pods. If OCI detached it, its link stays and its packets vanish, and it would get most of the new pods, as the least
+/// used VNIC. `None` for any other VNIC: a virtual machine loses the device with the VNIC.
+pub fn unlisted_serves_new_pods(id: &Ocid, facts: &NodeFacts, hosted: &[HostVnic]) -> Option<bool> {
+    let is_held = |host: &HostVnic| facts.held().any(|held| *held == host.vnic.id);
+    let serves_pods = |host: &&HostVnic| npn_vnic(facts.npn(), &host.vnic.id).is_some_and(NpnVnic::serves_all_pods);
+    let mut of_pods = hosted.iter().filter(serves_pods);
+    of_pods.clone().find(|host| host.vnic.id == *id && host.vnic.nic_index.is_some() && is_held(host))?;
+    Some(of_pods.all(is_held))
 }
 
 /// The families of which OKE created addresses for pods: a VNIC that fails for a moment must not cause IPv4-only pods where all

@@ -6,7 +6,7 @@ use ipam::{BootTime, Pools};
 use resident::logging::chain;
 
 use super::context::Context;
-use super::{Stage, StageReport};
+use super::{Stage, StageReport, sources};
 use crate::decide::offers;
 use crate::decide::pools::{self, ConfiguredVnics};
 use crate::decide::usage::{Usage, size};
@@ -20,6 +20,9 @@ pub(super) struct PoolsStage;
 impl Stage for PoolsStage {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
+        let configured = context.so_far.configured.as_deref();
+        let for_pods = configured.filter(|_| context.is_ours()).unwrap_or_default();
+        report.conditions.extend(sources::unlisted(context.facts, for_pods, context.has_ipv6));
         let state_dir = &context.node.settings.state_dir;
         let current = match context.node.pools() {
             Ok(pools) => Some(pools),
@@ -32,7 +35,7 @@ impl Stage for PoolsStage {
         };
         report.offers_addresses = context.is_ours() && current.as_ref().is_some_and(Usage::offers_any);
         // Nothing is known of the host: what was published is as good as it was.
-        let Some(configured) = &context.so_far.configured else { return report };
+        let Some(configured) = configured else { return report };
         let hosted = ConfiguredVnics { vnics: configured, ipv6: context.has_ipv6 };
         let now = BootTime::now().unwrap_or_default();
         let known = [&context.so_far.conditions[..], &report.conditions[..]].concat();

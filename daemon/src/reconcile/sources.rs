@@ -52,11 +52,24 @@ pub(super) fn undecided(facts: &NodeFacts, vnics: &[HostVnic]) -> Vec<Condition>
     vnics.iter().map(condition).collect()
 }
 
-/// VNICs, and families of VNICs, that are kept although the metadata service no longer lists them.
-pub(super) fn unlisted(facts: &NodeFacts, has_ipv6: bool) -> impl Iterator<Item = Condition> {
+/// VNICs, and families of VNICs, that are kept although the metadata service no longer lists them. `hosted`: the VNICs of which
+/// pods may get addresses.
+pub(super) fn unlisted(facts: &NodeFacts, hosted: &[HostVnic], has_ipv6: bool) -> impl Iterator<Item = Condition> {
     let vnics = facts.held().map(|vnic| {
-        let message = "the metadata service no longer lists it; it is kept, because its device is still here or the \
-                       NativePodNetwork still names it";
+        let message = match pools::unlisted_serves_new_pods(vnic, facts, hosted) {
+            None => {
+                "the metadata service no longer lists it; it is kept, because its device is still here or the NativePodNetwork \
+                 still names it"
+            }
+            Some(true) => {
+                "the metadata service no longer lists it; it is kept, because the NativePodNetwork still names it, and new pods \
+                 still get its addresses, because the node has no other VNIC for pods"
+            }
+            Some(false) => {
+                "the metadata service no longer lists it: new pods get no address of it, because the node has another VNIC for \
+                 pods. The network of running pods stays, because the NativePodNetwork still names the VNIC"
+            }
+        };
         Condition::degraded(Reason::VnicNotListed, message).about(vnic)
     });
     let families = facts.held_families().filter(move |(_, family)| *family == Family::Ipv4 || has_ipv6);
