@@ -3,11 +3,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use resident::args::{ConfigArgs, Output, ResidentOptions, Toggle};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::Keys;
+use resident::logging::chain;
+use vcn::IfName;
 
 /// Runs on each node: configures secondary VNICs, publishes pod addresses, installs the CNI plugin and reports. Pods start
 /// and stop while it is down.
@@ -146,18 +149,18 @@ pub struct Options {
     #[command(flatten)]
     pub resident: ResidentOptions,
     /// State of this boot, shared with the plugins
-    #[arg(long, global = true, env = "STATE_DIR", default_value = vcn::STATE_DIR, value_name = "DIR")]
+    #[arg(long, global = true, env = "STATE_DIR", default_value = vcn::STATE_DIR, value_name = "DIR", value_parser = absolute)]
     pub state_dir: PathBuf,
     /// State across reboots
-    #[arg(long, global = true, env = "DATA_DIR", default_value = "/var/lib/vcn-native", value_name = "DIR")]
+    #[arg(long, global = true, env = "DATA_DIR", default_value = "/var/lib/vcn-native", value_name = "DIR", value_parser = absolute)]
     pub data_dir: PathBuf,
     /// The instance metadata service, with its version; without IPv4: http://[fd00:c1::a9fe:a9fe]/opc/v2
-    #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = imds::DEFAULT_BASE_URL, value_name = "URL")]
-    pub oci_metadata_base_url: String,
+    #[arg(long = "oci-metadata-base-url", global = true, env = "OCI_METADATA_BASE_URL", default_value = imds::DEFAULT_BASE_URL, value_name = "URL", value_parser = metadata_url)]
+    pub metadata_url: String,
     /// A file with this node's NativePodNetwork as JSON, instead of the API server's; a missing file means that there is none
     /// yet [default: the API server if a service account's token is mounted, else nativepodnetwork.json in the data
     /// directory]
-    #[arg(long, global = true, env = "NPN_FILE", value_name = "FILE")]
+    #[arg(long, global = true, env = "NPN_FILE", value_name = "FILE", value_parser = absolute)]
     pub npn_file: Option<PathBuf>,
     /// The name of the agent's pod, from the downward API. It leads to the DaemonSet that is queried when the pod stops, and is
     /// the reporter of Events [default: no query, no uninstall, no Events]
@@ -175,7 +178,7 @@ pub struct Options {
     pub repairs: Toggle,
     /// Rules of health signals, as JSON, which override the shipped rules and those of the controller. The file need not exist
     #[arg(long, global = true, env = "HEALTH_RULES", default_value = "/etc/oke-node-agent/health-rules.json")]
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = absolute)]
     pub health_rules: PathBuf,
     /// Whether conditions are reported as Kubernetes Events about the Node. This needs NODE_NAME and POD_NAME
     #[arg(long, global = true, env = "KUBERNETES_EVENTS", value_enum, default_value = "allow", value_name = "WHAT")]
@@ -191,7 +194,7 @@ pub struct Options {
     )]
     pub uninstall_when_deleted: Permission,
     /// Where the kernel settings are mounted; /proc/sys of a container is read-only
-    #[arg(long, global = true, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
+    #[arg(long, global = true, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR", value_parser = absolute)]
     pub sysctl_root: PathBuf,
     /// The address of /healthz, /readyz and /metrics
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
@@ -202,7 +205,7 @@ pub struct Options {
     pub channel_port: u16,
     /// The directory with the fingerprints of the controllers' keys, a file each, as the kubelet mounts them
     #[arg(long, global = true, env = "CONTROLLER_KEYS", default_value = "/etc/oke-node-controller-keys")]
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = absolute)]
     pub controller_keys: PathBuf,
     /// Whether pods may use the instance metadata service on port 80. It gives the instance's credentials to every client, but
     /// some workloads (instance principals) need it. DNS and time at the same address are always allowed
@@ -223,24 +226,21 @@ pub struct Options {
     /// get addresses of configured VNICs only
     #[arg(long, global = true, env = "HOST_NETWORKING", value_enum, default_value = "configure", value_name = "WHAT")]
     pub host_networking: HostNetworking,
-    /// Bare metal: the link that is physical port 0, where the metadata service's addresses match no link
-    #[arg(long, global = true, env = "BM_PORT_0", value_name = "LINK")]
-    pub bm_port_0: Option<String>,
-    /// Bare metal: the link of physical port 1
-    #[arg(long, global = true, env = "BM_PORT_1", value_name = "LINK")]
-    pub bm_port_1: Option<String>,
+    /// Physical ports by name.
+    #[command(flatten)]
+    pub ports: Ports,
     /// Seconds between two reconciles without events
-    #[arg(long, global = true, env = "RESYNC_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
-    pub resync_seconds: f64,
+    #[arg(long = "resync-seconds", global = true, env = "RESYNC_SECONDS", default_value = "30", value_name = "SECONDS", value_parser = interval)]
+    pub resync: Duration,
     /// Seconds for which a VNIC, or an address family of it, is kept after the metadata service stopped listing it. A listed
     /// VNIC without a link is reported after this time
-    #[arg(long, global = true, env = "DETACH_GRACE_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
-    pub detach_grace_seconds: f64,
+    #[arg(long = "detach-grace-seconds", global = true, env = "DETACH_GRACE_SECONDS", default_value = "30", value_name = "SECONDS", value_parser = interval)]
+    pub detach_grace: Duration,
     /// Seconds for which a pod's link must be missing, in two reconciles, until its addresses are freed without a DEL
-    #[arg(long, global = true, env = "DEAD_AFTER_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
-    pub dead_after_seconds: f64,
+    #[arg(long = "dead-after-seconds", global = true, env = "DEAD_AFTER_SECONDS", default_value = "30", value_name = "SECONDS", value_parser = interval)]
+    pub dead_after: Duration,
     /// The host's file system, as seen from here, with the files of systemd, NetworkManager and oci-utils
-    #[arg(long, global = true, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
+    #[arg(long, global = true, env = "HOST_ROOT", default_value = "/", value_name = "DIR", value_parser = absolute)]
     pub host_root: PathBuf,
     /// Signals of the pod network that an operator sets.
     #[command(flatten)]
@@ -248,6 +248,43 @@ pub struct Options {
     /// Options of the installer.
     #[command(flatten)]
     pub installer: installer::Options,
+}
+
+/// Bare metal: which links are the physical ports, for machines whose metadata does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Ports {
+    /// Bare metal: the link that is physical port 0, where the metadata service's addresses match no link
+    #[arg(long = "bm-port-0", global = true, env = "BM_PORT_0", value_name = "LINK")]
+    pub zero: Option<IfName>,
+    /// Bare metal: the link of physical port 1
+    #[arg(long = "bm-port-1", global = true, env = "BM_PORT_1", value_name = "LINK")]
+    pub one: Option<IfName>,
+}
+
+impl Ports {
+    /// The link that an index was set to.
+    pub fn named(&self, index: u8) -> Option<IfName> {
+        match index {
+            0 => self.zero.clone(),
+            1 => self.one.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// A path that does not depend on where the program was started.
+fn absolute(text: &str) -> Result<PathBuf, &'static str> {
+    Some(PathBuf::from(text)).filter(|path| path.is_absolute()).ok_or("not an absolute path")
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    let is_valid = (0.1..=3600.0).contains(&seconds);
+    is_valid.then(|| Duration::from_secs_f64(seconds)).ok_or_else(|| "not between 0.1 and 3600 seconds".to_owned())
+}
+
+fn metadata_url(text: &str) -> Result<String, String> {
+    imds::Imds::check(text).map(|()| text.to_owned()).map_err(|error| chain(&error))
 }
 
 /// All keys.

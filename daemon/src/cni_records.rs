@@ -7,18 +7,16 @@ mod recent;
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use resident::readable::Readable;
 use telemetry::{ListenError, Listener, VerbRecord};
-use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use crate::cni_records::follow_up::FollowUps;
-use crate::report::metrics::Metrics;
+use crate::lifecycle::agent::Agent;
 use line::RunLog;
 pub use recent::RecentRuns;
 
@@ -28,13 +26,9 @@ const AFTER_A_RECORD: Duration = Duration::from_secs(1);
 
 /// Takes in records.
 #[derive(Debug)]
-pub struct Intake {
-    state_dir: PathBuf,
-    metrics: Arc<Metrics>,
-    follow_ups: Arc<FollowUps>,
+struct Intake {
+    agent: Arc<Agent>,
     run_log: Mutex<RunLog>,
-    recent: Arc<RecentRuns>,
-    recorded: Arc<Notify>,
     /// Whether the file could not be read the last time.
     unreadable: AtomicBool,
 }
@@ -60,7 +54,8 @@ pub fn listen(state_dir: &Path) -> Result<Listener, ListenError> {
 ///
 /// # Errors
 /// If the socket fails.
-pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
+pub async fn run(listener: Listener, agent: Arc<Agent>) -> io::Result<()> {
+    let intake = Arc::new(Intake::new(agent));
     let readable = Readable::new(listener.as_fd())?;
     // At the start: records from before.
     let mut read_at = Some(tokio::time::Instant::now());
@@ -77,7 +72,7 @@ pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
                     intake.take_in(&record, Channel::Socket);
                     read_at.get_or_insert_with(|| tokio::time::Instant::now() + AFTER_A_RECORD);
                 }
-                None => intake.metrics.record_refused(),
+                None => intake.agent.metrics.record_refused(),
             },
             () = sleep_until(read_at.unwrap_or_else(tokio::time::Instant::now)), if read_at.is_some() => {
                 let intake = intake.clone();
@@ -90,40 +85,29 @@ pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
 }
 
 impl Intake {
-    /// Reads the file in `state_dir`; passes records to `metrics`, `follow_ups` and `recent`, and notifies `recorded`.
-    pub fn new(
-        state_dir: &Path,
-        metrics: Arc<Metrics>,
-        follow_ups: Arc<FollowUps>,
-        recent: Arc<RecentRuns>,
-        recorded: Arc<Notify>,
-    ) -> Self {
-        let (state_dir, run_log) = (state_dir.to_owned(), Mutex::new(RunLog::new(Instant::now())));
-        Self { state_dir, metrics, follow_ups, run_log, recent, recorded, unreadable: AtomicBool::new(false) }
+    fn new(agent: Arc<Agent>) -> Self {
+        Self { agent, run_log: Mutex::new(RunLog::new(Instant::now())), unreadable: AtomicBool::new(false) }
     }
 
     fn take_in(&self, record: &VerbRecord, channel: Channel) {
-        self.metrics.verb(record);
-        self.recent.note(record);
-        self.recorded.notify_one();
-        match channel {
-            Channel::Socket => self.follow_ups.note(record),
-            Channel::File => self.metrics.record_late(),
+        self.agent.metrics.verb(record);
+        self.agent.recent.note(record);
+        self.agent.plugin_ran.notify_one();
+        if channel == Channel::Socket {
+            self.agent.follow_ups.note(record);
         }
         let mut run_log = self.run_log.lock().unwrap_or_else(PoisonError::into_inner);
-        if !run_log.log(record, channel == Channel::File, Instant::now()) {
-            self.metrics.line_dropped();
-        }
+        run_log.log(record, channel == Channel::File, Instant::now());
     }
 
     /// Takes in the records in the file. Returns whether to read it again soon.
     fn take_log(&self) -> bool {
-        match telemetry::take_log(&self.state_dir, |record| self.take_in(&record, Channel::File)) {
+        match telemetry::take_log(&self.agent.settings.state_dir, |record| self.take_in(&record, Channel::File)) {
             Ok(damaged) => {
                 if self.unreadable.swap(false, Ordering::Relaxed) {
                     tracing::info!(event = "cni.log_readable");
                 }
-                (0..damaged).for_each(|_| self.metrics.record_refused());
+                (0..damaged).for_each(|_| self.agent.metrics.record_refused());
                 false
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
@@ -145,7 +129,7 @@ mod tests {
     fn unreadable_log_is_reported_when_it_begins_and_ends() {
         let directory = tempfile::tempdir().unwrap();
         let log = telemetry::log_path(directory.path());
-        let intake = Intake::new(directory.path(), Arc::default(), Arc::default(), Arc::default(), Arc::default());
+        let intake = Intake::new(crate::fixture::agent(&["--state-dir", directory.path().to_str().unwrap()]));
         let lines = tempfile::NamedTempFile::new().unwrap();
         let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(lines.reopen().unwrap())).finish();
         tracing::subscriber::with_default(subscriber, || {

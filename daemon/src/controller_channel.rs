@@ -17,7 +17,6 @@ use channel::{Announcement, Identity, Limits};
 use resident::logging::chain;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use crate::probes::{ProbeEnvironment, ProbeHandler};
 use crate::reconcile::kernel_limits::RepairGate;
@@ -25,7 +24,7 @@ use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notices;
 use crate::report::status_server::StatusServer;
 use crate::settings::Settings;
-use crate::sources::backoff::{RETRY, chance};
+use crate::sources::backoff::persist;
 use answers::Answers;
 use controller_rules::ControllerRules;
 use trusted_keys::ControllerKeys;
@@ -45,18 +44,12 @@ pub async fn run(
     let report = |message: Option<String>| {
         notices.report(message.map(|message| Condition::degraded(Reason::ChannelUnavailable, message)));
     };
-    let mut failures = 0;
-    let (identity, listener) = loop {
-        let made = Identity::generate().map_err(|error| chain(&error));
-        let bound = TcpListener::bind(address).await.map_err(|error| format!("listen on {address}: {}", chain(&error)));
-        match (made, bound) {
-            (Ok(identity), Ok(listener)) => break (identity, listener),
-            (Err(why), _) | (_, Err(why)) => report(Some(format!("{why}; the agent retries"))),
-        }
-        failures += 1;
-        sleep(RETRY.delay(failures, chance())).await;
+    let open = async || {
+        let identity = Identity::generate().map_err(|error| chain(&error))?;
+        let bound = TcpListener::bind(address).await;
+        Ok((identity, bound.map_err(|error| format!("listen on {address}: {}", chain(&error)))?))
     };
-    report(None);
+    let (identity, listener) = persist(open, &report).await;
     let announced = Announcement { port: address.port(), key: identity.fingerprint() };
     tracing::info!(event = "channel.listening", %address, key = %announced.key);
     let keys = ControllerKeys::default();

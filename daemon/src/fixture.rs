@@ -1,11 +1,29 @@
 //! Nodes that unit tests speak of.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::NativePodNetwork;
+use clap::Parser as _;
 use netlink::Link;
 use serde_json::json;
+use tokio::sync::watch;
 use vcn::{Instance, MacAddr, Mtu, PerFamily, SubnetAddressing, Vnic};
+
+use crate::args::Args;
+use crate::lifecycle::agent::Agent;
+use crate::settings::Settings;
+use crate::sources::node_facts::NodeFacts;
+
+pub(crate) fn settings(arguments: &[&str]) -> Settings {
+    Settings::new(Args::try_parse_from(["oke-node-agent"].iter().chain(arguments)).unwrap().options).unwrap()
+}
+
+/// An agent that knows nothing.
+pub(crate) fn agent(arguments: &[&str]) -> Arc<Agent> {
+    let (facts, reports) = (watch::channel(NodeFacts::default()).1, watch::channel(None).1);
+    Arc::new(Agent::new(Arc::new(settings(arguments)), facts, reports).unwrap())
+}
 
 pub(crate) fn instance() -> Instance {
     Instance {

@@ -2,7 +2,7 @@
 //! is written here.
 //!
 //! ```text
-//!   facts ─┐                    host_network ─▶ unlisted_vnics ─▶ pools ─▶ pods ─▶ dead ─▶ orphans
+//!   facts ─┐                    host_network ─▶ pools ─▶ pods ─▶ remains (dead, orphans)
 //!   links ─┼─▶ Context ──▶       ─▶ interference ─▶ installation ─▶ pod_addresses ──▶ ReconcileReport
 //!   files ─┘   (desired)
 //! ```
@@ -15,61 +15,50 @@ mod dead;
 pub mod host;
 mod host_network;
 mod installation;
-pub mod interference;
+mod interference;
 pub mod kernel_limits;
 mod missing_links;
+mod node_state;
 mod orphans;
 mod pod_addresses;
 pub(crate) mod pods;
 mod pools;
-mod slow;
+mod remains;
 mod sources;
 mod stage;
 mod tables;
-mod unlisted_vnics;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use ipam::BootId;
-use tokio::sync::Notify;
+use std::time::{Duration, Instant};
 
 use crate::decide::devices::Devices;
 use crate::lifecycle::directories::Directories;
-use crate::reconcile::host::Host;
-use crate::reconcile::interference::Interference;
 use crate::report::reconcile_report::{Cause, ReconcileReport};
+use crate::report::signals::unix_millis;
 use crate::settings::Settings;
 use crate::sources::node_facts::NodeFacts;
 use crate::triggers::drift_hints::DriftHints;
 
 use missing_links::Moment;
+use node_state::NodeState;
 pub use pods::PodsDue;
-use slow::SlowStage;
 use stage::{Stage, StageReport};
 
 /// Brings the node in sync with the facts. There is one per node.
 #[derive(Debug)]
 pub struct Reconciler {
-    settings: Arc<Settings>,
+    node: Arc<NodeState>,
     /// Those it works in, as they were at the start.
     directories: Directories,
-    boot: BootId,
-    host: Host,
     devices: Devices,
     tables: tables::VnicTables,
     /// When this reconciler was created.
     created: Instant,
-    /// Notified when a plugin or a router has answered after the reconcile that asked it.
-    answered: Arc<Notify>,
     host_network: host_network::HostNetworkStage,
-    unlisted_vnics: unlisted_vnics::UnlistedVnics,
-    pools: pools::PoolsStage,
     pods: pods::RunningPods,
-    dead: SlowStage<dead::DeadPods>,
-    orphans: SlowStage<orphans::OrphanedObjects>,
-    interference: Interference,
+    remains: remains::Remains,
+    interference: interference::Interference,
     installation: installation::Installation,
     pod_addresses: pod_addresses::PodAddresses,
     missing_links: missing_links::MissingLinks,
@@ -79,37 +68,20 @@ impl Reconciler {
     /// # Errors
     /// If the boot id cannot be read.
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
-        let boot = BootId::current()?;
-        let answered = Arc::new(Notify::new());
-        let by_router = answered.clone();
-        let Settings { state_dir, sysctl_root, .. } = &*settings;
-        let host = Host::new(sysctl_root);
         Ok(Self {
-            host_network: host_network::HostNetworkStage::new(host.clone(), boot.clone()),
-            unlisted_vnics: unlisted_vnics::UnlistedVnics::new(move || by_router.notify_one()),
-            pools: pools::PoolsStage::new(boot.clone()),
-            pods: pods::RunningPods::new(state_dir, sysctl_root, boot.clone()),
-            dead: SlowStage::new(dead::DeadPods::new(state_dir, sysctl_root, boot.clone())),
-            orphans: SlowStage::new(orphans::OrphanedObjects::new(state_dir, sysctl_root, boot.clone())),
-            interference: Interference::new(&settings.host_root),
-            installation: installation::Installation::new(),
-            pod_addresses: pod_addresses::PodAddresses::new(state_dir, boot.clone()),
-            missing_links: missing_links::MissingLinks::default(),
-            tables: tables::VnicTables::new(&settings, host.clone(), boot.clone()),
-            boot,
-            host,
-            devices: Devices::default(),
-            created: Instant::now(),
-            answered,
             directories: Directories::of(&settings),
-            settings,
+            devices: Devices::default(),
+            tables: tables::VnicTables::new(&settings.data_dir),
+            created: Instant::now(),
+            host_network: host_network::HostNetworkStage::default(),
+            pods: pods::RunningPods::default(),
+            remains: remains::Remains::default(),
+            interference: interference::Interference::default(),
+            installation: installation::Installation::new(),
+            pod_addresses: pod_addresses::PodAddresses::default(),
+            missing_links: missing_links::MissingLinks::default(),
+            node: Arc::new(NodeState::new(settings)?),
         })
-    }
-
-    /// Notified when a plugin has answered which versions it speaks, or a router whether it is there: another reconcile would
-    /// know more.
-    pub fn answered(&self) -> Arc<Notify> {
-        self.answered.clone()
     }
 
     /// A directory of the agent or the runtime that was removed, moved away or replaced. The agent may have the old one mounted:
@@ -120,18 +92,16 @@ impl Reconciler {
 
     /// Brings the node in sync with the facts, as far as that can be done.
     pub fn reconcile(&mut self, facts: &NodeFacts, cause: Cause) -> ReconcileReport {
-        let (begun, at) = (Instant::now(), SystemTime::now());
-        let settings = self.settings.clone();
+        let (begun, unix_millis) = (Instant::now(), unix_millis());
+        let node = self.node.clone();
         let (facts, refused) = facts.admitted();
-        let mut context = self.context(&settings, &facts, cause);
+        let mut context = self.context(&node, &facts, cause);
         context.so_far.conditions.extend(crate::decide::refused::conditions(&refused));
-        let stages: [&mut dyn Stage; 9] = [
+        let stages: [&mut dyn Stage; 7] = [
             &mut self.host_network,
-            &mut self.unlisted_vnics,
-            &mut self.pools,
+            &mut pools::PoolsStage,
             &mut self.pods,
-            &mut self.dead,
-            &mut self.orphans,
+            &mut self.remains,
             &mut self.interference,
             &mut self.installation,
             // Last: the stages before it free addresses.
@@ -143,19 +113,18 @@ impl Reconciler {
         }
         let vnics = context.vnic_states();
         let usable = context.so_far.is_usable();
-        let StageReport { changes, mut conditions, freed, pod_network, .. } = context.so_far;
-        let moment = Moment { cause, grace: settings.detach_grace, now: begun };
+        let StageReport { changes, mut conditions, pod_network, .. } = context.so_far;
+        let moment = Moment { cause, grace: node.settings.detach_grace, now: begun };
         self.missing_links.hold_back(&mut conditions, |vnic| !facts.is_missing(vnic), moment);
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
         conditions.dedup();
         let mut report = ReconcileReport {
             cause,
-            unix_millis: millis(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()),
-            micros: millis(begun.elapsed().as_micros()),
+            unix_millis,
+            micros: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
             changes,
             conditions,
             vnics,
-            freed,
             machine: (!facts.vnics().is_empty()).then(|| vcn::MachineKind::of(facts.vnics())),
             usable,
             pod_network,
@@ -166,8 +135,8 @@ impl Reconciler {
 
     /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile, and when to ask again.
     pub fn attention(&mut self, hints: DriftHints) -> PodsDue {
-        let PodsDue { is_due, again } = self.pods.attention(hints);
-        PodsDue { is_due: is_due || self.pod_addresses.has_changed(self.installation.is_ours()), again }
+        let PodsDue { is_due, again } = self.pods.attention(hints, &self.node.store);
+        PodsDue { is_due: is_due || self.pod_addresses.has_changed(&self.node, self.installation.is_ours()), again }
     }
 
     /// The time until a condition becomes due, if nothing happens before.
@@ -179,8 +148,4 @@ impl Reconciler {
     pub fn attention_again(&self) -> Option<Duration> {
         self.pods.again()
     }
-}
-
-fn millis(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }

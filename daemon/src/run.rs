@@ -7,8 +7,6 @@
 //!                              └─▶ metrics, follow_up (announcements, connections)
 //! ```
 
-mod shared;
-
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
@@ -34,6 +32,7 @@ use crate::cli::show;
 use crate::cni_records;
 use crate::cni_records::follow_up;
 use crate::controller_channel;
+use crate::lifecycle::agent::Agent;
 use crate::lifecycle::departure;
 use crate::lifecycle::directories;
 use crate::probes;
@@ -41,8 +40,12 @@ use crate::reconcile::Reconciler;
 use crate::reconcile::kernel_limits;
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::condition::{Condition, Reason};
+use crate::report::node_events;
 use crate::report::notices::Notices;
 use crate::report::port;
+use crate::report::signals;
+use crate::report::status_server::StatusServer;
+use crate::report::vnic_reports;
 use crate::settings::{AGENT_LOCK, Settings};
 use crate::sources::attachments::AttachmentSource;
 use crate::sources::backoff::chance;
@@ -52,8 +55,7 @@ use crate::sources::npn::NpnSource;
 use crate::sources::oke_cni;
 use crate::sources::poller;
 use crate::sources::poller::ClusterSources;
-use crate::triggers::reconcile_loop::ReconcileLoop;
-use shared::Shared;
+use crate::triggers::reconcile_loop::{Channels, ReconcileLoop};
 
 /// How long work in progress may take when the agent gets SIGTERM. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -129,7 +131,7 @@ enum End {
 }
 
 fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<()> {
-    logging::start(settings.log_level);
+    logging::start(settings.resident.log_level.into());
     for directory in [&settings.state_dir, &settings.data_dir] {
         directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
     }
@@ -164,25 +166,26 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let (reports_in, reports) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
     let (oke_cni_in, oke_cni) = watch::channel(None);
-    let shared = Shared::new(settings.clone(), facts, reports)?;
+    let agent = Arc::new(Agent::new(settings.clone(), facts, reports).context("reading the boot id")?);
     let (allocatable_in, allocatable) = watch::channel(None);
-    let (signals, gate) = (shared.signals(allocatable)?, RepairGate::default());
-    let status_server = shared.status_server(signals.clone(), previews_in);
+    let signals = signals::start(agent.clone(), allocatable).context("starting the thread of health signals")?;
+    let gate = RepairGate::default();
+    let status_server =
+        Arc::new(StatusServer { agent: agent.clone(), signals: signals.clone(), previews: previews_in });
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = cni_records::listen(&settings.state_dir)?;
     let metadata = Imds::new(&settings.metadata_url, imds::POLICY).context("setting up the metadata client")?;
-    let (links_changed, npn_changed) = (shared.links_changed.clone(), shared.npn_changed.clone());
+    let npn_changed = agent.npn_changed.clone();
     let (npn, npn_watcher) = NpnSource::watched(&settings, npn_changed.clone());
     let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, npn_changed.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
-    let (channels, outputs) = (shared.channels(notices, previews), shared.outputs(reports_in));
-    let outlets = poller::Channels { facts: facts_in, links_changed, npn_changed: npn_changed.clone(), oke_cni };
+    let channels = Channels::new(agent.clone(), notices, previews, reports_in);
     log_start(&settings, &npn);
     let cluster = ClusterSources { npn, attachments };
     let file = live.file().display().to_string();
     let configuration_notices = notices_of("configuration");
-    let reload = live.changed(settings.reload_jitter.mul_f64(chance()), |trouble| {
+    let reload = live.changed(settings.resident.reload_jitter().mul_f64(chance()), |trouble| {
         let invalid = |message| Condition::degraded(Reason::ConfigurationInvalid, message).about(&file);
         configuration_notices.report(trouble.map(invalid));
     });
@@ -192,16 +195,16 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         _ = int.recv() => End::Stopped,
         _ = term.recv() => if departure::is_for_good(&settings).await { End::Uninstalled } else { End::Stopped },
         () = reload => End::Reconfigured,
-        () = shared.recorder().run() => bail!("the task that tells events ended"),
+        () = node_events::run(agent.clone()) => bail!("the task that tells events ended"),
         () = forever(npn_watcher.map(InstanceWatcher::run)) => bail!("the watch of the NativePodNetwork ended"),
         () = forever(attachment_watcher.map(InstanceWatcher::run)) => bail!("the watch of VnicAttachments ended"),
-        () = shared.vnic_reporter().run() => bail!("the task that reports VNICs ended"),
+        () = vnic_reports::run(agent.clone()) => bail!("the task that reports VNICs ended"),
         () = oke_cni::run(oke_cni_in, npn_changed) => bail!("the watch of OKE's own CNI ended"),
-        () = poller::run(metadata, cluster, &settings, shared.metrics.clone(), outlets) => bail!("the sources' task ended"),
-        ended = ReconcileLoop::run(reconciler, channels, outputs) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
-        ended = cni_records::run(records, shared.intake()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
-        ended = follow_up::run(shared.follow_ups.clone(), shared.worker()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
-        () = port::run(settings.listen, status_server.clone(), chance, notices_of("port")) => bail!("the port's server ended"),
+        () = poller::run(metadata, cluster, &agent, facts_in, oke_cni) => bail!("the sources' task ended"),
+        ended = ReconcileLoop::run(reconciler, channels) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
+        ended = cni_records::run(records, agent.clone()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
+        ended = follow_up::run(agent.clone()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
+        () = port::run(settings.listen, status_server.clone(), notices_of("port")) => bail!("the port's server ended"),
         () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), allocatable_in, notices_of("channel")) => bail!("the channel's server ended"),
         () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
         () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => bail!("the metrics' server ended"),

@@ -13,6 +13,5 @@ pub mod npn;
 pub mod object_watch;
 pub mod oke_cni;
 pub mod poller;
-pub(crate) mod routers;
 pub mod source;
 pub(crate) mod subscription;

@@ -54,7 +54,7 @@ reasons! {
         "Compare the MAC addresses in `oke-node-agent status` with `ip link`. On bare metal, set BM_PORT_0 to the physical port.";
     LinkMissing: "A secondary VNIC has had no link on this host for DETACH_GRACE_SECONDS, or since before the agent started. Its addresses are not used.",
         "Compare its MAC address with `ip link` and look for a failed driver in `dmesg`; a newly attached VNIC takes seconds, otherwise detach it and attach it again. On bare metal, set BM_PORT_0 and BM_PORT_1.";
-    VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names or whose link exists: it was detached, is being attached, or the list is incomplete. Its configuration stays; on bare metal, new pods get its addresses only while the subnet's router answers on the VLAN link.",
+    VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names or whose link exists: it was detached, is being attached, or the list is incomplete. Its configuration stays; on bare metal, new pods get its addresses only while the node has no other VNIC for pods.",
         "Run `oci compute instance list-vnics`: if the VNIC is gone, replace the node, because OKE does not attach it again.";
     VnicFamilyNotListed: "The metadata service no longer lists a VNIC's addresses of one family (for example IPv6), although the NativePodNetwork has pod addresses of it. The agent uses the last known values.",
         "Run `oci network vnic get`: if the VNIC still has addresses of that family, wait for the metadata service. If they were removed, replace the node, because its pod addresses may be gone as well.";
@@ -145,7 +145,8 @@ impl Reason {
     pub const fn is_retried_soon(self) -> bool {
         matches!(
             self,
-            Self::HostNetworkFailed
+            Self::ChangesUnheard
+                | Self::HostNetworkFailed
                 | Self::NftFailed
                 | Self::StateFailed
                 | Self::InstallerFailed

@@ -149,7 +149,11 @@ impl Read {
                     let problem = Problem::new(given.place, name, "is no key").instead(nearest);
                     self.problems.push(problem);
                 }
-                Some(_) if given.value.is_empty() => {}
+                Some(_) if given.value.is_empty() && given.place != Place::Flag => {}
+                // On the command line it overrides weaker layers.
+                Some(key) if given.value.is_empty() && key.default().is_none() && key.values().is_empty() => {
+                    self.values.remove(&name);
+                }
                 Some(key) => match key.check(&given.value) {
                     Ok(()) => drop(self.values.insert(name, given)),
                     Err((text, nearest)) => self.problems.push(Problem::new(given.place, name, text).instead(nearest)),

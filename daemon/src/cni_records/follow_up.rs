@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   records ─▶ FollowUps ─▶ run ────▶ Worker ─┬─ ADD: announce at once and 1 s later
-//!                           (when)    (how)   ├─ DEL, GC: remove connections, many addresses in one walk
-//!                                             └─ 130 s later: remove again, mark the address as forgotten
+//!                           (when)    (how)   ├─ DEL, GC: remove connections of freed addresses, many in one walk
+//!                                             └─ at the end of cooldowns: remove again, mark the addresses as forgotten
 //! ```
 
 mod worker;
@@ -22,7 +22,8 @@ use telemetry::VerbRecord;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-pub use worker::Worker;
+use crate::lifecycle::agent::Agent;
+use worker::Worker;
 
 /// For a neighbour that missed the first announcement (RFC 5227 §2.3: two, 2 s apart; sooner is enough).
 const SECOND_ANNOUNCEMENT: Duration = Duration::from_secs(1);
@@ -39,7 +40,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// The most addresses at a time; a node has a few hundred.
 const LONGEST: usize = 8192;
 
-/// The addresses in records that need work.
+/// What records and reconciles leave to do.
 #[derive(Debug, Default)]
 pub struct FollowUps {
     pending: Mutex<Pending>,
@@ -49,10 +50,9 @@ pub struct FollowUps {
 #[derive(Debug, Default)]
 struct Pending {
     added: HashSet<IpAddr>,
-    freed: HashSet<IpAddr>,
-    /// More were freed than are listed: the record of a GC has no room for many.
-    freed_more: bool,
-    /// A verb ran, so cooldowns may have begun.
+    /// Addresses were freed.
+    freed: bool,
+    /// Cooldowns may have begun.
     ran: bool,
 }
 
@@ -61,10 +61,8 @@ struct Pending {
 pub struct DueWork {
     /// Addresses to announce.
     pub announce: Vec<IpAddr>,
-    /// Freed addresses whose connections are to be removed.
-    pub forget: HashSet<IpAddr>,
-    /// Whether to remove those of all freed addresses.
-    pub forget_all: bool,
+    /// Whether to remove the connections of all freed addresses.
+    pub forget: bool,
     /// Whether to check for ended cooldowns.
     pub check: bool,
 }
@@ -82,27 +80,20 @@ impl FollowUps {
     /// Notes a record's addresses.
     pub fn note(&self, record: &VerbRecord) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let addresses = record.addresses.iter().copied();
-        match (record.verb.as_str(), record.code) {
-            ("ADD", 0) if pending.added.len() < LONGEST => pending.added.extend(addresses),
-            // A failed GC frees addresses, too. The record of an older plugin does not say that it lists only some.
-            ("GC", _) if !record.addresses.is_empty() => pending.freed_more = true,
-            ("DEL", _) if pending.freed.len() < LONGEST => pending.freed.extend(addresses),
-            ("DEL", _) => pending.freed_more = true,
-            _ => {}
+        if record.verb == "ADD" && record.code == 0 && pending.added.len() < LONGEST {
+            pending.added.extend(&record.addresses);
         }
+        // A failed GC frees addresses, too.
+        pending.freed |= matches!(record.verb.as_str(), "DEL" | "GC") && !record.addresses.is_empty();
+        // So does a failed ADD, which has no connections yet.
         pending.ran = true;
         self.added.notify_one();
     }
 
-    /// Notes addresses that the agent freed.
-    pub fn freed(&self, addresses: &[IpAddr]) {
-        if addresses.is_empty() {
-            return;
-        }
+    /// Notes that the agent freed addresses.
+    pub fn freed(&self) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.freed.extend(addresses);
-        pending.ran = true;
+        (pending.freed, pending.ran) = (true, true);
         self.added.notify_one();
     }
 
@@ -115,7 +106,9 @@ impl FollowUps {
 ///
 /// # Errors
 /// If the worker panicked.
-pub async fn run(follow_ups: Arc<FollowUps>, mut worker: Worker) -> io::Result<()> {
+pub async fn run(agent: Arc<Agent>) -> io::Result<()> {
+    let mut worker = Worker::new(agent.clone());
+    let follow_ups = &agent.follow_ups;
     let mut plan = Plan { check: Some(Instant::now()), ..Plan::default() };
     loop {
         // Cancel-safe: a notification that is not waited for stays, with the addresses; and a timer.
@@ -145,19 +138,15 @@ struct Plan {
     announce: Vec<IpAddr>,
     /// Second announcements, the earliest first.
     again: std::collections::VecDeque<(Instant, Vec<IpAddr>)>,
-    forget: HashSet<IpAddr>,
-    forget_all: bool,
-    forget_at: Option<Instant>,
+    forget: Option<Instant>,
     check: Option<Instant>,
 }
 
 impl Plan {
     fn add(&mut self, pending: Pending, now: Instant) {
         self.announce.extend(pending.added);
-        if !pending.freed.is_empty() || pending.freed_more {
-            self.forget.extend(pending.freed);
-            self.forget_all |= pending.freed_more;
-            self.forget_at.get_or_insert(now + GATHERING);
+        if pending.freed {
+            self.forget.get_or_insert(now + GATHERING);
         }
         if pending.ran {
             self.check.get_or_insert(now + COOLDOWN + BETWEEN_CHECKS);
@@ -166,7 +155,7 @@ impl Plan {
 
     fn next(&self) -> Option<Instant> {
         let again = self.again.front().map(|(at, _)| *at);
-        [again, self.forget_at, self.check].into_iter().flatten().min()
+        [again, self.forget, self.check].into_iter().flatten().min()
     }
 
     /// Takes the work that is due.
@@ -178,11 +167,8 @@ impl Plan {
         while self.again.front().is_some_and(|(at, _)| *at <= now) {
             announce.extend(self.again.pop_front().into_iter().flat_map(|(_, addresses)| addresses));
         }
-        let (forget, forget_all) = match self.forget_at.take_if(|at| *at <= now) {
-            Some(_) => (std::mem::take(&mut self.forget), std::mem::take(&mut self.forget_all)),
-            None => (HashSet::new(), false),
-        };
-        DueWork { announce, forget, forget_all, check: self.check.take_if(|at| *at <= now).is_some() }
+        let take = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
+        DueWork { announce, forget: take(&mut self.forget), check: take(&mut self.check) }
     }
 
     fn done(&mut self, result: WorkResult, checked: bool, now: Instant) {
@@ -227,34 +213,30 @@ mod tests {
     }
 
     #[test]
-    fn failed_add_and_check_announce_nothing() {
-        let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.add(pending("ADD", 11, 7), now);
-        plan.add(pending("CHECK", 0, 8), now);
-        assert_eq!(plan.due(now), DueWork::default());
+    fn freed_addresses_are_gathered_and_every_run_is_checked_after_cooldown() {
+        for (verb, code, forget) in [("ADD", 11, false), ("CHECK", 0, false), ("DEL", 0, true), ("GC", 999, true)] {
+            let (mut plan, now) = (Plan::default(), Instant::now());
+            plan.add(pending(verb, code, 7), now);
+            plan.add(pending(verb, code, 8), now + GATHERING / 2);
+            assert_eq!(plan.due(now + GATHERING / 2), DueWork::default());
+            assert_eq!(plan.due(now + GATHERING), DueWork { forget, ..DueWork::default() }, "{verb}");
+            let end = plan.next().unwrap();
+            assert!(end > now + COOLDOWN);
+            assert_eq!(plan.due(end), DueWork { check: true, ..DueWork::default() });
+            assert_eq!(plan.next(), None, "nothing is due without records");
+        }
     }
 
     #[test]
-    fn freed_addresses_are_gathered_and_checked_after_cooldown() {
-        let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.add(pending("DEL", 0, 7), now);
-        plan.add(pending("GC", 999, 8), now + GATHERING / 2);
-        assert_eq!(plan.due(now + GATHERING / 2), DueWork::default());
-        let due = plan.due(now + GATHERING);
-        assert_eq!((due.forget, due.forget_all, due.check), (HashSet::from([address(7)]), true, false));
-        let end = plan.next().unwrap();
-        assert!(end > now + COOLDOWN);
-        assert!(plan.due(end).check);
-        assert_eq!(plan.next(), None, "nothing is due without records");
-    }
-
-    #[test]
-    fn gc_without_freed_addresses_removes_no_connections() {
+    fn run_without_freed_addresses_removes_no_connections() {
         let (mut plan, now) = (Plan::default(), Instant::now());
         let follow_ups = FollowUps::default();
         follow_ups.note(&VerbRecord::begin("vcn-native", "0", "GC"));
         plan.add(follow_ups.take(), now);
         assert_eq!(plan.due(now + GATHERING), DueWork::default());
+        follow_ups.freed();
+        plan.add(follow_ups.take(), now);
+        assert!(plan.due(now + GATHERING).forget, "the agent freed some");
     }
 
     #[test]

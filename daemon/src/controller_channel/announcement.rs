@@ -10,10 +10,10 @@ use kube::api::{Patch, PatchParams};
 use resident::api_server::{client, in_cluster};
 use resident::logging::chain;
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::settings::Settings;
-use crate::sources::backoff::{RETRY, chance};
+use crate::sources::backoff::persist;
 
 /// For one write.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -21,13 +21,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Retries until the annotation is written. Returns at once without a cluster, where no controller asks.
 pub(super) async fn publish(settings: &Settings, announcement: Announcement, report: impl Fn(Option<String>)) {
     let Some(pod) = settings.pod_name.as_deref().filter(|_| in_cluster()) else { return };
-    let mut failures = 0;
-    while let Err(why) = write(pod, announcement).await {
-        report(Some(format!("annotate the Pod {pod}: {why}; the agent retries")));
-        failures += 1;
-        sleep(RETRY.delay(failures, chance())).await;
-    }
-    report(None);
+    let annotate = async || write(pod, announcement).await.map_err(|why| format!("annotate the Pod {pod}: {why}"));
+    persist(annotate, report).await;
 }
 
 async fn write(pod: &str, announcement: Announcement) -> Result<(), String> {

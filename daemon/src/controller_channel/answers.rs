@@ -115,39 +115,22 @@ fn check(condition: &Condition) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use clap::Parser as _;
-    use ipam::BootId;
     use serde_json::Value;
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::args::Args;
+    use crate::fixture::agent;
     use crate::probes::ProbeEnvironment;
-    use crate::sources::node_facts::NodeFacts;
 
     #[tokio::test]
     async fn allocatable_memory_of_a_request_is_kept_until_the_next_amount() {
-        let settings = Settings::new(Args::try_parse_from(["oke-node-agent"]).unwrap().options).unwrap();
-        let status_server = StatusServer {
-            state_dir: settings.state_dir.clone(),
-            boot: BootId::from_text("a"),
-            started: Instant::now(),
-            sysctl_root: settings.sysctl_root.clone(),
-            resync: Duration::from_secs(60),
-            recent: Arc::default(),
-            metrics: Arc::default(),
-            facts: watch::channel(NodeFacts::default()).1,
-            reports: watch::channel(None).1,
-            signals: watch::channel(Report::default()).1,
-            previews: mpsc::channel(1).0,
-        };
+        let agent = agent(&[]);
+        let (signals, previews) = (watch::channel(Report::default()).1, mpsc::channel(1).0);
         let (allocatable_memory, kept) = watch::channel(None);
         let answers = Answers {
-            rules: ControllerRules::new(settings.controller_rules()),
-            settings: Arc::new(settings),
-            status_server: Arc::new(status_server),
+            rules: ControllerRules::new(agent.settings.controller_rules()),
+            settings: agent.settings.clone(),
+            status_server: Arc::new(StatusServer { agent, signals, previews }),
             gate: RepairGate::default(),
             allocatable_memory,
             probes: ProbeHandler::new(ProbeEnvironment::of_this_process()),

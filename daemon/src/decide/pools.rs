@@ -12,6 +12,7 @@ use datapath::host::HostVnic;
 use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
 use vcn::{Family, Ocid, PerFamily, Purpose, Vnic};
 
+use crate::decide::desired::npn_vnic;
 use crate::decide::refused;
 use crate::report::condition::{Condition, Reason};
 use crate::sources::node_facts::NodeFacts;
@@ -21,8 +22,6 @@ use crate::sources::node_facts::NodeFacts;
 pub struct ConfiguredVnics<'a> {
     /// The VNICs whose configuration is in sync.
     pub vnics: &'a [HostVnic],
-    /// Those of them that serve running pods only, because nothing shows that they still carry packets.
-    pub silent: &'a [Ocid],
     /// Whether the kernel has IPv6; if not, IPv6 addresses are ignored.
     pub ipv6: bool,
 }
@@ -46,10 +45,11 @@ pub fn next(
 ) -> (Pools, Vec<Condition>) {
     let mut conditions = Vec::new();
     let finished = facts.npn().filter(|npn| npn.usable());
-    let vnics = match finished {
+    let mut vnics: Vec<VnicPool> = match finished {
         Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
         None => current.map(|pools| kept(pools, hosted, facts.vnics())).unwrap_or_default(),
     };
+    vnics.retain(|pool| unlisted_serves_new_pods(&pool.vnic_id, facts, hosted.vnics) != Some(false));
     let mut why: Vec<String> = pending(facts).map(|(_, why)| why).into_iter().collect();
     if let Some(npn) = finished {
         let about_pods = |condition: &&Condition| npn.vnics.iter().any(|vnic| concerns(condition, vnic));
@@ -64,6 +64,17 @@ pub fn next(
         None => current.and_then(|pools| pools.pod_families.clone()),
     };
     (pools.following(current, moment.now), conditions)
+}
+
+/// Whether new pods get addresses of a bare-metal VNIC that the metadata service no longer lists: only while no listed VNIC
+/// serves pods. If OCI detached it, its link stays and its packets vanish, and it would get most of the new pods, as the least
+/// used VNIC. `None` for any other VNIC: a virtual machine loses the device with the VNIC.
+pub fn unlisted_serves_new_pods(id: &Ocid, facts: &NodeFacts, hosted: &[HostVnic]) -> Option<bool> {
+    let is_held = |host: &HostVnic| facts.held().any(|held| *held == host.vnic.id);
+    let serves_pods = |host: &&HostVnic| npn_vnic(facts.npn(), &host.vnic.id).is_some_and(NpnVnic::serves_all_pods);
+    let mut of_pods = hosted.iter().filter(serves_pods);
+    of_pods.clone().find(|host| host.vnic.id == *id && host.vnic.nic_index.is_some() && is_held(host))?;
+    Some(of_pods.all(is_held))
 }
 
 /// The families of which OKE created addresses for pods: a VNIC that fails for a moment must not cause IPv4-only pods where all
@@ -105,9 +116,6 @@ fn concerns(condition: &Condition, vnic: &NpnVnic) -> bool {
 
 fn pool(vnic: &NpnVnic, hosted: ConfiguredVnics<'_>, conditions: &mut Vec<Condition>) -> Option<VnicPool> {
     let host = hosted.vnics.iter().find(|host| host.vnic.id == vnic.vnic_id)?;
-    if hosted.silent.contains(&vnic.vnic_id) {
-        return None;
-    }
     let mut families = PerFamily::default();
     let spoken = |family: Family| family == Family::Ipv4 || hosted.ipv6;
     let offered = vnic.addressing.iter().filter(|(family, addressing)| spoken(*family) && !addressing.pods.is_empty());
@@ -148,9 +156,6 @@ fn family_pool(family: Family, npn: &NpnAddressing, host: &HostVnic) -> Option<F
 /// The VNICs of the file that are still configured, with their present links and tables, less addresses that are refused now.
 fn kept(pools: &Pools, hosted: ConfiguredVnics<'_>, vnics: &[Vnic]) -> Vec<VnicPool> {
     let now = |pool: &VnicPool| {
-        if hosted.silent.contains(&pool.vnic_id) {
-            return None;
-        }
         let host = hosted.vnics.iter().find(|host| host.vnic.id == pool.vnic_id)?;
         let (link, table) = (host.placement.link().clone(), host.table);
         let (mac, link_has_mac) = (host.vnic.mac, host.link_has_mac());

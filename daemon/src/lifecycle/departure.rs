@@ -5,12 +5,14 @@ use installer::Uninstall;
 use installer::on_delete::{ask, daemon_set_of};
 use resident::api_server;
 
-use crate::settings::Settings;
+use crate::settings::{Permission, Settings};
 
 /// Whether the node is to be uninstalled. Not if the API server does not answer, or it was switched off.
 pub async fn is_for_good(settings: &Settings) -> bool {
     let daemon_set = settings.pod_name.as_deref().and_then(daemon_set_of);
-    let Some(name) = daemon_set.filter(|_| settings.uninstall_when_deleted && api_server::in_cluster()) else {
+    let Some(name) =
+        daemon_set.filter(|_| settings.uninstall_when_deleted == Permission::Allow && api_server::in_cluster())
+    else {
         return false;
     };
     let (answer, why) = ask(name).await;

@@ -6,13 +6,12 @@ use std::time::Instant;
 
 use api::NativePodNetwork;
 use datapath::host::HostVnic;
-use ipam::{BootId, Pools, Store};
 use netlink::Link;
 use resident::logging::chain;
 use vcn::{Ocid, Vnic};
 
-use super::host::Host;
 use super::installation::{Owner, Ownership};
+use super::node_state::NodeState;
 use super::{Reconciler, StageReport, sources};
 use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
 use crate::decide::exclusive;
@@ -22,7 +21,7 @@ use crate::decide::usage::Usage;
 use crate::lifecycle::directories;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, VnicState};
-use crate::settings::{HostNetworking, Settings};
+use crate::settings::{HostNetworking, Permission, Settings};
 use crate::sources::node_facts::NodeFacts;
 
 /// What the stages of one reconcile read.
@@ -30,7 +29,7 @@ use crate::sources::node_facts::NodeFacts;
 pub(super) struct Context<'a> {
     /// Why it runs.
     pub(super) cause: Cause,
-    pub(super) settings: &'a Settings,
+    pub(super) node: &'a NodeState,
     pub(super) facts: &'a NodeFacts,
     /// Who owns the pod network.
     pub(super) ownership: Ownership,
@@ -63,11 +62,16 @@ impl Context<'_> {
         self.wanted.network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default()
     }
 
+    /// The index of a VNIC's link.
+    pub(super) fn index_of(&self, vnic: &HostVnic) -> Option<u32> {
+        self.links.iter().find(|link| link.name == *vnic.placement.link()).map(|link| link.index)
+    }
+
     /// Whether a VNIC is set up as it is requested: on the host, or in a pod or ready for one.
     fn is_configured(&self, id: &Ocid) -> Option<bool> {
         // Without its own file the agent cannot say what pods are offered.
         let is_lost = |it: &Condition| it.reason == Reason::StateFailed && it.subject.as_deref() == Some("pools.json");
-        if self.settings.host_networking == HostNetworking::Off || self.so_far.conditions.iter().any(is_lost) {
+        if self.node.settings.host_networking == HostNetworking::Off || self.so_far.conditions.iter().any(is_lost) {
             return None;
         }
         let is_on_host = || self.so_far.configured.iter().flatten().any(|host| host.vnic.id == *id);
@@ -113,33 +117,33 @@ impl Context<'_> {
 
 impl Reconciler {
     /// Reads the kernel and computes what the host's network must be.
-    pub(super) fn context<'a>(&mut self, settings: &'a Settings, facts: &'a NodeFacts, cause: Cause) -> Context<'a> {
-        let is_preview = cause == Cause::Preview;
+    pub(super) fn context<'a>(&mut self, node: &'a NodeState, facts: &'a NodeFacts, cause: Cause) -> Context<'a> {
+        let (settings, is_preview) = (&*node.settings, cause == Cause::Preview);
         let mut so_far = StageReport::default();
         if !is_preview {
             so_far.conditions.extend(create_directories(settings));
         }
         so_far.conditions.extend(sources::conditions(facts, Instant::now()));
-        let links = self.host.links().unwrap_or_else(|error| {
+        let links = node.host.links().unwrap_or_else(|error| {
             so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });
-        let (slots, conditions) = self.tables.assign(facts.vnics(), is_preview);
+        let (slots, conditions) = self.tables.assign(node, facts.vnics(), is_preview);
         so_far.conditions.extend(conditions);
         let Owner { ownership, oke } = self.installation.owner(settings, facts, cause);
         // In doubt nothing is removed; and files are read only if their content matters.
         let is_finished = facts.npn().is_some_and(NativePodNetwork::usable);
-        let lived = ownership != Ownership::Other || !is_finished || may_have_pods(settings, &self.boot);
+        let lived = ownership != Ownership::Other || !is_finished || may_have_pods(node);
         let policy = Policy {
             ports: &settings.ports,
-            pods_may_use_metadata: settings.pods_may_use_metadata,
-            pods_may_spoof: settings.pods_may_spoof,
+            pods_may_use_metadata: settings.pods_may_use_metadata == Permission::Allow,
+            pods_may_spoof: settings.pods_may_spoof == Permission::Allow,
             ours: ownership == Ownership::Ours,
             oke,
             lived,
         };
-        let (own, held) = addresses(&self.host, settings, &self.boot);
-        let has_ipv6 = self.host.speaks_ipv6();
+        let (own, held) = addresses(node);
+        let has_ipv6 = node.host.speaks_ipv6();
         let requests = requests::requests(facts);
         let known = HostFacts {
             vnics: facts.vnics(),
@@ -169,7 +173,7 @@ impl Reconciler {
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
         so_far.conditions.append(&mut wanted.conditions);
-        Context { cause, settings, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale, so_far }
+        Context { cause, node, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale, so_far }
     }
 }
 
@@ -184,18 +188,18 @@ fn create_directories(settings: &Settings) -> impl Iterator<Item = Condition> {
 
 /// Whether pods may depend on what this agent configured in this boot, on a node with another pod network: there are
 /// such pods, or addresses for them are published.
-fn may_have_pods(settings: &Settings, boot: &BootId) -> bool {
-    let is_published = match Pools::read(&settings.state_dir, boot) {
+fn may_have_pods(node: &NodeState) -> bool {
+    let is_published = match node.pools() {
         Ok(pools) => Usage::offers_any(&pools),
         Err(error) => !matches!(error, ipam::Error::NoPools { .. }),
     };
-    is_published || !installer::pods(&settings.installer).is_empty()
+    is_published || !installer::pods(&node.settings.installer).is_empty()
 }
 
 /// The host's own addresses until now, and the addresses that pods hold. If the index of allocations is lost, unreadable or of
 /// a newer version, the addresses that routes lead to pods count as held. Errors are reported by the stages that ask the same.
-fn addresses(host: &Host, settings: &Settings, boot: &BootId) -> (Vec<HostAddress>, HashSet<IpAddr>) {
-    let held = Store::new(&settings.state_dir, boot.clone()).held().ok().filter(|held| !held.is_empty());
-    let held = held.unwrap_or_else(|| host.pods().unwrap_or_default());
-    (host.own().unwrap_or_default(), held)
+fn addresses(node: &NodeState) -> (Vec<HostAddress>, HashSet<IpAddr>) {
+    let held = node.store.held().ok().filter(|held| !held.is_empty());
+    let held = held.unwrap_or_else(|| node.host.pods().unwrap_or_default());
+    (node.host.own().unwrap_or_default(), held)
 }

@@ -1,4 +1,4 @@
-//! The stage that ends attachments whose pods have gone without a DEL, because the runtime lost them or was killed: otherwise
+//! Ends attachments whose pods have gone without a DEL, because the runtime lost them or was killed: otherwise
 //! their addresses leak.
 //!
 //! ```text
@@ -10,30 +10,27 @@
 //! pod that wants the VNIC finds out.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use datapath::host::HostVnic;
 use datapath::pod::LinkEnds;
 use datapath::{Object, Places, dismantle, plan, pod};
-use ipam::{Allocation, BootId, BootTime, PodRoute, Pools, Store};
+use ipam::{Allocation, BootTime, PodRoute};
 use netlink::Link;
 use resident::logging::chain;
 
 use super::context::Context;
-use super::{Stage, StageReport, pods};
+use super::remains::unknown;
+use super::{StageReport, pods};
 use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Changed;
 
-/// The stage.
-#[derive(Debug)]
+/// The subject of conditions.
+const ABOUT: &str = "pods that have gone";
+
+/// Attachments that may have ended.
+#[derive(Debug, Default)]
 pub(super) struct DeadPods {
-    store: Store,
-    state_dir: PathBuf,
-    boot: BootId,
-    sysctl_root: PathBuf,
     /// Attachments without link, by their keys.
     absent: HashMap<String, DeadCandidate>,
 }
@@ -48,21 +45,29 @@ struct DeadCandidate {
 
 /// The result of ending an attachment.
 enum EndResult {
-    /// These addresses are free; none if it is not dead, or no longer.
-    Freed(Vec<IpAddr>),
+    /// It has ended, or it is not dead after all.
+    Settled,
     /// A plugin is working on it at this moment.
     Busy,
 }
 
 impl DeadPods {
-    pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId) -> Self {
-        let (store, sysctl_root) = (Store::new(state_dir, boot.clone()), sysctl_root.to_owned());
-        Self { store, state_dir: state_dir.to_owned(), boot, sysctl_root, absent: HashMap::new() }
+    /// Restores what was lost, ends what is dead.
+    pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
+        if context.is_ours()
+            && let Err(condition) = restore_records(context, report)
+        {
+            report.conditions.push(condition);
+        }
+        if let Err(error) = self.end_all(context, report) {
+            report.conditions.push(unknown(ABOUT, error.as_ref()));
+        }
     }
 
     /// Ends what is dead, notes what seems so.
-    fn end_all(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), netlink::Error> {
-        let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Ok(()) };
+    fn end_all(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), Box<dyn std::error::Error>> {
+        let store = &context.node.store;
+        let (Ok((held, _)), Ok(now)) = (store.read_sound(), BootTime::now()) else { return Ok(()) };
         // The ADD of a lease that ran out has had longer than the least time.
         let is_overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
         // On another pod network only extra interfaces are from our plugins: that network may have assigned the other addresses.
@@ -72,21 +77,18 @@ impl DeadPods {
             self.absent.clear();
             return Ok(());
         }
-        let mut places = self.places()?;
-        let links = PodLinks::among(&netlink::Socket::open()?.links()?);
+        let mut places = context.node.host.places()?;
+        let links = PodLinks::among(&context.node.host.links()?);
         let before = std::mem::take(&mut self.absent);
         for allocation in settled.into_iter().filter(|it| is_overdue(it) || links.is_dead(it)) {
             let key = allocation.key.to_string();
             let known = before.get(&key).filter(|known| known.allocation == allocation);
             let since = known.map_or_else(Instant::now, |known| known.since);
-            let is_due = known.is_some() && since.elapsed() >= context.settings.dead_after;
+            let is_due = known.is_some() && since.elapsed() >= context.node.settings.dead_after;
             let mut error = None;
             if is_due || is_overdue(&allocation) {
-                error = match self.end(&allocation, context.vnics(), &mut places, report) {
-                    Ok(EndResult::Freed(addresses)) => {
-                        report.freed.extend(addresses);
-                        continue;
-                    }
+                error = match end(&allocation, context, &mut places, report) {
+                    Ok(EndResult::Settled) => continue,
                     Ok(EndResult::Busy) => known.and_then(|known| known.error.clone()),
                     Err(error) => Some(error),
                 };
@@ -98,94 +100,75 @@ impl DeadPods {
         }
         Ok(())
     }
-
-    /// Restores records that were lost, or that a killed plugin left half-written: addresses of running pods are held, those
-    /// that nothing leads to are free.
-    fn restore_records(&self, report: &mut StageReport) -> Result<(), Condition> {
-        // Unreadable records are reported by the stage of running pods; damaged ones are restored like lost ones.
-        if !matches!(self.store.sweep(), Ok(true) | Err(ipam::Error::Damaged { .. })) {
-            return Ok(());
-        }
-        let mut places = self.places().map_err(|error| unknown(&error))?;
-        let owners = pod::owners(&mut places).map_err(|error| unknown(&error))?;
-        // After the kernel has answered: a damaged record may be all that is known of who holds what.
-        let set_aside = self.store.set_aside();
-        let set_aside = set_aside
-            .map_err(|error| Condition::degraded(Reason::StateFailed, chain(&error)).about("damaged allocations"))?;
-        report.changes.extend(
-            set_aside.map(|path| {
-                Changed::new("attachment", format!("attachment: what was damaged is now {}", path.display()))
-            }),
-        );
-        let routed = |pod::Owner { address, link, identity }| PodRoute { address, link, identity };
-        let routed: Vec<PodRoute> = owners.into_iter().map(routed).collect();
-        let pools = Pools::read(&self.state_dir, &self.boot).ok();
-        let restored = self.store.reconcile_with_kernel(&routed, pools.as_ref(), None, |link| places.has_link(link));
-        if let Ok(count @ 1..) = restored {
-            let text = format!("attachment add: the record of {count} running pod(s) was lost and was restored");
-            report.changes.push(Changed::new("attachment", text));
-        }
-        Ok(())
-    }
-
-    /// Does what DEL does. An error says what is left.
-    fn end(
-        &self,
-        allocation: &Allocation,
-        vnics: &[HostVnic],
-        places: &mut Places,
-        report: &mut StageReport,
-    ) -> Result<EndResult, String> {
-        let nothing = || Ok(EndResult::Freed(Vec::new()));
-        let lock = self.store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
-        let Some(_lock) = lock else { return Ok(EndResult::Busy) };
-        if self.store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
-            return nothing();
-        }
-        let network = pods::network(allocation, |id| pods::link_of(vnics, id));
-        let recorded = match attachment::network_of(allocation, None).filter(|extra| extra.device.is_some()) {
-            Some(extra) if pod::give_back(&extra, places).map_err(|error| chain(&error))? => Vec::new(),
-            Some(_) => return nothing(),
-            None => pod::recorded(&network, places).map_err(|error| chain(&error))?,
-        };
-        // An ADD of the same attachment came first. (One that was killed may have created its link.)
-        let lasts = allocation.tentative_until.is_none();
-        if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
-            return nothing();
-        }
-        let steps = plan(&[], &recorded);
-        let failures = dismantle(&steps, places);
-        if let Some(failure) = failures.first() {
-            return Err(format!("its pod is gone, but not all of its network: {}", chain(failure)));
-        }
-        let now = BootTime::now().map_err(|error| chain(&error))?;
-        let release = |held: &mut ipam::Allocations| {
-            let same = held.find(&allocation.key) == Some(allocation);
-            Ok::<_, ipam::Error>(if same { held.release(&allocation.key, now) } else { None })
-        };
-        let released = self.store.update_for(&allocation.key, release).map_err(|error| chain(&error))?;
-        let Some(released) = released else { return nothing() };
-        let addresses: Vec<IpAddr> = released.addresses.iter().map(|assigned| assigned.address).collect();
-        report.changes.push(ended(allocation, &addresses));
-        Ok(EndResult::Freed(addresses))
-    }
-
-    fn places(&self) -> Result<Places, netlink::Error> {
-        Places::host(&self.sysctl_root)
-    }
 }
 
-impl Stage for DeadPods {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        if context.is_ours() {
-            let restored = self.restore_records(&mut report);
-            report.conditions.extend(restored.err());
-        }
-        let ended = self.end_all(context, &mut report);
-        report.conditions.extend(ended.err().map(|error| unknown(&error)));
-        report
+/// Restores records that were lost, or that a killed plugin left half-written: addresses of running pods are held, those
+/// that nothing leads to are free.
+fn restore_records(context: &Context<'_>, report: &mut StageReport) -> Result<(), Condition> {
+    let store = &context.node.store;
+    // Unreadable records are reported by the stage of running pods; damaged ones are restored like lost ones.
+    if !matches!(store.sweep(), Ok(true) | Err(ipam::Error::Damaged { .. })) {
+        return Ok(());
     }
+    let mut places = context.node.host.places().map_err(|error| unknown(ABOUT, &error))?;
+    let owners = pod::owners(&mut places).map_err(|error| unknown(ABOUT, &error))?;
+    // After the kernel has answered: a damaged record may be all that is known of who holds what.
+    let set_aside = store.set_aside();
+    let set_aside = set_aside
+        .map_err(|error| Condition::degraded(Reason::StateFailed, chain(&error)).about("damaged allocations"))?;
+    report.changes.extend(
+        set_aside
+            .map(|path| Changed::new("attachment", format!("attachment: what was damaged is now {}", path.display()))),
+    );
+    let routed = |pod::Owner { address, link, identity }| PodRoute { address, link, identity };
+    let routed: Vec<PodRoute> = owners.into_iter().map(routed).collect();
+    let pools = context.node.pools().ok();
+    let restored = store.reconcile_with_kernel(&routed, pools.as_ref(), None, |link| places.has_link(link));
+    if let Ok(count @ 1..) = restored {
+        let text = format!("attachment add: the record of {count} running pod(s) was lost and was restored");
+        report.changes.push(Changed::new("attachment", text));
+    }
+    Ok(())
+}
+
+/// Does what DEL does. An error says what is left.
+fn end(
+    allocation: &Allocation,
+    context: &Context<'_>,
+    places: &mut Places,
+    report: &mut StageReport,
+) -> Result<EndResult, String> {
+    let store = &context.node.store;
+    let lock = store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
+    let Some(_lock) = lock else { return Ok(EndResult::Busy) };
+    if store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
+        return Ok(EndResult::Settled);
+    }
+    let network = pods::network(allocation, |id| pods::link_of(context.vnics(), id));
+    let recorded = match attachment::network_of(allocation, None).filter(|extra| extra.device.is_some()) {
+        Some(extra) if pod::give_back(&extra, places).map_err(|error| chain(&error))? => Vec::new(),
+        Some(_) => return Ok(EndResult::Settled),
+        None => pod::recorded(&network, places).map_err(|error| chain(&error))?,
+    };
+    // An ADD of the same attachment came first. (One that was killed may have created its link.)
+    let lasts = allocation.tentative_until.is_none();
+    if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
+        return Ok(EndResult::Settled);
+    }
+    let steps = plan(&[], &recorded);
+    let failures = dismantle(&steps, places);
+    if let Some(failure) = failures.first() {
+        return Err(format!("its pod is gone, but not all of its network: {}", chain(failure)));
+    }
+    let now = BootTime::now().map_err(|error| chain(&error))?;
+    let release = |held: &mut ipam::Allocations| {
+        let same = held.find(&allocation.key) == Some(allocation);
+        Ok::<_, ipam::Error>(if same { held.release(&allocation.key, now) } else { None })
+    };
+    let released = store.update_for(&allocation.key, release).map_err(|error| chain(&error))?;
+    let Some(released) = released else { return Ok(EndResult::Settled) };
+    report.changes.push(ended(&released));
+    Ok(EndResult::Settled)
 }
 
 /// What identifies the host ends of pods' links. Any of the three is enough: another program may rename a link or remove its
@@ -230,8 +213,8 @@ impl PodLinks {
     }
 }
 
-fn ended(allocation: &Allocation, addresses: &[IpAddr]) -> Changed {
-    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+fn ended(allocation: &Allocation) -> Changed {
+    let addresses: Vec<String> = allocation.addresses.iter().map(|assigned| assigned.address.to_string()).collect();
     let text = format!(
         "attachment del {} ({}; pod {}, whose link {} is gone without a DEL)",
         allocation.key,
@@ -240,10 +223,6 @@ fn ended(allocation: &Allocation, addresses: &[IpAddr]) -> Changed {
         allocation.host_link
     );
     Changed::new("attachment", text)
-}
-
-fn unknown(error: &(dyn std::error::Error + 'static)) -> Condition {
-    Condition::degraded(Reason::HostNetworkFailed, chain(error)).about("pods that have gone")
 }
 
 #[cfg(test)]

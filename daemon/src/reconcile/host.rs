@@ -198,7 +198,11 @@ impl Host {
         Ok(tried)
     }
 
-    fn places(&self) -> Result<Places, Error> {
+    /// The host as a place of objects.
+    ///
+    /// # Errors
+    /// If the kernel does not answer.
+    pub fn places(&self) -> Result<Places, Error> {
         Places::host(&self.sysctl_root).map_err(|source| Error::Observe { what: "the host".into(), source })
     }
 }

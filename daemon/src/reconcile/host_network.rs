@@ -6,13 +6,12 @@ mod tests;
 use datapath::host::{self, HostNetwork, HostVnic};
 use datapath::{Change, LinkKind, Object, Step};
 use installer::SettingChange;
-use ipam::BootId;
 use netlink::Link;
 use resident::logging::chain;
 use vcn::IfName;
 
 use super::context::Context;
-use super::host::{AppliedBatch, Batch, Host, Part};
+use super::host::{AppliedBatch, Batch, Part};
 use super::installation::Ownership;
 use super::{Stage, StageReport};
 use crate::report::condition::{Condition, Reason};
@@ -20,10 +19,8 @@ use crate::report::reconcile_report::{Cause, Changed};
 use crate::settings::HostNetworking;
 
 /// The stage.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct HostNetworkStage {
-    host: Host,
-    boot: BootId,
     /// What failed in the last reconcile.
     failed: Vec<FailedBatch>,
 }
@@ -36,10 +33,6 @@ struct FailedBatch {
 }
 
 impl HostNetworkStage {
-    pub(super) const fn new(host: Host, boot: BootId) -> Self {
-        Self { host, boot, failed: Vec::new() }
-    }
-
     /// What has to change, as far as it is tried now.
     fn plan(
         &mut self,
@@ -47,7 +40,7 @@ impl HostNetworkStage {
         context: &Context<'_>,
         report: &mut StageReport,
     ) -> Result<Vec<Batch>, datapath::Error> {
-        let mut plan = self.host.plan(network, &context.wanted.spared, &context.held)?;
+        let mut plan = context.node.host.plan(network, &context.wanted.spared, &context.held)?;
         // Other conditions say why objects of undecided VNICs stay.
         let undecided = HostNetwork { vnics: context.wanted.undecided.clone(), ..network.clone() };
         if !undecided.vnics.is_empty() {
@@ -79,10 +72,10 @@ impl HostNetworkStage {
         report: &mut StageReport,
     ) -> Result<(), datapath::Error> {
         let changes: Vec<SettingChange> = batches.iter().flat_map(|batch| &batch.steps).flat_map(settings).collect();
-        if let Err(error) = installer::note_settings(&context.settings.data_dir, &self.boot, &changes) {
+        if let Err(error) = installer::note_settings(&context.node.settings.data_dir, &context.node.boot, &changes) {
             report.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("sysctls.json"));
         }
-        let applied = if batches.is_empty() { Vec::new() } else { self.host.apply(batches)? };
+        let applied = if batches.is_empty() { Vec::new() } else { context.node.host.apply(batches)? };
         for AppliedBatch { batch, result } in applied {
             match result {
                 Ok(()) => report.changes.extend(batch.steps.iter().map(changed)),
@@ -101,7 +94,7 @@ impl HostNetworkStage {
         let host = network.vnics.iter().find(|it| *part == Part::Vnic(it.vnic.id.clone()))?;
         let link = host.placement.link();
         let message = || format!("its link {link} went away while it was configured");
-        let is_lost = is_lost(link, &context.links, &self.host.links().ok()?);
+        let is_lost = is_lost(link, &context.links, &context.node.host.links().ok()?);
         is_lost.then(|| Condition::degraded(Reason::LinkMissing, message()).about(part))
     }
 
@@ -112,7 +105,7 @@ impl HostNetworkStage {
         report: &mut StageReport,
     ) -> Result<Vec<HostVnic>, datapath::Error> {
         let batches = self.plan(network, context, report)?;
-        if context.settings.host_networking == HostNetworking::Report {
+        if context.node.settings.host_networking == HostNetworking::Report {
             self.failed.clear();
             report.conditions.extend(drifted(&batches));
             let is_drifted = |part: &Part| batches.iter().any(|batch| batch.part == *part);
@@ -142,7 +135,7 @@ impl Stage for HostNetworkStage {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
         let Some(network) = &context.wanted.network else { return report };
-        if context.settings.host_networking == HostNetworking::Off {
+        if context.node.settings.host_networking == HostNetworking::Off {
             return report;
         }
         match self.sync(network, context, &mut report) {

@@ -3,15 +3,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use installer::{
     ConflistState, Decision, Note, NoteKind, ProvidedNetwork, Report, Signal, Signals, Snapshot, VersionCache,
 };
-use ipam::{BootId, Pools};
 use resident::logging::chain;
 
-use super::StageReport;
+use super::context::Context;
+use super::node_state::NodeState;
+use super::{Stage, StageReport};
 use crate::decide::usage::Usage;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
@@ -61,17 +60,6 @@ struct LastRun {
     files: Option<Snapshot>,
 }
 
-/// What one reconcile asks of the installer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    /// Whether the node has our pod network (see [`Installation::owner`]).
-    pub(super) our_network: bool,
-    /// Whether pods can use an address.
-    pub(super) usable: bool,
-    /// Why the reconcile runs.
-    pub(super) cause: Cause,
-}
-
 impl Installation {
     pub(super) fn new() -> Self {
         Self { last: None, runtime: ContainerRuntime::current(), versions: VersionCache::default() }
@@ -106,15 +94,10 @@ impl Installation {
     }
 
     /// Installs the binaries if the node has our pod network, and the configuration if pods can use an address.
-    pub(super) fn stage(
-        &mut self,
-        settings: &Settings,
-        world: &NodeFacts,
-        request: Request,
-        findings: &mut StageReport,
-    ) -> PodNetworkState {
-        let Request { our_network, usable, cause } = request;
-        let signals = world.signals(&settings.signals);
+    fn install(&mut self, context: &Context<'_>, findings: &mut StageReport) -> PodNetworkState {
+        let (settings, cause) = (&*context.node.settings, context.cause);
+        let (our_network, usable) = (context.is_ours(), context.so_far.is_usable());
+        let signals = context.facts.signals(&settings.signals);
         if let Some(last) = &self.last
             && last.was_asked(settings, &signals)
             && last.usable == usable
@@ -130,7 +113,7 @@ impl Installation {
             _ => installer::reconcile(&settings.installer, &signals, usable, &mut self.versions),
         };
         findings.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
-        let conditions = conditions(&report, self.runtime, &settings.state_dir);
+        let conditions = conditions(&report, self.runtime, are_published(context.node));
         findings.conditions.extend(conditions.iter().cloned());
         let state = PodNetworkState {
             install: report.decision.install,
@@ -152,6 +135,14 @@ impl Installation {
             self.last = Some(LastRun { settings, signals, usable, decision, state, conditions, files });
         }
         state
+    }
+}
+
+impl Stage for Installation {
+    fn run(&mut self, context: &Context<'_>) -> StageReport {
+        let mut report = StageReport::default();
+        report.pod_network = Some(self.install(context, &mut report));
+        report
     }
 }
 
@@ -177,7 +168,7 @@ fn looked_at(settings: &Settings) -> Snapshot {
 
 /// A failure stops new pods unless the configuration, which follows the binaries, is in place. Another program's file stops
 /// them with a runtime that does not pass it over. Pods that start while a plugin is left out never get what it does.
-fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> Vec<Condition> {
+fn conditions(report: &Report, runtime: ContainerRuntime, are_published: bool) -> Vec<Condition> {
     let condition = |error: &installer::Error| {
         let (reason, message) = (Reason::InstallerFailed, chain(error));
         let condition = match report.conflist {
@@ -187,7 +178,7 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
         condition.about(error.word())
     };
     let noted = report.notes.iter().filter_map(|note| {
-        let (severity, reason) = severity(note.kind, runtime, state_dir)?;
+        let (severity, reason) = severity(note.kind, runtime, are_published)?;
         let condition = severity(reason, note.message.clone());
         let has_subject = reason != Reason::RuntimeConfigurationMissing;
         Some(if has_subject { condition.about(&note.subject) } else { condition })
@@ -198,7 +189,7 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
 type Severity = fn(Reason, String) -> Condition;
 
 /// How severe a note is, if it is a condition at all.
-fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Option<(Severity, Reason)> {
+fn severity(kind: NoteKind, runtime: ContainerRuntime, are_published: bool) -> Option<(Severity, Reason)> {
     let unusable: Severity = match runtime {
         ContainerRuntime::CriO => Condition::degraded,
         ContainerRuntime::Unknown => Condition::blocking,
@@ -213,7 +204,7 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Opti
         NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
         NoteKind::PluginUnanswered => (Condition::degraded, Reason::PluginUnanswered),
         NoteKind::LeftBehind { another, is_used } => {
-            let stops_pods = is_used && !are_published(state_dir);
+            let stops_pods = is_used && !are_published;
             // While no signal names the owner, one that pods start by is in order.
             if !stops_pods && !another {
                 return None;
@@ -236,7 +227,6 @@ fn preceded(gives: ProvidedNetwork) -> Option<Severity> {
 }
 
 /// Whether addresses of this boot are published: then pods start with our configuration, although no agent maintains their network.
-fn are_published(state_dir: &Path) -> bool {
-    let pools = BootId::current().and_then(|boot| Pools::read(state_dir, &boot));
-    pools.is_ok_and(|pools| Usage::offers_any(&pools))
+fn are_published(node: &NodeState) -> bool {
+    node.pools().is_ok_and(|pools| Usage::offers_any(&pools))
 }

@@ -8,53 +8,30 @@
 mod checks;
 mod kernel;
 
-use std::path::{Path, PathBuf};
-
-use datapath::host::{HostNetwork, HostVnic};
-use netlink::Link;
-
+use super::context::Context;
+use super::{Stage, StageReport};
 use crate::report::condition::Condition;
 use crate::report::reconcile_report::Cause;
 
 /// What the last full check found. A reconcile of cause kernel repeats it.
-#[derive(Debug)]
-pub(crate) struct Interference {
-    /// The host's file system, as mounted here.
-    root: PathBuf,
+#[derive(Debug, Default)]
+pub(super) struct Interference {
     found: Vec<Condition>,
     forward_filter: kernel::ForwardFilter,
 }
 
-/// The host's network: desired VNICs and observed links.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostView<'a> {
-    pub(crate) network: &'a HostNetwork,
-    pub(crate) links: &'a [Link],
-}
-
-impl Interference {
-    pub(crate) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), found: Vec::new(), forward_filter: kernel::ForwardFilter::default() }
-    }
-
-    /// Checks for interference.
-    pub(crate) fn check(&mut self, host: HostView<'_>, cause: Cause) -> Vec<Condition> {
-        if cause == Cause::Kernel {
-            return self.found.clone();
+impl Stage for Interference {
+    fn run(&mut self, context: &Context<'_>) -> StageReport {
+        let Some(network) = &context.wanted.network else { return StageReport::default() };
+        if context.cause == Cause::Kernel {
+            return StageReport::of_conditions(self.found.iter().cloned());
         }
-        let mut found = self.forward_filter.check(host.network);
-        found.extend(kernel::conflicts(host));
-        found.extend(checks::run(&self.root, host));
-        if cause != Cause::Preview {
+        let mut found = self.forward_filter.check(network);
+        found.extend(kernel::conflicts(context));
+        found.extend(checks::run(context));
+        if !context.is_preview() {
             self.found.clone_from(&found);
         }
-        found
-    }
-}
-
-impl HostView<'_> {
-    /// The index of a VNIC's link.
-    fn index_of(&self, vnic: &HostVnic) -> Option<u32> {
-        self.links.iter().find(|link| link.name == *vnic.placement.link()).map(|link| link.index)
+        StageReport::of_conditions(found)
     }
 }

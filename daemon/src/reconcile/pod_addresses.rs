@@ -2,13 +2,12 @@
 //! plugin [`PodAddresses::has_changed`] finds out whether another reconcile would report something else.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use api::npn::NpnVnic;
-use ipam::{BootId, Pools, Store};
 use vcn::Family;
 
 use super::context::Context;
+use super::node_state::NodeState;
 use super::{Stage, StageReport};
 use crate::decide::pools;
 use crate::decide::usage::size;
@@ -16,56 +15,49 @@ use crate::report::condition::{Condition, Reason};
 use crate::sources::node_facts::NodeFacts;
 
 /// The stage, and whether the last reconcile found all addresses held.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PodAddresses {
-    state_dir: PathBuf,
-    boot: BootId,
     is_exhausted: bool,
 }
 
 impl PodAddresses {
-    pub(super) fn new(state_dir: &Path, boot: BootId) -> Self {
-        Self { state_dir: state_dir.to_owned(), boot, is_exhausted: false }
-    }
-
     /// Whether a reconcile would report something else than the last one did.
-    pub(super) fn has_changed(&self, is_ours: bool) -> bool {
-        is_ours && self.exhausted().is_some() != self.is_exhausted
-    }
-
-    /// Whether pods hold every address. Files that cannot be read are reported by other stages.
-    fn exhausted(&self) -> Option<Condition> {
-        let pools = Pools::read(&self.state_dir, &self.boot).ok()?;
-        let held = Store::new(&self.state_dir, self.boot.clone()).held().ok()?;
-        if !pools.are_exhausted(&held) {
-            return None;
-        }
-        let count = |family: &Family| {
-            let pools = || pools.for_pods().filter_map(|vnic| vnic.families.of(*family));
-            let total = pools().map(size).fold(0, u64::saturating_add);
-            let held = held.iter().filter(|address| pools().any(|pool| pool.contains(**address))).count();
-            format!("{family}: {held} of {total}")
-        };
-        let counts: Vec<String> = pools.families().iter().map(count).collect();
-        let mut message =
-            format!("no VNIC has a free address of each family that pods get; held: {}", counts.join(", "));
-        if let Some(reason) = &pools.reason {
-            message = format!("{message}; {reason}");
-        }
-        Some(Condition::blocking(Reason::AddressesExhausted, message))
+    pub(super) fn has_changed(&self, node: &NodeState, is_ours: bool) -> bool {
+        is_ours && exhausted(node).is_some() != self.is_exhausted
     }
 }
 
 impl Stage for PodAddresses {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let installs = context.so_far.pod_network.as_ref().is_some_and(|pod_network| pod_network.install);
-        let exhausted = if installs { self.exhausted() } else { None };
+        let exhausted = if installs { exhausted(context.node) } else { None };
         if !context.is_preview() || !installs {
             self.is_exhausted = exhausted.is_some();
         }
         let missing = if installs { missing(context) } else { Vec::new() };
         StageReport::of_conditions(missing.into_iter().chain(exhausted))
     }
+}
+
+/// Whether pods hold every address. Files that cannot be read are reported by other stages.
+fn exhausted(node: &NodeState) -> Option<Condition> {
+    let pools = node.pools().ok()?;
+    let held = node.store.held().ok()?;
+    if !pools.are_exhausted(&held) {
+        return None;
+    }
+    let count = |family: &Family| {
+        let pools = || pools.for_pods().filter_map(|vnic| vnic.families.of(*family));
+        let total = pools().map(size).fold(0, u64::saturating_add);
+        let held = held.iter().filter(|address| pools().any(|pool| pool.contains(**address))).count();
+        format!("{family}: {held} of {total}")
+    };
+    let counts: Vec<String> = pools.families().iter().map(count).collect();
+    let mut message = format!("no VNIC has a free address of each family that pods get; held: {}", counts.join(", "));
+    if let Some(reason) = &pools.reason {
+        message = format!("{message}; {reason}");
+    }
+    Some(Condition::blocking(Reason::AddressesExhausted, message))
 }
 
 /// Why pods get no addresses, or not the newest.

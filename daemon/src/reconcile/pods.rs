@@ -9,14 +9,13 @@
 //! Only what a finished ADD recorded is repaired. What is repaired during a DEL is removed as an orphan.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use datapath::host::HostVnic;
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::pods::Observed;
 use datapath::{Places, Step};
-use ipam::{Allocation, Allocations, BootId, Store};
+use ipam::{Allocation, Allocations, Store};
 use netlink::Socket;
 use resident::logging::chain;
 use vcn::{IfName, Mtu, Ocid};
@@ -36,10 +35,8 @@ pub(crate) const SETTLED: Duration = Duration::from_millis(100);
 const CONFIRMED: Duration = Duration::from_millis(150);
 
 /// The stage and what it remembers, by the host ends of pods' links.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RunningPods {
-    store: Store,
-    sysctl_root: PathBuf,
     /// Hints that have yet to settle.
     hints: DriftHints,
     drift: HashMap<IfName, Drift>,
@@ -70,31 +67,21 @@ pub struct PodsDue {
 }
 
 impl RunningPods {
-    pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId) -> Self {
-        Self {
-            store: Store::new(state_dir, boot),
-            sysctl_root: sysctl_root.to_owned(),
-            hints: DriftHints::default(),
-            drift: HashMap::new(),
-            failed: HashMap::new(),
-        }
-    }
-
     /// Repairs what was missing before, notes what is missing now.
     fn repair_all(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), Condition> {
         let cause = context.cause;
         // Drift counts only if two reconciles in a row find it.
         let mut drift = if context.is_preview() { HashMap::new() } else { std::mem::take(&mut self.drift) };
         // Damaged records are set aside and restored by the stage of dead pods, or by the next plugin that needs them.
-        let (held, damaged) = self.store.read_sound().map_err(|error| unreadable(&error))?;
+        let (held, damaged) = context.node.store.read_sound().map_err(|error| unreadable(&error))?;
         report.conditions.extend(damaged.as_ref().map(unreadable));
         // On another pod network only extra interfaces are from our plugins: that network may have assigned the other addresses.
         let is_ours = |it: &&Allocation| context.is_ours() || it.attached.is_some();
         let finished = held.allocations.iter().filter(|it| it.tentative_until.is_none());
         let running: Vec<&Allocation> = finished.filter(is_ours).collect();
-        let broken = if running.is_empty() { Ok(Vec::new()) } else { self.broken(&running, context.vnics()) };
+        let broken = if running.is_empty() { Ok(Vec::new()) } else { broken(&running, context) };
         let (broken, mut places) = broken
-            .and_then(|broken| Ok((broken, self.places()?)))
+            .and_then(|broken| Ok((broken, context.node.host.places()?)))
             .map_err(|error| Condition::degraded(Reason::PodNetworkBroken, chain(&error)).about("pods"))?;
         if context.is_preview() {
             for (allocation, steps) in broken {
@@ -113,7 +100,7 @@ impl RunningPods {
             } else if now.duration_since(since) < CONFIRMED {
                 self.drift.insert(link.clone(), Drift { since, steps });
             } else {
-                self.repair(allocation, steps, &mut places, report);
+                report.changes.extend(self.repair(allocation, steps, &context.node.store, &mut places));
             }
         }
         report.conditions.extend(self.failed.values().map(|failed| failed.condition.clone()));
@@ -122,10 +109,10 @@ impl RunningPods {
 
     /// Whether a reconcile is due: for drift that was found, or for hints of kernel events about recorded pods. New `hints` must
     /// settle first.
-    pub(super) fn attention(&mut self, hints: DriftHints) -> PodsDue {
+    pub(super) fn attention(&mut self, hints: DriftHints, store: &Store) -> PodsDue {
         let settled = std::mem::replace(&mut self.hints, hints);
         let is_due = !self.drift.is_empty()
-            || (!settled.is_empty() && self.store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)));
+            || (!settled.is_empty() && store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)));
         PodsDue { is_due, again: self.again() }
     }
 
@@ -135,36 +122,22 @@ impl RunningPods {
         if self.drift.is_empty() { settles } else { Some(CONFIRMED) }
     }
 
-    fn places(&self) -> Result<Places, datapath::Error> {
-        let what = "the host".to_owned();
-        Places::host(&self.sysctl_root).map_err(|source| datapath::Error::Observe { what, source })
-    }
-
-    /// The pods that lack something, and what.
-    fn broken<'a>(
-        &self,
-        running: &[&'a Allocation],
-        vnics: &[HostVnic],
-    ) -> Result<Vec<(&'a Allocation, Vec<Step>)>, datapath::Error> {
-        let mut places = self.places()?;
-        let observed = Observed::look(&mut places)?;
-        let lacks = |allocation: &&'a Allocation| {
-            let steps = observed.repairs(&network(allocation, |id| link_of(vnics, id)), allocation.mtu, &places)?;
-            (!steps.is_empty()).then_some((*allocation, steps))
-        };
-        Ok(running.iter().filter_map(lacks).collect())
-    }
-
     /// Applies each step, even if others fail.
-    fn repair(&mut self, allocation: &Allocation, steps: Vec<Step>, places: &mut Places, report: &mut StageReport) {
+    fn repair(
+        &mut self,
+        allocation: &Allocation,
+        steps: Vec<Step>,
+        store: &Store,
+        places: &mut Places,
+    ) -> Vec<Changed> {
         // A DEL or an ADD is under way.
-        if !matches!(self.store.find(&allocation.key), Ok(Some(now)) if now == *allocation) {
-            return;
+        if !matches!(store.find(&allocation.key), Ok(Some(now)) if now == *allocation) {
+            return Vec::new();
         }
-        let mut errors = Vec::new();
+        let (mut changes, mut errors) = (Vec::new(), Vec::new());
         for step in &steps {
             match datapath::apply(std::slice::from_ref(step), places) {
-                Ok(()) => report.changes.push(changed(step, allocation)),
+                Ok(()) => changes.push(changed(step, allocation)),
                 Err(error) if error.is_already_exists() => {}
                 Err(error) => errors.push(chain(&error)),
             }
@@ -176,6 +149,7 @@ impl RunningPods {
             let condition = Condition::degraded(Reason::PodNetworkBroken, errors.join("; ")).about(about);
             self.failed.insert(link.clone(), FailedRepair { steps, condition });
         }
+        changes
     }
 }
 
@@ -186,6 +160,21 @@ impl Stage for RunningPods {
         report.conditions.extend(repaired.err());
         report
     }
+}
+
+/// The pods that lack something, and what.
+fn broken<'a>(
+    running: &[&'a Allocation],
+    context: &Context<'_>,
+) -> Result<Vec<(&'a Allocation, Vec<Step>)>, datapath::Error> {
+    let mut places = context.node.host.places()?;
+    let observed = Observed::look(&mut places)?;
+    let lacks = |allocation: &&'a Allocation| {
+        let network = network(allocation, |id| link_of(context.vnics(), id));
+        let steps = observed.repairs(&network, allocation.mtu, &places)?;
+        (!steps.is_empty()).then_some((*allocation, steps))
+    };
+    Ok(running.iter().filter_map(lacks).collect())
 }
 
 /// Whether hints are about pods that a finished ADD recorded.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use ipam::{BootId, BootTime, Pools};
+use ipam::{BootTime, Pools};
 use resident::logging::chain;
 
 use super::context::Context;
-use super::{Stage, StageReport};
+use super::{Stage, StageReport, sources};
 use crate::decide::offers;
 use crate::decide::pools::{self, ConfiguredVnics};
 use crate::decide::usage::{Usage, size};
@@ -15,21 +15,16 @@ use crate::report::reconcile_report::Changed;
 
 /// The stage.
 #[derive(Debug)]
-pub(super) struct PoolsStage {
-    boot: BootId,
-}
-
-impl PoolsStage {
-    pub(super) const fn new(boot: BootId) -> Self {
-        Self { boot }
-    }
-}
+pub(super) struct PoolsStage;
 
 impl Stage for PoolsStage {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
-        let state_dir = &context.settings.state_dir;
-        let current = match Pools::read(state_dir, &self.boot) {
+        let configured = context.so_far.configured.as_deref();
+        let for_pods = configured.filter(|_| context.is_ours()).unwrap_or_default();
+        report.conditions.extend(sources::unlisted(context.facts, for_pods, context.has_ipv6));
+        let state_dir = &context.node.settings.state_dir;
+        let current = match context.node.pools() {
             Ok(pools) => Some(pools),
             Err(ipam::Error::NoPools { .. }) => None,
             Err(error) => {
@@ -40,8 +35,8 @@ impl Stage for PoolsStage {
         };
         report.offers_addresses = context.is_ours() && current.as_ref().is_some_and(Usage::offers_any);
         // Nothing is known of the host: what was published is as good as it was.
-        let Some(configured) = &context.so_far.configured else { return report };
-        let hosted = ConfiguredVnics { vnics: configured, silent: &context.so_far.silent, ipv6: context.has_ipv6 };
+        let Some(configured) = configured else { return report };
+        let hosted = ConfiguredVnics { vnics: configured, ipv6: context.has_ipv6 };
         let now = BootTime::now().unwrap_or_default();
         let known = [&context.so_far.conditions[..], &report.conditions[..]].concat();
         let offers =
@@ -49,9 +44,9 @@ impl Stage for PoolsStage {
         // No cluster whose pods get VCN addresses, as far as is known.
         let is_alone = !context.is_ours() || current.is_none() && context.facts.npn().is_none();
         let pools = if is_alone {
-            offers::alone(offers, current.as_ref(), &self.boot, now)
+            offers::alone(offers, current.as_ref(), &context.node.boot, now)
         } else {
-            let moment = pools::WriteTime { boot: &self.boot, now };
+            let moment = pools::WriteTime { boot: &context.node.boot, now };
             let (mut pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), moment, &known);
             report.conditions.extend(conditions);
             pools.vnics.extend(offers);

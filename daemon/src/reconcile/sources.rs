@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use datapath::host::HostVnic;
 use imds::UnusableVnic;
+use vcn::Family;
 
 use crate::decide::pools;
 use crate::report::condition::{Condition, Reason};
@@ -49,6 +50,36 @@ pub(super) fn undecided(facts: &NodeFacts, vnics: &[HostVnic]) -> Vec<Condition>
         Condition::degraded(reason, message).about(&host.vnic.id)
     };
     vnics.iter().map(condition).collect()
+}
+
+/// VNICs, and families of VNICs, that are kept although the metadata service no longer lists them. `hosted`: the VNICs of which
+/// pods may get addresses.
+pub(super) fn unlisted(facts: &NodeFacts, hosted: &[HostVnic], has_ipv6: bool) -> impl Iterator<Item = Condition> {
+    let vnics = facts.held().map(|vnic| {
+        let message = match pools::unlisted_serves_new_pods(vnic, facts, hosted) {
+            None => {
+                "the metadata service no longer lists it; it is kept, because its device is still here or the NativePodNetwork \
+                 still names it"
+            }
+            Some(true) => {
+                "the metadata service no longer lists it; it is kept, because the NativePodNetwork still names it, and new pods \
+                 still get its addresses, because the node has no other VNIC for pods"
+            }
+            Some(false) => {
+                "the metadata service no longer lists it: new pods get no address of it, because the node has another VNIC for \
+                 pods. The network of running pods stays, because the NativePodNetwork still names the VNIC"
+            }
+        };
+        Condition::degraded(Reason::VnicNotListed, message).about(vnic)
+    });
+    let families = facts.held_families().filter(move |(_, family)| *family == Family::Ipv4 || has_ipv6);
+    vnics.chain(families.map(|(vnic, family)| {
+        let message = format!(
+            "the metadata service lists it without {family} addresses; the agent uses the last known ones, because the \
+             NativePodNetwork has {family} addresses of it for pods"
+        );
+        Condition::degraded(Reason::VnicFamilyNotListed, message).about(vnic)
+    }))
 }
 
 fn stale_copies(errors: &CopyErrors) -> impl Iterator<Item = Condition> {

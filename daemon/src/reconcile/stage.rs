@@ -1,13 +1,8 @@
 //! What all stages of a reconcile have in common.
 
-use std::net::IpAddr;
-
 use datapath::host::HostVnic;
-use vcn::Ocid;
 
 use super::context::Context;
-use super::installation::{Installation, Request};
-use super::interference::{HostView, Interference};
 use crate::report::condition::Condition;
 use crate::report::reconcile_report::{Changed, PodNetworkState};
 
@@ -24,12 +19,8 @@ pub(super) struct StageReport {
     pub(super) conditions: Vec<Condition>,
     /// The VNICs whose host network is in sync; `None` while that is not known, or something that all pods need failed.
     pub(super) configured: Option<Vec<HostVnic>>,
-    /// VNICs that nothing shows to carry packets.
-    pub(super) silent: Vec<Ocid>,
     /// Whether pools.json has any address for pods.
     pub(super) offers_addresses: bool,
-    /// Addresses that were freed.
-    pub(super) freed: Vec<IpAddr>,
     /// Who owns the pod network, and what was installed.
     pub(super) pod_network: Option<PodNetworkState>,
 }
@@ -42,8 +33,6 @@ impl StageReport {
     pub(super) fn merge(&mut self, other: Self) {
         self.changes.extend(other.changes);
         self.conditions.extend(other.conditions);
-        self.silent.extend(other.silent);
-        self.freed.extend(other.freed);
         self.offers_addresses |= other.offers_addresses;
         self.configured = other.configured.or_else(|| self.configured.take());
         self.pod_network = other.pod_network.or_else(|| self.pod_network.take());
@@ -52,22 +41,5 @@ impl StageReport {
     /// Whether a pod could get an address and would be connected.
     pub(super) const fn is_usable(&self) -> bool {
         self.offers_addresses && self.configured.is_some()
-    }
-}
-
-impl Stage for Interference {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let Some(network) = &context.wanted.network else { return StageReport::default() };
-        StageReport::of_conditions(self.check(HostView { network, links: &context.links }, context.cause))
-    }
-}
-
-impl Stage for Installation {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        let (our_network, usable) = (context.is_ours(), context.so_far.is_usable());
-        let asked = Request { our_network, usable, cause: context.cause };
-        report.pod_network = Some(self.stage(context.settings, context.facts, asked, &mut report));
-        report
     }
 }

@@ -1,37 +1,36 @@
 //! Which routing table each VNIC has: read from tables.json, assigned, and written back.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use ipam::{BootId, Pools, Store};
 use resident::logging::chain;
 use vcn::Vnic;
 
-use super::host::Host;
+use super::node_state::NodeState;
 use crate::decide::desired::secondary;
 use crate::decide::slots::{SlotError, SlotFile, Slots, TableReferences};
 use crate::report::condition::{Condition, Reason};
-use crate::settings::Settings;
 
 /// The tables of the VNICs.
 #[derive(Debug)]
 pub(super) struct VnicTables {
-    host: Host,
-    state_dir: PathBuf,
-    boot: BootId,
     file: SlotFile,
     /// What the file holds; `None` until it was read.
     slots: Option<Slots>,
 }
 
 impl VnicTables {
-    pub(super) fn new(settings: &Settings, host: Host, boot: BootId) -> Self {
-        let (state_dir, file) = (settings.state_dir.clone(), SlotFile::new(&settings.data_dir));
-        Self { host, state_dir, boot, file, slots: None }
+    pub(super) fn new(data_dir: &Path) -> Self {
+        Self { file: SlotFile::new(data_dir), slots: None }
     }
 
     /// Every VNIC's table; `None` if that cannot be known, and then nothing may be changed: what would look unwanted may be a
     /// pod's. If the file is lost or cannot be written, the kernel's rules and the allocations have the tables as well.
-    pub(super) fn assign(&mut self, vnics: &[Vnic], is_preview: bool) -> (Option<Slots>, Vec<Condition>) {
+    pub(super) fn assign(
+        &mut self,
+        node: &NodeState,
+        vnics: &[Vnic],
+        is_preview: bool,
+    ) -> (Option<Slots>, Vec<Condition>) {
         let failed = |error: &SlotError| Condition::degraded(Reason::StateFailed, chain(error)).about("tables.json");
         let read = self.slots.take().map_or_else(|| self.file.read(), Ok);
         let known = read.as_ref().cloned().unwrap_or_default();
@@ -41,7 +40,7 @@ impl VnicTables {
             return (Some(known), conditions);
         }
         let mut slots = known.clone();
-        match self.referred(vnics) {
+        match referred(node, vnics) {
             Ok(referred) => slots.assign(secondary(vnics), &referred),
             Err(error) => {
                 conditions.push(Condition::blocking(Reason::StateFailed, chain(&error)).about("routing tables"));
@@ -62,20 +61,20 @@ impl VnicTables {
         }
         (Some(slots), conditions)
     }
+}
 
-    /// What refers to our tables: routes and rules in the kernel, allocations and pools on disk.
-    fn referred(&self, vnics: &[Vnic]) -> Result<TableReferences, netlink::Error> {
-        let mut referred = self.host.referred(vnics)?;
-        if let Ok(pools) = Pools::read(&self.state_dir, &self.boot) {
-            referred.owners.extend(pools.vnics.into_iter().map(|vnic| (vnic.vnic_id, vnic.table)));
-        }
-        // Without pods' tables a slot could be reused under a pod. The records have them without the index; for a record that
-        // cannot be read, the rule in the kernel has it, and the host is still repaired.
-        let recorded = Store::new(&self.state_dir, self.boot.clone()).recorded().unwrap_or_default();
-        for held in recorded.into_iter().flat_map(|allocation| allocation.addresses) {
-            referred.tables.insert(held.table);
-            referred.owners.insert(held.vnic_id, held.table);
-        }
-        Ok(referred)
+/// What refers to our tables: routes and rules in the kernel, allocations and pools on disk.
+fn referred(node: &NodeState, vnics: &[Vnic]) -> Result<TableReferences, netlink::Error> {
+    let mut referred = node.host.referred(vnics)?;
+    if let Ok(pools) = node.pools() {
+        referred.owners.extend(pools.vnics.into_iter().map(|vnic| (vnic.vnic_id, vnic.table)));
     }
+    // Without pods' tables a slot could be reused under a pod. The records have them without the index; for a record that
+    // cannot be read, the rule in the kernel has it, and the host is still repaired.
+    let recorded = node.store.recorded().unwrap_or_default();
+    for held in recorded.into_iter().flat_map(|allocation| allocation.addresses) {
+        referred.tables.insert(held.table);
+        referred.owners.insert(held.vnic_id, held.table);
+    }
+    Ok(referred)
 }

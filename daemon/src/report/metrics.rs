@@ -37,8 +37,6 @@ struct PluginRunMetrics {
     verbs: Histograms<VerbPhase>,
     verb_series: Mutex<HashSet<VerbPhase>>,
     records_refused: Counter,
-    records_late: Counter,
-    lines_dropped: Counter,
 }
 
 /// The metrics.
@@ -130,12 +128,6 @@ impl PluginRunMetrics {
                 "cni_records_refused",
                 "Records of plugin runs that could not be read, or had too many different labels",
             ),
-            records_late: all.metric(
-                "cni_records_late",
-                "Records of plugin runs read from the log file, because the agent was down or its socket full",
-            ),
-            lines_dropped: all
-                .metric("cni_lines_dropped", "Plugin runs counted but not logged, because of the rate limit"),
         }
     }
 }
@@ -219,16 +211,6 @@ impl Metrics {
     /// Counts a record that could not be read.
     pub fn record_refused(&self) {
         self.plugin_runs.records_refused.inc();
-    }
-
-    /// Counts a record from the log file.
-    pub fn record_late(&self) {
-        self.plugin_runs.records_late.inc();
-    }
-
-    /// Counts a plugin run that was not logged.
-    pub fn line_dropped(&self) {
-        self.plugin_runs.lines_dropped.inc();
     }
 
     /// Counts addresses of which the work after a verb is done or failed.

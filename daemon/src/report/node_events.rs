@@ -13,35 +13,30 @@ mod reported;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
+use resident::api_server::{client, in_cluster};
 use resident::events::{Reporter, event, write};
 use resident::logging::chain;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::report::metrics::Metrics;
+use crate::lifecycle::agent::Agent;
 use crate::report::reconcile_report::CompletedReconcile;
-use crate::settings::Settings;
+use crate::report::signals::unix_millis;
+use crate::settings::{Permission, Settings};
+use crate::sources::backoff::chance;
 use plan::{ConditionKey, Plan, ReportedEvent, Transition};
 use reported::ReportedFile;
-use resident::api_server::client;
 
 /// The task.
 #[derive(Debug)]
-pub struct Recorder {
-    /// Whether Events are written, and in whose name.
-    pub settings: Arc<Settings>,
-    /// The conditions.
-    pub reports: watch::Receiver<Option<CompletedReconcile>>,
-    /// Where Events are counted.
-    pub metrics: Arc<Metrics>,
-    /// Whether there is an API server.
-    pub in_cluster: bool,
-    /// A number in 0.0–1.0, for jitter.
-    pub chance: fn() -> f64,
+struct Recorder {
+    agent: Arc<Agent>,
+    /// Its own receiver, which notes what it has seen.
+    reports: watch::Receiver<Option<CompletedReconcile>>,
 }
 
 /// The names that an Event needs.
@@ -59,26 +54,26 @@ const PACE: Duration = Duration::from_secs(1);
 /// Between failures: all nodes of a cluster fail together when its API server does.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(4), cap: Duration::from_secs(300) };
 
-impl Recorder {
-    /// Writes Events until no reports come any more.
-    pub async fn run(mut self) {
-        match names(&self.settings, self.in_cluster) {
-            Ok(names) => self.report(&names).await,
-            Err(why) => {
-                tracing::info!(event = "kubernetes_events.off", "{why}");
-                std::future::pending().await
-            }
+/// Writes Events until no reports come any more.
+pub async fn run(agent: Arc<Agent>) {
+    match names(&agent.settings, in_cluster()) {
+        Ok(names) => Recorder { reports: agent.reports.clone(), agent }.report(&names).await,
+        Err(why) => {
+            tracing::info!(event = "kubernetes_events.off", "{why}");
+            std::future::pending().await
         }
     }
+}
 
+impl Recorder {
     async fn report(&mut self, names: &Names) {
-        let file = ReportedFile::new(&self.settings.data_dir);
+        let file = ReportedFile::new(&self.agent.settings.data_dir);
         let mut plan = Plan::new(read(&file, &names.node), Instant::now());
         let (hold, mut failures, mut not_before) = (self.hold(), 0, Instant::now());
         loop {
             let last = self.reports.borrow_and_update().clone();
             if let Some(CompletedReconcile { report, .. }) = last {
-                self.metrics.events_dropped(plan.note(&report.conditions, hold, Instant::now()));
+                self.agent.metrics.events_dropped(plan.note(&report.conditions, hold, Instant::now()));
             }
             let now = Instant::now();
             if not_before <= now
@@ -113,7 +108,7 @@ impl Recorder {
             }
             Err(why) => Err(why),
         };
-        self.metrics.event_attempted(written.is_ok());
+        self.agent.metrics.event_attempted(written.is_ok());
         match written {
             Ok(()) => {
                 plan.written(transition, unix_millis(), Instant::now());
@@ -128,19 +123,19 @@ impl Recorder {
                     tracing::warn!(event = "kubernetes_events.failing", reason, why, "the agent retries");
                 }
                 *failures = failures.saturating_add(1);
-                RETRY.delay(*failures, (self.chance)())
+                RETRY.delay(*failures, chance())
             }
         }
     }
 
     fn hold(&self) -> Duration {
-        self.settings.resync.min(HOLD).mul_f64(1.0 + (self.chance)())
+        self.agent.settings.resync.min(HOLD).mul_f64(1.0 + chance())
     }
 }
 
 /// The names, or why no Events are written.
 fn names(settings: &Settings, in_cluster: bool) -> Result<Names, &'static str> {
-    if !settings.kubernetes_events {
+    if settings.kubernetes_events == Permission::Deny {
         return Err("KUBERNETES_EVENTS is deny");
     }
     if !in_cluster {
@@ -170,21 +165,13 @@ async fn save(file: &ReportedFile, names: &Names, reported: &BTreeMap<ConditionK
     }
 }
 
-fn unix_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::Args;
+    use crate::fixture::settings;
 
     fn of(arguments: &[&str], in_cluster: bool) -> Result<Names, &'static str> {
-        let command = ["oke-node-agent"].iter().chain(arguments);
-        super::names(&Settings::new(Args::try_parse_from(command).unwrap().options).unwrap(), in_cluster)
+        super::names(&settings(arguments), in_cluster)
     }
 
     #[test]
@@ -192,7 +179,7 @@ mod tests {
         let names = ["--node-name", "a", "--pod-name", "b"];
         assert_eq!(of(&names, true), Ok(Names { node: "a".into(), pod: "b".into() }));
         assert_eq!(of(&names, false), Err("the agent does not run in a cluster"));
-        assert_eq!(of(&["--node-name", "", "--pod-name", "b"], true), Err("NODE_NAME is not set"));
+        assert_eq!(of(&["--pod-name", "b"], true), Err("NODE_NAME is not set"));
         assert_eq!(of(&["--node-name", "a"], true), Err("POD_NAME is not set"));
         let denied = [&names[..], &["--kubernetes-events", "deny"]].concat();
         assert_eq!(of(&denied, true), Err("KUBERNETES_EVENTS is deny"));

@@ -7,31 +7,19 @@ use std::sync::Arc;
 use resident::logging::chain;
 use resident::server;
 use tokio::net::TcpListener;
-use tokio::time::sleep;
 
 use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notices;
-use crate::sources::backoff::RETRY;
+use crate::sources::backoff::persist;
 
 /// Serves the port. While it cannot be bound, `notices` say why.
-pub(crate) async fn run(
-    listen: SocketAddr,
-    status_server: Arc<impl server::Handler>,
-    chance: fn() -> f64,
-    notices: Notices,
-) {
-    let mut failures = 0;
-    let port = loop {
-        match TcpListener::bind(listen).await {
-            Ok(port) => break port,
-            Err(error) => {
-                let message = format!("listening on {listen}: {}; the agent retries", chain(&error));
-                notices.report([Condition::degraded(Reason::PortUnavailable, message)]);
-            }
-        }
-        failures += 1;
-        sleep(RETRY.delay(failures, chance())).await;
+pub(crate) async fn run(listen: SocketAddr, status_server: Arc<impl server::Handler>, notices: Notices) {
+    let bind = async || {
+        let bound = TcpListener::bind(listen).await;
+        bound.map_err(|error| format!("listening on {listen}: {}", chain(&error)))
     };
-    notices.report([]);
-    server::serve_port(port, status_server).await;
+    let report = |why: Option<String>| {
+        notices.report(why.map(|message| Condition::degraded(Reason::PortUnavailable, message)));
+    };
+    server::serve_port(persist(bind, report).await, status_server).await;
 }

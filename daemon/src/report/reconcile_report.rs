@@ -29,9 +29,6 @@ pub struct ReconcileReport {
     /// What kind of machine this is, once its VNICs are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineKind>,
-    /// Addresses that were freed, because their pods ended without a DEL.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub freed: Vec<IpAddr>,
     /// Whether a new pod would get an address and a network.
     pub usable: bool,
     /// The owner of the pod network.

@@ -13,58 +13,43 @@ use health::collectors::KINDS;
 use health::engine::{Now, RulesFiles};
 use health::system::Machine;
 use health::{Engine, Host, Report, Verdict};
-use ipam::BootId;
+use resident::args::Toggle;
 use tokio::sync::watch;
 
-use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::CompletedReconcile;
+use crate::lifecycle::agent::Agent;
 use crate::settings::Settings;
 use crate::sources::backoff::chance;
-use crate::sources::node_facts::NodeFacts;
 
-/// What the agent knows.
-#[derive(Clone, Debug)]
-pub struct Sources {
-    /// Where the host is mounted, and what the Node is called.
-    pub settings: Arc<Settings>,
-    /// The boot that pools are of.
-    pub boot: BootId,
-    /// For the number of repairs.
-    pub metrics: Arc<Metrics>,
-    /// The instance and its VNICs.
-    pub facts: watch::Receiver<NodeFacts>,
-    /// The Node's allocatable memory, as the controller reports it.
-    pub allocatable_memory: watch::Receiver<Option<u64>>,
-    /// The last reconcile.
-    pub reports: watch::Receiver<Option<CompletedReconcile>>,
-}
-
-/// Starts the thread, unless HEALTH is off. It ends when the results have no reader any more.
+/// Starts the thread, unless HEALTH is off. It ends when the results have no reader any more. The controller reports the Node's
+/// allocatable memory.
 ///
 /// # Errors
 /// If the thread cannot be started.
-pub fn start(sources: Sources) -> io::Result<watch::Receiver<Report>> {
-    if !sources.settings.measures_health {
+pub fn start(
+    agent: Arc<Agent>,
+    allocatable_memory: watch::Receiver<Option<u64>>,
+) -> io::Result<watch::Receiver<Report>> {
+    let settings = agent.settings.clone();
+    if settings.health == Toggle::Off {
         return Ok(watch::channel(Report { is_off: true, ..Report::default() }).1);
     }
     let (results_in, results) = watch::channel(Report::default());
     let host = Host {
         proc: "/proc".into(),
         sys: "/sys".into(),
-        root: sources.settings.host_root.clone(),
+        root: settings.host_root.clone(),
         facts: Arc::default(),
         system: Arc::new(Machine),
         now: Instant::now(),
     };
-    let controller = sources.settings.controller_rules();
-    let rules = RulesFiles { controller, own: sources.settings.health_rules.clone() };
+    let rules = RulesFiles { controller: settings.controller_rules(), own: settings.health_rules.clone() };
     let mut engine = Engine::new(KINDS, host, rules, chance);
     let work = move || {
         let mut problems = BTreeSet::new();
         loop {
             let now = Now { instant: Instant::now(), unix_millis: unix_millis() };
-            if engine.step(now, || facts::gather(&sources)) {
-                let report = permitted(engine.report(), &sources.settings);
+            if engine.step(now, || facts::gather(&agent, *allocatable_memory.borrow())) {
+                let report = permitted(engine.report(), &settings);
                 log(&report, &mut problems);
                 if results_in.send(report).is_err() {
                     return;
@@ -79,7 +64,7 @@ pub fn start(sources: Sources) -> io::Result<watch::Receiver<Report>> {
 
 /// A result that says `repair` is one only where repairs are on: neither the agent nor the controller then acts on it.
 fn permitted(report: Report, settings: &Settings) -> Report {
-    if settings.may_raise_limits { report } else { report.without_repairs() }
+    if settings.repairs == Toggle::On { report } else { report.without_repairs() }
 }
 
 /// The wall clock.
@@ -103,45 +88,20 @@ fn log(report: &Report, problems: &mut BTreeSet<String>) {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
     use health::rules::Action;
     use serde_json::json;
 
     use super::*;
-    use crate::args::Args;
-
-    fn settings(arguments: &[&str]) -> Settings {
-        Settings::new(Args::try_parse_from(["oke-node-agent"].iter().chain(arguments)).unwrap().options).unwrap()
-    }
-
-    fn sources(arguments: &[&str]) -> Sources {
-        Sources {
-            settings: Arc::new(settings(arguments)),
-            boot: BootId::current().unwrap(),
-            metrics: Arc::default(),
-            facts: watch::channel(NodeFacts::default()).1,
-            allocatable_memory: watch::channel(None).1,
-            reports: watch::channel(None).1,
-        }
-    }
+    use crate::fixture::{agent, settings};
 
     #[test]
     fn health_off_measures_nothing() {
         let is_off = |arguments: &[&str]| {
-            let results = start(sources(arguments)).unwrap();
+            let results = start(agent(arguments), watch::channel(None).1).unwrap();
             (results.borrow().is_off, results.has_changed().is_ok())
         };
         assert_eq!(is_off(&[]), (false, true), "a thread measures");
         assert_eq!(is_off(&["--health", "off"]), (true, false), "none will ever send a result");
-    }
-
-    #[test]
-    fn collectors_get_the_allocatable_memory_of_the_last_request() {
-        let (allocatable_in, allocatable_memory) = watch::channel(None);
-        let sources = Sources { allocatable_memory, ..sources(&[]) };
-        assert_eq!(facts::gather(&sources).allocatable_memory, None);
-        allocatable_in.send_replace(Some(4096));
-        assert_eq!(facts::gather(&sources).allocatable_memory, Some(4096));
     }
 
     #[test]

@@ -1,24 +1,19 @@
 //! The agent's HTTP endpoints. `/healthz`, `/readyz` and `/metrics` answer every client, the others only root's socket.
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipam::BootId;
 use resident::logging::chain;
 use resident::server::{Answer, Caller, Handler};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::cni_records::RecentRuns;
 use crate::decide::usage::Usage;
+use crate::lifecycle::agent::Agent;
 use crate::report::attachments;
-use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
 use crate::report::signals;
 use crate::report::status::{AgentState, Readiness, Status};
-use crate::sources::node_facts::NodeFacts;
 use crate::triggers::reconcile_loop::PreviewRequest;
 
 /// Time without a completed reconcile after which /healthz asks for a restart. Reconciles take seconds and run at least every
@@ -31,24 +26,8 @@ const PREVIEW: Duration = Duration::from_secs(20);
 /// What the answers are made from.
 #[derive(Clone, Debug)]
 pub struct StatusServer {
-    /// The directory of pools and allocations.
-    pub state_dir: PathBuf,
-    /// Their boot.
-    pub boot: BootId,
-    /// When the agent started.
-    pub started: Instant,
-    /// Where kernel settings are mounted.
-    pub sysctl_root: PathBuf,
-    /// The resync interval.
-    pub resync: Duration,
-    /// The last plugin runs.
-    pub recent: Arc<RecentRuns>,
-    /// The metrics.
-    pub metrics: Arc<Metrics>,
-    /// The node's facts.
-    pub facts: watch::Receiver<NodeFacts>,
-    /// The last reconcile.
-    pub reports: watch::Receiver<Option<CompletedReconcile>>,
+    /// The agent.
+    pub agent: Arc<Agent>,
     /// The results of health signals.
     pub signals: watch::Receiver<health::Report>,
     /// The loop that makes previews.
@@ -60,23 +39,28 @@ impl Handler for StatusServer {
         match (path, caller) {
             ("/healthz", _) => self.health(Instant::now()),
             ("/readyz", _) => {
-                let readiness = Readiness::of(self.report().as_deref());
+                let readiness = Readiness::of(self.agent.report().as_deref());
                 Answer::json(if readiness.ready { 200 } else { 503 }, &readiness)
             }
             ("/metrics", _) => {
-                let usage = self.read(Usage::counted).await.ok();
-                self.metrics.set_signals(&self.signals());
-                Answer::metrics(self.metrics.text(&self.facts.borrow(), self.report().as_deref(), usage.as_ref()))
+                let usage = self.read(|agent| Usage::counted(&agent.settings.state_dir, &agent.boot)).await.ok();
+                let Agent { metrics, facts, .. } = &*self.agent;
+                metrics.set_signals(&self.signals());
+                Answer::metrics(metrics.text(&facts.borrow(), self.agent.report().as_deref(), usage.as_ref()))
             }
             ("/status", Caller::Root) => Answer::json(200, &self.current_status()),
-            ("/pools", Caller::Root) => json(&self.read(Usage::read).await),
+            ("/pools", Caller::Root) => {
+                json(&self.read(|agent| Usage::read(&agent.settings.state_dir, &agent.boot)).await)
+            }
             ("/attachments", Caller::Root) => {
-                let sysctl_root = self.sysctl_root.clone();
-                json(&self.read(move |state_dir, boot| attachments::read(state_dir, &sysctl_root, boot)).await)
+                let read = |Agent { settings, boot, .. }: &Agent| {
+                    attachments::read(&settings.state_dir, &settings.sysctl_root, boot)
+                };
+                json(&self.read(read).await)
             }
             ("/health-signals", Caller::Root) => Answer::json(200, &self.signals()),
             ("/plan", Caller::Root) => self.plan().await,
-            ("/verbs", Caller::Root) => Answer::json(200, &self.recent.runs()),
+            ("/verbs", Caller::Root) => Answer::json(200, &self.agent.recent.runs()),
             _ => Answer::text(404, "not found\n"),
         }
     }
@@ -85,8 +69,8 @@ impl Handler for StatusServer {
 impl StatusServer {
     /// The process lives and its loop runs. No outside failure makes it unhealthy: a restart would not repair that.
     fn health(&self, now: Instant) -> Answer {
-        let last = self.reports.borrow().as_ref().map_or(self.started, |completed| completed.at);
-        match stuck(last, now, self.resync) {
+        let last = self.agent.reports.borrow().as_ref().map_or(self.agent.started, |completed| completed.at);
+        match stuck(last, now, self.agent.settings.resync) {
             Some(waited) => Answer::text(500, &format!("no reconcile has finished for {} s\n", waited.as_secs())),
             None => Answer::text(200, "ok\n"),
         }
@@ -102,10 +86,10 @@ impl StatusServer {
     pub(crate) fn current_status(&self) -> Status {
         let agent = AgentState {
             running: true,
-            uptime_seconds: Some(self.started.elapsed().as_secs()),
+            uptime_seconds: Some(self.agent.started.elapsed().as_secs()),
             ..AgentState::stopped()
         };
-        Status::of(agent, &self.facts.borrow(), self.report().as_deref())
+        Status::of(agent, &self.agent.facts.borrow(), self.agent.report().as_deref())
     }
 
     async fn plan(&self) -> Answer {
@@ -123,15 +107,11 @@ impl StatusServer {
     /// Reads state files, not on the thread that answers health checks.
     async fn read<T: Send + 'static, E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
-        read: impl FnOnce(&Path, &BootId) -> Result<T, E> + Send + 'static,
+        read: impl FnOnce(&Agent) -> Result<T, E> + Send + 'static,
     ) -> Result<T, String> {
-        let (state_dir, boot) = (self.state_dir.clone(), self.boot.clone());
-        let read = tokio::task::spawn_blocking(move || read(&state_dir, &boot).map_err(|error| chain(&*error.into())));
+        let agent = self.agent.clone();
+        let read = tokio::task::spawn_blocking(move || read(&agent).map_err(|error| chain(&*error.into())));
         read.await.map_err(|error| error.to_string())?
-    }
-
-    fn report(&self) -> Option<Arc<ReconcileReport>> {
-        self.reports.borrow().as_ref().map(|completed| completed.report.clone())
     }
 }
 

@@ -8,13 +8,12 @@
 mod plan;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::VnicAttachment;
 use backoff::Backoff;
-use ipam::{BootId, Store};
+use ipam::Store;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use resident::api_server::{client, in_cluster};
@@ -24,11 +23,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
-use crate::report::metrics::Metrics;
+use crate::lifecycle::agent::Agent;
 use crate::report::reconcile_report::CompletedReconcile;
 use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
-use plan::{Pods, Report, WrittenReport};
+use plan::{Report, WrittenReport};
 
 /// The interval at which the pods of a VNIC are counted: plugins tell the agent of it, but not this task.
 const LOOK: Duration = Duration::from_secs(5);
@@ -44,25 +43,24 @@ const FIELD_MANAGER: &str = "oke-node-agent";
 
 /// The task.
 #[derive(Debug)]
-pub struct VnicReporter {
-    /// Where the allocations are.
-    pub state_dir: PathBuf,
-    /// The VnicAttachments.
-    pub facts: watch::Receiver<NodeFacts>,
-    /// How the VNICs are.
-    pub reports: watch::Receiver<Option<CompletedReconcile>>,
-    /// The boot of the allocations.
-    pub boot: BootId,
-    /// Where writes are counted.
-    pub metrics: Arc<Metrics>,
+struct VnicReporter {
+    agent: Arc<Agent>,
+    /// Its own receivers, which note what it has seen.
+    facts: watch::Receiver<NodeFacts>,
+    reports: watch::Receiver<Option<CompletedReconcile>>,
+}
+
+/// Reports until the agent ends.
+pub async fn run(agent: Arc<Agent>) {
+    if in_cluster() {
+        let (facts, reports) = (agent.facts.clone(), agent.reports.clone());
+        VnicReporter { agent, facts, reports }.run().await;
+    }
+    std::future::pending().await
 }
 
 impl VnicReporter {
-    /// Reports until the agent ends.
-    pub async fn run(mut self) {
-        if !in_cluster() {
-            return std::future::pending().await;
-        }
+    async fn run(mut self) {
         let (mut written, mut failures) = (HashMap::new(), 0_u32);
         loop {
             let mut has_failed = false;
@@ -99,10 +97,9 @@ impl VnicReporter {
         let attachments = self.attachments();
         let report = self.reports.borrow_and_update().as_ref().map(|completed| completed.report.clone());
         let Some(report) = report.filter(|_| !attachments.is_empty()) else { return Vec::new() };
-        let pods = Pods(|vnic: &Ocid| self.pods(vnic));
         let of = |attachment: &VnicAttachment| {
             let known = attachment.metadata.uid.as_ref().and_then(|uid| written.get(uid));
-            plan::due(attachment, &report, &pods, known, Instant::now())
+            plan::due(attachment, &report, |vnic| self.pods(vnic), known, Instant::now())
         };
         attachments.iter().filter_map(of).collect()
     }
@@ -113,7 +110,8 @@ impl VnicReporter {
 
     /// How many pods have the VNIC or an address of it; `None` if that cannot be read.
     fn pods(&self, vnic: &Ocid) -> Option<u32> {
-        let (allocations, damage) = Store::new(&self.state_dir, self.boot.clone()).read_sound().ok()?;
+        let (allocations, damage) =
+            Store::new(&self.agent.settings.state_dir, self.agent.boot.clone()).read_sound().ok()?;
         let has = |held: &&ipam::Allocation| held.addresses.iter().any(|address| address.vnic_id == *vnic);
         let count = allocations.allocations.iter().filter(has).count();
         // A record that cannot be read may be one of this VNIC's.
@@ -133,7 +131,7 @@ impl VnicReporter {
             Ok(Err(error)) => Err(chain(&error)),
             Err(_) => Err(format!("the API server does not answer within {} s", DEADLINE.as_secs())),
         };
-        self.metrics.vnic_reported(result.is_ok());
+        self.agent.metrics.vnic_reported(result.is_ok());
         result
     }
 }

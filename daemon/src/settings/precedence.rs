@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use resident::args::LogLevel;
 use resident::config::Layers;
 
 use crate::args::keys;
-use crate::settings::Settings;
+use crate::settings::{Permission, Ports, Settings};
 
 struct Scene {
     directory: tempfile::TempDir,
@@ -49,8 +50,8 @@ fn precedence_is_flag_then_environment_then_file_then_default() {
     let settings = Scene::new(file, &environment, &[("RESYNC_SECONDS", "9")]).settings().unwrap();
     assert_eq!(settings.resync.as_secs(), 9);
     assert_eq!(settings.detach_grace.as_secs(), 8);
-    assert_eq!(settings.log_level, tracing::Level::WARN);
-    assert!(settings.pods_may_use_metadata);
+    assert_eq!(settings.resident.log_level, LogLevel::Warn);
+    assert_eq!(settings.pods_may_use_metadata, Permission::Allow);
 }
 
 #[test]
@@ -78,13 +79,13 @@ COMPLETELY_FOREIGN_KEY=1
             "agent.conf, line 2: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
             r#"agent.conf, line 3: LOG_LEVEL is "wran", which is none of error, warn, info, debug, trace; did you mean warn?"#,
             "agent.conf, line 4: resync-seconds is no key; did you mean RESYNC_SECONDS?",
+            r#"agent.conf, line 6: STATE_DIR is "run": not an absolute path"#,
             "agent.conf, line 9: COMPLETELY_FOREIGN_KEY is no key",
             "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
             r#"environment: PODS_MAY_USE_METADATA is "Deny", which is none of allow, deny; did you mean deny?"#,
+            r#"command line: BM_PORT_0 is "a name": "a name" is not a link name: it contains '/', ':', NUL or white space"#,
             r#"command line: CNI_TAKEOVER is "maybe", which is none of true, false"#,
             r#"command line: RESYNC_SECONDS is "often": invalid float literal"#,
-            r#"command line: BM_PORT_0 is no link: "a name" is not a link name: it contains '/', ':', NUL or white space"#,
-            "agent.conf, line 6: STATE_DIR is run, which is not an absolute path",
         ]
     );
 }
@@ -102,6 +103,21 @@ fn an_empty_value_says_nothing_and_json_is_a_value() {
     let settings = scene.settings().unwrap();
     assert_eq!(settings.signals.set.node_label.as_deref(), Some(r#"{"a": "b=c"}"#));
     assert_eq!(settings.resync.as_secs(), 30);
+}
+
+#[test]
+fn empty_flag_unsets_weaker_layers_or_is_an_error() {
+    let file = "BM_PORT_0=a\nNPN_FILE=/x\n";
+    let settings = Scene::new(file, &[("NPN_FILE", "/y")], &[("BM_PORT_0", ""), ("NPN_FILE", "")]).settings().unwrap();
+    assert_eq!((settings.npn_file.clone(), settings.ports.clone()), (None, Ports::default()));
+    let flags = [("PODS_MAY_USE_METADATA", ""), ("STATE_DIR", "")];
+    assert_eq!(
+        Scene::new("PODS_MAY_USE_METADATA=deny\n", &[], &flags).problems(),
+        [
+            r#"command line: PODS_MAY_USE_METADATA is "", which is none of allow, deny"#,
+            r#"command line: STATE_DIR is "": not an absolute path"#,
+        ]
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use backoff::Backoff;
 pub use backoff::chance;
+use tokio::time::sleep;
 
 /// Between failures of the same thing.
 pub const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(30) };
@@ -15,6 +16,22 @@ pub const UNSETTLED: Backoff = Backoff { first: Duration::from_secs(2), cap: Dur
 /// does not use up the machine. It stays well below the second within which drift is repaired: on a busy machine the look and
 /// the repair take time as well.
 pub const DEBOUNCE: Backoff = Backoff { first: Duration::from_millis(50), cap: Duration::from_millis(400) };
+
+/// Tries until it succeeds. `report` gets why it failed, and nothing once it has succeeded.
+pub async fn persist<T>(mut attempt: impl AsyncFnMut() -> Result<T, String>, report: impl Fn(Option<String>)) -> T {
+    let mut failures = 0;
+    loop {
+        match attempt().await {
+            Ok(done) => {
+                report(None);
+                return done;
+            }
+            Err(why) => report(Some(format!("{why}; the agent retries"))),
+        }
+        failures += 1;
+        sleep(RETRY.delay(failures, chance())).await;
+    }
+}
 
 /// Between nine tenths and all of a regular interval, so that the nodes of a pool do not ask at the same time.
 pub fn jittered(interval: Duration, chance: f64) -> Duration {

@@ -5,6 +5,7 @@
 mod tests;
 
 use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,7 +18,7 @@ use vcn::Ocid;
 
 use crate::sources::backoff::{chance, jittered};
 use crate::sources::cached_copy::CachedCopy;
-use crate::sources::object_watch::{ObjectWatch, Observer, WatchEnd};
+use crate::sources::object_watch::{ObjectWatch, WatchEnd};
 use crate::sources::source::Source;
 
 /// How old the last answer may be before a lost watch is an error. API servers restart and are unreachable for minutes, which
@@ -31,9 +32,9 @@ const UNKNOWN_KIND: Duration = Duration::from_mins(4);
 /// A kind of objects, and what a list of them says.
 pub trait InstanceKind: Debug + Send + 'static {
     /// An object as it is watched.
-    type Object: Resource + Clone + DeserializeOwned + Debug + Send + 'static;
+    type Object: Resource<DynamicType: Clone + Debug + Eq + Hash> + Clone + DeserializeOwned + Debug + Send + 'static;
     /// What is learnt; the default is that there is no object.
-    type Value: Clone + Debug + Default + Send + Sync;
+    type Value: Clone + Debug + Default + PartialEq + Send + Sync;
     /// The name of the log event of a cached copy that cannot be used.
     const COPY_UNUSABLE: &str;
 
@@ -42,9 +43,6 @@ pub trait InstanceKind: Debug + Send + 'static {
 
     /// Reads a list; `before` is what was known.
     fn read(instance: &Ocid, objects: Vec<Self::Object>, before: Option<Self::Value>) -> ListResult<Self::Value>;
-
-    /// Whether there is no object.
-    fn is_none(value: &Self::Value) -> bool;
 
     /// The cached copy and its age.
     ///
@@ -187,7 +185,7 @@ impl<W: InstanceKind> InstanceWatcher<W> {
             let observer = InstanceObserver::<W> { instance: instance.clone(), state, changed };
             // Cancel-safe: a watch that is dropped is opened again, and lists again.
             tokio::select! {
-                () = W::watch(&instance).run(observer) => {}
+                () = W::watch(&instance).run(|seen| observer.note(seen)) => {}
                 changed = self.instance.wait_for(|now| now.as_ref() != Some(&instance)) => drop(changed),
             }
         }
@@ -198,17 +196,25 @@ impl<W: InstanceKind> InstanceObserver<W> {
     /// The API server does not know the kind. Returns whether that is to be believed: objects that were seen do not go because
     /// of a 404, which a proxy answers as well, and an API server whose kind is being created again.
     fn lose_kind(&self, state: &mut WatchState<W::Value>, now: Instant) -> bool {
-        let is_believed = state.known.value.as_ref().is_none_or(W::is_none);
+        let is_believed = state.known.value.as_ref().is_none_or(|value| *value == W::Value::default());
         if is_believed {
             state.observe(W::read(&self.instance, Vec::new(), None), now);
             state.known.unwatch(now);
         }
         is_believed
     }
-}
 
-impl<W: InstanceKind> Observer<W::Object> for InstanceObserver<W> {
-    fn observe(&mut self, objects: Vec<W::Object>) {
+    fn note(&self, seen: Result<Vec<W::Object>, &WatchEnd>) -> Option<Duration> {
+        match seen {
+            Ok(objects) => {
+                self.observe(objects);
+                None
+            }
+            Err(end) => self.lose(end),
+        }
+    }
+
+    fn observe(&self, objects: Vec<W::Object>) {
         self.state.send_modify(|state| {
             let listed = W::read(&self.instance, objects, state.known.value.clone());
             state.observe(listed, Instant::now());
@@ -216,7 +222,7 @@ impl<W: InstanceKind> Observer<W::Object> for InstanceObserver<W> {
         self.changed.notify_one();
     }
 
-    fn lose(&mut self, end: &WatchEnd) -> Option<Duration> {
+    fn lose(&self, end: &WatchEnd) -> Option<Duration> {
         let (mut pause, now) = (None, Instant::now());
         self.state.send_modify(|state| {
             if matches!(end, WatchEnd::UnknownKind(_)) && self.lose_kind(state, now) {

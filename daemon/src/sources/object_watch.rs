@@ -1,35 +1,41 @@
 //! A watch of the objects of the API server that concern this node, chosen by one field: no node lists or watches the
 //! objects of another. A lost watch is logged once and retried with backoff.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::hash::Hash;
 use std::pin::pin;
 use std::time::Duration;
 
 use backoff::Backoff;
 use futures::StreamExt;
 use kube::core::Status;
+use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use resident::api_server;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use crate::sources::backoff::chance;
+use crate::sources::backoff::{chance, jittered};
+
+/// How long a lasting watch lasts.
+const WATCH: Duration = Duration::from_mins(30);
 
 /// What to watch, and how.
 #[derive(Debug)]
-pub struct ObjectWatch<K> {
+pub struct ObjectWatch<K: Resource> {
     /// The field that chooses them: `metadata.name`, or one that the kind makes selectable.
     pub field: &'static str,
     /// Its value; names the watch in messages.
     pub name: String,
     /// Its kind, in messages.
     pub kind: &'static str,
+    /// Its kind, for the API.
+    pub resource: K::DynamicType,
     /// Opens its API.
     pub api: fn(Client) -> Api<K>,
     /// How the server is asked; the field is added.
-    pub config: fn() -> watcher::Config,
+    pub config: watcher::Config,
     /// How long the first answer may take.
     pub deadline: Duration,
     /// Between failures; the nodes of a cluster fail together when its API server does.
@@ -76,18 +82,20 @@ pub enum WatchEnd {
     UnknownKind(&'static str),
 }
 
-/// Takes in what a watch reports.
-pub trait Observer<K> {
-    /// The objects as they are now, by name.
-    fn observe(&mut self, objects: Vec<K>);
-
-    /// The watch ended. Returns the time until the next one if this is no failure; then nothing is logged.
-    fn lose(&mut self, end: &WatchEnd) -> Option<Duration>;
+/// A list as the server has it in memory: thousands of nodes ask, and none needs the newest. The next watch continues with one
+/// request. A dead connection is noticed then; bookmarks, one a minute, keep an idle one open.
+pub fn lasting() -> watcher::Config {
+    let lasts = u32::try_from(jittered(WATCH, chance()).as_secs()).unwrap_or(u32::MAX);
+    watcher::Config::default().any_semantic().timeout(lasts)
 }
 
-impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatch<K> {
-    /// Watches without end.
-    pub async fn run(self, mut observer: impl Observer<K>) {
+impl<K> ObjectWatch<K>
+where
+    K: Resource<DynamicType: Clone + Eq + Hash> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    /// Watches without end. `observe` gets the objects as they are, by name, or why the watch ended. It returns the time until the
+    /// next watch if that is no failure; then nothing is logged.
+    pub async fn run(self, mut observe: impl FnMut(Result<Vec<K>, &WatchEnd>) -> Option<Duration>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {
             let watch = self.watch_once(|objects| {
@@ -95,10 +103,10 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
                     tracing::info!(event = self.events.restored, name = self.name);
                 }
                 (failures, is_lost) = (0, false);
-                observer.observe(objects);
+                observe(Ok(objects));
             });
             let end = watch.await;
-            let pause = observer.lose(&end).unwrap_or_else(|| {
+            let pause = observe(Err(&end)).unwrap_or_else(|| {
                 if !is_lost {
                     tracing::warn!(event = self.events.lost, name = self.name, "{end}");
                 }
@@ -115,12 +123,21 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
             Ok(client) => client,
             Err(cause) => return WatchEnd::Client(cause),
         };
-        let config = (self.config)().fields(&format!("{}={}", self.field, self.name));
+        let config = self.config.clone().fields(&format!("{}={}", self.field, self.name));
         let mut events = pin!(watcher((self.api)(client), config));
-        let mut known = KnownObjects::default();
+        let mut known = Writer::new(self.resource.clone());
+        // A list counts at its end.
+        let mut change = |event: Event<K>| {
+            known.apply_watcher_event(&event);
+            (!matches!(event, Event::Init | Event::InitApply(_))).then(|| {
+                let mut objects: Vec<K> = known.as_reader().state().iter().map(|object| K::clone(object)).collect();
+                objects.sort_by_key(ResourceExt::name_any);
+                objects
+            })
+        };
         let first = async {
             while let Some(event) = events.next().await {
-                if let Some(objects) = known.change(event?, ResourceExt::name_any) {
+                if let Some(objects) = change(event?) {
                     return Ok(Some(objects));
                 }
             }
@@ -135,7 +152,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
         // The server closes every watch after some minutes, and the watcher opens the next; a dead connection is noticed then.
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => known.change(event, ResourceExt::name_any).into_iter().for_each(&mut observe),
+                Ok(event) => change(event).into_iter().for_each(&mut observe),
                 Err(error) => return self.end(server, &error),
             }
         }
@@ -152,41 +169,6 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> ObjectWatc
     }
 }
 
-/// The objects, by name.
-#[derive(Debug)]
-struct KnownObjects<K> {
-    /// Those of the last list and the events since.
-    objects: BTreeMap<String, K>,
-    /// Those of a list that has not ended.
-    listed: BTreeMap<String, K>,
-}
-
-impl<K> Default for KnownObjects<K> {
-    fn default() -> Self {
-        Self { objects: BTreeMap::new(), listed: BTreeMap::new() }
-    }
-}
-
-impl<K: Clone> KnownObjects<K> {
-    /// The objects after an event, if the event settles that: a list does at its end.
-    fn change(&mut self, event: Event<K>, name: impl Fn(&K) -> String) -> Option<Vec<K>> {
-        match event {
-            Event::Init => {
-                self.listed.clear();
-                return None;
-            }
-            Event::InitApply(object) => {
-                self.listed.insert(name(&object), object);
-                return None;
-            }
-            Event::InitDone => self.objects = std::mem::take(&mut self.listed),
-            Event::Apply(object) => drop(self.objects.insert(name(&object), object)),
-            Event::Delete(object) => drop(self.objects.remove(&name(&object))),
-        }
-        Some(self.objects.values().cloned().collect())
-    }
-}
-
 /// What the API server said, or why it said nothing. The errors of kube repeat their causes and print a refusal as a data
 /// structure.
 fn cause(error: &watcher::Error) -> String {
@@ -200,27 +182,5 @@ fn cause(error: &watcher::Error) -> String {
             (None, Some(source)) => cause = source,
             (None, None) => return cause.to_string(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn list_reports_object_at_its_end_and_event_at_once() {
-        let mut known = KnownObjects::default();
-        // The tens are the name.
-        let mut changes = |events: Vec<Event<u8>>| -> Vec<Vec<u8>> {
-            events.into_iter().filter_map(|event| known.change(event, |object| (object / 10).to_string())).collect()
-        };
-        assert_eq!(changes(vec![Event::Init, Event::InitDone]), [vec![0; 0]]);
-        assert_eq!(changes(vec![Event::Init, Event::InitApply(11), Event::InitDone]), [[11]]);
-        assert_eq!(
-            changes(vec![Event::Apply(12), Event::Apply(21), Event::Delete(13)]),
-            [vec![12], vec![12, 21], vec![21]]
-        );
-        // The server lost the watch's position (410), and the object went in the meantime.
-        assert_eq!(changes(vec![Event::Init, Event::InitDone]), [vec![0; 0]]);
     }
 }

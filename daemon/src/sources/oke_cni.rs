@@ -9,19 +9,13 @@ use installer::{OKE_DAEMONSET, Presence};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::Config;
 use resident::api_server;
 use tokio::sync::{Notify, watch};
 
-use crate::sources::backoff::{chance, jittered};
-use crate::sources::object_watch::{LogEvents, ObjectWatch, Observer, WatchEnd};
+use crate::sources::object_watch::{LogEvents, ObjectWatch, lasting};
 
 /// Where OKE installs it.
 const NAMESPACE: &str = "kube-system";
-
-/// How long one watch lasts before the next continues it with one request; a dead connection is noticed then. Bookmarks, one a
-/// minute, keep an idle connection open.
-const WATCH: Duration = Duration::from_mins(30);
 
 /// How long the first answer may take, connecting included.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
@@ -29,54 +23,34 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 /// Whether the DaemonSet exists; `None` until the first question has ended, with or without an answer.
 pub type DaemonSetAnswer = Option<Presence>;
 
-struct DaemonSetObserver {
-    found: watch::Sender<DaemonSetAnswer>,
-    changed: Arc<Notify>,
-}
-
 /// Watches and notifies `changed`. The last answer stays while there is no watch.
 pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
-    let observer = DaemonSetObserver { found, changed };
+    let publish = |answer| {
+        if found.send_if_modified(|known| absorb(known, answer)) {
+            changed.notify_one();
+        }
+    };
     if !api_server::in_cluster() {
-        observer.publish(None);
+        publish(None);
         return std::future::pending().await;
     }
     let watch = ObjectWatch::<PartialObjectMeta<DaemonSet>> {
         field: "metadata.name",
         name: OKE_DAEMONSET.to_owned(),
         kind: "DaemonSet",
+        resource: (),
         api: |client| Api::namespaced(client, NAMESPACE),
-        config,
+        config: lasting(),
         deadline: ANSWER,
         retry: Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(5) },
         events: LogEvents { lost: "oke_cni.unknown", restored: "oke_cni.watched_again" },
     };
-    watch.run(observer).await;
-}
-
-/// The first answer as the server has it in memory: thousands of nodes ask, and none needs the newest.
-fn config() -> Config {
-    let lasts = u32::try_from(jittered(WATCH, chance()).as_secs()).unwrap_or(u32::MAX);
-    Config::default().any_semantic().timeout(lasts)
-}
-
-impl DaemonSetObserver {
-    fn publish(&self, answer: DaemonSetAnswer) {
-        if self.found.send_if_modified(|known| absorb(known, answer)) {
-            self.changed.notify_one();
-        }
-    }
-}
-
-impl<K> Observer<K> for DaemonSetObserver {
-    fn observe(&mut self, objects: Vec<K>) {
-        self.publish(Some(Presence::from(!objects.is_empty())));
-    }
-
-    fn lose(&mut self, _: &WatchEnd) -> Option<Duration> {
-        self.publish(None);
-        None
-    }
+    watch
+        .run(|objects| {
+            publish(objects.ok().map(|objects| Presence::from(!objects.is_empty())));
+            None
+        })
+        .await;
 }
 
 /// Takes an answer in; returns whether it changes anything.

@@ -7,17 +7,17 @@ mod tests;
 
 use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imds::{Metadata, VnicList};
 use resident::logging::chain;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 use vcn::Ocid;
 
 use crate::decide::desired::npn_vnic;
 use crate::decide::requests::needs_attachments;
+use crate::lifecycle::agent::Agent;
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::attachments::{AttachmentSource, Need};
@@ -83,28 +83,15 @@ impl ClusterSources {
     }
 }
 
-/// Where facts are published, and what wakes the poller or is published with its answers.
-#[derive(Debug)]
-pub struct Channels {
-    /// Where the facts are published.
-    pub facts: watch::Sender<NodeFacts>,
-    /// Notified when links come, go or change.
-    pub links_changed: Arc<Notify>,
-    /// Notified when the NativePodNetwork or its file changes.
-    pub npn_changed: Arc<Notify>,
-    /// Whether OKE's own CNI is in the cluster.
-    pub oke_cni: watch::Receiver<oke_cni::DaemonSetAnswer>,
-}
-
-/// Asks, publishes, waits; ends when the facts have no reader.
+/// Asks, publishes, waits; ends when the facts have no reader. `oke_cni` is whether OKE's own CNI is in the cluster.
 pub async fn run<M: Metadata>(
     metadata: M,
     mut cluster: ClusterSources,
-    settings: &Settings,
-    metrics: Arc<Metrics>,
-    channels: Channels,
+    agent: &Agent,
+    published: watch::Sender<NodeFacts>,
+    mut oke_cni: watch::Receiver<oke_cni::DaemonSetAnswer>,
 ) {
-    let Channels { facts: published, links_changed, npn_changed, mut oke_cni } = channels;
+    let Agent { settings, metrics, links_changed, npn_changed, .. } = agent;
     let mut copy = machine_copy::open(settings);
     let mut facts = machine_copy::recall(&copy);
     let mut pace = Pace::default();
@@ -116,7 +103,7 @@ pub async fn run<M: Metadata>(
         let asked = tokio::time::Instant::now();
         let first = (!patience.is_zero()).then(|| facts.clone());
         let answers = async {
-            let asked = ask(&mut facts, &metadata, &cluster, settings, &metrics);
+            let asked = ask(&mut facts, &metadata, &cluster, settings, metrics);
             // The guard is dropped at once: it blocks the writer.
             tokio::join!(asked, async { drop(known.await) })
         };

@@ -4,32 +4,19 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::schedule::Schedule;
 use super::wakeups::{WakeReason, Wakeups};
-use crate::cni_records::follow_up::FollowUps;
+use crate::lifecycle::agent::Agent;
 use crate::reconcile::pods::SETTLED;
 use crate::reconcile::{PodsDue, Reconciler};
-use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::report::transitions;
 use crate::sources::backoff::chance;
 use crate::sources::poller::PUBLISHED;
 
 pub use super::wakeups::{Channels, PreviewRequest};
-
-/// Where the results of reconciles go.
-#[derive(Debug)]
-pub struct Outputs {
-    /// Where reconciles are counted.
-    pub metrics: Arc<Metrics>,
-    /// Gets the addresses that a reconcile freed.
-    pub follow_ups: Arc<FollowUps>,
-    /// Where reports are published.
-    pub reports: watch::Sender<Option<CompletedReconcile>>,
-}
 
 /// The loop.
 #[derive(Debug)]
@@ -38,7 +25,6 @@ pub struct ReconcileLoop {
     reconciler: Arc<Mutex<Reconciler>>,
     wakeups: Wakeups,
     schedule: Schedule,
-    outputs: Outputs,
 }
 
 impl ReconcileLoop {
@@ -46,11 +32,11 @@ impl ReconcileLoop {
     ///
     /// # Errors
     /// If a reconcile panicked, or a directory that it works in was removed: the agent must be restarted.
-    pub async fn run(reconciler: Reconciler, channels: Channels, outputs: Outputs) -> io::Result<()> {
-        let mut wakeups = Wakeups::new(channels, reconciler.answered());
+    pub async fn run(reconciler: Reconciler, channels: Channels) -> io::Result<()> {
+        let mut wakeups = Wakeups::new(channels);
         wakeups.wait_for_facts(PUBLISHED).await;
         let reconciler = Arc::new(Mutex::new(reconciler));
-        let mut this = Self { reconciler, wakeups, schedule: Schedule::new(Instant::now()), outputs };
+        let mut this = Self { reconciler, wakeups, schedule: Schedule::new(Instant::now()) };
         let mut cause = Cause::Start;
         loop {
             this.reconcile(cause).await?;
@@ -76,7 +62,7 @@ impl ReconcileLoop {
         let mut report = self.run_once(cause).await?;
         report.conditions.extend(self.schedule.note(&report, Instant::now()));
         report.conditions.extend(self.wakeups.conditions());
-        report.date_conditions(self.outputs.reports.borrow().as_ref().map(|before| &*before.report));
+        report.date_conditions(self.wakeups.agent().report().as_deref());
         self.wakeups.note_written(&report);
         self.plan(&report);
         self.publish(report);
@@ -86,7 +72,7 @@ impl ReconcileLoop {
     /// Plans the next reconcile, and the next check of hints.
     fn plan(&mut self, report: &ReconcileReport) {
         let now = Instant::now();
-        self.schedule.plan(report, self.wakeups.settings().resync, now, chance());
+        self.schedule.plan(report, self.wakeups.agent().settings.resync, now, chance());
         let (due, again) = {
             let reconciler = self.reconciler();
             (reconciler.due(), reconciler.attention_again())
@@ -100,12 +86,14 @@ impl ReconcileLoop {
     }
 
     fn publish(&self, report: ReconcileReport) {
-        let Outputs { metrics, follow_ups, reports } = &self.outputs;
+        let Agent { metrics, follow_ups, .. } = self.wakeups.agent();
         metrics.reconciled(&report);
-        follow_ups.freed(&report.freed);
+        if report.changes.iter().any(|changed| changed.noun == "attachment") {
+            follow_ups.freed();
+        }
         let report = Arc::new(report);
         let completed = CompletedReconcile { at: std::time::Instant::now(), report: report.clone() };
-        let before = reports.send_replace(Some(completed)).map(|completed| completed.report);
+        let before = self.wakeups.publish(completed);
         transitions::log(before.as_deref(), &report);
     }
 

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::drift_hints::DriftHints;
 use super::file_changes::{FileChange, FileWatch};
 use super::kernel_events::{KernelChange, KernelWatch, NftWatch};
 use super::schedule::Schedule;
+use crate::lifecycle::agent::Agent;
 use crate::report::condition::Condition;
 use crate::report::notices::Notes;
-use crate::report::reconcile_report::{Cause, ReconcileReport};
-use crate::settings::Settings;
+use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::sources::backoff::chance;
 use crate::sources::node_facts::NodeFacts;
 use crate::sources::subscription::Subscription;
@@ -25,28 +25,33 @@ pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
 /// What other tasks tell the loop, and what it tells them.
 #[derive(Debug)]
 pub struct Channels {
-    /// The settings.
-    pub settings: Arc<Settings>,
+    /// The agent.
+    agent: Arc<Agent>,
+    /// What is known from outside; its own receiver, which notes what it has seen.
+    facts: watch::Receiver<NodeFacts>,
     /// Conditions of other tasks.
-    pub notices: watch::Receiver<Notes>,
-    /// What is known from outside.
-    pub facts: watch::Receiver<NodeFacts>,
+    notices: watch::Receiver<Notes>,
     /// Requests for previews.
-    pub previews: mpsc::Receiver<PreviewRequest>,
-    /// Notified of each run of a plugin: it may have taken the last address, or freed one.
-    pub plugin_ran: Arc<Notify>,
-    /// To be notified when links come, go or change.
-    pub links_changed: Arc<Notify>,
-    /// To be notified when the file of the NativePodNetwork changes.
-    pub npn_changed: Arc<Notify>,
+    previews: mpsc::Receiver<PreviewRequest>,
+    /// Where reports are published.
+    reports: watch::Sender<Option<CompletedReconcile>>,
+}
+
+impl Channels {
+    pub(crate) fn new(
+        agent: Arc<Agent>,
+        notices: watch::Receiver<Notes>,
+        previews: mpsc::Receiver<PreviewRequest>,
+        reports: watch::Sender<Option<CompletedReconcile>>,
+    ) -> Self {
+        Self { facts: agent.facts.clone(), agent, notices, previews, reports }
+    }
 }
 
 /// What wakes the loop.
 #[derive(Debug)]
 pub(super) struct Wakeups {
     channels: Channels,
-    /// Notified when a plugin or a router has answered.
-    answered: Arc<Notify>,
     /// What is known from outside.
     pub(super) facts: NodeFacts,
     kernel: Subscription<KernelWatch>,
@@ -68,11 +73,11 @@ pub(super) enum WakeReason {
 }
 
 impl Wakeups {
-    pub(super) fn new(channels: Channels, answered: Arc<Notify>) -> Self {
+    pub(super) fn new(channels: Channels) -> Self {
         let kernel = Subscription::open("kernel", chance, KernelWatch::open);
         let nft = Subscription::open("nft", chance, NftWatch::open);
-        let files = Subscription::open("files", chance, || FileWatch::watch(&channels.settings));
-        Self { channels, answered, facts: NodeFacts::default(), kernel, nft, files }
+        let files = Subscription::open("files", chance, || FileWatch::watch(&channels.agent.settings));
+        Self { channels, facts: NodeFacts::default(), kernel, nft, files }
     }
 
     /// Waits for the first facts. Events are gathered meanwhile: a link that comes then is news for the sources.
@@ -81,8 +86,13 @@ impl Wakeups {
         self.facts = self.channels.facts.borrow_and_update().clone();
     }
 
-    pub(super) fn settings(&self) -> &Settings {
-        &self.channels.settings
+    pub(super) fn agent(&self) -> &Agent {
+        &self.channels.agent
+    }
+
+    /// Publishes a report; returns the one before.
+    pub(super) fn publish(&self, completed: CompletedReconcile) -> Option<Arc<ReconcileReport>> {
+        self.channels.reports.send_replace(Some(completed)).map(|completed| completed.report)
     }
 
     /// Notes the files as they are, before a reconcile that reads all of them.
@@ -127,15 +137,14 @@ impl Wakeups {
 
     /// Waits once; `None` if the loop need not know.
     async fn wait(&mut self, schedule: &Schedule) -> Option<WakeReason> {
-        let Channels { settings, notices, facts, previews, plugin_ran, npn_changed, .. } = &mut self.channels;
+        let Channels { agent, notices, facts, previews, .. } = &mut self.channels;
         let attention = schedule.attention;
         // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
         // does after its wait is not cancelled.
         Some(tokio::select! {
             () = sleep_until(schedule.next) => WakeReason::Reconcile(schedule.cause()),
             () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => WakeReason::Attention,
-            () = self.answered.notified() => WakeReason::Reconcile(Cause::Retry),
-            () = plugin_ran.notified() => WakeReason::Hints,
+            () = agent.plugin_ran.notified() => WakeReason::Hints,
             Ok(()) = notices.changed() => WakeReason::Reconcile(Cause::Retry),
             Some(request) = previews.recv() => WakeReason::Preview(request),
             changed = facts.changed() => {
@@ -152,19 +161,19 @@ impl Wakeups {
                     None => true,
                 };
                 if are_links {
-                    self.channels.links_changed.notify_one();
+                    self.channels.agent.links_changed.notify_one();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
             touched = self.nft.news(NftWatch::open, NftWatch::touched) => {
                 if touched.is_some() && self.gather(schedule).await {
-                    self.channels.links_changed.notify_one();
+                    self.channels.agent.links_changed.notify_one();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
-            news = self.files.news(|| FileWatch::watch(settings), FileWatch::news) => {
+            news = self.files.news(|| FileWatch::watch(&agent.settings), FileWatch::news) => {
                 if news.is_none_or(|news| news.npn) {
-                    npn_changed.notify_one();
+                    agent.npn_changed.notify_one();
                 }
                 match news {
                     Some(FileChange { installed: false, .. }) => return None,

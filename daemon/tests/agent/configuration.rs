@@ -152,20 +152,8 @@ fn config_tells_what_is_set_and_checks_files() {
 }
 
 #[test]
-fn typing_error_exits_2_and_suggests_a_correction() {
+fn wrong_command_line_exits_2() {
     let node = Node::new();
-    let ask = |arguments: &[&str]| {
-        let output = node.output_of(|command| command.args(arguments));
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-    };
-    for (arguments, meant) in [
-        (&["statsu"][..], "status"),
-        (&["status", "--resync-second", "3"], "--resync-seconds"),
-        (&["status", "-o", "jsn"], "json"),
-        (&["why-not-redy"], "why-not-ready"),
-    ] {
-        let (status, said) = ask(arguments);
-        assert!(status == 2 && said.contains(&format!("'{meant}'")), "{arguments:?}: {status}: {said}");
-    }
-    assert_eq!(ask(&["--help"]).0, 0);
+    let exit = |argument: &str| node.output_of(|command| command.arg(argument)).status.code();
+    assert_eq!([exit("statsu"), exit("--help")], [Some(2), Some(0)]);
 }

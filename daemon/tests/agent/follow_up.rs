@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use host_harness::ip;
-use ipam::{BootId, BootTime, COOLDOWN, FreedAddress, Pools, Request};
+use ipam::{BootTime, COOLDOWN, FreedAddress};
 use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect as reach, socket};
 use telemetry::{Delivery, Sink, VerbRecord};
@@ -14,7 +14,7 @@ use vcn::MacAddr;
 
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, name, wait_for};
-use crate::pod::store;
+use crate::pod::{published, reserve, store};
 use crate::running::{SECOND, in_time};
 
 /// The previous owner of the address.
@@ -165,12 +165,6 @@ fn free(node: &Node, addresses: &[(&str, Duration)]) {
     free_at(node, addresses.iter().map(ago));
 }
 
-/// The same as if time were ahead by a day: their cooldown does not end in a test.
-fn free_now(node: &Node, addresses: &[&str]) {
-    let at = BootTime::now().unwrap().after(Duration::from_secs(86_400));
-    free_at(node, addresses.iter().map(|address| (*address, at)));
-}
-
 fn free_at<'a>(node: &Node, addresses: impl Iterator<Item = (&'a str, BootTime)>) {
     let freed: Vec<FreedAddress> =
         addresses.map(|(address, at)| FreedAddress { address: ip(address), at, forgotten: false }).collect();
@@ -181,6 +175,12 @@ fn free_at<'a>(node: &Node, addresses: impl Iterator<Item = (&'a str, BootTime)>
     noted.unwrap();
 }
 
+fn forgotten(node: &Node, agent: &Agent, count: u32) {
+    let counted = format!("oke_node_agent_connections_forgotten_total {count}\n");
+    wait_for("the connections to go", || node.get("/metrics").1.contains(&counted), || agent.log());
+}
+
+/// A record has room for a few addresses, and a GC may free hundreds: all freed ones count, and only those.
 #[test]
 fn only_connections_of_freed_addresses_are_removed() {
     let (node, agent) = dual_stack_node().with_agent(&[]);
@@ -193,10 +193,11 @@ fn only_connections_of_freed_addresses_are_removed() {
     let _open =
         addresses.map(|[a, b, c, peer, other]| connect(&node, &[(a, peer), (peer, b), (peer, other), (c, peer)]));
     let [[a4, b4, c4, ..], [a6, b6, c6, ..]] = addresses;
-    free_now(&node, &[a4, a6, b4, b6]);
+    // As if time were ahead by a day: the cooldown does not end in a test.
+    let at = BootTime::now().unwrap().after(Duration::from_secs(86_400));
+    free_at(&node, [a4, a6, b4, b6].map(|address| (address, at)).into_iter());
     // The last of them was assigned to another pod.
     tell(&node, "DEL", &[a4, a6, c4, c6]);
-    tell(&node, "GC", &[b4, b6]);
     forgotten(&node, &agent, 8);
     for [a, b, c, _, other] in addresses {
         assert_eq!(
@@ -205,26 +206,9 @@ fn only_connections_of_freed_addresses_are_removed() {
             "connections of other addresses stay"
         );
     }
-}
-
-/// A line has room for a few addresses, and a GC may free hundreds.
-#[test]
-fn gc_removes_connections_beyond_those_its_record_names() {
-    let (node, agent) = Node::with_pods().with_agent(&[]);
-    track(&node);
-    let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.0.33.35", "10.9.9.9")]);
-    free_now(&node, &["10.0.33.33", "10.0.33.34"]);
-    tell(&node, "GC", &["10.0.33.33"]);
-    forgotten(&node, &agent, 4);
-    assert_eq!(count_out(&node, "10.0.33.35"), 2, "another pod has it");
     // Counted after the connections are.
-    let done = "oke_node_agent_follow_up_addresses_total{what=\"forget\",result=\"ok\"} 2\n";
+    let done = "oke_node_agent_follow_up_addresses_total{what=\"forget\",result=\"ok\"} 4\n";
     wait_for("the count", || node.get("/metrics").1.contains(done), || node.get("/metrics").1);
-}
-
-fn forgotten(node: &Node, agent: &Agent, count: u32) {
-    let counted = format!("oke_node_agent_connections_forgotten_total {count}\n");
-    wait_for("the connections to go", || node.get("/metrics").1.contains(&counted), || agent.log());
 }
 
 #[test]
@@ -233,17 +217,9 @@ fn connections_are_removed_again_when_the_cooldown_ends() {
     agent.stop();
     track(&node);
     let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);
-    let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
-    let request = Request {
-        key: "vcn-native/c1/eth0".parse().unwrap(),
-        pod: None,
-        host_link: name("vcn0123456789ab"),
-        netns: None,
-        mtu: None,
-    };
     let begun = Instant::now();
-    let reserved = store(&node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
-    assert_eq!(reserved.allocation.addresses[0].address, ip("10.0.33.32"));
+    let reserved = reserve(&node, &published(&node), "vcn-native/c1/eth0", name("vcn0123456789ab"));
+    assert_eq!(reserved.addresses[0].address, ip("10.0.33.32"));
     let seconds = Duration::from_secs;
     free(&node, &[("10.0.33.33", COOLDOWN + seconds(1)), ("10.0.33.34", COOLDOWN - seconds(3))]);
     let agent = node.agent(&[]);

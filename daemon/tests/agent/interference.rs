@@ -10,21 +10,10 @@ use crate::follow_up::dual_stack_node;
 use crate::node::{Agent, Node, name, wait_for};
 use crate::pod::Pod;
 
-fn sh(node: &Node, command: &str) {
-    let output = node.inside(|| Command::new("sh").args(["-c", command]).output().unwrap());
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
 fn write(node: &Node, below: &str, text: &str) {
     let path = node.path("host").join(below);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
-}
-
-fn running(node: &Node) -> Agent {
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    agent
 }
 
 /// The conditions with this word, as `subject: message`.
@@ -54,16 +43,16 @@ fn index(node: &Node) -> u32 {
 #[test]
 fn rejecting_firewall_is_reported_with_a_working_fix() {
     let node = dual_stack_node();
-    let agent = running(&node);
+    let agent = node.ready_agent(&[]);
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
     // Oracle Linux's own.
-    sh(&node, "iptables-nft -A FORWARD -j REJECT --reject-with icmp-host-prohibited");
+    node.sh("iptables-nft -A FORWARD -j REJECT --reject-with icmp-host-prohibited");
     let said = wait_told(&node, &agent, "ForwardingRejected", 1);
     assert!(!pod.is_connected());
     let help = "iptables -I FORWARD -i vcn+ -j ACCEPT && iptables -I FORWARD -o vcn+ -j ACCEPT";
     assert!(said[0].starts_with("ip filter FORWARD: ") && said[0].contains(help), "{said:?}");
-    sh(&node, &help.replace("iptables", "iptables-nft"));
+    node.sh(&help.replace("iptables", "iptables-nft"));
     wait_told(&node, &agent, "ForwardingRejected", 0);
     pod.wait_connected();
     let cleared = agent.events("condition.cleared");
@@ -80,7 +69,7 @@ fn interfering_network_managers_are_reported_and_nothing_written() {
     write(&node, &device, "[device]\nmanaged=true\n");
     write(&node, "etc/systemd/networkd.conf", "[Network]\nManageForeignRoutes=no\n");
     let before = host_files(&node);
-    let agent = running(&node);
+    let agent = node.ready_agent(&[]);
     let said = wait_told(&node, &agent, "NetworkManagerInterferes", 3);
     assert!(said[1].starts_with("systemd-networkd, ens5: systemd-networkd gives the link"), "{said:?}");
     assert!(said[0].contains("([Network] ManageForeignRoutingPolicyRules is on)"), "{said:?}");
@@ -95,7 +84,7 @@ fn interfering_network_managers_are_reported_and_nothing_written() {
 fn networkd_configuration_is_read_from_every_directory() {
     let node = dual_stack_node();
     write(&node, "run/systemd/netif/state", "");
-    let agent = running(&node);
+    let agent = node.ready_agent(&[]);
     wait_told(&node, &agent, "NetworkManagerInterferes", 1);
     let text = |removes: &str| {
         format!("[Network]\nManageForeignRoutingPolicyRules={removes}\nManageForeignRoutes={removes}\n")
@@ -125,7 +114,7 @@ fn networkd_configuration_is_read_from_every_directory() {
 fn ocid_is_reported_while_enabled_for_vnics() {
     let node = dual_stack_node();
     write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = true\nscan_interval = 60\n");
-    let agent = running(&node);
+    let agent = node.ready_agent(&[]);
     assert_eq!(told(&node, "ConflictingConfiguration"), [""; 0]);
     let wants = node.path("host/etc/systemd/system/multi-user.target.wants");
     fs::create_dir_all(&wants).unwrap();
@@ -140,7 +129,7 @@ fn ocid_is_reported_while_enabled_for_vnics() {
 fn nm_cloud_setup_is_reported_while_its_timer_is_enabled() {
     let node = dual_stack_node();
     write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
-    let agent = running(&node);
+    let agent = node.ready_agent(&[]);
     assert_eq!(told(&node, "NetworkManagerInterferes"), [""; 0]);
     let timer = node.path("host/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer");
     fs::create_dir_all(timer.parent().unwrap()).unwrap();
@@ -156,10 +145,10 @@ fn nm_cloud_setup_is_reported_while_its_timer_is_enabled() {
 #[test]
 fn foreign_configuration_of_a_vnic_is_reported() {
     let node = dual_stack_node();
-    let agent = running(&node);
+    let agent = node.ready_agent(&[]);
     let pod = Pod::add(&node, "a");
-    sh(&node, "ip addr add 10.0.33.7/24 dev ens5");
-    sh(&node, "ip route add default via 10.0.33.1 dev ens5 table 10 && ip rule add from 10.0.33.7 lookup 10");
+    node.sh("ip addr add 10.0.33.7/24 dev ens5");
+    node.sh("ip route add default via 10.0.33.1 dev ens5 table 10 && ip rule add from 10.0.33.7 lookup 10");
     // Perhaps one after the other: a reconcile may run between the two.
     let both = "ens5 (address 10.0.33.7/24, rule ";
     let all = || told(&node, "ConflictingConfiguration").iter().any(|it| it.contains(both));
@@ -167,21 +156,21 @@ fn foreign_configuration_of_a_vnic_is_reported() {
     let said = wait_told(&node, &agent, "ConflictingConfiguration", 1);
     assert!(said[0].contains("secondary_vnic_all_configure.sh (`-d` undoes it)"), "{said:?}");
     pod.wait_connected();
-    sh(&node, "ip addr del 10.0.33.7/24 dev ens5 && ip rule del from 10.0.33.7 lookup 10");
+    node.sh("ip addr del 10.0.33.7/24 dev ens5 && ip rule del from 10.0.33.7 lookup 10");
     wait_told(&node, &agent, "ConflictingConfiguration", 0);
 }
 
 #[test]
 fn pod_address_on_the_host_is_reported_with_its_link() {
     let node = dual_stack_node();
-    let agent = running(&node);
+    let agent = node.ready_agent(&[]);
     let pod = Pod::add(&node, "a");
     for (family, prefix) in [("-4", 24), ("-6", 128)] {
         let address = format!("$(ip {family} route show table 999 | cut -d ' ' -f 1)/{prefix}");
-        sh(&node, &format!("ip addr add {address} dev ens3 noprefixroute"));
+        node.sh(&format!("ip addr add {address} dev ens3 noprefixroute"));
         let said = wait_told(&node, &agent, "ConflictingConfiguration", 1);
         assert!(said[0].contains(&format!("/{prefix} on ens3, so the pod's packets")), "{said:?}");
-        sh(&node, &format!("ip addr del {address} dev ens3"));
+        node.sh(&format!("ip addr del {address} dev ens3"));
         wait_told(&node, &agent, "ConflictingConfiguration", 0);
     }
     pod.wait_connected();

@@ -266,10 +266,15 @@ impl Node {
 
     /// How many passes ran for a cause.
     pub(crate) fn passes(&self, cause: &str) -> u32 {
-        let wanted = format!("oke_node_agent_reconciles_total{{cause=\"{cause}\"");
-        let (_, metrics) = self.get("/metrics");
-        let counts = metrics.lines().filter(|line| line.starts_with(&wanted));
-        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum()
+        self.metric(&format!("reconciles_total{{cause=\"{cause}\""))
+    }
+
+    /// The sum of the agent's metrics that begin so.
+    pub(crate) fn metric(&self, series: &str) -> u32 {
+        let series = format!("oke_node_agent_{series}");
+        let metrics = self.get("/metrics").1;
+        let these = metrics.lines().filter(|line| line.starts_with(&series));
+        these.map(|line| line.rsplit(' ').next().unwrap().trim_end_matches(".0").parse::<u32>().unwrap()).sum()
     }
 
     /// So many passes more that a timer begins; three are beyond the grace, after which what is no longer wanted goes.
@@ -355,6 +360,15 @@ impl Node {
         let mut routes: Vec<String> = self.on(|socket| socket.routes(&filter).unwrap()).into_iter().map(text).collect();
         routes.sort();
         routes
+    }
+
+    /// The addresses of a link.
+    pub(crate) fn addresses(&self, link: &str) -> Vec<String> {
+        let held = self.on(|socket| {
+            let index = socket.index_of(&name(link)).unwrap();
+            socket.addresses(Some(index)).unwrap()
+        });
+        held.iter().map(|it| it.address.to_string()).collect()
     }
 
     pub(crate) fn delete_rule(&self, family: Family, priority: u32) {

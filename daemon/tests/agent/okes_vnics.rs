@@ -10,11 +10,8 @@ use crate::node::{Node, OKE, name, wait_for};
 use crate::pod::Pod;
 
 fn link(node: &Node, link: &str) -> (Link, Vec<String>, String) {
-    let (link, addresses) = node.on(|socket| {
-        let link = socket.link(&name(link)).unwrap();
-        let held = socket.addresses(Some(link.index)).unwrap();
-        (link, held.iter().map(|it| it.address.to_string()).collect())
-    });
+    let addresses = node.addresses(link);
+    let link = node.on(|socket| socket.link(&name(link)).unwrap());
     let loose = node.sysctl(&format!("net/ipv4/conf/{}/rp_filter", link.name));
     (link, addresses, loose)
 }

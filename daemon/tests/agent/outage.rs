@@ -29,14 +29,27 @@ fn metadata_outage_is_logged_at_its_begin_and_end() {
     node.wait_conditions(&agent, &[]);
     let count = |event| agent.events(event).len();
     let at_first = (count("condition.raised"), count("condition.cleared"));
-    node.metadata.set_status(400);
+    node.metadata.set_fault(Fault::Garbage("[{\"vnicId\": null}]"));
     node.wait_conditions(&agent, &["MetadataUnavailable"]);
+    assert_eq!(node.get("/readyz").0, 200);
+    let message = node.get("/readyz").1;
+    assert!(
+        message.contains("the last good answers are used, of this age: instance ") && message.contains(" s, VNICs ")
+    );
+    let (_, status) = node.run(&["status", "-o", "json"]);
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let source = status["sources"].as_array().unwrap().iter().find(|it| it["name"] == "vnics").unwrap();
+    assert!(source["ageSeconds"].is_u64() && source["error"].is_string(), "{source}");
+    let metrics = node.get("/metrics").1;
+    let age = metrics.lines().find(|line| line.starts_with("oke_node_agent_source_age_seconds{source=\"vnics\"}"));
+    let age: f64 = age.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(age > 0.0 && age < 120.0, "{age}");
     let (before, log, said) = (node.passes("timer"), agent.log(), node.get("/readyz").1);
     let later = || node.passes("timer") > before + 10 && node.get("/readyz").1 != said;
     wait_for("ten more passes and another age", later, || node.get("/readyz").1);
     assert_eq!(agent.log(), log);
     assert_eq!(count("condition.raised"), at_first.0 + 1, "{log}");
-    node.metadata.set_status(200);
+    node.metadata.set_fault(Fault::None);
     node.wait_conditions(&agent, &[]);
     assert_eq!(count("condition.cleared"), at_first.1 + 1, "{}", agent.log());
 }
@@ -125,35 +138,6 @@ fn damaged_native_pod_network_removes_nothing_and_is_reported() {
     node.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
     assert_eq!(node.get("/readyz").0, 200);
     assert_eq!(node.pools()["vnics"], vnics);
-}
-
-/// What was known stays, its age is reported everywhere, drift is repaired, pods start. The client's tests have the other
-/// faults, silence for example: what the agent sees of them is the same.
-#[test]
-fn agent_withstands_a_metadata_outage() {
-    let (node, agent) = dual_stack_node().with_agent(&[]);
-    let (pools, rules) = (node.pools(), node.rules(vcn::Family::Ipv4));
-    node.metadata.set_fault(Fault::Garbage("[{\"vnicId\": null}]"));
-    node.wait_conditions(&agent, &["MetadataUnavailable"]);
-    assert_eq!(node.get("/readyz").0, 200);
-    let message = node.get("/readyz").1;
-    assert!(
-        message.contains("the last good answers are used, of this age: instance ") && message.contains(" s, VNICs ")
-    );
-    let (_, status) = node.run(&["status", "-o", "json"]);
-    let status: Value = serde_json::from_str(&status).unwrap();
-    let source = status["sources"].as_array().unwrap().iter().find(|it| it["name"] == "vnics").unwrap();
-    assert!(source["ageSeconds"].is_u64() && source["error"].is_string(), "{source}");
-    let metrics = node.get("/metrics").1;
-    let age = metrics.lines().find(|line| line.starts_with("oke_node_agent_source_age_seconds{source=\"vnics\"}"));
-    let age: f64 = age.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
-    assert!(age > 0.0 && age < 120.0, "{age}");
-
-    assert_eq!((node.pools(), node.rules(vcn::Family::Ipv4)), (pools, rules.clone()));
-    assert_repairs(&node, &agent);
-    Pod::add(&node, "a").wait_connected();
-    node.metadata.set_fault(Fault::None);
-    node.wait_conditions(&agent, &[]);
 }
 
 #[test]

@@ -28,12 +28,7 @@ fn ipv6(pod: &Pod) -> String {
 
 /// The host's global addresses on the VNIC's link.
 fn hosts(node: &Node) -> Vec<String> {
-    let held = node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.addresses(Some(index)).unwrap()
-    });
-    let texts = held.iter().map(|it| it.address.to_string()).filter(|it| it.starts_with("2603:"));
-    texts.collect()
+    node.addresses("ens5").into_iter().filter(|it| it.starts_with("2603:")).collect()
 }
 
 /// The kernel no longer tells which address is the host's.

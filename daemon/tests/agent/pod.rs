@@ -24,11 +24,7 @@ impl Pod {
     pub(crate) fn add(node: &Node, container: &str) -> Self {
         let key = format!("vcn-native/{container}/eth0");
         let ends = LinkEnds::of(&key, name("eth0"));
-        let request =
-            Request { key: key.parse().unwrap(), pod: None, host_link: ends.host.clone(), netns: None, mtu: None };
-        let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
-        let reserved = store(node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
-        let mut allocation = reserved.allocation;
+        let mut allocation = reserve(node, &published(node), &key, ends.host.clone());
         let address = |assigned: &ipam::AssignedAddress| PodAddress {
             address: assigned.address,
             vnic_link: assigned.vnic_link.clone(),
@@ -112,6 +108,28 @@ impl Pod {
 /// What the plugins of a node know.
 pub(crate) fn store(node: &Node) -> Store {
     Store::new(&node.path("run"), BootId::current().unwrap())
+}
+
+/// What the agent of a node has published.
+pub(crate) fn published(node: &Node) -> Pools {
+    Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap()
+}
+
+/// The first part of an ADD.
+pub(crate) fn reserve(node: &Node, pools: &Pools, key: &str, host_link: IfName) -> Allocation {
+    let request = Request { key: key.parse().unwrap(), pod: None, host_link, netns: None, mtu: None };
+    store(node).update(|held| held.reserve(pools, request, BootTime::now()?)).unwrap().allocation
+}
+
+/// A pod gets an address of a VNIC that is requested by name, as `vnic-attach` records that.
+pub(crate) fn hold(node: &Node, key: &str) -> Allocation {
+    let mut pools = published(node);
+    pools.vnics.retain(|pool| pool.attach.is_some());
+    pools.vnics[0].purpose = vcn::Purpose::Pods;
+    pools.pod_families = None;
+    let allocation = reserve(node, &pools, key, name("net1"));
+    store(node).commit(&allocation.key).unwrap();
+    allocation
 }
 
 /// Whether a step of a DEL removes a pod's link.

@@ -11,14 +11,6 @@ use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, name, native_pod_network, wait_for};
 use crate::pod::Pod;
 
-fn addresses(node: &Node, link: &str) -> Vec<String> {
-    let held = node.on(|socket| {
-        let index = socket.index_of(&name(link)).unwrap();
-        socket.addresses(Some(index)).unwrap()
-    });
-    held.iter().map(|it| it.address.to_string()).collect()
-}
-
 /// The address that the host asks the metadata service from: the service's own where the host took it for its own.
 fn asks_metadata_from(node: &Node) -> IpAddr {
     let asked = node.inside(|| {
@@ -35,7 +27,7 @@ fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
     assert_eq!(pod.addresses()[0].to_string(), "10.0.33.32");
-    let before = (addresses(&node, "ens5"), node.routes(Family::Ipv4, 1000), node.routes(Family::Ipv4, 254));
+    let before = (node.addresses("ens5"), node.routes(Family::Ipv4, 1000), node.routes(Family::Ipv4, 254));
 
     // The pod's address is another VNIC's own now, and a third one has the primary VNIC's.
     node.plug("ens6", 34);
@@ -61,9 +53,9 @@ fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
     // Three passes are beyond the grace.
     node.wait_timer_passes(&agent, 3);
     assert_eq!(node.get("/readyz").0, 200, "all others are served");
-    let now = (addresses(&node, "ens5"), node.routes(Family::Ipv4, 1000), node.routes(Family::Ipv4, 254));
+    let now = (node.addresses("ens5"), node.routes(Family::Ipv4, 1000), node.routes(Family::Ipv4, 254));
     assert_eq!(now, before, "{}", agent.log());
-    assert!(!addresses(&node, "ens7").iter().any(|it| it.starts_with("10.0.10.7/")));
+    assert!(!node.addresses("ens7").iter().any(|it| it.starts_with("10.0.10.7/")));
     assert_eq!(asks_metadata_from(&node).to_string(), "10.0.10.7");
     let pools = node.pools()["vnics"].to_string();
     for address in ["169.254.169.254", "10.0.10.7", "10.0.33.1/32", "10.0.33.32", "fd00:c1::a9fe:a9fe", "::ffff:"] {
@@ -107,7 +99,7 @@ fn metadata_address_on_the_host_is_removed_at_start() {
     node.metadata.set_status(503);
     let agent = node.agent(&[]);
     let gone = || asks_metadata_from(&node).to_string() == "10.0.10.7";
-    wait_for("the address to go", gone, || format!("{:?}\n{}", addresses(&node, "ens5"), agent.log()));
+    wait_for("the address to go", gone, || format!("{:?}\n{}", node.addresses("ens5"), agent.log()));
     assert!(node.routes(Family::Ipv4, 1000).len() >= 2, "{}", agent.log());
 }
 

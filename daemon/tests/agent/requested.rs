@@ -4,7 +4,6 @@ use std::fs;
 use std::net::IpAddr;
 use std::process::Command;
 
-use ipam::{BootId, BootTime, Pools, Request};
 use netlink::{Address, LinkChange, Route};
 use oke_node_agent::report::condition::Reason;
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport, UnmanagedReason, VnicState};
@@ -14,7 +13,7 @@ use vcn::{ATTACHMENTS_COPY_FILE, Family, Mtu, TableId};
 use crate::called::{Scene, texts};
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, name};
-use crate::pod::store;
+use crate::pod::hold;
 
 /// What an agent saw before: a VnicAttachment of the VNIC `storage`.
 fn request(node: &Node, spec: Value, status: Value) {
@@ -186,7 +185,8 @@ fn exclusive_vnic_is_in_its_pod_or_missing() {
 
     // A pod has it: the plugin moved the link and holds the address.
     let address: IpAddr = "10.0.34.7".parse().unwrap();
-    hold(&scene.node, address);
+    let held = hold(&scene.node, "vnic-attach/c1/net1");
+    assert!(held.addresses.iter().any(|held| held.address == address));
     link(false);
     for cause in [Cause::Start, Cause::Timer] {
         let pass = scene.reconcile(cause);
@@ -197,19 +197,6 @@ fn exclusive_vnic_is_in_its_pod_or_missing() {
         );
         assert_eq!(offer(&scene), Some(before.clone()));
     }
-}
-
-/// What `vnic-attach` records for a pod.
-fn hold(node: &Node, address: IpAddr) {
-    let mut pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
-    pools.vnics.retain(|pool| pool.attach.is_some());
-    pools.vnics[0].purpose = vcn::Purpose::Pods;
-    pools.pod_families = None;
-    let key = "vnic-attach/c1/net1".parse().unwrap();
-    let request = Request { key, pod: None, host_link: name("net1"), netns: None, mtu: None };
-    let reserved = store(node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
-    store(node).commit(&reserved.allocation.key).unwrap();
-    assert!(reserved.allocation.addresses.iter().any(|held| held.address == address));
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ipam::{BootId, BootTime, Pools, Request};
+use ipam::BootTime;
 use serde_json::Value;
 use telemetry::{Delivery, Sink};
 
 use crate::metadata::vnic;
 use crate::node::{Node, RARELY, name, wait_for};
-use crate::pod::store;
+use crate::pod::{published, reserve, store};
 use crate::records::record;
 
 fn why(node: &Node) -> (i32, Value) {
@@ -25,11 +25,9 @@ fn reasons(list: &Value) -> Vec<String> {
 fn full_node_blocks_pods_and_leaves_the_agent_ready() {
     let (node, agent) = Node::with_pods().with_agent(&RARELY);
     let told = |verb| assert_eq!(Sink::new(node.path("run")).send(&record(verb, "a")), Delivery::Agent);
-    let key = |pod: usize| format!("vcn-native/pod{pod}/eth0").parse().unwrap();
-    let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
+    let (key, pools) = (|pod: usize| format!("vcn-native/pod{pod}/eth0"), published(&node));
     let reserve = |pod| {
-        let request = Request { key: key(pod), pod: None, host_link: name("vcn0"), netns: None, mtu: None };
-        store(&node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
+        reserve(&node, &pools, &key(pod), name("vcn0"));
         told("ADD");
     };
     (0..15).for_each(&reserve);
@@ -49,7 +47,7 @@ fn full_node_blocks_pods_and_leaves_the_agent_ready() {
         assert!(node.get("/metrics").1.contains(metric), "{}", node.get("/metrics").1);
         // The address cools down, and is given out before ADD fails.
         let now = BootTime::now().unwrap();
-        store(&node).update(|held| Ok::<_, ipam::Error>(held.release(&key(15), now))).unwrap();
+        store(&node).update(|held| Ok::<_, ipam::Error>(held.release(&key(15).parse().unwrap(), now))).unwrap();
         told("DEL");
         node.wait_conditions(&agent, &[]);
     }

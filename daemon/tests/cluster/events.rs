@@ -99,9 +99,7 @@ impl Scene {
 
     /// How many events were `ok`, `error` or `dropped`.
     fn counted(&self, result: &str) -> u32 {
-        let wanted = format!("oke_node_agent_kubernetes_events_total{{result=\"{result}\"}} ");
-        let (_, metrics) = self.cluster.node.get("/metrics");
-        metrics.lines().find_map(|line| line.strip_prefix(&wanted)).map_or(0, |count| count.parse().unwrap())
+        self.cluster.node.metric(&format!("kubernetes_events_total{{result=\"{result}\"}}"))
     }
 
     /// A repair as ever.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use api::{NodeReport, VnicAttachment};
-use ipam::{BootId, BootTime, Pools, Request, Store};
+use ipam::BootTime;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::events::Scene;
 use crate::metadata::vnic;
 use crate::node::{Agent, wait_for};
+use crate::pod::{hold, store};
 use crate::served::LIST_VNICS;
 
 /// The record of a pod's interface.
@@ -87,23 +88,14 @@ impl Scene {
         wait_for(what, || is_so(&self.offer()), || format!("{}\n{}", self.offer(), agent.log()));
     }
 
-    /// A pod gets an address of it, as `vnic-attach` records that.
+    /// A pod gets an address of it.
     fn hold(&self) {
-        let (run, boot) = (self.cluster.node.path("run"), BootId::current().unwrap());
-        let mut pools = Pools::read(&run, &boot).unwrap();
-        pools.vnics.retain(|pool| pool.attach.is_some());
-        pools.vnics[0].purpose = vcn::Purpose::Pods;
-        pools.pod_families = None;
-        let (key, host_link) = (POD.parse().unwrap(), "net1".parse().unwrap());
-        let request = Request { key, pod: None, host_link, netns: None, mtu: None };
-        let store = Store::new(&run, boot);
-        let reserved = store.update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
-        store.commit(&reserved.allocation.key).unwrap();
+        hold(&self.cluster.node, POD);
     }
 
     /// It ends.
     fn release(&self) {
-        let store = Store::new(&self.cluster.node.path("run"), BootId::current().unwrap());
+        let store = store(&self.cluster.node);
         let end = |held: &mut ipam::Allocations| Ok(held.release(&POD.parse().unwrap(), BootTime::now()?));
         store.update::<_, ipam::Error>(end).unwrap().unwrap();
     }

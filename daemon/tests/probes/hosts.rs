@@ -5,9 +5,8 @@ use std::process::Command;
 
 use api::probe::{ProbeKind, ProbeTarget};
 use nettest::{Case, Cause, Label, Place};
-use sandbox::DeniedAt;
 
-use crate::lab::{Lab, PORT, at_once, denied};
+use crate::lab::{Lab, PORT, at_once};
 
 /// The second VNIC's link of a virtual machine in the sandbox.
 const SECOND: &str = "ens5";
@@ -50,17 +49,6 @@ fn strict_reverse_path_filter_is_named() {
     assert_eq!(verdict.place, Place::TargetHost);
 }
 
-/// The packets get no further than the security list; the host's fault behind it cannot be seen.
-#[test]
-fn security_list_hides_reverse_path_filter_so_cause_is_ambiguous() {
-    let lab = Lab::new();
-    let case = to_the_second_vnic(&lab, "1");
-    lab.deny(denied(DeniedAt::SubnetIngress("third".into())));
-    let (label, causes) = lab.named(case);
-    assert_eq!(label, Label::OneOf);
-    assert!(causes.contains(&Cause::SecurityList) && causes.len() > 1, "{causes:?}");
-}
-
 #[test]
 fn answer_by_another_vnic_is_named() {
     let lab = Lab::new();
@@ -89,16 +77,6 @@ fn rejecting_firewall_is_proven_and_dropping_firewall_is_likely() {
         assert_eq!((verdict.label, verdict.causes), (label, vec![Cause::HostFirewall]), "{rule}");
         assert_eq!(verdict.place, Place::TargetHost, "{rule}");
     });
-}
-
-/// No probe avoids the rule that refused one, so that nothing shows that it is the cause.
-#[test]
-fn firewall_is_likely_if_other_hosts_reject_all_probes_too() {
-    let lab = Lab::new();
-    for node in ["back-1", "front-2"] {
-        lab.filter(node, "input", "ip saddr 10.0.10.2 reject with icmp type host-prohibited");
-    }
-    assert_eq!(lab.named(lab.case(ProbeKind::Tcp, PORT)), (Label::Likely, vec![Cause::HostFirewall]));
 }
 
 #[test]

@@ -28,15 +28,10 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        Self::with(&[])
-    }
-
-    /// With more nodes of the subnet `front`.
-    pub(crate) fn with(more: &[&str]) -> Self {
         let node = |name: &str, subnet: &str| NodeSpec::virtual_machine(name, subnet);
         let subnet =
             |name: &str, v4: &str, v6: &str| SubnetSpec::new(name, v4.parse().unwrap()).with(v6.parse().unwrap());
-        let builder = Vcn::builder()
+        let vcn = Vcn::builder()
             .subnet(subnet("front", "10.0.10.0/24", "2603:c020:0:1::/64"))
             .subnet(subnet("back", "10.0.20.0/24", "2603:c020:0:2::/64"))
             .subnet(subnet("third", "10.0.30.0/24", "2603:c020:0:3::/64"))
@@ -44,8 +39,9 @@ impl Lab {
             .node(node("front-2", "front"))
             .node(node("back-1", "back").vnic(VnicSpec::new("third")))
             .node(node("back-2", "back"))
-            .node(node("third-1", "third"));
-        let vcn = more.iter().fold(builder, |vcn, name| vcn.node(node(name, "front"))).start().unwrap();
+            .node(node("third-1", "third"))
+            .start()
+            .unwrap();
         vcn.nodes().for_each(|node| serve(node));
         Self { vcn, machine: None }
     }

@@ -11,4 +11,3 @@ mod refused;
 mod services;
 mod tables;
 mod throughput;
-mod two_faults;

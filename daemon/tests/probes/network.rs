@@ -1,11 +1,10 @@
 //! Faults of the network between two hosts.
 
 use std::net::UdpSocket;
-use std::thread;
 use std::time::Duration;
 
 use api::probe::ProbeKind;
-use nettest::{Case, Cause, Label, Tap};
+use nettest::{Cause, Label, Tap};
 use sandbox::{DeniedAt, DeniedTraffic, Noise, PathMtu, Policy};
 use vcn::Family;
 
@@ -51,7 +50,7 @@ fn group(lab: &Lab) -> Policy {
 #[test]
 fn missing_routes_and_security_rules_are_named_by_both_families() {
     let table: fn(&Lab) -> Policy = |_| unrouted(&[("front", "10.0.20.0/24"), ("front", "2603:c020:0:2::/64")]);
-    let faults: [Fault; 8] = [
+    let faults: [Fault; 7] = [
         (list, false, Label::Likely, &[Cause::SecurityList]),
         (list, true, Label::Likely, &[Cause::SecurityList]),
         (group, false, Label::Likely, &[Cause::SecurityGroup]),
@@ -65,52 +64,12 @@ fn missing_routes_and_security_rules_are_named_by_both_families() {
             Label::OneOf,
             &[Cause::Gateway, Cause::RouteTable],
         ),
-        // No route back.
-        (
-            |_| unrouted(&[("back", "10.0.10.0/24"), ("back", "10.0.30.0/24")]),
-            false,
-            Label::OneOf,
-            &[Cause::Gateway, Cause::RouteTable, Cause::SecurityList, Cause::SecurityGroup],
-        ),
     ];
     at_once(faults, |lab, (fault, by_v6, label, causes)| {
         let policy = fault(lab);
         lab.set(policy.clone());
         let case = if by_v6 { lab.case_v6(ProbeKind::Tcp, PORT) } else { lab.case(ProbeKind::Tcp, PORT) };
         assert_eq!(lab.named(case), (label, causes.to_vec()), "{policy:?}, IPv6: {by_v6}");
-    });
-}
-
-#[test]
-fn list_and_group_are_both_left_without_a_neighbour() {
-    let lab = Lab::new();
-    lab.set(list(&lab));
-    let mut case = lab.case(ProbeKind::Tcp, PORT);
-    case.others.retain(|other| other.node != "front-2");
-    assert_eq!(lab.named(case), (Label::OneOf, vec![Cause::SecurityList, Cause::SecurityGroup]));
-}
-
-#[test]
-fn neighbours_that_disagree_leave_list_and_group() {
-    let neighbours = ["front-2", "front-3", "front-4"];
-    let (list, group) = (Cause::SecurityList, Cause::SecurityGroup);
-    let cases = [
-        (0, Label::Likely, vec![list]),
-        (1, Label::OneOf, vec![list, group]),
-        (2, Label::OneOf, vec![list, group]),
-        (3, Label::Likely, vec![group]),
-    ];
-    thread::scope(|scope| {
-        for (admitted, label, causes) in cases {
-            scope.spawn(move || {
-                let lab = Lab::with(&neighbours[1..]);
-                let except = neighbours[..admitted].iter().map(|node| lab.address(node)).collect();
-                lab.deny(DeniedTraffic { except, ..denied(DeniedAt::VnicIngress(lab.address("back-1"))) });
-                let others = lab.compared(neighbours.into_iter().chain(["third-1"]));
-                let case = Case { others, ..lab.case(ProbeKind::Tcp, PORT) };
-                assert_eq!(lab.named(case), (label, causes), "{admitted} of 3 are admitted");
-            });
-        }
     });
 }
 

@@ -40,17 +40,6 @@ pub struct Neighbour {
     pub protocol: Option<u8>,
 }
 
-/// Whether a neighbour answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reachability {
-    /// It did, within the last seconds; or a program reported so.
-    Confirmed,
-    /// It did not, however often it was asked.
-    Failed,
-    /// It was not asked for a while, or is being asked.
-    Open,
-}
-
 /// Which neighbour entries to list. Proxy entries are a list of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighbourFilter {
@@ -135,14 +124,6 @@ impl fmt::Display for Neighbour {
     }
 }
 
-const fn reach_of(state: NeighbourState) -> Reachability {
-    match state {
-        NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp => Reachability::Confirmed,
-        NeighbourState::Failed => Reachability::Failed,
-        _ => Reachability::Open,
-    }
-}
-
 impl NeighbourFilter {
     fn message(self) -> NeighbourMessage {
         let mut message = NeighbourMessage::default();
@@ -183,37 +164,6 @@ impl Socket {
     /// `is_not_found()` when there is no such link.
     pub fn replace_neighbour(&mut self, neighbour: &Neighbour) -> Result<()> {
         self.write(Write::Replace(RTM_NEWNEIGH), &neighbour.message(), "replace neighbour", neighbour)
-    }
-
-    /// Whether a neighbour answers, as far as the kernel knows; nothing where it never asked.
-    ///
-    /// # Errors
-    /// `is_retryable()` when the list kept changing.
-    pub fn reach(&mut self, index: u32, address: IpAddr) -> Result<Option<Reachability>> {
-        let filter = NeighbourFilter { family: Some(Family::of(address)), index: Some(index), proxy: false };
-        let found =
-            self.transport.list(Request { message_type: RTM_GETNEIGH, flags: 0 }, &filter.message(), |payload| {
-                let header =
-                    NeighbourHeader::parse(payload).map_err(|_| Cause::Malformed("short neighbour message"))?;
-                let entry = Neighbour::decode(payload)?;
-                Ok(entry
-                    .filter(|entry| entry.index == index && entry.address == address)
-                    .map(|_| reach_of(header.state)))
-            });
-        Ok(found.map_err(|cause| cause.during("list", "neighbours"))?.pop())
-    }
-
-    /// Has the kernel ask for a neighbour, unless it knows for sure: as if there were a packet for it. What comes of it is
-    /// seen some seconds later ([`Self::reach`]).
-    ///
-    /// # Errors
-    /// `is_not_found()` when there is no such link.
-    pub fn ask_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
-        let neighbour = Neighbour { mac: None, permanent: false, ..Neighbour::proxy(index, address) };
-        let mut message = neighbour.message();
-        message.header.state = NeighbourState::None;
-        message.header.flags = NeighbourFlags::Use;
-        self.write(Write::Replace(RTM_NEWNEIGH), &message, "ask for neighbour", &neighbour)
     }
 
     /// Removes an entry.

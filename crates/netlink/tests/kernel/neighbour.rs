@@ -1,11 +1,10 @@
 //! Neighbours against the real kernel.
 
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netlink::{Address, LinkChange, LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Peer, Reachability, Socket};
+use netlink::{LinkChange, LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Peer, Socket};
 use vcn::{Family, IfName, MacAddr};
 
 const LINK: u32 = 10;
@@ -107,40 +106,4 @@ fn proxy_entries_outlast_the_loss_of_a_links_carrier() {
             socket.link(&near).unwrap().running
         });
     }
-}
-
-#[test]
-fn probed_neighbour_is_confirmed_with_reply_and_failed_without_one() {
-    let (netns, mut socket) = fresh();
-    let far = Netns::create().unwrap();
-    let (near_end, far_end) = (IfName::new("near").unwrap(), IfName::new("far").unwrap());
-    let peer = Peer { name: far_end.clone(), mac: None, mtu: None, netns: Some(far.as_fd()) };
-    socket.add_link(&NewLink { up: true, ..NewLink::new(near_end.clone(), LinkKind::Veth(peer)) }).unwrap();
-    let near = socket.index_of(&near_end).unwrap();
-    let mut there = Socket::open_in(&far).unwrap();
-    there.change_link_named(&far_end, &[LinkChange::Up]).unwrap();
-    let far_index = there.index_of(&far_end).unwrap();
-    socket.add_address(&Address::new(near, "10.0.0.1/24".parse().unwrap())).unwrap();
-    there.add_address(&Address::new(far_index, "10.0.0.2/24".parse().unwrap())).unwrap();
-
-    let [here, nowhere] = ["10.0.0.2", "10.0.0.3"].map(ip);
-    assert_eq!(socket.reach(near, here).unwrap(), None, "no packet was sent");
-    for address in [here, nowhere] {
-        socket.ask_neighbour(near, address).unwrap();
-    }
-    let mut until = |address, reach| {
-        let end = Instant::now() + Duration::from_secs(120);
-        while socket.reach(near, address).unwrap() != Some(reach) {
-            assert!(Instant::now() < end, "{address}: {:?}", socket.reach(near, address));
-            // A link that was just raised may drop all three questions, and what was confirmed is so for half a minute only.
-            if reach == Reachability::Confirmed {
-                socket.ask_neighbour(near, address).unwrap();
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-    };
-    until(here, Reachability::Confirmed);
-    until(nowhere, Reachability::Failed);
-    assert!(socket.ask_neighbour(4711, here).unwrap_err().is_not_found());
-    drop(netns);
 }

@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// The longest entry, in bytes. A longer text is cut, which README.txt says; longer JSON is left out.
-pub(super) const LONGEST: usize = 4 << 20;
+/// The longest entry, in bytes. A longer one is left out, which README.txt says.
+const LONGEST: usize = 4 << 20;
 
 pub(super) struct Archive<W: Write> {
     tar: tar::Builder<W>,
@@ -23,20 +22,13 @@ impl<W: Write> Archive<W> {
         Self { tar: tar::Builder::new(to), names: Vec::new(), missing: Vec::new() }
     }
 
-    /// Adds a text, cut after the last whole line that fits.
+    /// Adds a text, unless it is too long.
     pub(super) fn text(&mut self, name: &str, text: &str) -> io::Result<()> {
-        let length = text.len();
-        if length <= LONGEST {
+        if text.len() <= LONGEST {
             return self.entry(name, text.as_bytes());
         }
-        if Path::new(name).extension().is_some_and(|extension| extension == "json") {
-            self.missing(name, &format!("its {length} bytes are too long for a bundle"));
-            return Ok(());
-        }
-        let head = text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default();
-        let lines = head.rfind('\n').and_then(|end| head.get(..=end)).unwrap_or_default();
-        self.missing(name, &format!("all but the first {} of {length} bytes", lines.len()));
-        self.entry(name, lines.as_bytes())
+        self.missing(name, &format!("its {} bytes are too long for a bundle", text.len()));
+        Ok(())
     }
 
     /// Adds a value as JSON, or the reason why it is missing.
@@ -103,31 +95,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_cut_at_line_and_long_json_omitted() {
+    fn entry_that_is_too_long_is_missing() {
         let mut archive = Archive::new(Vec::new());
-        let line = format!("{}\n", "ä".repeat(50));
-        archive.text("long.txt", &line.repeat(LONGEST / line.len() + 10)).unwrap();
-        archive.text("one-line.txt", &"x".repeat(LONGEST + 1)).unwrap();
-        archive.text("long.json", &format!("{{\"a\":\"{}\"}}", "x".repeat(LONGEST))).unwrap();
-        archive.text("short.json", "{}").unwrap();
+        archive.text("long.txt", &"x".repeat(LONGEST + 1)).unwrap();
+        archive.text("short.txt", &"x".repeat(LONGEST)).unwrap();
         archive.readme("Head").unwrap();
         let tar = archive.finish().unwrap();
-        let mut lengths = Vec::new();
+        let mut entries = tar::Archive::new(tar.as_slice());
+        let mut entries = entries.entries().unwrap().map(Result::unwrap);
+        assert_eq!(entries.next().unwrap().size(), LONGEST as u64);
         let mut readme = String::new();
-        for entry in tar::Archive::new(tar.as_slice()).entries().unwrap() {
-            let mut entry = entry.unwrap();
-            lengths.push(usize::try_from(entry.size()).unwrap());
-            readme.clear();
-            entry.read_to_string(&mut readme).unwrap();
-        }
-        let whole = LONGEST / line.len() * line.len();
-        assert_eq!(lengths[..3], [whole, 0, 2]);
-        for line in [
-            format!("long.txt: all but the first {whole} of "),
-            format!("one-line.txt: all but the first 0 of {} bytes", LONGEST + 1),
-            format!("long.json: its {} bytes are too long for a bundle", LONGEST + 8),
-        ] {
-            assert!(readme.contains(&line), "{line} is not in\n{readme}");
-        }
+        entries.next().unwrap().read_to_string(&mut readme).unwrap();
+        let line = format!("long.txt: its {} bytes are too long for a bundle", LONGEST + 1);
+        assert!(readme.contains(&line) && entries.next().is_none(), "{readme}");
     }
 }

@@ -2,16 +2,15 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::archive::{Archive, LONGEST};
+use super::archive::Archive;
 use crate::settings::Settings;
 
 /// Our files in the data directory, without `installer.json` and `before/`, which quote configurations of other programs.
@@ -145,24 +144,9 @@ fn short(document: &Value, key: &str) -> Value {
     text.map_or(Value::Null, Into::into)
 }
 
-/// A regular file; of a long one the last whole lines, which matter most.
+/// A regular file of at most 8 MiB.
 fn text(path: &Path) -> io::Result<String> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let mut file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
-    let (found, longest) = (file.metadata()?, LONGEST as u64);
-    if !found.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let cut = found.len().saturating_sub(longest);
-    file.seek(SeekFrom::Start(cut))?;
-    let mut bytes = Vec::new();
-    file.take(longest).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    if cut == 0 {
-        return Ok(text.into_owned());
-    }
-    let whole_lines = text.split_once('\n').map_or("", |(_, after)| after);
-    Ok(format!("(all but the last {} bytes are cut)\n{whole_lines}", whole_lines.len()))
+    Ok(String::from_utf8_lossy(&ipam::read_state(path)?).into_owned())
 }
 
 fn versions(settings: &Settings) -> String {
@@ -183,21 +167,4 @@ fn versions(settings: &Settings) -> String {
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_log_is_cut_to_its_last_lines() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = directory.path().join("verbs.log");
-        let line = format!("{}\n", "x".repeat(99));
-        fs::write(&log, line.repeat(LONGEST / 100 + 10)).unwrap();
-        let taken = text(&log).unwrap();
-        let (said, rest) = taken.split_once('\n').unwrap();
-        assert_eq!(said, format!("(all but the last {} bytes are cut)", rest.len()));
-        assert!(rest.lines().all(|it| it.len() == 99) && rest.len() + 100 > LONGEST, "{}", rest.len());
-    }
 }

@@ -128,14 +128,6 @@ mod tests {
     }
 
     #[test]
-    fn full_node_is_ready_and_refuses_pods() {
-        let (full, text) = diagnosis(true, vec![Condition::blocking(Reason::AddressesExhausted, "31 of 31 held")]);
-        assert_eq!((full.ready, full.agent_ready), (false, true));
-        let first = "Full: the agent is ready, but new pods cannot start here. 1 reason(s):\n\n1. AddressesExhausted\n";
-        assert!(text.starts_with(first), "{text}");
-    }
-
-    #[test]
     fn blocking_conditions_come_first_oldest_first() {
         let at =
             |condition: Condition, seconds: u64| Condition { since_unix_millis: Some(seconds * 1000), ..condition };

@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipam::{BootId, BootTime, COOLDOWN, FreedAddress, Pools, Store, VnicPool};
+use ipam::{BootTime, COOLDOWN, FreedAddress, Pools, Store, VnicPool};
 use netlink::{Announcer, conntrack};
 use resident::logging::chain;
 use vcn::Family;
 
 use super::{DueWork, WorkResult};
-use crate::report::metrics::Metrics;
+use crate::lifecycle::agent::Agent;
 
 /// The work, as a word for logs and metrics.
 const ANNOUNCE: &str = "announce";
@@ -23,43 +22,31 @@ const LONGEST_WALK: Duration = Duration::from_secs(60);
 
 /// The worker.
 #[derive(Debug)]
-pub struct Worker {
-    state_dir: PathBuf,
-    boot: BootId,
+pub(super) struct Worker {
+    agent: Arc<Agent>,
     store: Store,
-    sysctl_root: PathBuf,
-    metrics: Arc<Metrics>,
     announcer: Option<Announcer>,
     /// The work that failed the last time; logged once.
     failing: BTreeSet<&'static str>,
 }
 
 impl Worker {
-    /// `state_dir` has the node's state, `sysctl_root` its kernel settings. Works in the network namespace of the thread that calls
-    /// [`Worker::work`].
-    pub fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId, metrics: Arc<Metrics>) -> Self {
-        Self {
-            store: Store::new(state_dir, boot.clone()),
-            state_dir: state_dir.to_owned(),
-            boot,
-            sysctl_root: sysctl_root.to_owned(),
-            metrics,
-            announcer: None,
-            failing: BTreeSet::new(),
-        }
+    pub(super) fn new(agent: Arc<Agent>) -> Self {
+        let store = Store::new(&agent.settings.state_dir, agent.boot.clone());
+        Self { agent, store, announcer: None, failing: BTreeSet::new() }
     }
 
     /// Does what is due. A failure does not stop the rest; it is logged when it begins and when it ends.
-    pub fn work(&mut self, due: &DueWork) -> WorkResult {
+    pub(super) fn work(&mut self, due: &DueWork) -> WorkResult {
         let mut result = WorkResult::default();
         if !due.announce.is_empty() {
             let announced = self.announce(&due.announce);
             result.failed |= !self.settled(ANNOUNCE, due.announce.len(), announced);
         }
-        if !due.forget.is_empty() || due.forget_all {
-            let (addresses, forgotten) = match self.freed(due) {
-                Ok(freed) => (freed.len(), self.flush(&freed)),
-                Err(error) => (due.forget.len(), Err(error)),
+        if due.forget {
+            let (addresses, forgotten) = match self.unforgotten() {
+                Ok(freed) => (freed.len(), self.flush(&freed.into_iter().map(|freed| freed.address).collect())),
+                Err(error) => (0, Err(chain(&error))),
             };
             result.failed |= !self.settled(FORGET, addresses, forgotten);
         }
@@ -77,7 +64,7 @@ impl Worker {
 
     /// Announces each address in the subnet of its VNIC, if the VNIC and its link are there.
     fn announce(&mut self, addresses: &[IpAddr]) -> Result<(), String> {
-        let pools = Pools::read(&self.state_dir, &self.boot).map_err(|error| chain(&error))?;
+        let pools = Pools::read(&self.agent.settings.state_dir, &self.agent.boot).map_err(|error| chain(&error))?;
         let mut socket = netlink::Socket::open().map_err(|error| chain(&error))?;
         let announcer = match self.announcer.take() {
             Some(announcer) => announcer,
@@ -102,22 +89,19 @@ impl Worker {
         outcome
     }
 
-    /// The freed addresses that no pod has got since.
-    fn freed(&self, due: &DueWork) -> Result<HashSet<IpAddr>, String> {
-        let freed = self.store.freed().map_err(|error| chain(&error))?;
-        let asked = |it: &FreedAddress| due.forget.contains(&it.address) || due.forget_all && !it.forgotten;
-        Ok(freed.into_iter().filter(asked).map(|it| it.address).collect())
+    /// The freed addresses that are not marked as forgotten; no pod has one of them.
+    fn unforgotten(&self) -> Result<Vec<FreedAddress>, ipam::Error> {
+        Ok(self.store.freed()?.into_iter().filter(|freed| !freed.forgotten).collect())
     }
 
     /// Removes the connections of addresses whose cooldown has ended, and marks these, so that an ADD need not do it. Returns how
     /// many there were and the time until the next cooldown ends; on failure, how many addresses it concerned.
     fn check_cooldowns(&mut self) -> Result<(usize, Option<Duration>), (usize, String)> {
         let of_none = |error: ipam::Error| (0, chain(&error));
-        let freed = self.store.freed().map_err(of_none)?;
+        let freed = self.unforgotten().map_err(of_none)?;
         let now = BootTime::now().map_err(of_none)?;
-        let unforgotten = freed.into_iter().filter(|freed| !freed.forgotten);
         let (ended, cooling): (Vec<FreedAddress>, Vec<FreedAddress>) =
-            unforgotten.partition(|freed| now.since(freed.at) >= COOLDOWN);
+            freed.into_iter().partition(|freed| now.since(freed.at) >= COOLDOWN);
         let next = cooling.iter().map(|freed| COOLDOWN.saturating_sub(now.since(freed.at))).min();
         if ended.is_empty() {
             return Ok((0, next));
@@ -130,14 +114,14 @@ impl Worker {
     }
 
     fn flush(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
-        if addresses.is_empty() || conntrack::is_idle(&self.sysctl_root) {
+        if addresses.is_empty() || conntrack::is_idle(&self.agent.settings.sysctl_root) {
             return Ok(());
         }
         let begun = Instant::now();
         let socket = conntrack::Socket::open().map_err(|error| chain(&error))?;
         let deleted = socket.delete_by_addresses(addresses, || begun.elapsed() < LONGEST_WALK);
         let deleted = deleted.map_err(|error| chain(&error))?;
-        self.metrics.connections_forgotten(deleted.connections);
+        self.agent.metrics.connections_forgotten(deleted.connections);
         match deleted.all {
             true => Ok(()),
             false => Err(format!("not all connections were removed within {} s", LONGEST_WALK.as_secs())),
@@ -146,7 +130,7 @@ impl Worker {
 
     /// Counts the result, and logs when failures begin and end. Returns whether it succeeded.
     fn settled(&mut self, what: &'static str, addresses: usize, outcome: Result<(), String>) -> bool {
-        self.metrics.followed_up(what, outcome.is_ok(), addresses);
+        self.agent.metrics.followed_up(what, outcome.is_ok(), addresses);
         match outcome {
             Ok(()) => {
                 if self.failing.remove(what) {

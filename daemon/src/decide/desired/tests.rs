@@ -5,9 +5,12 @@ use std::sync::LazyLock;
 
 use datapath::{LinkKind, LinkSpec};
 use netlink::Link;
+use serde_json::json;
 use vcn::{TableId, VlanTag};
 
 use super::*;
+use crate::decide::requests::requests;
+use crate::decide::requests::tests::{attachment, facts as requested};
 use crate::decide::slots::TableReferences;
 use crate::fixture::{link, mac, npn, vm_vnics, vnic};
 
@@ -49,26 +52,6 @@ fn served(wanted: &DesiredState) -> Vec<(&str, String, TableId)> {
 }
 
 #[test]
-fn secondary_vnics_are_configured_and_the_primary_is_not() {
-    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
-    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
-    let wanted = want(&vnics, &links, None);
-    assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens3");
-    assert_eq!(served(&wanted), [("pods", "ens5".into(), TableId(1000)), ("storage", "ens6".into(), TableId(1001))]);
-    assert_eq!(wanted.conditions, []);
-    assert!(!wanted.network.unwrap().pods.unwrap().ipv6);
-}
-
-#[test]
-fn missing_link_of_a_vnic_affects_no_other() {
-    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
-    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens6", 0x0c)], None);
-    assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
-    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("pods"))]);
-    assert!(!wanted.conditions[0].blocks());
-}
-
-#[test]
 fn vnics_beyond_the_marks_are_configured_and_reported() {
     let name = |last: u8| format!("v{last}");
     let more = (12..20).map(|last| vnic(&name(last), last, &format!("10.0.{last}")));
@@ -87,13 +70,6 @@ fn nothing_is_configured_without_the_primary_link() {
     assert_eq!(wanted.network, None);
     assert_eq!(reasons(&wanted), [(Reason::PrimaryLinkMissing, Some("primary"))]);
     assert!(wanted.conditions[0].blocks());
-}
-
-#[test]
-fn unlisted_vnic_of_the_native_pod_network_is_reported() {
-    let vnics = &vm_vnics()[..1];
-    let wanted = want(vnics, &[link("ens3", 0x0a)], Some(&npn("SUCCESS")));
-    assert_eq!(reasons(&wanted), [(Reason::VnicNotListed, Some("pods"))]);
 }
 
 /// What comes in by another one for an address that nothing here has may be on its way through this node.
@@ -124,28 +100,24 @@ fn family_missing_in_metadata_comes_from_the_native_pod_network() {
 }
 
 #[test]
-fn host_gets_its_own_listed_ipv6_address_and_no_pods() {
+fn host_keeps_the_ipv6_address_that_a_rule_marks_as_its_own() {
     let ip = |last: &str| format!("2603:c020::{last}").parse::<IpAddr>().unwrap();
     let mut vnics = vm_vnics();
     vnics[1].addressing.ipv6 = Some(SubnetAddressing {
         subnet: "2603:c020::/64".parse().unwrap(),
         router: "fe80::1".parse().unwrap(),
-        address: ip("20"),
-        others: vec![ip("9"), ip("8"), ip("7")],
+        address: ip("9"),
+        others: vec![ip("8"), ip("7")],
     });
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
     let of = |npn: Option<&NativePodNetwork>, own: &[HostAddress]| {
-        let held = HashSet::from([ip("20")]);
-        let facts = HostFacts { own, held: &held, ..facts(&vnics, npn, &links) };
+        let facts = HostFacts { own, ..facts(&vnics, npn, &links) };
         let network = wanted(facts, &slots(&vnics), policy(true, false, true)).network.unwrap();
         network.vnics[0].vnic.addressing.ipv6.as_ref().unwrap().listed().collect::<Vec<_>>()
     };
-    assert_eq!(of(None, &[]), [ip("9")]);
     let own = |table, last| HostAddress { table: TableId(table), address: ip(last), is_assigned: true };
     assert_eq!(of(None, &[own(1001, "8"), own(1000, "7")]), [ip("7")]);
     let mut npn = npn("SUCCESS");
-    npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { host: Some(ip("8")), ..Default::default() });
-    assert_eq!(of(Some(&npn), &[own(1000, "7")]), [ip("8")]);
     let pods = vec!["2603:c020::9/128".parse().unwrap()];
     npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { pods, ..Default::default() });
     assert_eq!(of(Some(&npn), &[own(1000, "9")]), [ip("9")]);
@@ -182,23 +154,6 @@ fn vnic_without_free_host_address_is_reported_by_family() {
     assert_eq!(reported(&all, true, false), [about(&vnics[1], "IPv6", ip("20"))], "with any owner of the pod network");
     assert_eq!(reported(&all, false, true), [], "the kernel has none");
     assert_eq!(reported(&[ipv4], true, true), [about(&vnics[2], "IPv4", ipv4)]);
-}
-
-#[test]
-fn ipv6_is_configured_when_both_vnic_and_kernel_support_it() {
-    let mut vnics = vm_vnics();
-    let (subnet, router) = ("2603:c020::/64".parse().unwrap(), "fe80::1".parse().unwrap());
-    let address = "2603:c020::7".parse().unwrap();
-    vnics[1].addressing.ipv6 = Some(SubnetAddressing { subnet, router, address, others: Vec::new() });
-    let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
-    let objects = |ipv6| {
-        let facts = HostFacts { ipv6, ..facts(&vnics, None, &links) };
-        let network = wanted(facts, &slots(&vnics), policy(true, false, true)).network.unwrap();
-        host::desired(&network).iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    let is_ipv6 = |object: &String| object.contains("ipv6") || object.contains("2603:");
-    assert!(objects(true).iter().any(is_ipv6));
-    assert!(objects(false).len() > 5 && !objects(false).iter().any(is_ipv6), "{:?}", objects(false));
 }
 
 fn bare_metal() -> Vec<Vnic> {
@@ -239,44 +194,12 @@ fn foreign_link_with_name_of_vlan_is_reported_and_kept() {
 }
 
 #[test]
-fn port_without_matching_mac_is_found_by_configured_name() {
-    let vnics = bare_metal();
-    let links = [link("ens300np0", 0x77)];
-    let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
-    let policy = Policy { ports: &ports, ..policy(true, false, true) };
-    let wanted = wanted(facts(&vnics, None, &links), &slots(&vnics), policy);
-    assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens300np0");
-    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("tagged")), (Reason::LinkMissing, Some("port1"))]);
-    assert!(wanted.conditions[0].message.contains("BM_PORT_1"), "{}", wanted.conditions[0]);
-}
-
-#[test]
 fn vnic_with_the_primary_links_mac_is_not_configured() {
     let mut vnics = vm_vnics();
     vnics[1].mac = mac(0x0a);
     let wanted = want(&vnics, &[link("ens3", 0x0a)], None);
     assert_eq!(served(&wanted), []);
     assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("pods"))]);
-}
-
-#[test]
-fn vnics_of_a_foreign_pod_network_are_not_changed() {
-    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
-    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
-    let policy = policy(false, true, true);
-    let npn = npn("SUCCESS");
-    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), policy);
-    assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
-    assert_eq!(wanted.network.as_ref().unwrap().pods, None);
-    assert_eq!(wanted.conditions, []);
-    let spared: Vec<_> = wanted.spared.iter().map(ToString::to_string).collect();
-    for ours in [
-        "pref 1537 from 10.0.33.7 lookup 1000",
-        "pref 1000 from all to 169.254.169.254 lookup main",
-        "pref 1024 from all fwmark 0x1004/0x1046 lookup 1001",
-    ] {
-        assert!(spared.contains(&ours.into()), "{spared:?}");
-    }
 }
 
 #[test]
@@ -325,4 +248,17 @@ fn potential_oke_vnic_waits_for_a_finished_native_pod_network() {
     assert_eq!(wanted(Some(&npn("BACKOFF")), true), (none.clone(), both.clone(), storage.clone(), true));
     assert_eq!(wanted(Some(&npn("SUCCESS")), true), (storage, pods, none.clone(), false));
     assert_eq!(wanted(None, false), (both, none.clone(), none, true), "nothing of OKE's is here");
+}
+
+#[test]
+fn vnic_requested_for_pods_is_not_changed_beside_okes_cni() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    for (purpose, served_too) in [("Host", &["storage"][..]), ("Pods", &[])] {
+        let asked = requests(&requested(attachment(&json!({ "purpose": purpose }), &json!({}))));
+        let facts = HostFacts { requests: &asked, ..facts(&vnics, None, &links) };
+        let wanted = wanted(facts, &slots(&vnics), policy(false, true, true));
+        let ids: Vec<&str> = served(&wanted).into_iter().map(|(id, ..)| id).collect();
+        assert_eq!(ids, served_too, "one for pods may be OKE's");
+    }
 }

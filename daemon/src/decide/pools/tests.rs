@@ -6,7 +6,7 @@ use datapath::host::Placement;
 use vcn::{Mtu, TableId};
 
 use super::*;
-use crate::fixture::{npn, vm_vnics};
+use crate::fixture::{npn, vm_vnics, vnic};
 
 const NOW: BootTime = BootTime(90_000);
 
@@ -27,7 +27,7 @@ fn facts(npn: Result<Option<NativePodNetwork>, String>) -> NodeFacts {
 }
 
 fn on(vnics: &[HostVnic]) -> ConfiguredVnics<'_> {
-    ConfiguredVnics { vnics, silent: &[], ipv6: true }
+    ConfiguredVnics { vnics, ipv6: true }
 }
 
 fn pools(facts: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
@@ -160,7 +160,7 @@ fn ipv6_addresses_are_ignored_on_a_kernel_without_ipv6() {
     assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     let (pools, conditions) = next(
         &offered,
-        ConfiguredVnics { vnics: &vnics, silent: &[], ipv6: false },
+        ConfiguredVnics { vnics: &vnics, ipv6: false },
         None,
         WriteTime { boot: &boot(), now: NOW },
         &[],
@@ -193,29 +193,47 @@ fn pods_get_the_families_that_oke_created_addresses_of() {
     let vnics = hosted();
     let pools = pools(&both, &vnics, None);
     assert_eq!((pools.offered(), pools.families()), (vec![Family::Ipv4], vec![Family::Ipv4, Family::Ipv6]));
-    let (deaf, _) = next(
-        &both,
-        ConfiguredVnics { vnics: &vnics, silent: &[], ipv6: false },
-        None,
-        WriteTime { boot: &boot(), now: NOW },
-        &[],
-    );
+    let (deaf, _) =
+        next(&both, ConfiguredVnics { vnics: &vnics, ipv6: false }, None, WriteTime { boot: &boot(), now: NOW }, &[]);
     assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
     let later = next(&facts(Ok(None)), on(&vnics), Some(&pools), WriteTime { boot: &boot(), now: NOW }, &[]).0;
     assert_eq!(later.families(), pools.families(), "as long as nothing newer is known");
 }
 
-/// Nothing shows that its packets would arrive; running pods are not concerned.
+/// On bare metal the link of a detached VNIC stays. Running pods are not concerned.
 #[test]
-fn silent_vnic_is_not_offered() {
-    let (facts, vnics) = (facts(Ok(Some(npn("SUCCESS")))), hosted());
-    let before = pools(&facts, &vnics, None);
-    let silent = [vnics[0].vnic.id.clone()];
-    let now = |facts: &NodeFacts| {
-        let hosted = ConfiguredVnics { silent: &silent, ..on(&vnics) };
-        next(facts, hosted, Some(&before), WriteTime { boot: &boot(), now: NOW }, &[]).0.vnics.len()
+fn unlisted_bare_metal_vnic_serves_new_pods_only_as_the_last_one() {
+    let on_port = |mut vnic: Vnic| {
+        vnic.nic_index = Some(0);
+        vnic
     };
-    let unfinished = super::tests::facts(Ok(Some(npn("BACKOFF"))));
-    assert_eq!((before.vnics.len(), now(&facts), now(&unfinished)), (1, 0, 0));
-    assert_eq!(pools(&unfinished, &vnics, Some(&before)).vnics.len(), 1, "one that is not silent is kept");
+    let vnics = [vm_vnics(), vec![vnic("more", 0x0c, "10.0.34")]].concat();
+    let metal: Vec<Vnic> = vnics.iter().cloned().map(on_port).collect();
+    let host = |vnic: &Vnic| HostVnic { vnic: vnic.clone(), ..hosted().remove(0) };
+    let mut both = npn("SUCCESS");
+    both.vnics.push(NpnVnic { vnic_id: metal[2].id.clone(), ..both.vnics[0].clone() });
+    // What the list has from the second time on; then which VNICs are hosted.
+    let offered = |known: &[Vnic], listed: &[usize], hosted: &[usize], state: &str| {
+        let mut facts = facts(Ok(Some(both.clone())));
+        let hosts: Vec<HostVnic> = hosted.iter().map(|at| host(&known[*at])).collect();
+        let before = pools(&facts, &hosts, None);
+        facts.npn.absorb(Ok(Some(NativePodNetwork { state: npn(state).state, ..both.clone() })), Instant::now());
+        for vnics in [known.to_vec(), listed.iter().map(|at| known[*at].clone()).collect()] {
+            let list = imds::VnicList { vnics, unusable: Vec::new() };
+            facts.absorb_vnics(Ok(list), std::time::Duration::ZERO, Instant::now(), |_| true);
+        }
+        let ids = |pools: &Pools| pools.vnics.iter().map(|it| it.vnic_id.unique_id().to_owned()).collect::<Vec<_>>();
+        ids(&pools(&facts, &hosts, Some(&before)))
+    };
+    for state in ["SUCCESS", "BACKOFF"] {
+        assert_eq!(offered(&metal, &[0, 1, 2], &[1, 2], state), ["pods", "more"], "all are listed");
+        assert_eq!(offered(&metal, &[0, 2], &[1, 2], state), ["more"]);
+        assert_eq!(offered(&metal, &[0], &[1, 2], state), ["pods", "more"], "no other is listed");
+        assert_eq!(offered(&metal, &[0, 2], &[1], state), ["pods"], "the other one is not configured");
+        assert_eq!(
+            offered(&vnics, &[0, 2], &[1, 2], state),
+            ["pods", "more"],
+            "a virtual machine's device is still here"
+        );
+    }
 }

@@ -14,7 +14,7 @@ fn conditions_of(runtime: ContainerRuntime, notes: Vec<Note>) -> Vec<(Reason, bo
     };
     let (steps, failures, conflist) = (vec![], vec![], ConflistState::InPlace);
     let report = Report { decision, steps, applied: true, conflist, notes, failures };
-    let found = conditions(&report, runtime, Path::new("/nowhere"));
+    let found = conditions(&report, runtime, false);
     found.into_iter().map(|it| (it.reason, it.blocks(), it.subject.unwrap_or_default())).collect()
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ipam::read_named;
 
-use super::HostView;
+use super::Context;
 use crate::report::condition::{Condition, Reason};
 
 /// systemd-networkd makes this file when it starts.
@@ -105,12 +105,13 @@ const CHECKS: &[Check] = &[
 ];
 
 /// A condition for each sign of interference.
-pub(super) fn run(root: &Path, host: HostView<'_>) -> Vec<Condition> {
-    CHECKS.iter().filter(|check| check.active.is_so(root)).flat_map(|check| check.conditions(root, host)).collect()
+pub(super) fn run(context: &Context<'_>) -> Vec<Condition> {
+    let root = &context.node.settings.host_root;
+    CHECKS.iter().filter(|check| check.active.is_so(root)).flat_map(|check| check.conditions(root, context)).collect()
 }
 
 impl Check {
-    fn conditions(&self, root: &Path, host: HostView<'_>) -> Vec<Condition> {
+    fn conditions(&self, root: &Path, context: &Context<'_>) -> Vec<Condition> {
         match &self.sign {
             Sign::Active => vec![self.condition(self.program, "it is enabled")],
             Sign::Setting { roots, file, section, keys } => {
@@ -126,7 +127,7 @@ impl Check {
                     let text = text(&root.join(directory).join(index.to_string())).unwrap_or_default();
                     value(&text, section, key).is_some_and(|value| is_one_of(value, values))
                 };
-                let vnics = host.network.vnics.iter().filter(|vnic| host.index_of(vnic).is_some_and(shows));
+                let vnics = context.vnics().iter().filter(|vnic| context.index_of(vnic).is_some_and(shows));
                 let condition = |vnic: &datapath::host::HostVnic| {
                     let link = vnic.placement.link();
                     self.condition(&format!("{}, {link}", self.program), &format!("{link} of {}", vnic.vnic.id))

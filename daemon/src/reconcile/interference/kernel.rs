@@ -11,7 +11,7 @@ use netlink::{Address, RouteFilter, Rule, Socket};
 use resident::logging::chain;
 use vcn::{Family, HOST_LINK_PREFIX, PODS_TABLE, PROTOCOL};
 
-use super::HostView;
+use super::Context;
 use crate::report::condition::{Condition, Reason};
 
 /// A check of the forward chains is put off for this many times the time of the last one: a node may have tens of thousands
@@ -35,12 +35,13 @@ struct Observed {
 }
 
 /// VNICs that another program configures too, and pods' addresses that the host holds.
-pub(super) fn conflicts(host: HostView<'_>) -> Vec<Condition> {
+pub(super) fn conflicts(context: &Context<'_>) -> Vec<Condition> {
     match Observed::read() {
         Ok(Observed { addresses, rules, pods }) => {
-            let mut found = configured_twice(host, &addresses, &rules);
-            found
-                .extend(addresses.iter().filter(|it| pods.contains(&it.address.ip())).map(|it| held_by_host(host, it)));
+            let mut found = configured_twice(context, &addresses, &rules);
+            found.extend(
+                addresses.iter().filter(|it| pods.contains(&it.address.ip())).map(|it| held_by_host(context, it)),
+            );
             found
         }
         Err(error) => vec![unreadable(&error, "conflicting configuration")],
@@ -61,8 +62,8 @@ impl Observed {
 }
 
 /// The kernel delivers packets for its own addresses locally, before any route.
-fn held_by_host(host: HostView<'_>, held: &Address) -> Condition {
-    let link = host.links.iter().find(|link| link.index == held.index);
+fn held_by_host(context: &Context<'_>, held: &Address) -> Condition {
+    let link = context.links.iter().find(|link| link.index == held.index);
     let link = link.map_or_else(|| format!("link {}", held.index), |link| link.name.to_string());
     let address = held.address;
     let message = format!(
@@ -72,10 +73,10 @@ fn held_by_host(host: HostView<'_>, held: &Address) -> Condition {
     Condition::degraded(Reason::ConflictingConfiguration, message).about(address.ip())
 }
 
-fn configured_twice(host: HostView<'_>, addresses: &[Address], rules: &[Rule]) -> Vec<Condition> {
+fn configured_twice(context: &Context<'_>, addresses: &[Address], rules: &[Rule]) -> Vec<Condition> {
     let mut found = Vec::new();
-    for vnic in &host.network.vnics {
-        let index = host.index_of(vnic);
+    for vnic in context.vnics() {
+        let index = context.index_of(vnic);
         let own: Vec<_> = vnic.vnic.addressing.iter().map(|(_, at)| at.address).collect();
         // The subnet's prefix also brings the subnet's route in the main table.
         let wide = addresses.iter().find(|it| {

@@ -6,16 +6,15 @@ use health::Facts;
 use health::facts::{ActiveCondition, InstalledPlugin, NetworkFacts, PoolFacts, Topic, VnicLink};
 use vcn::Purpose;
 
-use super::Sources;
 use crate::decide::usage::{PoolUsage, Usage};
+use crate::lifecycle::agent::Agent;
 use crate::report::condition::Reason;
 use crate::report::reconcile_report::ReconcileReport;
 
 /// What is known now.
-pub(super) fn gather(sources: &Sources) -> Facts {
-    let Sources { settings, boot, metrics, facts, allocatable_memory, reports } = sources;
-    let known = facts.borrow();
-    let report = reports.borrow().as_ref().map(|completed| completed.report.clone());
+pub(super) fn gather(agent: &Agent, allocatable_memory: Option<u64>) -> Facts {
+    let Agent { settings, boot, metrics, facts, .. } = agent;
+    let (known, report) = (facts.borrow(), agent.report());
     let install = report.as_ref().and_then(|report| Some(report.pod_network.as_ref()?.install));
     let plugin = install.filter(|install| *install).map(|_| "vcn-native");
     let attach_plugin =
@@ -28,7 +27,7 @@ pub(super) fn gather(sources: &Sources) -> Facts {
     Facts {
         shape: known.instance.value.as_ref().map(|instance| instance.shape.clone()),
         node_name: settings.node_name.clone(),
-        node_ip: settings.node_ip,
+        node_ip: settings.resident.node_ip,
         primary_addresses: known
             .vnics
             .value
@@ -42,7 +41,7 @@ pub(super) fn gather(sources: &Sources) -> Facts {
         metadata: metadata(&settings.metadata_url),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         plugins: plugins.collect(),
-        allocatable_memory: *allocatable_memory.borrow(),
+        allocatable_memory,
         network: report.map(|report| NetworkFacts {
             conditions: conditions(&report),
             repairs: metrics.repairs(),

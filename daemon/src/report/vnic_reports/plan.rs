@@ -17,9 +17,6 @@ const COUNTED_EVERY: Duration = Duration::from_mins(1);
 /// For how long the watch may show an object as it was before a write.
 const SEEN_WITHIN: Duration = Duration::from_mins(1);
 
-/// How many pods have a VNIC; `None` if that cannot be read.
-pub(super) struct Pods<F>(pub(super) F);
-
 /// What was written last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WrittenReport {
@@ -36,11 +33,11 @@ pub(super) struct Report {
     pub(super) node: NodeReport,
 }
 
-/// What is to be written of an object now, if anything.
-pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
+/// What is to be written of an object now, if anything. `pods` counts those of a VNIC; `None` if that cannot be read.
+pub(super) fn due(
     attachment: &VnicAttachment,
     reconciled: &ReconcileReport,
-    pods: &Pods<F>,
+    pods: impl Fn(&Ocid) -> Option<u32>,
     written: Option<&WrittenReport>,
     now: Instant,
 ) -> Option<Report> {
@@ -53,7 +50,7 @@ pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
     let node = match state {
         Some(state) => {
             let in_use = match state.purpose? {
-                vcn::Purpose::Attach => (pods.0)(vnic_id)?,
+                vcn::Purpose::Attach => pods(vnic_id)?,
                 vcn::Purpose::Pods | vcn::Purpose::Host => 0,
             };
             report(state, in_use)?
@@ -62,7 +59,7 @@ pub(super) fn due<F: Fn(&Ocid) -> Option<u32>>(
         None => {
             let known = known.filter(|known| must_report_end(attachment, known))?;
             // A damaged record must not hide that the VNIC is gone.
-            let in_use = (pods.0)(vnic_id).unwrap_or(known.in_use);
+            let in_use = pods(vnic_id).unwrap_or(known.in_use);
             let reason = Reason::VnicNotListed.word().to_owned();
             NodeReport { configured: false, reason, in_use, generation: known.generation }
         }
@@ -132,7 +129,7 @@ mod tests {
             report: serde_json::from_value(report).unwrap(),
             at: now - Duration::from_secs(seconds),
         });
-        due(&object, &pass(vnics), &Pods(|_: &Ocid| pods), before.as_ref(), now).map(|report| report.node)
+        due(&object, &pass(vnics), |_| pods, before.as_ref(), now).map(|report| report.node)
     }
 
     #[test]

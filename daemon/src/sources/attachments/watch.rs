@@ -5,19 +5,14 @@ use std::time::Duration;
 use api::VnicAttachment;
 use backoff::Backoff;
 use kube::core::DeserializeGuard;
-use kube::runtime::watcher::Config;
 use kube::{Api, ResourceExt};
 use serde_json::value::to_raw_value;
 use vcn::Ocid;
 
 use super::read_copy;
-use crate::sources::backoff::{chance, jittered};
 use crate::sources::cached_copy::CachedCopy;
 use crate::sources::instance_watch::{InstanceKind, ListResult};
-use crate::sources::object_watch::{LogEvents, ObjectWatch};
-
-/// How long one watch lasts before the next continues it with one request; a dead connection is noticed then.
-const WATCH: Duration = Duration::from_mins(30);
+use crate::sources::object_watch::{LogEvents, ObjectWatch, lasting};
 
 /// The VnicAttachments of an instance.
 #[derive(Debug)]
@@ -33,8 +28,9 @@ impl InstanceKind for OwnAttachments {
             field: "spec.instanceId",
             name: instance.to_string(),
             kind: "VnicAttachment",
+            resource: (),
             api: Api::all,
-            config,
+            config: lasting(),
             deadline: Duration::from_secs(30),
             retry: Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(2) },
             events: LogEvents { lost: "attachments.watch_lost", restored: "attachments.watched_again" },
@@ -64,19 +60,9 @@ impl InstanceKind for OwnAttachments {
         ListResult { value: Some(attachments), document, unreadable }
     }
 
-    fn is_none(value: &Self::Value) -> bool {
-        value.is_empty()
-    }
-
     fn read_copy(copy: &CachedCopy, instance: &Ocid) -> anyhow::Result<Option<(Self::Value, Duration)>> {
         Ok(read_copy(copy, instance)?)
     }
-}
-
-/// The first answer as the server has it in memory: thousands of nodes ask.
-fn config() -> Config {
-    let lasts = u32::try_from(jittered(WATCH, chance()).as_secs()).unwrap_or(u32::MAX);
-    Config::default().any_semantic().timeout(lasts)
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn unreadable_object_is_an_error_immediately_and_after_watch_loss() {
 fn unknown_kind_takes_no_object_away() {
     let folder = tempfile::tempdir().unwrap();
     let (watch, unknown) = (watch(folder.path()), || WatchEnd::UnknownKind("NativePodNetwork"));
-    let mut observer = observer(&watch);
+    let observer = observer(&watch);
     assert!(observer.lose(&unknown()).is_some() && observer.lose(&unknown()).is_some());
     assert_eq!(watch.state.borrow().known.value, Some(None));
     observer.observe(object(INSTANCE));

@@ -30,8 +30,9 @@ impl InstanceKind for OwnNpn {
             field: "metadata.name",
             name: instance.unique_id().to_owned(),
             kind: "NativePodNetwork",
+            resource: api::npn::resource(),
             api: |client| Api::all_with(client, &api::npn::resource()),
-            config: Config::default,
+            config: Config::default(),
             deadline: Duration::from_secs(30),
             retry: Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(60) },
             events: LogEvents { lost: "npn.watch_lost", restored: "npn.watched_again" },
@@ -54,10 +55,6 @@ impl InstanceKind for OwnNpn {
             }
             Err(error) => ListResult { value: None, document: None, unreadable: Some(chain(error.as_ref())) },
         }
-    }
-
-    fn is_none(value: &Self::Value) -> bool {
-        value.is_none()
     }
 
     fn read_copy(copy: &CachedCopy, instance: &Ocid) -> anyhow::Result<Option<(Self::Value, Duration)>> {

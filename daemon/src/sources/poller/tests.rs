@@ -1,13 +1,11 @@
 //! A start while the metadata service is silent, with and without a cached copy.
 
-use clap::Parser;
 use imds::FakeMetadata;
 use installer::Presence;
 use ipam::BootId;
 use vcn::{ATTACHMENTS_COPY_FILE, Instance, VNICS_COPY_FILE};
 
 use super::*;
-use crate::args::Args;
 use crate::fixture::{instance, vm_vnics};
 use crate::sources::cached_copy::CachedCopy;
 use crate::sources::machine_copy::Machine;
@@ -29,11 +27,6 @@ impl Metadata for Silent {
     }
 }
 
-fn settings(data_dir: &std::path::Path) -> Settings {
-    let command = ["oke-node-agent", "--data-dir", data_dir.to_str().unwrap()];
-    Settings::new(Args::try_parse_from(command).unwrap().options).unwrap()
-}
-
 /// Leaves the cached copy of an agent of this instance, of that boot.
 fn leave_copy(data_dir: &std::path::Path, boot_id: &BootId) {
     let value = Machine { instance: Some(instance()), vnics: vm_vnics() };
@@ -53,11 +46,9 @@ async fn published_with_copy(delay: Duration) -> Vec<(u128, Presence)> {
 
 /// The same with this metadata service and this data directory.
 async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Presence)> {
-    let settings = settings(folder);
+    let agent = crate::fixture::agent(&["--data-dir", folder.to_str().unwrap()]);
     let (answer, oke_cni) = watch::channel(None);
     let (facts, mut published) = watch::channel(NodeFacts::default());
-    let npn_changed = Arc::default();
-    let channels = Channels { facts, links_changed: Arc::default(), npn_changed, oke_cni };
     let begun = tokio::time::Instant::now();
     let watched = async {
         let mut times = Vec::new();
@@ -75,7 +66,7 @@ async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: 
     let attachments = AttachmentSource::Cache(CachedCopy::new(folder, ATTACHMENTS_COPY_FILE));
     tokio::select! {
         times = watched => times,
-        () = run(metadata, ClusterSources { npn, attachments }, &settings, Arc::new(Metrics::default()), channels) => panic!("it ended"),
+        () = run(metadata, ClusterSources { npn, attachments }, &agent, facts, oke_cni) => panic!("it ended"),
         never = answered => match never {},
     }
 }

@@ -12,7 +12,6 @@ fn report(cause: Cause, changes: Vec<Changed>) -> ReconcileReport {
         conditions: Vec::new(),
         vnics: Vec::new(),
         machine: None,
-        freed: Vec::new(),
         usable: true,
         pod_network: None,
     }

@@ -1,0 +1,71 @@
+//! What the tasks of a running agent share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ipam::BootId;
+use tokio::sync::{Notify, watch};
+
+use crate::cni_records::RecentRuns;
+use crate::cni_records::follow_up::FollowUps;
+use crate::report::metrics::Metrics;
+use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
+use crate::settings::Settings;
+use crate::sources::node_facts::NodeFacts;
+
+/// The running agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// The boot that files are of.
+    pub boot: BootId,
+    /// When it started.
+    pub started: Instant,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// What is known from outside.
+    pub facts: watch::Receiver<NodeFacts>,
+    /// The last reconcile.
+    pub reports: watch::Receiver<Option<CompletedReconcile>>,
+    /// Work after plugin runs.
+    pub follow_ups: FollowUps,
+    /// The last plugin runs.
+    pub recent: RecentRuns,
+    /// Notified of each run of a plugin: it may have taken the last address, or freed one.
+    pub plugin_ran: Notify,
+    /// Notified when links come, go or change.
+    pub links_changed: Notify,
+    /// Notified when an object of the API server, or the file of the NativePodNetwork, changes.
+    pub npn_changed: Arc<Notify>,
+}
+
+impl Agent {
+    /// # Errors
+    /// If the boot id cannot be read.
+    pub fn new(
+        settings: Arc<Settings>,
+        facts: watch::Receiver<NodeFacts>,
+        reports: watch::Receiver<Option<CompletedReconcile>>,
+    ) -> Result<Self, ipam::Error> {
+        let (metrics, follow_ups, recent, plugin_ran, links_changed, npn_changed) = Default::default();
+        Ok(Self {
+            settings,
+            boot: BootId::current()?,
+            started: Instant::now(),
+            metrics,
+            facts,
+            reports,
+            follow_ups,
+            recent,
+            plugin_ran,
+            links_changed,
+            npn_changed,
+        })
+    }
+
+    /// The report of the last reconcile.
+    pub fn report(&self) -> Option<Arc<ReconcileReport>> {
+        self.reports.borrow().as_ref().map(|completed| completed.report.clone())
+    }
+}
