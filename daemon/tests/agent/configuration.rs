@@ -31,7 +31,7 @@ fn agent_refuses_wrong_configuration_and_reports_all_problems() {
         "FILE, line 1: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
         "FILE, line 3: PODS_MAY_USE_METADATA is \"no\", which is none of allow, deny",
         "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
-        "command line: BM_PORT_0 is no link",
+        "command line: BM_PORT_0 is \"a port\": \"a port\" is not a link name",
     ] {
         assert!(said.contains(line), "{line} is not in\n{said}");
     }
