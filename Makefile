@@ -9,7 +9,7 @@ UPGRADE_FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' HEAD~1 2>/de
 # How many inputs each fuzz target gets, and which targets (all).
 INPUTS       ?= 10000000
 TARGETS      ?=
-BENCH        ?= cargo run --release --package tests --bin pod-path-bench -- --agent $(BIN)/oke-node-agent
+BENCH        ?= cargo run --release --package tests --bin pod-path-bench --
 # Programs that the bench compares with the plugin.
 YARDSTICKS   := bare-floor empty-main
 
@@ -137,7 +137,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARG
 
 lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

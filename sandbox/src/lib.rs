@@ -45,7 +45,7 @@ pub use harness::{
     write_program,
 };
 pub use isolate::{Isolated, isolate};
-pub use network::{Builder, NodeSpec, Secondary, Subnet, SubnetSpec, Vcn, Vnic, VnicSpec};
+pub use network::{Builder, NodeSpec, Subnet, SubnetSpec, Vcn, Vnic, VnicSpec};
 pub use node::{Capabilities, Command, Node, Pod};
 pub use oci::{ApiFault, ApiFaultKind, AttachmentRecord, FakeCloud, OciApi, OciSettings, Operation, Refusal};
 pub use services::{DOMAIN, MetadataFault};

@@ -31,7 +31,7 @@ pub(crate) use addresses::width;
 pub(crate) use assign::RequestedBlock;
 pub use builder::Builder;
 pub(crate) use inventory::{Instance, Inventory};
-pub use spec::{NodeSpec, Secondary, SubnetSpec, VnicSpec};
+pub use spec::{NodeSpec, SubnetSpec, VnicSpec};
 pub use subnet::Subnet;
 pub use vnic::Vnic;
 

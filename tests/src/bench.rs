@@ -21,10 +21,8 @@ mod report;
 mod sample;
 mod verb;
 
-use agent::Footprint;
 pub use args::Args;
 use contender::Contender;
-use machine::Scheduling;
 use node::Node;
 use report::Report;
 
@@ -39,45 +37,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
-    if args.only_agent {
-        let agent = measure_agent(args)?.context("there is no --agent")?;
-        let mut text = String::new();
-        report::agent_table(&mut text, &agent)?;
-        writeln!(text, "\n| promise | measured | target | |\n|---|---|---|---|")?;
-        report::agent_targets(&mut text, &agent)?;
-        print!("{text}");
-        return Ok(());
-    }
-    if args.only_extra {
-        Scheduling::real_time();
-        print!("{}", extra::run(args, node.state.path())?);
-        return Ok(());
-    }
     let contenders = Contender::all(args, node.state.path())?;
     for contender in &contenders {
         contender.prove().with_context(|| format!("prove that {} works before timing it", contender.name))?;
     }
     let mut header = machine::describe(args, &contenders)?;
-    let scheduling = Scheduling::real_time();
-    writeln!(header, "- single verbs: {scheduling}")?;
+    writeln!(header, "- single verbs: {}", machine::schedule_first())?;
     let singles = race::run(args, &contenders).context("race single verbs")?;
-    let scheduling = Scheduling::ordinary();
-    writeln!(header, "- bursts: {scheduling}")?;
+    writeln!(header, "- bursts: {}", machine::schedule_ordinarily())?;
     let bursts = burst::run(args, &contenders).context("race bursts")?;
-    let scheduling = Scheduling::real_time();
-    writeln!(header, "- extra interfaces: {scheduling}")?;
+    writeln!(header, "- extra interfaces: {}", machine::schedule_first())?;
     let extra = extra::run(args, node.state.path()).context("race extra interfaces")?;
-    Scheduling::ordinary();
-    let agent = measure_agent(args)?;
+    machine::schedule_ordinarily();
+    let agent = agent::measure(&args.bin_dir, args.agent_pods, Duration::from_secs(args.idle_seconds));
+    let agent = agent.context("measure the agent")?;
     writeln!(header, "- load average afterwards: {}", machine::load()?)?;
     print!("{}{extra}", Report { args, header, singles, bursts, agent }.to_markdown()?);
     Ok(())
-}
-
-fn measure_agent(args: &Args) -> anyhow::Result<Option<Footprint>> {
-    let measured = args
-        .agent
-        .as_deref()
-        .map(|agent| agent::measure(agent, args.agent_pods, Duration::from_secs(args.idle_seconds)));
-    measured.transpose().context("measure the agent")
 }

@@ -113,6 +113,7 @@ async fn probe_pod_replies_for_pod_and_other_pods_are_refused() {
 type Change = fn(&mut Value);
 
 /// What is not a probe Pod; the policy is the same for administrators.
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn policies_refuse_other_pods(scene: &Scene, as_controller: &Api<Pod>, pod: &Pod) {
     let as_admin: Api<Pod> = Api::namespaced(scene.client.clone(), PROBES);
     let changes: [(&str, Change); 22] = [

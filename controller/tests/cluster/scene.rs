@@ -36,15 +36,10 @@ impl Scene {
 
     /// A scene with this many instances, and at most so many VNICs each.
     pub(crate) async fn with(instances: u32, most: u32, settings: OciSettings) -> Self {
-        let network = |text: &str| text.parse().expect("a network");
         let mut vcn = Vcn::builder()
-            .subnet(SubnetSpec::new("nodes", network("10.0.0.0/24")))
-            .subnet(SubnetSpec::new("pods", network("10.0.32.0/20")).with(network("2603:c020:0:2::/64")))
-            .subnet(
-                SubnetSpec::new("two", network("10.0.64.0/24"))
-                    .with(network("2603:c020:0:4::/64"))
-                    .second_ipv6(network("2603:c020:0:5::/64")),
-            );
+            .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24"]))
+            .subnet(SubnetSpec::new("pods", &["10.0.32.0/20", "2603:c020:0:2::/64"]))
+            .subnet(SubnetSpec::new("two", &["10.0.64.0/24", "2603:c020:0:4::/64", "2603:c020:0:5::/64"]));
         for number in 0..instances {
             let name = format!("node-{number}");
             vcn = vcn.node(NodeSpec::virtual_machine(&name, "nodes").shape("VM.Standard.E5.Flex", most));

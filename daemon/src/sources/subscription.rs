@@ -99,6 +99,7 @@ mod tests {
     }
 
     /// What a source says, as often as it is asked, if it opens.
+    #[expect(clippy::fn_params_excessive_bools, reason = "a table calls it")]
     async fn news(subscription: &mut Subscription<u8>, opens: bool, works: bool) -> Option<u8> {
         let open = || if opens { Ok(2) } else { broken() };
         subscription.news(open, async |source: &mut u8| if works { Ok(*source) } else { broken() }).await

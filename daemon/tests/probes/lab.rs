@@ -29,12 +29,10 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn new() -> Self {
         let node = |name: &str, subnet: &str| NodeSpec::virtual_machine(name, subnet);
-        let subnet =
-            |name: &str, v4: &str, v6: &str| SubnetSpec::new(name, v4.parse().unwrap()).with(v6.parse().unwrap());
         let vcn = Vcn::builder()
-            .subnet(subnet("front", "10.0.10.0/24", "2603:c020:0:1::/64"))
-            .subnet(subnet("back", "10.0.20.0/24", "2603:c020:0:2::/64"))
-            .subnet(subnet("third", "10.0.30.0/24", "2603:c020:0:3::/64"))
+            .subnet(SubnetSpec::new("front", &["10.0.10.0/24", "2603:c020:0:1::/64"]))
+            .subnet(SubnetSpec::new("back", &["10.0.20.0/24", "2603:c020:0:2::/64"]))
+            .subnet(SubnetSpec::new("third", &["10.0.30.0/24", "2603:c020:0:3::/64"]))
             .node(node("front-1", "front"))
             .node(node("front-2", "front"))
             .node(node("back-1", "back").vnic(VnicSpec::new("third")))

@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Cluster) -> Result<ExitCode> {
 
 fn start() -> Result<Vcn> {
     let machine = |name| NodeSpec::virtual_machine(name, "nodes");
-    let vcn = builder()?
+    let vcn = builder()
         .node(machine("control-plane"))
         .node(worker(machine("node-a"), PODS_PER_VNIC))
         .node(worker(machine("node-b"), PODS_PER_VNIC))

@@ -87,7 +87,7 @@ fn start(kernel: Capabilities) -> Result<Arc<Vcn>> {
         true => NodeSpec::bare_metal("node-b", "nodes"),
         false => NodeSpec::virtual_machine("node-b", "nodes"),
     };
-    let vcn = builder()?
+    let vcn = builder()
         .node(worker(NodeSpec::virtual_machine("node-a", "nodes"), PODS_PER_VNIC))
         .node(worker(second, PODS_PER_VNIC))
         .node(NodeSpec::virtual_machine(CONTROL_PLANE, "nodes"))

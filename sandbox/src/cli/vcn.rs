@@ -5,10 +5,10 @@ use nix::sys::signal::{SigSet, Signal};
 use sandbox::{Builder, NodeSpec, SubnetSpec, Vcn, VnicSpec};
 
 /// The subnets.
-pub(crate) fn builder() -> Result<Builder> {
-    Ok(Vcn::builder()
-        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse()?).with("2603:c020:0:1::/64".parse()?))
-        .subnet(SubnetSpec::new("pods", "10.0.32.0/22".parse()?).with("2603:c020:0:2::/64".parse()?)))
+pub(crate) fn builder() -> Builder {
+    Vcn::builder()
+        .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))
+        .subnet(SubnetSpec::new("pods", &["10.0.32.0/22", "2603:c020:0:2::/64"]))
 }
 
 /// A node for pods, with two secondary VNICs of so many pod addresses.

@@ -7,10 +7,6 @@ use smoltcp::wire::{EthernetFrame, PrettyPrinter};
 use thiserror::Error;
 use vcn::{MacAddr, VlanTag};
 
-/// The most distinct (port, reason) pairs remembered; later ones are counted as [`DropReason::Overflow`], so that a
-/// sender of random addresses cannot fill the memory.
-const MOST_REASONS: usize = 1024;
-
 /// Why a frame was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[expect(missing_docs, reason = "each variant's message says it")]
@@ -53,8 +49,6 @@ pub enum DropReason {
     RouterOnlyEchoes,
     #[error("EtherType {0:#06x} is not carried")]
     EtherType(u16),
-    #[error("other reasons, too many to list")]
-    Overflow,
 }
 
 /// Frames dropped at one place for one reason.
@@ -84,11 +78,7 @@ struct DropCount {
 impl Drops {
     pub(super) fn count(&mut self, at: &str, reason: DropReason, frame: Option<&[u8]>) {
         tracing::debug!(at, %reason, "frame dropped");
-        let mut key = (at.to_owned(), reason);
-        if self.0.len() >= MOST_REASONS && !self.0.contains_key(&key) {
-            key = (String::new(), DropReason::Overflow);
-        }
-        let counted = self.0.entry(key).or_default();
+        let counted = self.0.entry((at.to_owned(), reason)).or_default();
         if counted.frames == 0 {
             counted.first = frame.map(described);
         }

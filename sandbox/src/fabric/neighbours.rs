@@ -109,18 +109,6 @@ mod tests {
     const KEY: Key = (Port { wire: 1, tag: None }, IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)));
 
     #[test]
-    fn a_question_is_repeated_and_then_dropped() {
-        let mut table = Neighbours::default();
-        assert_eq!(table.offer(Duration::ZERO, KEY, vec![1]), Lookup::Ask);
-        assert_eq!(table.offer(Duration::ZERO, KEY, vec![2]), Lookup::Waiting);
-        for ask in 1..MOST_ASKS {
-            assert_eq!(table.due(ASK_AGAIN * ask), [NeighbourTimer::Ask(KEY)]);
-        }
-        assert_eq!(table.due(ASK_AGAIN * MOST_ASKS), [NeighbourTimer::GiveUp(KEY, 2)]);
-        assert_eq!(table.offer(ASK_AGAIN * MOST_ASKS, KEY, vec![3]), Lookup::Ask);
-    }
-
-    #[test]
     fn an_answer_counts_for_a_while() {
         let mut table = Neighbours::default();
         assert_eq!(table.offer(Duration::ZERO, KEY, vec![1]), Lookup::Ask);

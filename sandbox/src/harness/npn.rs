@@ -24,8 +24,7 @@ pub enum NpnShape {
 
 impl Vcn {
     /// The object for a node: its secondary VNICs that have secondary addresses. The first secondary address of a VNIC
-    /// is its `hostAddress`, the others are for pods; of a VNIC with a block, all of the block is for pods and the
-    /// VNIC's own address is the host's.
+    /// is its `hostAddress`, the others are for pods.
     pub fn native_pod_network(&self, node: &str, shape: NpnShape) -> Result<Value> {
         let node = self.node(node)?;
         let vnics = node.vnics();
@@ -65,10 +64,7 @@ impl PodAddresses {
     fn of(vnic: &Vnic) -> Option<Self> {
         let mut found = Self { host: PerFamily::default(), pods: PerFamily::default() };
         for family in Family::ALL {
-            if let Some(block) = vnic.blocks.of(family) {
-                *found.host.slot(family) = vnic.address.of(family).copied();
-                *found.pods.slot(family) = Some(block.iter().collect());
-            } else if let Some((first, others)) = vnic.secondary.of(family).and_then(|all| all.split_first()) {
+            if let Some((first, others)) = vnic.secondary.of(family).and_then(|all| all.split_first()) {
                 *found.host.slot(family) = Some(*first);
                 *found.pods.slot(family) = Some(others.to_vec());
             }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use simple_dns::{CLASS, Name, Packet, Question, TYPE};
 
-use crate::node::Pod;
+use crate::error;
+use crate::node::{Command, Node, Pod};
 
 /// The time limit for an answer. The fabric asks for a neighbour first, as the real one does.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -18,7 +19,25 @@ const SERVICES: Ipv4Addr = vcn::METADATA_ADDRESS;
 /// The outcome of a probe: the time it took, or why it failed.
 pub type Outcome = Result<Duration, String>;
 
+impl Node {
+    /// Whether one echo request, from this address or one that the kernel chooses, is answered within a second.
+    pub fn pings(&self, from: Option<IpAddr>, to: IpAddr) -> error::Result<bool> {
+        is_answered(self.command("ping"), from, to)
+    }
+}
+
+fn is_answered(ping: Command, from: Option<IpAddr>, to: IpAddr) -> error::Result<bool> {
+    let from = from.iter().flat_map(|from| ["-I".to_owned(), from.to_string()]);
+    let ping = ping.args(["-n", "-q", "-c", "1", "-W", "1"]).args(from).arg(to.to_string());
+    Ok(ping.output()?.status.success())
+}
+
 impl Pod {
+    /// The same from the pod.
+    pub fn pings(&self, from: Option<IpAddr>, to: IpAddr) -> error::Result<bool> {
+        is_answered(self.command("ping"), from, to)
+    }
+
     /// Echo requests, one a second, until one is answered.
     pub fn ping(&self, target: IpAddr) -> Outcome {
         let started = Instant::now();

@@ -94,16 +94,6 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_free_address_is_next() {
-        let mut addresses = addresses("10.0.0.0/29");
-        let taken: Vec<_> = std::iter::from_fn(|| addresses.take(1)).map(|address| address.to_string()).collect();
-        assert_eq!(taken, ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"]);
-        addresses.give_back("10.0.0.4".parse().unwrap());
-        assert_eq!(addresses.take(1), "10.0.0.4".parse().ok());
-        assert_eq!(addresses.take(1), None);
-    }
-
-    #[test]
     fn blocks_are_aligned_and_never_overlap() {
         let mut addresses = addresses("10.0.0.0/26");
         assert_eq!(addresses.take(1), "10.0.0.2".parse().ok());
@@ -123,12 +113,5 @@ mod tests {
         }
         assert!(take("10.0.0.4", 4));
         assert_eq!(addresses.take(1), "10.0.0.2".parse().ok());
-    }
-
-    #[test]
-    fn ipv6_blocks_work_alike() {
-        let mut addresses = addresses("2603:c020::/64");
-        assert_eq!(addresses.take(1), "2603:c020::2".parse().ok());
-        assert_eq!(addresses.take(256), "2603:c020::100".parse().ok());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use ipnetwork::IpNetwork;
 use vcn::{Family, Ocid};
 
-use super::{Secondary, Subnet, Vcn, Vnic, VnicSpec, width};
+use super::{Subnet, Vcn, Vnic, VnicSpec, width};
 use crate::error::{Error, Result};
 
 /// A network to take out of a block of a subnet.
@@ -71,13 +71,8 @@ impl Vcn {
             }
         }
         for (_, block) in subnet.blocks.iter() {
-            let (count, bits) = match spec.secondary {
-                Secondary::None => continue,
-                Secondary::Count(count) => (count, 0),
-                Secondary::Block { bits } => (1, bits),
-            };
-            let wanted = RequestedBlock { block: *block, first: None, prefix: width(*block).saturating_sub(bits) };
-            (0..count).try_for_each(|_| self.give(vnic, wanted).map(drop))?;
+            let wanted = RequestedBlock { block: *block, first: None, prefix: width(*block) };
+            (0..spec.secondary).try_for_each(|_| self.give(vnic, wanted).map(drop))?;
         }
         Ok(())
     }

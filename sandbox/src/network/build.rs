@@ -25,15 +25,16 @@ const ANNOUNCE_PAUSE: Duration = Duration::from_millis(2);
 impl Vcn {
     pub(crate) fn add_subnet(&self, spec: SubnetSpec) -> Result<()> {
         let number = u32::try_from(self.subnets().len()).unwrap_or(u32::MAX).saturating_add(1);
-        if spec.blocks.is_empty() || self.subnet(&spec.name).is_ok() {
+        let (blocks, second_ipv6) = spec.parsed()?;
+        if blocks.is_empty() || self.subnet(&spec.name).is_ok() {
             return Err(Error::Invalid(format!("subnet {:?} has no address block, or exists already", spec.name)));
         }
         self.put_subnet(Subnet {
             name: spec.name,
             id: identity::ocid("subnet", number)?,
             compartment: identity::compartment()?,
-            blocks: spec.blocks,
-            second_ipv6: spec.second_ipv6,
+            blocks,
+            second_ipv6,
             router_mac: identity::router_mac(number),
             prohibit_public_ip: true,
         });

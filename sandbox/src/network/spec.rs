@@ -6,31 +6,33 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use vcn::{Family, MachineKind, PerFamily};
 
+use crate::error::{Error, Result};
+
 /// A subnet to make.
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct SubnetSpec {
     pub(crate) name: String,
-    pub(crate) blocks: PerFamily<IpNetwork>,
-    pub(crate) second_ipv6: Option<IpNetwork>,
+    blocks: Vec<String>,
 }
 
 impl SubnetSpec {
-    /// A subnet of one address block.
-    pub fn new(name: &str, block: IpNetwork) -> Self {
-        Self { name: name.to_owned(), blocks: PerFamily::default(), second_ipv6: None }.with(block)
+    /// A subnet of these blocks: one of each family that it has, or two of IPv6, of which a request for an IPv6 address must name
+    /// one then.
+    pub fn new(name: &str, blocks: &[&str]) -> Self {
+        Self { name: name.to_owned(), blocks: blocks.iter().map(ToString::to_string).collect() }
     }
 
-    /// Adds (or replaces) the block of the other family.
-    pub fn with(mut self, block: IpNetwork) -> Self {
-        *self.blocks.slot(Family::of(block.ip())) = Some(block);
-        self
-    }
-
-    /// Adds another IPv6 block: a request for an IPv6 address must name the block then.
-    pub const fn second_ipv6(mut self, block: IpNetwork) -> Self {
-        self.second_ipv6 = Some(block);
-        self
+    /// The blocks, and the second one of IPv6.
+    pub(super) fn parsed(&self) -> Result<(PerFamily<IpNetwork>, Option<IpNetwork>)> {
+        let (mut blocks, mut second_ipv6) = (PerFamily::default(), None);
+        for text in &self.blocks {
+            let block: IpNetwork = text.parse().map_err(|error| Error::Invalid(format!("{text}: {error}")))?;
+            if blocks.slot(Family::of(block.ip())).get_or_insert(block) != &block {
+                second_ipv6 = Some(block);
+            }
+        }
+        Ok((blocks, second_ipv6))
     }
 }
 
@@ -40,7 +42,8 @@ impl SubnetSpec {
 pub struct VnicSpec {
     pub(crate) subnet: String,
     pub(crate) display_name: Option<String>,
-    pub(crate) secondary: Secondary,
+    /// Secondary addresses of each family that the subnet has.
+    pub(crate) secondary: u32,
     pub(crate) nic_index: u8,
     /// Its own addresses, where they are not the lowest free ones.
     pub(crate) address: PerFamily<IpAddr>,
@@ -50,28 +53,13 @@ pub struct VnicSpec {
     pub(crate) ipv6: bool,
 }
 
-/// The secondary addresses of a VNIC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Secondary {
-    /// None.
-    #[default]
-    None,
-    /// So many single addresses of each family that the subnet has.
-    Count(u32),
-    /// One block of each family that the subnet has, of 2 to the power of this many addresses.
-    Block {
-        /// Bits of the address that vary within the block: 5 makes 32 addresses.
-        bits: u8,
-    },
-}
-
 impl VnicSpec {
     /// A VNIC without secondary addresses, on the first port.
     pub fn new(subnet: &str) -> Self {
         Self {
             subnet: subnet.to_owned(),
             display_name: None,
-            secondary: Secondary::None,
+            secondary: 0,
             nic_index: 0,
             address: PerFamily::default(),
             ipv6_block: None,
@@ -81,12 +69,12 @@ impl VnicSpec {
 
     /// A VNIC as VCN-native pod networking has it: `pods` addresses for pods, and one more for the host.
     pub fn for_pods(subnet: &str, pods: u32) -> Self {
-        Self::new(subnet).secondary(Secondary::Count(pods.saturating_add(1)))
+        Self::new(subnet).secondary(pods.saturating_add(1))
     }
 
-    /// Gives it secondary addresses.
-    pub const fn secondary(mut self, secondary: Secondary) -> Self {
-        self.secondary = secondary;
+    /// Gives it so many secondary addresses.
+    pub const fn secondary(mut self, count: u32) -> Self {
+        self.secondary = count;
         self
     }
 
@@ -136,6 +124,14 @@ pub struct NodeSpec {
 }
 
 impl NodeSpec {
+    /// A machine of this kind.
+    pub fn of(kind: MachineKind, name: &str, subnet: &str) -> Self {
+        match kind {
+            MachineKind::Virtual => Self::virtual_machine(name, subnet),
+            MachineKind::BareMetal => Self::bare_metal(name, subnet),
+        }
+    }
+
     /// A virtual machine whose primary VNIC is in `subnet`: 24 VNICs at most, as the largest flexible shapes.
     pub fn virtual_machine(name: &str, subnet: &str) -> Self {
         Self {

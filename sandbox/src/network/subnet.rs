@@ -77,23 +77,3 @@ impl Subnet {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn router_has_first_ipv4_address_and_link_local_ipv6() {
-        let subnet = Subnet {
-            name: "nodes".into(),
-            id: "ocid1.subnet.oc1.iad.a".parse().unwrap(),
-            compartment: "ocid1.compartment.oc1..c".parse().unwrap(),
-            blocks: PerFamily { ipv4: "10.0.0.0/24".parse().ok(), ipv6: "2603:c020:0:1::/64".parse().ok() },
-            second_ipv6: None,
-            router_mac: MacAddr([0, 0, 0x17, 1, 2, 3]),
-            prohibit_public_ip: true,
-        };
-        assert_eq!(subnet.router(Family::Ipv4), "10.0.0.1".parse().ok());
-        assert_eq!(subnet.router(Family::Ipv6), "fe80::200:17ff:fe01:203".parse().ok());
-    }
-}

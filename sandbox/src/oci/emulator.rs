@@ -23,9 +23,8 @@ mod sync;
 mod vnic;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use backoff::TokenBucket;
 use serde_json::{Map, Value};
 use vcn::{Family, Ocid};
 use x509_cert::der::DateTime;
@@ -95,10 +94,7 @@ impl From<Response> for OperationResult {
 
 impl Emulator {
     pub(super) fn new(vcn: Arc<Vcn>, settings: OciSettings) -> Self {
-        // A burst is one second's worth.
-        let limit = |rate: f64| TokenBucket::new(rate.max(1.0), rate, Instant::now());
-        let state = State { allowance: settings.per_second.map(limit), ..State::default() };
-        Self { vcn, settings, state: Mutex::new(state) }
+        Self { vcn, settings, state: Mutex::default() }
     }
 
     pub(super) const fn settings(&self) -> &OciSettings {
@@ -129,7 +125,6 @@ impl Emulator {
         };
         self.guard(route.operation, route.family, || {
             check()?;
-            self.within_rate()?;
             if self.state().forbidden.contains(&route.operation) {
                 return Err(not_found());
             }

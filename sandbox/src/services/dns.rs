@@ -57,35 +57,3 @@ fn addresses(inventory: &Inventory, name: &str) -> Option<Vec<IpAddr>> {
     let instances = inventory.lock();
     Some(instances.get(host)?.primary()?.address.iter().map(|(_, address)| *address).collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use simple_dns::{Name, QCLASS, Question};
-
-    use super::*;
-
-    fn ask(name: &str, kind: TYPE) -> (RCODE, usize) {
-        let mut query = Packet::new_query(7);
-        let name = Name::new_unchecked(name);
-        query.questions.push(Question::new(name, QTYPE::TYPE(kind), QCLASS::CLASS(CLASS::IN), false));
-        let reply = answer(&Inventory::default(), &query.build_bytes_vec().unwrap()).unwrap();
-        let reply = Packet::parse(&reply).unwrap();
-        assert_eq!(reply.id(), 7);
-        (reply.rcode(), reply.answers.len())
-    }
-
-    #[test]
-    fn the_resolver_knows_itself_and_refuses_unknown_names() {
-        assert_eq!(ask("resolver.sandbox.internal", TYPE::A), (RCODE::NoError, 1));
-        assert_eq!(ask("Resolver.Sandbox.Internal", TYPE::AAAA), (RCODE::NoError, 1));
-        assert_eq!(ask("resolver.sandbox.internal", TYPE::TXT), (RCODE::NoError, 0));
-        assert_eq!(ask("unknown.sandbox.internal", TYPE::A), (RCODE::NameError, 0));
-        assert_eq!(ask("example.org", TYPE::A), (RCODE::NameError, 0));
-    }
-
-    #[test]
-    fn garbage_gets_no_answer() {
-        assert_eq!(answer(&Inventory::default(), b"\x00\x01"), None);
-        assert_eq!(answer(&Inventory::default(), &[0xff; 40]), None);
-    }
-}

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::fixture::{configure, network, reaches, two_nodes, wait_for, wait_for_drop};
+use crate::fixture::{configure, reaches, two_nodes, wait_for, wait_for_drop};
 use backoff::{Backoff, Policy};
 use oci::{
     ApiKey, AttachVnic, AttachmentState, Attempt, Budget, CreateAddress, CreateVnic, Endpoints, InstancePrincipal,
-    Kind, Login, Observer, Oci, Options, Rates, RetryToken, Trust, VnicAttachment,
+    Login, Observer, Oci, Options, Rates, RetryToken, Trust, VnicAttachment,
 };
-use sandbox::{ApiFault, ApiFaultKind, DropReason, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn};
+use sandbox::{ApiFault, ApiFaultKind, DropReason, OciApi, OciSettings, Operation, Vcn};
 use tempfile::TempDir;
 use vcn::{Family, Ocid, TableId};
 
@@ -61,38 +61,45 @@ impl Setup {
         Self::new(two_nodes(), OciSettings::default(), quick(), swift())
     }
 
-    fn instance(&self, node: &str) -> Ocid {
-        self.vcn.node(node).unwrap().id().clone()
-    }
-
     fn request(&self, node: &str) -> AttachVnic {
-        request(&self.instance(node), &self.vcn.subnet("pods").unwrap().id)
+        let subnet_id = Some(self.vcn.subnet("pods").unwrap().id.clone());
+        let create_vnic_details = CreateVnic { subnet_id, ..CreateVnic::default() };
+        let instance_id = self.vcn.node(node).unwrap().id().clone();
+        AttachVnic { instance_id, create_vnic_details, display_name: None, nic_index: None }
     }
 
     async fn attached(&self, id: &Ocid) -> VnicAttachment {
-        attached(&self.oci, id).await
+        let deadline = Instant::now() + Duration::from_secs(90);
+        loop {
+            let read = self.oci.vnic_attachment(id).await.unwrap().value;
+            if read.lifecycle_state == AttachmentState::Attached {
+                return read;
+            }
+            assert!(Instant::now() < deadline, "{read:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// On a node, with a client that logs in as the instance.
+    fn as_instance<T: Send>(&self, work: impl AsyncFnOnce(&Oci, &Ocid) -> T + Send) -> T {
+        let node = self.vcn.node("node-a").unwrap();
+        let (url, vnic) = (self.api.url_in_nodes(), node.vnics()[0].id.clone());
+        let run = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let metadata = oci::METADATA_URL.parse().unwrap();
+                let instance = InstancePrincipal::new(&metadata, &Trust::Public).unwrap();
+                let instance = instance.with_federation(url.parse().unwrap());
+                let options = Options { policy: quick(), budget: swift(), ..Options::default() };
+                work(&Oci::new(&endpoints(&url), Login::instance_principal(instance), options).unwrap(), &vnic).await
+            })
+        };
+        node.run(run).unwrap()
     }
 }
 
 fn endpoints(url: &str) -> Endpoints {
     Endpoints { core: url.parse().unwrap(), auth: url.parse().unwrap() }
-}
-
-fn request(instance: &Ocid, subnet: &Ocid) -> AttachVnic {
-    let create_vnic_details = CreateVnic { subnet_id: Some(subnet.clone()), ..CreateVnic::default() };
-    AttachVnic { instance_id: instance.clone(), create_vnic_details, display_name: None, nic_index: None }
-}
-
-async fn attached(oci: &Oci, id: &Ocid) -> VnicAttachment {
-    let deadline = Instant::now() + Duration::from_secs(90);
-    loop {
-        let read = oci.vnic_attachment(id).await.unwrap().value;
-        if read.lifecycle_state == AttachmentState::Attached {
-            return read;
-        }
-        assert!(Instant::now() < deadline, "{read:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 fn token(text: &str) -> RetryToken {
@@ -139,107 +146,37 @@ async fn a_busy_instance_is_reported_at_once() {
 }
 
 #[tokio::test]
-async fn a_deadline_is_kept() {
-    let policy = Policy { deadline: Duration::from_millis(400), timeout: Duration::from_millis(150), ..quick() };
-    let setup = Setup::new(two_nodes(), OciSettings::default(), policy, swift());
-    setup.api.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_secs(30))));
-    let started = Instant::now();
-    let error = setup.oci.attach_vnic(&setup.request("node-a"), &token("a")).await.unwrap_err();
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-    assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
-    assert!(!error.request_id().unwrap().is_empty(), "the client's, as there was no answer");
-}
-
-#[tokio::test]
-async fn a_refused_connection_is_reported_as_not_sent() {
+async fn the_budget_learns_from_429() {
     let setup = Setup::plain();
-    // Bound, so that no other program gets it; but nothing listens.
-    let bound = tokio::net::TcpSocket::new_v4().unwrap();
-    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let closed = bound.local_addr().unwrap();
-    let folder = TempDir::new().unwrap();
-    let config = setup.api.write_user(folder.path()).unwrap();
-    let login = Login::api_key(ApiKey::from_config_file(&config, "DEFAULT").unwrap());
-    let options = Options { policy: Policy { attempts: 3, ..quick() }, budget: swift(), ..Options::default() };
-    let oci = Oci::new(&endpoints(&format!("http://{closed}")), login, options).unwrap();
-    let error = oci.attach_vnic(&setup.request("node-a"), &token("a")).await.unwrap_err();
-    let cause = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!((error.kind(), cause.as_str()), (Kind::Unavailable, "no connection"));
+    setup.api.inject(ApiFault::refuse(429, "TooManyRequests").times(1));
+    let before = setup.oci.budget().state().rate;
+    setup.oci.vnic(&setup.vcn.node("node-a").unwrap().vnics()[0].id).await.unwrap();
+    let after = setup.oci.budget().state().rate;
+    assert!(after < before, "{before} {after}");
 }
 
-#[tokio::test]
-async fn the_budget_learns_from_429_and_obeys_retry_after() {
-    let strict = OciSettings { per_second: Some(20.0), retry_after: Some(1), ..OciSettings::default() };
-    let budget = Budget::new(Rates { most: 200.0, least: 2.0, burst: 50.0 });
-    let setup = Setup::new(two_nodes(), strict, quick(), budget);
-    let vnic = setup.vcn.node("node-a").unwrap().vnics()[0].id.clone();
-    let calls: Vec<_> = (0..100)
-        .map(|_| {
-            let (oci, vnic) = (setup.oci.clone(), vnic.clone());
-            tokio::spawn(async move { oci.vnic(&vnic).await })
-        })
-        .collect();
-    for call in calls {
-        call.await.unwrap().expect("answered in the end");
-    }
-    let state = setup.oci.budget().state();
-    assert!(state.rate < 110.0, "halved at least: {state:?}");
-    let (good, refused) = (setup.api.answered(Operation::GetVnic, 200), setup.api.answered(Operation::GetVnic, 429));
-    println!("{good} answered, {refused} refused, {state:?}");
-    assert_eq!(good, 100);
-    assert!(refused < 200, "it does not hammer: {refused}");
-}
-
-#[tokio::test]
-async fn a_revoked_session_is_renewed_once_by_itself() {
+#[test]
+fn a_revoked_session_is_renewed_once_by_itself() {
     let setup = Setup::plain();
-    let node = setup.vcn.node("node-a").unwrap();
-    let (url, api) = (setup.api.url_in_nodes(), &setup.api);
-    let vnic = node.vnics()[0].id.clone();
-    let statuses = node
-        .run(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let metadata = oci::METADATA_URL.parse().unwrap();
-                let instance = InstancePrincipal::new(&metadata, &Trust::Public).unwrap();
-                let instance = instance.with_federation(url.parse().unwrap());
-                assert_eq!(instance.region().await.unwrap().name().to_string(), "us-ashburn-1");
-                let login = Login::instance_principal(instance);
-                let options = Options { policy: quick(), budget: swift(), ..Options::default() };
-                let oci = Oci::new(&endpoints(&url), login, options).unwrap();
-                oci.vnic(&vnic).await.unwrap();
-                api.revoke_tokens();
-                oci.vnic(&vnic).await.unwrap();
-                oci.vnic(&vnic).await.unwrap();
-                [200, 401].map(|status| api.answered(Operation::GetVnic, status))
-            })
-        })
-        .unwrap();
+    let api = &setup.api;
+    let statuses = setup.as_instance(async |oci, vnic| {
+        oci.vnic(vnic).await.unwrap();
+        api.revoke_tokens();
+        oci.vnic(vnic).await.unwrap();
+        oci.vnic(vnic).await.unwrap();
+        [200, 401].map(|status| api.answered(Operation::GetVnic, status))
+    });
     assert_eq!(statuses, [3, 1]);
-    assert_eq!(setup.api.answered(Operation::Federate, 200), 2);
+    assert_eq!(api.answered(Operation::Federate, 200), 2);
 }
 
-#[tokio::test]
-async fn an_instance_that_cannot_log_in_reports_why() {
+#[test]
+fn an_instance_that_cannot_log_in_reports_why() {
     let setup = Setup::plain();
     setup.api.inject(ApiFault::refuse(401, "NotAuthenticated").of(Operation::Federate));
-    let node = setup.vcn.node("node-a").unwrap();
-    let (url, vnic) = (setup.api.url_in_nodes(), node.vnics()[0].id.clone());
-    let story = node
-        .run(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let metadata = oci::METADATA_URL.parse().unwrap();
-                let instance = InstancePrincipal::new(&metadata, &Trust::Public).unwrap();
-                let instance = instance.with_federation(url.parse().unwrap());
-                let options = Options { policy: quick(), budget: swift(), ..Options::default() };
-                let oci = Oci::new(&endpoints(&url), Login::instance_principal(instance), options).unwrap();
-                let error = oci.vnic(&vnic).await.unwrap_err();
-                assert!(error.kind() == Kind::Login);
-                format!("{:#}", anyhow::Error::new(error))
-            })
-        })
-        .unwrap();
+    let error = setup.as_instance(async |oci, vnic| oci.vnic(vnic).await.unwrap_err());
+    assert!(error.is_login());
+    let story = format!("{:#}", anyhow::Error::new(error));
     assert!(story.contains("logging in by instance principal: fetching a session token from "), "{story}");
     assert!(story.contains("status 401"), "{story}");
 }
@@ -287,44 +224,4 @@ async fn fabric_delivers_to_an_address_while_its_object_exists() {
         &format!("node-a/{}", plugged.display_name),
         &DropReason::ForeignSource(object.ip_address),
     );
-}
-
-/// 20 instances, 10 VNICs each, a tenth of the answers 429, a twentieth 5xx, a fiftieth lost.
-#[tokio::test]
-async fn two_hundred_attachments_under_faults_are_two_hundred() {
-    let mut builder = Vcn::builder().subnet(SubnetSpec::new("pods", network("10.0.0.0/20")));
-    for number in 0..20 {
-        builder = builder.node(NodeSpec::virtual_machine(&format!("node-{number}"), "pods").on_paper());
-    }
-    let settings = OciSettings { attaching: Duration::from_millis(20), ..OciSettings::default() };
-    let setup = Setup::new(builder.start().unwrap(), settings, Policy { attempts: 30, ..quick() }, swift());
-    let share = |kind, share| setup.api.inject(ApiFault::new(kind).share(share));
-    for (status, code, share) in [(429, "TooManyRequests", 0.10), (503, "ServiceUnavailable", 0.05)] {
-        setup.api.inject(ApiFault::refuse(status, code).share(share));
-    }
-    share(ApiFaultKind::LoseAnswer, 0.02);
-    share(ApiFaultKind::FailAfterwards, 0.02);
-    let subnet = setup.vcn.subnet("pods").unwrap().id.clone();
-    let started = Instant::now();
-    let instances: std::collections::BTreeSet<Ocid> =
-        setup.api.attachments().into_iter().map(|attachment| attachment.instance).collect();
-    let tasks: Vec<_> = instances
-        .into_iter()
-        .map(|instance| {
-            let (oci, subnet) = (setup.oci.clone(), subnet.clone());
-            tokio::spawn(async move {
-                for number in 0..10 {
-                    let token = RetryToken::derive(&[instance.as_str(), &number.to_string()]);
-                    let made = oci.attach_vnic(&request(&instance, &subnet), &token).await.unwrap().value;
-                    attached(&oci, &made.id).await;
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-    println!("{:?} for 200 attachments", started.elapsed());
-    let secondary = setup.api.attachments().iter().filter(|attachment| !attachment.primary).count();
-    assert_eq!(secondary, 200);
 }

@@ -28,15 +28,10 @@ impl Scene {
     }
 
     pub(crate) fn with(settings: OciSettings) -> Self {
-        let network = |text: &str| text.parse().expect("a network");
         let vcn = Vcn::builder()
-            .subnet(SubnetSpec::new("nodes", network("10.0.0.0/24")).with(network("2603:c020:0:1::/64")))
-            .subnet(SubnetSpec::new("pods", network("10.0.32.0/24")).with(network("2603:c020:0:2::/64")))
-            .subnet(
-                SubnetSpec::new("two", network("10.0.64.0/24"))
-                    .with(network("2603:c020:0:4::/64"))
-                    .second_ipv6(network("2603:c020:0:5::/64")),
-            )
+            .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))
+            .subnet(SubnetSpec::new("pods", &["10.0.32.0/24", "2603:c020:0:2::/64"]))
+            .subnet(SubnetSpec::new("two", &["10.0.64.0/24", "2603:c020:0:4::/64", "2603:c020:0:5::/64"]))
             .node(NodeSpec::virtual_machine("node-a", "nodes").shape("VM.Standard.E5.Flex", 4))
             .start()
             .expect("a sandbox");

@@ -1,9 +1,8 @@
 //! Bare metal: several VNICs on one physical port, distinguished by their tags.
 
-use crate::fixture::{configure, reaches, two_nodes_of, wait_for, wait_for_drop, wait_until_reaches};
-use netlink::{LinkKind, NewLink, Socket};
-use sandbox::{Capabilities, DropReason, NodeSpec, Vcn, VnicSpec};
-use vcn::{Family, IfName, TableId, VlanTag};
+use crate::fixture::two_nodes_of;
+use netlink::Socket;
+use sandbox::{Capabilities, NodeSpec, Vcn, VnicSpec};
 
 fn two_bare_metal_nodes() -> Vcn {
     two_nodes_of(|name| NodeSpec::bare_metal(name, "nodes"))
@@ -28,47 +27,9 @@ fn first_vnic_of_a_port_is_untagged_and_later_tagged() {
 }
 
 #[test]
-#[ignore = "needs 802.1Q: run by tests/uml/run"]
-fn tagged_vnic_replies_once_its_vlan_link_exists() {
-    let vcn = two_bare_metal_nodes();
-    let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
-    let own = a.address(Family::Ipv4).unwrap();
-    // Untagged.
-    wait_until_reaches((a.netns(), own), (b.netns(), b.address(Family::Ipv4).unwrap()));
-
-    let vnic = &b.vnics()[1];
-    let link: IfName = "vnic1".parse().unwrap();
-    let mut socket = Socket::open_in(b.netns()).unwrap();
-    let parent = socket.index_of(&vnic.link).unwrap();
-    let tag = VlanTag::new(vnic.vlan_tag).unwrap();
-    let mut vlan = NewLink::new(link.clone(), LinkKind::Vlan { parent, tag });
-    vlan.mac = Some(vnic.mac);
-    socket.add_link(&vlan).unwrap();
-    configure(b.netns(), vnic, &link, TableId(100));
-    for family in Family::ALL {
-        let (own, target) = (a.address(family).unwrap(), *vnic.address.of(family).unwrap());
-        wait_for("the tagged VNIC answers", || reaches((a.netns(), own), (b.netns(), target)));
-    }
-
-    let wrong = VlanTag::new(77).unwrap();
-    let mut vlan = NewLink::new("wrong".parse().unwrap(), LinkKind::Vlan { parent, tag: wrong });
-    vlan.mac = Some(vnic.mac);
-    vlan.up = true;
-    socket.add_link(&vlan).unwrap();
-    wait_for("a tag that no VNIC has is refused", || {
-        vcn.drops().iter().any(|drop| drop.reason == DropReason::NoVnic(Some(wrong)))
-    });
-
-    vcn.detach_vnic("node-b", &vnic.id).unwrap();
-    let target = vnic.address.ipv4.unwrap();
-    assert!(!reaches((a.netns(), own), (b.netns(), target)), "the port carries the tag no more");
-    wait_for_drop(&vcn, "node-a/vnic-1", &DropReason::NoHolder(target));
-}
-
-#[test]
 fn a_kernel_without_vlans_is_reported() {
     let started = Vcn::builder()
-        .subnet(sandbox::SubnetSpec::new("nodes", crate::fixture::network("10.0.0.0/24")))
+        .subnet(sandbox::SubnetSpec::new("nodes", &["10.0.0.0/24"]))
         .node(NodeSpec::bare_metal("metal", "nodes"))
         .start();
     match (Capabilities::probe().unwrap().vlan, started) {

@@ -24,8 +24,8 @@ pub(crate) fn two_nodes() -> Vcn {
 pub(crate) fn two_nodes_of(node: impl Fn(&str) -> NodeSpec) -> Vcn {
     let pods = || VnicSpec::for_pods("pods", 7);
     let builder = Vcn::builder()
-        .subnet(SubnetSpec::new("nodes", network("10.0.0.0/24")).with(network("2603:c020:0:1::/64")))
-        .subnet(SubnetSpec::new("pods", network("10.0.32.0/24")).with(network("2603:c020:0:2::/64")));
+        .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))
+        .subnet(SubnetSpec::new("pods", &["10.0.32.0/24", "2603:c020:0:2::/64"]));
     builder.node(node("node-a").vnic(pods())).node(node("node-b").vnic(pods())).start().expect("a sandbox")
 }
 

@@ -2,7 +2,6 @@
 //! dominates; the tests that need 802.1Q are run by the guest as well.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod anti_spoofing;
 mod bare_metal;
 mod container;
 mod fixture;

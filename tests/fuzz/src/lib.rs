@@ -2,7 +2,7 @@
 //! panics when what it calls panics, hangs, or answers something that it must never answer.
 //!
 //! ```text
-//!   corpus/<target>/<what it is>  ─┬─▶ tests.rs               `make test`: the corpus, cut and mutated, for seconds
+//!   corpus/<target>/<what it is>  ─┬─▶ tests.rs               `make test`: the corpus, and each beginning of it
 //!   seeds written by our own code ─┘
 //!                                  └─▶ bin/oke-fuzz.rs        `make fuzz`: libFuzzer, guided by coverage, 10^7 inputs
 //! ```
@@ -12,7 +12,6 @@
 #![expect(clippy::panic, reason = "a panic is how a target tells what it found")]
 
 pub mod corpus;
-pub mod mutate;
 pub mod targets;
 
 pub use targets::{Target, all, named};

@@ -1,16 +1,8 @@
-//! Every target with its corpus: as it is, cut at every offset, and mutated for a moment. None of our readers may panic.
+//! Every target with its corpus: as it is, and cut at every offset. None of our readers may panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
 
-use crate::mutate::{Sequence, mutated};
 use crate::{Target, all, corpus};
-
-/// Time for each target's mutations.
-const MOMENT: Duration = Duration::from_millis(300);
-
-/// Enough to be worth it on the slowest machine: what a target must get through, however long that takes.
-const AT_LEAST: u64 = 500;
 
 fn inputs(target: &Target) -> Vec<(String, Vec<u8>)> {
     let found = corpus::inputs(target).unwrap_or_else(|error| panic!("the corpus of {}: {error}", target.name));
@@ -34,23 +26,6 @@ fn every_target_bears_its_corpus_and_every_beginning_of_it() {
                 fed(&target, &format!("{name} cut at {end}"), beginning);
             }
         }
-    }
-}
-
-#[test]
-fn every_target_bears_mutations_of_its_corpus() {
-    for target in all() {
-        let inputs = inputs(&target);
-        let until = Instant::now() + MOMENT;
-        let mut number = 0;
-        while number < AT_LEAST || Instant::now() < until {
-            let mut random = Sequence::new(number);
-            let mut pick = || inputs.get(random.below(inputs.len())).map_or(&[][..], |(_, input)| input);
-            let (one, other) = (pick(), pick());
-            fed(&target, &format!("mutation {number}"), &mutated(one, other, &mut random));
-            number += 1;
-        }
-        println!("{}: {number} mutations", target.name);
     }
 }
 

@@ -2,9 +2,8 @@
 //! (`servers/`), with RBAC, NodeRestriction and ValidatingAdmissionPolicy on. Nothing of Kubernetes is emulated.
 //!
 //! ```text
-//!   ApiServer::start() ──▶ keeper (a thread) ──▶ setpriv --pdeathsig ──▶ etcd            a folder of their own,
-//!        │                   lives as long          └────────────────▶ kube-apiserver   gone with the ApiServer
-//!        │                   as the ApiServer
+//!   ApiServer::start() ──▶ etcd, kube-apiserver and a folder of their own, gone with the ApiServer
+//!        │
 //!        ├─▶ admin(), node("n1"), user(…), token(account, bound) ──▶ Identity
 //!        ├─▶ client(&identity) ──▶ kube::Client       kubeconfig(&identity), in_cluster(&identity, folder)
 //!        ├─▶ apply(path): manifests, as `kubectl apply --server-side` does
@@ -28,6 +27,9 @@
 //! collects garbage, ends a namespace or runs a pod. A test makes what it needs, as those would. A client belongs to the
 //! tokio runtime that it was made in: tests that share a server make their own.
 //!
+//! A killed test's servers end with the PID namespace of `tests/runner`, and so do those of `ApiServer::shared()`. With
+//! OKE_TEST_NO_ISOLATION they are left.
+//!
 //! The servers are built once by `servers/build` (`make test` does), or those of `KUBEBUILDER_ASSETS` are taken. Where
 //! neither is there, `start` fails and says how to get them.
 
@@ -38,7 +40,7 @@ mod assets;
 mod authority;
 mod etcd;
 mod identity;
-mod keeper;
+mod programs;
 mod server;
 mod waiting;
 mod weather;

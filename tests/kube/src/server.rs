@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kube::Client;
 use kube::config::Kubeconfig;
@@ -18,7 +18,7 @@ use crate::assets::Assets;
 use crate::authority::Authority;
 use crate::etcd;
 use crate::identity::Identity;
-use crate::keeper::{Keeper, Site};
+use crate::programs::{Programs, Site};
 use crate::weather::{self, Throttle};
 use anyhow::{Context, Result, anyhow};
 
@@ -29,7 +29,7 @@ const ATTEMPTS: u32 = 3;
 #[derive(Debug)]
 pub struct ApiServer {
     // In this order: the programs end before their folder goes.
-    keeper: Keeper,
+    programs: Mutex<Programs>,
     folder: TempDir,
     authority: Authority,
     admin: Identity,
@@ -77,7 +77,8 @@ impl ApiServer {
             listen,
             config: config(admin.kubeconfig(&url(&listen), authority.certificate())?)?,
         };
-        Ok(Self { keeper: Keeper::start(site)?, folder, authority, admin, listen, throttle: Mutex::default() })
+        let programs = Mutex::new(Programs::start(site)?);
+        Ok(Self { programs, folder, authority, admin, listen, throttle: Mutex::default() })
     }
 
     /// Where it listens: `https://127.0.0.1:…`.
@@ -177,24 +178,29 @@ impl ApiServer {
         etcd::value(self.listen.etcd, key).await
     }
 
+    fn programs(&self) -> MutexGuard<'_, Programs> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Kills kube-apiserver: the address does not answer. etcd stays.
     pub fn stop(&self) -> Result<()> {
-        self.keeper.stop_api_server()
+        self.programs().stop_api_server();
+        Ok(())
     }
 
     /// Has kube-apiserver stand still: connections are accepted and stay open without an answer.
     pub fn freeze(&self) -> Result<()> {
-        self.keeper.signal_api_server(Signal::SIGSTOP)
+        self.programs().signal_api_server(Signal::SIGSTOP)
     }
 
     /// Ends that.
     pub fn thaw(&self) -> Result<()> {
-        self.keeper.signal_api_server(Signal::SIGCONT)
+        self.programs().signal_api_server(Signal::SIGCONT)
     }
 
     /// Starts kube-apiserver again, at the same address with the same keys and data, and waits until it is ready.
     pub fn start_again(&self) -> Result<()> {
-        self.keeper.start_api_server()
+        self.programs().start_api_server()
     }
 
     /// [`ApiServer::stop`], then [`ApiServer::start_again`].

@@ -116,7 +116,6 @@ mod tests {
                         path: Some(Path::new("/w").join(to)),
                     })
                     .collect(),
-                targets: Vec::new(),
             })
             .collect();
         Workspace { packages, root: "/w".into() }

@@ -4,25 +4,23 @@
 //! ```text
 //!   cargo metadata ──▶ workspace ─┬─▶ floors       who may depend on whom
 //!                                 ├─▶ linkage      what a plugin may link
-//!                                 ├─▶ manifests    inherited lints and versions
-//!                                 └─▶ modules      every file is declared by another
-//!   the files ───────▶ tree ──────┬─▶ code         headers, lengths, parameters, how `unsafe` may be allowed
+//!                                 └─▶ manifests    inherited lints and versions
+//!   the files ───────▶ tree ──────┬─▶ headers      what a file is for, and its length
 //!                      source     ├─▶ containers   what tests start only in a container
+//!                                 ├─▶ ignored      who runs a test that is ignored
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 └─▶ words        plain words in strings, comments and documents
-//!   logs of cargo test ──────────────▶ tiers       the tests that must run did
 //! ```
 
-pub mod code;
 pub mod containers;
 pub mod finding;
 pub mod floors;
+pub mod headers;
+pub mod ignored;
 pub mod linkage;
 pub mod links;
 pub mod manifests;
-pub mod modules;
 pub mod source;
-pub mod tiers;
 pub mod tree;
 pub mod words;
 pub mod workspace;
@@ -49,11 +47,9 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
         findings.extend(linkage::check(&plugin.name, &linkage::linked_crates(&root, &plugin.name)?));
     }
     findings.extend(manifests::check(&workspace, &tree));
-    findings.extend(modules::check(&workspace, &tree));
-    findings.extend(code::headers::check(&tree));
-    findings.extend(code::exceptions::check(&tree));
-    findings.extend(code::functions::check(&tree));
+    findings.extend(headers::check(&tree));
     findings.extend(containers::check(&tree));
+    findings.extend(ignored::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(words::check(&root, &workspace, &tree)?);
 

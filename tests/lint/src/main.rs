@@ -1,22 +1,17 @@
-//! `house-lint [ROOT]` runs the house checks; `house-lint tiers ARTIFACTS LOG GUEST_LOG...` says which tests ran; `house-lint
-//! words [PATH]` records the counts of words to avoid, or lists those below a path.
+//! `house-lint [ROOT]` runs the house checks; `house-lint words [PATH]` records the counts of words to avoid, or lists those
+//! below a path.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use house_lint::{check, tiers, words};
+use house_lint::{check, words};
 
-const USAGE: &str =
-    "usage: house-lint [ROOT] | house-lint words [PATH] | house-lint tiers ARTIFACTS.json TEST.log GUEST.log...";
+const USAGE: &str = "usage: house-lint [ROOT] | house-lint words [PATH]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match args.as_slice() {
-        ["tiers", artifacts, log, guests @ ..] => {
-            let guests: Vec<PathBuf> = guests.iter().map(PathBuf::from).collect();
-            tiers::run(Path::new(artifacts), Path::new(log), &guests)
-        }
         ["words", below @ ..] if below.len() < 2 => words::run(Path::new("."), below.first().copied()).map(|()| true),
         [] => check(Path::new(".")),
         [root] if !root.starts_with('-') => check(Path::new(root)),

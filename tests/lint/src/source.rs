@@ -30,43 +30,10 @@ pub fn blank(text: &str) -> String {
     String::from_utf8(code).unwrap_or_default()
 }
 
-/// The text between the bracket at `open` and the one that closes it, in blanked code. To the end if none does.
-#[must_use]
-pub fn bracketed(code: &str, open: usize) -> Range<usize> {
-    let mut depth = 0usize;
-    for (at, byte) in code.bytes().enumerate().skip(open) {
-        match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth == 0 {
-            return open + 1..at;
-        }
-    }
-    (open + 1).min(code.len())..code.len()
-}
-
 /// The line, counted from 1, that byte `at` is on.
 #[must_use]
 pub fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
-}
-
-/// Positions and names of the words of blanked code.
-pub fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut rest = 0;
-    std::iter::from_fn(move || {
-        let start = rest + code.get(rest..)?.find(is_word_char)?;
-        let tail = code.get(start..)?;
-        let length = tail.find(|c| !is_word_char(c)).unwrap_or(tail.len());
-        rest = start + length;
-        Some((start, code.get(start..rest)?))
-    })
-}
-
-fn is_word_char(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
 }
 
 fn starts_word(bytes: &[u8], at: usize) -> bool {
@@ -167,14 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_close_at_their_own_depth() {
-        let code = "a { b(c) { d } } e";
-        assert_eq!(&code[bracketed(code, 2)], " b(c) { d } ");
-    }
-
-    #[test]
-    fn words_come_with_their_position() {
-        assert_eq!(words("mod a_1;").collect::<Vec<_>>(), [(0, "mod"), (4, "a_1")]);
+    fn lines_are_counted_from_one() {
         assert_eq!(line_of("a\nb\nc", 4), 3);
     }
 }

@@ -49,9 +49,9 @@ pub(crate) struct Interval {
 }
 
 /// Measures the agent of a directory that also holds the plugin.
-pub(crate) fn measure(agent: &Path, pods: usize, over: Duration) -> anyhow::Result<Footprint> {
-    let agent = agent.canonicalize().with_context(|| format!("find {} (`make bench` builds it)", agent.display()))?;
-    let bin_dir = agent.parent().context("the agent is in no directory")?;
+pub(crate) fn measure(bin_dir: &Path, pods: usize, over: Duration) -> anyhow::Result<Footprint> {
+    let bin_dir =
+        &bin_dir.canonicalize().with_context(|| format!("find {} (`make bench` builds it)", bin_dir.display()))?;
     let vcn = vcn(pods)?;
     let node = vcn.node("node")?;
     let (container, server) = cluster(&vcn, &node)?;
@@ -86,8 +86,8 @@ fn vcn(pods: usize) -> anyhow::Result<Vcn> {
     let spec = NodeSpec::virtual_machine("node", "nodes").metadata("oke-native-pod-networking", "true");
     let spec = (0..VNICS).fold(spec, |spec, _| spec.vnic(VnicSpec::for_pods("pods", each)));
     let vcn = Vcn::builder()
-        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse()?).with("2603:c020:0:1::/64".parse()?))
-        .subnet(SubnetSpec::new("pods", "10.0.32.0/20".parse()?).with("2603:c020:0:2::/64".parse()?))
+        .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))
+        .subnet(SubnetSpec::new("pods", &["10.0.32.0/20", "2603:c020:0:2::/64"]))
         .node(spec)
         .start()?;
     Ok(vcn)

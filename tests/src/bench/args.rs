@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Parser;
 
 /// Races the pod path against the reference plugins, in namespaces of its own. Needs root.
@@ -23,44 +24,24 @@ pub struct Args {
     /// Pods that are on the node already
     #[arg(long, default_value_t = 30)]
     pub held: usize,
-    /// Our plugin, as it is shipped
-    #[arg(long, default_value = ".build/bin/vcn-native", value_name = "PROGRAM")]
-    pub plugin: PathBuf,
-    /// Our plugin for extra interfaces, as it is shipped
-    #[arg(long, default_value = ".build/bin/vnic-attach", value_name = "PROGRAM")]
-    pub vnic_attach: PathBuf,
-    /// Measure extra interfaces only
-    #[arg(long)]
-    pub only_extra: bool,
-    /// Another build of our plugin, to see what a change brings. Once more with both in the other's place: the first has
-    /// three lanes, which keeps it warm, and measures faster by a twentieth
-    #[arg(long, value_name = "PROGRAM")]
-    pub rival: Option<PathBuf>,
-    /// The program that only makes the netlink calls, linked as ordinary programs are
-    #[arg(long, default_value = ".build/bin/bare-floor", value_name = "PROGRAM")]
-    pub floor: PathBuf,
-    /// The same, linked against the plugin's C library
-    #[arg(long, default_value = ".build/bin/as-plugin/bare-floor", value_name = "PROGRAM")]
-    pub lean_floor: PathBuf,
-    /// The program that does nothing, linked as ordinary programs are
-    #[arg(long, default_value = ".build/bin/empty-main", value_name = "PROGRAM")]
-    pub empty: PathBuf,
+    /// Where our programs are
+    #[arg(long, default_value = ".build/bin", value_name = "DIR")]
+    pub bin_dir: PathBuf,
     /// Where the reference plugins are
     #[arg(long, default_value = "/usr/lib/cni", value_name = "DIR")]
     pub reference: PathBuf,
-    /// The node agent, next to the plugin; its memory and processor time are not measured without
-    #[arg(long, value_name = "PROGRAM")]
-    pub agent: Option<PathBuf>,
     /// Pods in the burst that the agent is measured through
     #[arg(long, default_value_t = 250)]
     pub agent_pods: usize,
     /// For how long the agent is watched when nothing happens
     #[arg(long, default_value_t = 60)]
     pub idle_seconds: u64,
-    /// Measure the agent only
-    #[arg(long, requires = "agent")]
-    pub only_agent: bool,
-    /// Print every single time too
-    #[arg(long)]
-    pub raw: bool,
+}
+
+impl Args {
+    /// A program of the folder, `as-plugin/bare-floor`.
+    pub(crate) fn program(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let program = self.bin_dir.join(name);
+        program.canonicalize().with_context(|| format!("find {} (`make bench` builds it)", program.display()))
+    }
 }

@@ -26,8 +26,6 @@ pub(crate) enum Kind {
     Reference,
     /// Our plugin.
     Ours,
-    /// Another build of it.
-    Rival,
     /// The bare netlink calls.
     Floor,
     /// The same in a program that starts as the plugin does.
@@ -36,8 +34,11 @@ pub(crate) enum Kind {
     Empty,
 }
 
+/// The verbs of a turn.
+pub(crate) const BOTH: &[&str] = &["ADD", "DEL"];
+
 /// One contender, with its state prepared.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Contender {
     pub(crate) kind: Kind,
     /// As the tables call it.
@@ -45,11 +46,14 @@ pub(crate) struct Contender {
     /// As part of container identifiers.
     pub(crate) label: &'static str,
     pub(crate) families: Vec<Family>,
-    program: PathBuf,
-    reference: PathBuf,
+    pub(crate) verbs: &'static [&'static str],
+    pub(crate) ifname: &'static str,
+    pub(crate) program: PathBuf,
+    /// Where the reference plugins are.
+    pub(crate) reference: PathBuf,
     /// What it reads on stdin.
-    document: Vec<u8>,
-    state: Option<PathBuf>,
+    pub(crate) document: Vec<u8>,
+    pub(crate) state: Option<PathBuf>,
 }
 
 impl Contender {
@@ -60,6 +64,8 @@ impl Contender {
             name,
             label,
             families: vec![Family::Ipv4],
+            verbs: if kind == Kind::Empty { &["ADD"] } else { BOTH },
+            ifname: "eth0",
             program,
             reference: args.reference.clone(),
             state: document.get("stateDir").and_then(Value::as_str).map(PathBuf::from),
@@ -73,13 +79,9 @@ impl Contender {
             }
             node::write_pools(&state, families)?;
             wear_in(&state, args.held).with_context(|| format!("prepare the state in {}", state.display()))?;
-            // Another build may still read its directory there.
             Ok(json!({"cniVersion": "1.0.0", "name": NETWORK_NAME, "type": "vcn-native", "stateDir": state}))
         };
-        let found = |program: &Path| {
-            program.canonicalize().with_context(|| format!("find {} (`make bench` builds it)", program.display()))
-        };
-        let plugin = found(&args.plugin)?;
+        let plugin = args.program("vcn-native")?;
         let ipam = json!({
             "type": "host-local", "dataDir": state.join("host-local"),
             "ranges": [[{"subnet": "10.244.0.0/22"}]], "routes": [{"dst": "0.0.0.0/0"}],
@@ -90,15 +92,15 @@ impl Contender {
         let ipv4 = ours("ipv4", &[Family::Ipv4])?;
         let dual = ours("dual", &Family::ALL)?;
         let alone = ours(ALONE, &[Family::Ipv4])?;
-        let mut all = vec![
+        Ok(vec![
             of(Kind::Reference, "ptp + host-local", "ptp", args.reference.join("ptp"), ptp),
             of(Kind::Ours, "vcn-native", "ours", plugin.clone(), ipv4),
-            of(Kind::Floor, "bare netlink calls", "floor", found(&args.floor)?, Value::Null),
+            of(Kind::Floor, "bare netlink calls", "floor", args.program("bare-floor")?, Value::Null),
             of(
                 Kind::LeanFloor,
                 "bare netlink calls, plugin's C library",
                 "lean",
-                found(&args.lean_floor)?,
+                args.program("as-plugin/bare-floor")?,
                 Value::Null,
             ),
             Self {
@@ -106,18 +108,13 @@ impl Contender {
                 ..of(Kind::Ours, "vcn-native, dual stack", "dual", plugin.clone(), dual)
             },
             of(Kind::Ours, "vcn-native, no agent listens", "alone", plugin, alone),
-            of(Kind::Empty, "empty static main", "empty", found(&args.empty)?, Value::Null),
-        ];
-        if let Some(rival) = &args.rival {
-            let document = ours("rival", &[Family::Ipv4])?;
-            all.insert(2, of(Kind::Rival, "vcn-native, other build", "rival", found(rival)?, document));
-        }
-        Ok(all)
+            of(Kind::Empty, "empty static main", "empty", args.program("empty-main")?, Value::Null),
+        ])
     }
 
     /// Whether it is a CNI plugin, whose answers mean something.
     pub(crate) fn is_plugin(&self) -> bool {
-        matches!(self.kind, Kind::Reference | Kind::Ours | Kind::Rival)
+        matches!(self.kind, Kind::Reference | Kind::Ours)
     }
 
     /// Attaches a pod.
@@ -130,16 +127,17 @@ impl Contender {
         self.run("DEL", pod)
     }
 
-    fn run(&self, verb: &str, pod: &Pod) -> anyhow::Result<Run> {
+    /// Runs one verb.
+    pub(crate) fn run(&self, verb: &str, pod: &Pod) -> anyhow::Result<Run> {
         let mut command = Command::new(&self.program);
         command.env_clear();
         match self.kind {
-            Kind::Reference | Kind::Ours | Kind::Rival => {
+            Kind::Reference | Kind::Ours => {
                 command
                     .env("CNI_COMMAND", verb)
                     .env("CNI_CONTAINERID", &pod.id)
                     .env("CNI_NETNS", pod.path())
-                    .env("CNI_IFNAME", "eth0")
+                    .env("CNI_IFNAME", self.ifname)
                     .env("CNI_PATH", &self.reference)
                     .envs(self.state.as_ref().map(|state| (attachment::STATE_DIR_VARIABLE, state)))
                     .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=bench");
@@ -224,8 +222,8 @@ fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
 /// The router of the first VNIC, which our pod must reach; a pod of the reference plugins, which no router knows, reaches its host.
 const fn reachable(kind: Kind, family: Family) -> &'static str {
     match (kind, family) {
-        (Kind::Ours | Kind::Rival, Family::Ipv4) => "10.0.0.1",
-        (Kind::Ours | Kind::Rival, Family::Ipv6) => "2001:db8::1",
+        (Kind::Ours, Family::Ipv4) => "10.0.0.1",
+        (Kind::Ours, Family::Ipv6) => "2001:db8::1",
         _ => "10.0.0.2",
     }
 }

@@ -2,40 +2,27 @@
 //! program that does nothing.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use anyhow::Context;
 use ipam::{AttachOffer, BootId, FamilyPool, Pools, VnicPool};
 use netlink::{LinkKind, NewLink, Peer, Socket};
 use serde_json::{Value, json};
-use vcn::{AttachMode, IfName, Mtu, PerFamily, Purpose, TableId};
+use vcn::{AttachMode, Family, IfName, Mtu, PerFamily, Purpose, TableId};
 
 use super::args::Args;
+use super::contender::{BOTH, Contender, Kind};
 use super::listener;
-use super::pod::Pod;
-use super::race::{Dice, Times};
-use super::report::{line, ratio};
-use super::verb;
+use super::race;
+use super::report::{line, ratio, singles_table};
 
 /// A link for each that takes one into the pod.
 const OURS: &str = "nic0";
 const REFERENCES: &str = "nic1";
 const OURS_MAC: &str = "02:00:17:00:00:0a";
 
-/// Runs in a round of what leaves nothing behind: 1,000 in the default 200 rounds.
-const REPEATS: usize = 5;
-
-/// One that has its turn.
-struct Contestant {
-    name: &'static str,
-    program: PathBuf,
-    document: Vec<u8>,
-    verbs: &'static [&'static str],
-    pod: Pod,
-    add: Times,
-    del: Times,
-}
+/// Those that leave nothing behind, often: 1,000 in the default 200 rounds.
+const ADDS: &[&str] = &["ADD"; 5];
 
 /// Races them and writes the ratios.
 pub(crate) fn run(args: &Args, state: &Path) -> anyhow::Result<String> {
@@ -45,30 +32,26 @@ pub(crate) fn run(args: &Args, state: &Path) -> anyhow::Result<String> {
     listener::listen(&state)?;
     make_links()?;
     write_pools(&state)?;
-    let mut entrants = entrants(args)?;
-    let mut dice = Dice::new();
-    for round in 0..args.warm_up + args.rounds {
-        dice.shuffle(&mut entrants);
-        for entrant in &mut entrants {
-            entrant.pod.id = format!("{:0>64}", format!("{}{round}", entrant.name.replace(' ', "")));
-            let repeats = if entrant.verbs.contains(&"DEL") { 1 } else { REPEATS };
-            for verb in entrant.verbs.repeat(repeats) {
-                dice.wait();
-                let took = entrant.call(verb, args, &state)?;
-                let times = if verb == "DEL" { &mut entrant.del } else { &mut entrant.add };
-                if round >= args.warm_up {
-                    times.wall.push(took.wall);
-                    times.cpu.push(took.cpu);
-                }
-            }
-        }
+    let singles = race::run(args, &contenders(args, &state)?)?;
+    let mut text = "\n".to_owned();
+    singles_table(&mut text, "extra interface", &singles)?;
+    let of = |name: &str| singles.iter().find(|it| it.name == name).with_context(|| format!("{name} did not run"));
+    writeln!(text, "\n| promise | measured | target | |\n|---|---|---|---|")?;
+    let pass = ratio(&of("pass-through")?.add.wall, &of("empty")?.add.wall);
+    line(&mut text, "a pod that asks for nothing, wall, of an empty program", pass, 1.5)?;
+    // Moving a link is nearly all of Exclusive's DEL, and the same for both: the kernel waits for all processors.
+    for (ours, reference, most) in [("shared", "macvlan", 1.0), ("exclusive", "host-device", 1.15)] {
+        let (of_ours, theirs) = (of(ours)?, of(reference)?);
+        let add = ratio(&of_ours.add.wall, &theirs.add.wall);
+        line(&mut text, &format!("ADD, {ours}, of {reference} + static"), add, 1.0)?;
+        let del = ratio(&of_ours.del.wall, &theirs.del.wall);
+        line(&mut text, &format!("DEL, {ours}, of {reference} + static"), del, most)?;
     }
-    table(&entrants)
+    Ok(text)
 }
 
-fn entrants(args: &Args) -> anyhow::Result<Vec<Contestant>> {
-    let plugin = args.vnic_attach.canonicalize().with_context(|| format!("find {}", args.vnic_attach.display()))?;
-    let empty = args.empty.canonicalize().with_context(|| format!("find {}", args.empty.display()))?;
+fn contenders(args: &Args, state: &Path) -> anyhow::Result<Vec<Contender>> {
+    let plugin = args.program("vnic-attach")?;
     let conf = |kind: &str, rest: Value| {
         let mut conf = json!({"cniVersion": "1.0.0", "name": "extra", "type": kind});
         if let (Some(conf), Value::Object(rest)) = (conf.as_object_mut(), rest) {
@@ -83,79 +66,29 @@ fn entrants(args: &Args) -> anyhow::Result<Vec<Contestant>> {
         "routes": [{"dst": "0.0.0.0/0", "gw": "169.254.1.1"}], "dns": {},
     });
     let annotations = json!({"io.kubernetes.cri.pod-annotations": {"kubernetes.io/config.source": "api"}});
-    let mut all = Vec::new();
-    for (name, program, document, verbs) in [
-        (
-            "pass-through",
-            plugin.clone(),
-            conf("vnic-attach", json!({"prevResult": previous, "runtimeConfig": annotations})),
-            &["ADD"][..],
-        ),
-        ("empty", empty, Vec::new(), &["ADD"]),
-        ("shared", plugin.clone(), conf("vnic-attach", json!({"vnic": "shared"})), &["ADD", "DEL"]),
-        (
-            "macvlan",
-            args.reference.join("macvlan"),
-            conf("macvlan", json!({"master": "ens6", "ipam": ipam})),
-            &["ADD", "DEL"],
-        ),
-        ("exclusive", plugin, conf("vnic-attach", json!({"vnic": "exclusive"})), &["ADD", "DEL"]),
-        (
-            "host-device",
-            args.reference.join("host-device"),
-            conf("host-device", json!({"device": REFERENCES, "ipam": ipam})),
-            &["ADD", "DEL"],
-        ),
-    ] {
-        let (add, del) = Default::default();
-        all.push(Contestant { name, program, document, verbs, pod: Pod::new(String::new())?, add, del });
-    }
-    Ok(all)
-}
-
-impl Contestant {
-    fn call(&self, verb: &str, args: &Args, state: &Path) -> anyhow::Result<verb::Run> {
-        let mut command = Command::new(&self.program);
-        command.env_clear().env("CNI_COMMAND", verb).env("CNI_CONTAINERID", &self.pod.id);
-        command.env("CNI_NETNS", self.pod.path()).env("CNI_IFNAME", "net1").env("CNI_PATH", &args.reference);
-        command.env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=bench");
-        command.env(attachment::STATE_DIR_VARIABLE, state);
-        verb::run(&mut command, &self.document).with_context(|| format!("{verb} by {}", self.name))
-    }
-}
-
-fn table(entrants: &[Contestant]) -> anyhow::Result<String> {
-    let mut text = "\n| extra interface, in ms | wall p50 | p90 | CPU p50 | p90 |\n|---|---|---|---|---|\n".to_owned();
-    let of = |name: &str| entrants.iter().find(|it| it.name == name).with_context(|| format!("{name} did not run"));
-    for name in ["pass-through", "empty", "shared", "macvlan", "exclusive", "host-device"] {
-        let entrant = of(name)?;
-        for (verb, Times { wall, cpu }) in [("ADD", &entrant.add), ("DEL", &entrant.del)] {
-            if entrant.verbs.contains(&verb) {
-                let [w50, w90, c50, c90] = [(wall, 50), (wall, 90), (cpu, 50), (cpu, 90)].map(|(s, p)| s.percentile(p));
-                writeln!(text, "| {name} {verb} | {w50:.2} | {w90:.2} | {c50:.2} | {c90:.2} |")?;
-            }
-        }
-    }
-    writeln!(text, "\n| promise | measured | target | |\n|---|---|---|---|")?;
-    let pass = ratio(&of("pass-through")?.add.wall, &of("empty")?.add.wall);
-    line(&mut text, "a pod that asks for nothing, wall, of an empty program", pass, 1.5)?;
-    // Moving a link is nearly all of Exclusive's DEL, and the same for both: the kernel waits for all processors.
-    for (ours, reference, most) in [("shared", "macvlan", 1.0), ("exclusive", "host-device", 1.15)] {
-        let (of_ours, theirs) = (of(ours)?, of(reference)?);
-        line(
-            &mut text,
-            &format!("ADD, {ours}, of {reference} + static"),
-            ratio(&of_ours.add.wall, &theirs.add.wall),
-            1.0,
-        )?;
-        line(
-            &mut text,
-            &format!("DEL, {ours}, of {reference} + static"),
-            ratio(&of_ours.del.wall, &theirs.del.wall),
-            most,
-        )?;
-    }
-    Ok(text)
+    let of = |kind, name, program: &Path, document| Contender {
+        kind,
+        name,
+        label: name,
+        families: vec![Family::Ipv4],
+        verbs: BOTH,
+        ifname: "net1",
+        program: program.to_owned(),
+        reference: args.reference.clone(),
+        document,
+        state: Some(state.to_owned()),
+    };
+    let asks_for_nothing = conf("vnic-attach", json!({"prevResult": previous, "runtimeConfig": annotations}));
+    let macvlan = conf("macvlan", json!({"master": "ens6", "ipam": ipam}));
+    let host_device = conf("host-device", json!({"device": REFERENCES, "ipam": ipam}));
+    Ok(vec![
+        Contender { verbs: ADDS, ..of(Kind::Ours, "pass-through", &plugin, asks_for_nothing) },
+        Contender { verbs: ADDS, ..of(Kind::Empty, "empty", &args.program("empty-main")?, Vec::new()) },
+        of(Kind::Ours, "shared", &plugin, conf("vnic-attach", json!({"vnic": "shared"}))),
+        of(Kind::Reference, "macvlan", &args.reference.join("macvlan"), macvlan),
+        of(Kind::Ours, "exclusive", &plugin, conf("vnic-attach", json!({"vnic": "exclusive"}))),
+        of(Kind::Reference, "host-device", &args.reference.join("host-device"), host_device),
+    ])
 }
 
 /// Two links that do for a VNIC's.

@@ -1,6 +1,6 @@
 //! What the numbers were measured on, and by which rules the kernel shared its processors out.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -14,42 +14,21 @@ use super::contender::Contender;
 /// Priority of `chrt --rr 20`: above all ordinary programs, below the kernel's own threads that matter.
 const PRIORITY: libc::c_int = 20;
 
-/// How processes are scheduled from now on.
-#[derive(Debug)]
-pub(crate) enum Scheduling {
-    /// Before all ordinary programs, so that those do not decide the result.
-    RealTime,
-    /// Real time was asked for and refused.
-    Refused(Errno),
-    /// As all programs.
-    Ordinary,
+/// Lets this thread, and all that it starts from now on, run before ordinary programs, so that those do not decide the result, if
+/// that is permitted. Says how they are scheduled.
+pub(crate) fn schedule_first() -> String {
+    scheduled(set(libc::SCHED_RR, PRIORITY), format!("SCHED_RR, priority {PRIORITY}"))
 }
 
-impl Scheduling {
-    /// Lets this thread, and all that it starts from now on, run before ordinary programs, if that is permitted.
-    pub(crate) fn real_time() -> Self {
-        match set(libc::SCHED_RR, PRIORITY) {
-            Ok(()) => Self::RealTime,
-            Err(errno) => Self::Refused(errno),
-        }
-    }
-
-    /// Takes `real_time` back: a hundred real-time processes would keep the kernel's own work from being done.
-    pub(crate) fn ordinary() -> Self {
-        match set(libc::SCHED_OTHER, 0) {
-            Ok(()) => Self::Ordinary,
-            Err(errno) => Self::Refused(errno),
-        }
-    }
+/// Takes that back: a hundred real-time processes would keep the kernel's own work from being done.
+pub(crate) fn schedule_ordinarily() -> String {
+    scheduled(set(libc::SCHED_OTHER, 0), "SCHED_OTHER, as a container runtime starts plugins".to_owned())
 }
 
-impl fmt::Display for Scheduling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RealTime => write!(f, "SCHED_RR, priority {PRIORITY}"),
-            Self::Refused(errno) => write!(f, "SCHED_OTHER, because a change was refused ({errno}): expect noise"),
-            Self::Ordinary => f.write_str("SCHED_OTHER, as a container runtime starts plugins"),
-        }
+fn scheduled(outcome: Result<(), Errno>, now: String) -> String {
+    match outcome {
+        Ok(()) => now,
+        Err(errno) => format!("SCHED_OTHER, because a change was refused ({errno}): expect noise"),
     }
 }
 

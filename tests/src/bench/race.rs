@@ -1,4 +1,4 @@
-//! SingleTimes verbs: every contender has its turn in every round, so that whatever disturbs the machine disturbs all alike.
+//! Single verbs: every contender has its turn in every round, so that whatever disturbs the machine disturbs all alike.
 
 use std::time::Duration;
 
@@ -34,18 +34,17 @@ pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<S
         for Lane { contender, pod, single } in &mut lanes {
             // As long as a container runtime's.
             pod.id = format!("{:0>64}", format!("{}{round}", contender.label));
-            dice.wait();
-            let added = contender.add(pod)?;
-            dice.wait();
-            let deleted = contender.del(pod)?;
-            if round >= args.warm_up {
-                single.add.wall.push(added.wall);
-                single.add.cpu.push(added.cpu);
-                single.del.wall.push(deleted.wall);
-                single.del.cpu.push(deleted.cpu);
-            }
-            if contender.is_plugin() {
-                added.added()?;
+            for verb in contender.verbs {
+                dice.wait();
+                let took = contender.run(verb, pod)?;
+                let times = if *verb == "DEL" { &mut single.del } else { &mut single.add };
+                if round >= args.warm_up {
+                    times.wall.push(took.wall);
+                    times.cpu.push(took.cpu);
+                }
+                if contender.is_plugin() && *verb == "ADD" {
+                    took.added()?;
+                }
             }
         }
     }
@@ -69,10 +68,10 @@ impl SingleTimes {
 }
 
 /// Chance, the same in every run.
-pub(crate) struct Dice(u64);
+struct Dice(u64);
 
 impl Dice {
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Self(1)
     }
 
@@ -85,12 +84,12 @@ impl Dice {
     /// Waits for up to two periods of a slow timer. A DEL ends with a timer interrupt (the kernel waits for all
     /// processors before it frees a link), so whatever comes next would start at the same point of the timer's period in
     /// every round, each contender at its own, and would be blamed or praised for it.
-    pub(crate) fn wait(&mut self) {
+    fn wait(&mut self) {
         std::thread::sleep(Duration::from_micros(self.roll(8_000)));
     }
 
     /// Another order, so that no contender always follows the one that leaves the caches coldest.
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, usize::try_from(self.roll(end as u64 + 1)).unwrap_or(end));
         }

@@ -23,35 +23,20 @@ pub(crate) struct Report<'a> {
     pub(crate) header: String,
     pub(crate) singles: Vec<SingleTimes>,
     pub(crate) bursts: Vec<Burst>,
-    pub(crate) agent: Option<Footprint>,
+    pub(crate) agent: Footprint,
 }
 
 impl Report<'_> {
     pub(crate) fn to_markdown(&self) -> anyhow::Result<String> {
         let mut text = format!("{}\n", self.header);
         self.times(&mut text)?;
-        if let Some(footprint) = &self.agent {
-            agent_table(&mut text, footprint)?;
-        }
+        agent_table(&mut text, &self.agent)?;
         self.targets(&mut text)?;
-        if self.args.raw {
-            self.raw(&mut text)?;
-        }
         Ok(text)
     }
 
     fn times(&self, text: &mut String) -> anyhow::Result<()> {
-        writeln!(text, "| single, in ms | wall p50 | p90 | CPU p50 | p90 |\n|---|---|---|---|---|")?;
-        for single in &self.singles {
-            for (verb, Times { wall, cpu }) in [("ADD", &single.add), ("DEL", &single.del)] {
-                if single.kind != Kind::Empty || verb == "ADD" {
-                    let verb = if single.kind == Kind::Empty { "" } else { verb };
-                    let [w50, w90, c50, c90] =
-                        [(wall, 50), (wall, 90), (cpu, 50), (cpu, 90)].map(|(s, p)| s.percentile(p));
-                    writeln!(text, "| {} {verb} | {w50:.2} | {w90:.2} | {c50:.2} | {c90:.2} |", single.name)?;
-                }
-            }
-        }
+        singles_table(text, "single", &self.singles)?;
         writeln!(
             text,
             "\n| burst of {}, in ms | all ADDs, p50 | an ADD's end, p50 | p99 | CPU of all | all DELs, p50 |\n\
@@ -86,26 +71,29 @@ impl Report<'_> {
             line(text, "burst, whole, of ptp + host-local", ratio(&ours.whole, &reference.whole), 0.2)?;
             line(text, "burst, p99 / p50 of an ADD's end", ours.each.percentile(99) / ours.each.median(), 4.0)?;
         }
-        let size = size_of(&self.args.plugin)?;
+        let size = size_of(&self.args.program("vcn-native")?)?;
         writeln!(text, "| plugin binary | {size} bytes | ≤ {PLUGIN_BYTES} | {} |", verdict(size <= PLUGIN_BYTES))?;
-        match &self.agent {
-            Some(footprint) => agent_targets(text, footprint)?,
-            None => writeln!(text, "| agent | not measured: give --agent | | |")?,
-        }
-        Ok(())
-    }
-
-    fn raw(&self, text: &mut String) -> anyhow::Result<()> {
-        for single in &self.singles {
-            let micros: Vec<_> = single.add.wall.all().iter().map(|time| time.as_micros().to_string()).collect();
-            writeln!(text, "\n{} ADD wall, µs: {}", single.name, micros.join(" "))?;
-        }
-        Ok(())
+        agent_targets(text, &self.agent)
     }
 }
 
+/// What single verbs took.
+pub(crate) fn singles_table(text: &mut String, title: &str, singles: &[SingleTimes]) -> anyhow::Result<()> {
+    writeln!(text, "| {title}, in ms | wall p50 | p90 | CPU p50 | p90 |\n|---|---|---|---|---|")?;
+    for single in singles {
+        for (verb, Times { wall, cpu }) in [("ADD", &single.add), ("DEL", &single.del)] {
+            if !wall.is_empty() {
+                let verb = if single.kind == Kind::Empty { "" } else { verb };
+                let [w50, w90, c50, c90] = [(wall, 50), (wall, 90), (cpu, 50), (cpu, 90)].map(|(s, p)| s.percentile(p));
+                writeln!(text, "| {} {verb} | {w50:.2} | {w90:.2} | {c50:.2} | {c90:.2} |", single.name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What the agent takes, stretch by stretch.
-pub(crate) fn agent_table(text: &mut String, footprint: &Footprint) -> anyhow::Result<()> {
+fn agent_table(text: &mut String, footprint: &Footprint) -> anyhow::Result<()> {
     let Footprint { pods, over, idle, adds, laden, dels } = footprint;
     writeln!(
         text,
@@ -131,7 +119,7 @@ pub(crate) fn agent_table(text: &mut String, footprint: &Footprint) -> anyhow::R
 }
 
 /// What was promised of the agent.
-pub(crate) fn agent_targets(text: &mut String, footprint: &Footprint) -> anyhow::Result<()> {
+fn agent_targets(text: &mut String, footprint: &Footprint) -> anyhow::Result<()> {
     let Footprint { pods, idle, adds, laden, .. } = footprint;
     for (what, kib, most) in [
         ("agent, idle".to_owned(), idle.peak, IDLE_KIB),

@@ -24,8 +24,8 @@ impl Sample {
         self.percentile(50)
     }
 
-    pub(crate) fn all(&self) -> &[Duration] {
-        &self.0
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -1,11 +1,6 @@
-//! The harness does what tests rely on without noticing: an outage, an expired watch and a throttled account are real, and no
-//! server outlives a test.
+//! The harness does what tests rely on without noticing: an outage, an expired watch and a throttled account are real.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -16,8 +11,6 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use kube_harness::{ApiServer, Bound, ServiceAccount, wait_for};
 use serde_json::json;
-
-use crate::DEADLINE;
 
 /// The oldest Kubernetes that we support.
 const OLDEST: (u32, u32) = (1, 32);
@@ -103,43 +96,4 @@ async fn custom_resources_can_be_listed_when_apply_returns() {
         let things: Api<DynamicObject> = Api::all_with(admin(server), &kind);
         assert_eq!(things.list(&ListParams::default()).await.unwrap().items.len(), 0, "{plural}");
     }
-}
-
-/// The servers die with the thread that started them, also when no clean-up ran.
-#[tokio::test]
-async fn a_killed_test_leaves_no_server() {
-    const CHILD: &str = "KUBE_HARNESS_CHILD";
-    if std::env::var_os(CHILD).is_some() {
-        let server = ApiServer::start().unwrap();
-        println!("folder {}", server.folder().display());
-        std::thread::sleep(DEADLINE); // until it is killed
-        return;
-    }
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "harness::a_killed_test_leaves_no_server", "--nocapture"])
-        .env(CHILD, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let folder = lines.map(Result::unwrap).find_map(|line| Some(line.split_once("folder ")?.1.to_owned())).unwrap();
-    assert_eq!(processes_of(folder.as_ref()), ["etcd", "kube-apiserver"]);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    wait_for("the servers are gone", async || processes_of(folder.as_ref()).is_empty().then_some(())).await;
-}
-
-/// The programs that have the folder in their arguments.
-fn processes_of(folder: &Path) -> Vec<String> {
-    let mut names = Vec::new();
-    for process in fs::read_dir("/proc").unwrap().flatten() {
-        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        if line.contains(&*folder.to_string_lossy()) {
-            let program = line.split('\0').next().unwrap();
-            names.push(program.rsplit('/').next().unwrap().to_owned());
-        }
-    }
-    names.sort();
-    names
 }

@@ -12,7 +12,6 @@ mod harness;
 mod kubectl;
 mod manifests;
 mod network_tests;
-mod server_build;
 mod vnics_on_request;
 
 use std::path::{Path, PathBuf};

@@ -27,6 +27,7 @@ use tests::built::bin_dir;
 use crate::root;
 
 const AGENT: &str = "oke-node-agent";
+const CONTROLLER: &str = "oke-node-controller";
 const UNINSTALL: &str = "oke-node-uninstall";
 /// Each is applied as a whole, and the second one after the first was deleted.
 const FOLDERS: [&str; 2] = ["manifests/base", "manifests/uninstall"];
@@ -72,12 +73,12 @@ fn pod() -> PodSpec {
 
 /// The controller's pod.
 fn deployed() -> PodSpec {
-    named::<Deployment>("Deployment", "oke-node-controller").spec.unwrap().template.spec.unwrap()
+    named::<Deployment>("Deployment", CONTROLLER).spec.unwrap().template.spec.unwrap()
 }
 
-fn agent() -> Container {
-    let [agent] = <[Container; 1]>::try_from(pod().containers).unwrap();
-    agent
+fn only(containers: Vec<Container>) -> Container {
+    let [container] = <[Container; 1]>::try_from(containers).unwrap();
+    container
 }
 
 #[test]
@@ -168,9 +169,21 @@ fn agent_has_no_right_but_these() {
 }
 
 #[test]
-fn pods_mount_no_token_and_drop_all_default_privileges() {
-    assert_eq!(pod().init_containers, None);
-    for pod in [pod_of(AGENT), pod_of(UNINSTALL)] {
+fn no_privilege_is_left_to_a_default() {
+    let [agent, uninstaller, controller] = [pod(), pod_of(UNINSTALL), deployed()];
+    assert_eq!((&agent.init_containers, &controller.init_containers), (&None, &None));
+    let volumes = controller.volumes.iter().flatten();
+    assert!(volumes.clone().all(|volume| volume.host_path.is_none()), "nothing of the host's disk");
+    let done = only(uninstaller.containers.clone());
+    assert_eq!((&done.env, &done.volume_mounts), (&None, &None), "it waits after the uninstaller");
+    for container in [&done, &controller.containers[0]] {
+        assert_eq!(container.security_context.as_ref().unwrap().capabilities.as_ref().unwrap().add, None);
+    }
+    let done = done.security_context.unwrap();
+    assert_eq!((done.run_as_non_root, done.run_as_user), (Some(true), Some(65534)));
+    assert_eq!(controller.security_context.as_ref().unwrap().run_as_non_root, Some(true));
+    // With the type of SELinux that those need which change the host.
+    for (pod, kind) in [(agent, Some("spc_t")), (uninstaller, Some("spc_t")), (controller, None)] {
         assert_eq!(pod.automount_service_account_token, Some(false));
         assert_eq!((pod.host_pid, pod.host_ipc), (None, None));
         for container in pod.init_containers.into_iter().flatten().chain(pod.containers) {
@@ -182,31 +195,32 @@ fn pods_mount_no_token_and_drop_all_default_privileges() {
         }
         let context = pod.security_context.unwrap();
         assert_eq!(context.seccomp_profile.unwrap().type_, "RuntimeDefault");
-        assert_eq!(context.se_linux_options.unwrap().type_.as_deref(), Some("spc_t"));
+        assert_eq!(context.se_linux_options.and_then(|options| options.type_).as_deref(), kind);
     }
 }
 
 #[test]
-fn container_that_waits_after_uninstall_has_no_privileges() {
-    let [done] = <[Container; 1]>::try_from(pod_of(UNINSTALL).containers).unwrap();
-    assert_eq!((done.env, done.volume_mounts), (None, None));
-    let context = done.security_context.unwrap();
-    assert_eq!(context.capabilities.unwrap().add, None);
-    assert_eq!((context.run_as_non_root, context.run_as_user), (Some(true), Some(65534)));
-}
-
-#[test]
-fn variables_and_mounts_of_uninstaller_are_known_to_the_program() {
-    let [uninstall] = <[Container; 1]>::try_from(pod_of(UNINSTALL).init_containers.unwrap()).unwrap();
-    let help = help_of("oke-cni-installer", &["uninstall", "--help"]);
-    for variable in uninstall.env.unwrap() {
-        assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
-    }
-    for mount in uninstall.volume_mounts.unwrap() {
-        let known = help.contains(&format!("[default: {}]", mount.mount_path))
-            || mount.mount_path.starts_with("/host/")
-            || mount.mount_path == TOKEN;
-        assert!(known, "{} is no directory of the uninstaller's\n{help}", mount.mount_path);
+fn variables_and_mounts_are_known_to_the_programs() {
+    for (containers, help, file) in [
+        (pod().containers, help_of(AGENT, &["--help"]), Some("/agent.conf")),
+        (pod_of(UNINSTALL).init_containers.unwrap(), help_of("oke-cni-installer", &["uninstall", "--help"]), None),
+        (deployed().containers, help_of(CONTROLLER, &["--help"]), Some("/controller.conf")),
+    ] {
+        let container = only(containers);
+        for variable in container.env.unwrap() {
+            assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
+        }
+        let mut mounts: Vec<String> =
+            container.volume_mounts.unwrap().into_iter().map(|mount| mount.mount_path).collect();
+        if let Some(file) = file {
+            let with_file = mounts.iter().position(|mount| help.contains(&format!("[default: {mount}{file}]")));
+            mounts.remove(with_file.expect("a mount of the configuration file"));
+        }
+        for mount in mounts {
+            // Below HOST_ROOT and SYSCTL_ROOT.
+            let known = help.contains(&format!("[default: {mount}]")) || mount.starts_with("/host/") || mount == TOKEN;
+            assert!(known, "{mount} is no directory of the program's\n{help}");
+        }
     }
 }
 
@@ -214,39 +228,28 @@ fn variables_and_mounts_of_uninstaller_are_known_to_the_program() {
 #[test]
 fn no_probe_asks_before_a_normal_start_is_over() {
     let delay = |probe: &Option<Probe>| probe.as_ref().unwrap().initial_delay_seconds.unwrap_or_default();
-    let [agent, controller] = [pod().containers, deployed().containers].map(|all| all.into_iter().next().unwrap());
+    let [agent, controller] = [pod(), deployed()].map(|pod| only(pod.containers));
     assert!(delay(&agent.startup_probe) >= 2 && delay(&agent.readiness_probe) >= 5);
     assert!(delay(&controller.readiness_probe) >= 5 && delay(&controller.liveness_probe) >= 5);
     assert_eq!(controller.startup_probe, None);
 }
 
 #[test]
-fn probes_ask_what_the_agent_answers() {
-    let agent = agent();
-    let asked = |probe: Option<Probe>| {
-        let get = probe.unwrap().http_get.unwrap();
-        (get.host.unwrap(), serde_json::to_value(get.port).unwrap(), get.path.unwrap())
-    };
-    let listen = |path: &str| ("127.0.0.1".to_owned(), Value::from(9808), path.to_owned());
-    assert_eq!(asked(agent.startup_probe), listen("/healthz"));
-    assert_eq!(asked(agent.liveness_probe), listen("/healthz"));
-    assert_eq!(asked(agent.readiness_probe), listen("/readyz"));
-    let help = help();
-    assert!(help.contains("[default: 127.0.0.1:9808]"), "{help}");
-}
-
-#[test]
-fn variables_and_mounts_of_agent_are_known_to_the_program() {
-    let (agent, help) = (agent(), help());
-    for variable in agent.env.unwrap() {
-        assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
-    }
-    for mount in agent.volume_mounts.unwrap() {
-        // Below HOST_ROOT and SYSCTL_ROOT.
-        let seen = mount.mount_path.starts_with("/host/") || mount.mount_path == TOKEN;
-        let default = |end: &str| help.contains(&format!("[default: {}{end}", mount.mount_path));
-        let known = default("]") || default("/agent.conf]") || seen;
-        assert!(known, "{} is no directory of the agent's\n{help}", mount.mount_path);
+fn probes_ask_what_the_programs_answer() {
+    for (pod, program, port) in [(pod(), AGENT, 9808), (deployed(), CONTROLLER, 9809)] {
+        let container = only(pod.containers);
+        let asked = |probe: Option<Probe>| {
+            let get = probe.unwrap().http_get.unwrap();
+            (get.host.unwrap(), serde_json::to_value(get.port).unwrap(), get.path.unwrap())
+        };
+        let listen = |path: &str| ("127.0.0.1".to_owned(), Value::from(port), path.to_owned());
+        if container.startup_probe.is_some() {
+            assert_eq!(asked(container.startup_probe), listen("/healthz"));
+        }
+        assert_eq!(asked(container.liveness_probe), listen("/healthz"));
+        assert_eq!(asked(container.readiness_probe), listen("/readyz"));
+        let help = help_of(program, &["--help"]);
+        assert!(help.contains(&format!("[default: 127.0.0.1:{port}]")), "{help}");
     }
 }
 
@@ -283,7 +286,7 @@ fn image_contains_programs_that_manifests_start_and_installer_copies() {
         let command = container.command.unwrap();
         assert!(files.contains(&command[0]), "{command:?} is not in {files:?}");
     }
-    let help = help();
+    let help = help_of(AGENT, &["--help"]);
     let plugins = help
         .split("[env: CNI_SOURCE_DIR=]")
         .nth(1)
@@ -303,7 +306,7 @@ fn image_contains_programs_that_manifests_start_and_installer_copies() {
 #[test]
 fn every_flag_is_its_key_in_lower_case() {
     let uninstall = ("oke-cni-installer", &["uninstall", "--help"][..]);
-    let programs = [AGENT, "oke-node-controller", "oke-cni-installer"].map(|program| (program, &["--help"][..]));
+    let programs = [AGENT, CONTROLLER, "oke-cni-installer"].map(|program| (program, &["--help"][..]));
     for (program, arguments) in programs.into_iter().chain([uninstall]) {
         let help = help_of(program, arguments);
         let (mut flag, mut keys) = (String::new(), 0);
@@ -319,10 +322,6 @@ fn every_flag_is_its_key_in_lower_case() {
         }
         assert!(keys > 3, "{program}: {help}");
     }
-}
-
-fn help() -> String {
-    help_of("oke-node-agent", &["--help"])
 }
 
 fn help_of(program: &str, arguments: &[&str]) -> String {

@@ -66,7 +66,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let subnet = |name, block: &str| SubnetSpec::new(name, block.parse().unwrap());
+        let subnet = |name, block: &str| SubnetSpec::new(name, &[block]);
         let mut vcn = Vcn::builder()
             .subnet(subnet("front", "10.0.10.0/24"))
             .subnet(subnet("back", "10.0.20.0/24"))

@@ -41,12 +41,10 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let network = |text: &str| text.parse().unwrap();
-        let subnet = |name, ipv4, ipv6| SubnetSpec::new(name, network(ipv4)).with(network(ipv6));
         let node = |name| NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard.E5.Flex", 4);
         let vcn = Vcn::builder()
-            .subnet(subnet("nodes", "10.0.0.0/24", "2603:c020:0:1::/64"))
-            .subnet(subnet("storage", "10.0.64.0/24", "2603:c020:0:3::/64"))
+            .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))
+            .subnet(SubnetSpec::new("storage", &["10.0.64.0/24", "2603:c020:0:3::/64"]))
             .node(node("node-a"))
             .node(node("node-b"))
             .start()
@@ -240,12 +238,6 @@ fn network(node: &Node) -> String {
     format!("{links}\n{}{}{routes}", output(node, "ip -4 rule"), output(node, "ip -6 rule"))
 }
 
-/// One echo request from this address to that one.
-fn answers(node: &Node, from: IpAddr, to: IpAddr) -> bool {
-    let ping = node.command("ping").args(["-n", "-q", "-c", "1", "-W", "1", "-I"]).arg(from.to_string());
-    ping.arg(to.to_string()).output().unwrap().status.success()
-}
-
 #[tokio::test]
 async fn requested_vnic_replies_from_its_subnet_until_request_is_deleted() {
     let scene = Scene::new().await;
@@ -268,8 +260,12 @@ async fn requested_vnic_replies_from_its_subnet_until_request_is_deleted() {
     let families = |addresses: &[IpAddr]| addresses.iter().map(|address| Family::of(*address)).collect::<Vec<_>>();
     assert_eq!((families(&of_a), families(&of_b)), (Family::ALL.to_vec(), Family::ALL.to_vec()));
     for (from, to) in of_b.iter().zip(&of_a) {
-        scene.wait_for(&format!("{to} answers {from}"), async || answers(&b, *from, *to).then_some(())).await;
-        scene.wait_for(&format!("{from} answers {to}"), async || answers(&a, *to, *from).then_some(())).await;
+        scene
+            .wait_for(&format!("{to} answers {from}"), async || b.pings(Some(*from), *to).unwrap().then_some(()))
+            .await;
+        scene
+            .wait_for(&format!("{from} answers {to}"), async || a.pings(Some(*to), *from).unwrap().then_some(()))
+            .await;
     }
 
     scene.delete("by-label").await;

@@ -36,19 +36,12 @@ impl Cluster {
     /// Whose nodes have NativePodNetworks, and are ready for pods, or neither.
     fn start_by(kind: MachineKind, configuration: &str, published: bool) -> Self {
         let node = |name| {
-            let spec = match kind {
-                MachineKind::Virtual => NodeSpec::virtual_machine(name, "nodes"),
-                MachineKind::BareMetal => NodeSpec::bare_metal(name, "nodes"),
-            };
-            spec.metadata("oke-native-pod-networking", "true").vnic(VnicSpec::for_pods("pods", 4))
+            let spec = NodeSpec::of(kind, name, "nodes").metadata("oke-native-pod-networking", "true");
+            spec.vnic(VnicSpec::for_pods("pods", 4))
         };
         let vcn = Vcn::builder()
-            .subnet(
-                SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()).with("2603:c020:0:1::/64".parse().unwrap()),
-            )
-            .subnet(
-                SubnetSpec::new("pods", "10.0.32.0/22".parse().unwrap()).with("2603:c020:0:2::/64".parse().unwrap()),
-            )
+            .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))
+            .subnet(SubnetSpec::new("pods", &["10.0.32.0/22", "2603:c020:0:2::/64"]))
             .node(node("node-a"))
             .node(node("node-b"))
             .start()
@@ -93,12 +86,6 @@ fn reaches_both_families(from: &Pod, to: &Attachment) {
     }
 }
 
-/// Whether an echo request stays without an answer.
-fn is_silent(from: &Pod, to: IpAddr) -> bool {
-    let ping = from.command("ping").args(["-n", "-q", "-c", "1", "-W", "1"]).arg(to.to_string());
-    !ping.output().unwrap().status.success()
-}
-
 fn timer_passes(node: &Node) -> f64 {
     let metrics = Agent::metrics(node).unwrap();
     let passes = metrics.lines().filter(|line| line.contains("reconciles_total{cause=\"timer\""));
@@ -122,7 +109,7 @@ fn pods_start_and_stop_without_agent_and_metadata_service() {
     reaches_both_families(&a, &on_b);
     reaches_both_families(&b, &on_a);
     Runtime::of(cluster.node("node-a")).unwrap().del(&a, &on_a).unwrap();
-    assert!(is_silent(&b, on_a.addresses().next().unwrap()), "a is gone");
+    assert!(!b.pings(None, on_a.addresses().next().unwrap()).unwrap(), "a is gone");
 }
 
 #[test]
@@ -159,7 +146,7 @@ fn hot_plugged_vnic_is_configured_and_its_addresses_serve_pods() {
 #[test]
 fn a_flannel_cluster_keeps_its_pod_network() {
     let vcn = Vcn::builder()
-        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()))
+        .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24"]))
         .node(NodeSpec::virtual_machine("node-a", "nodes").vnic(VnicSpec::for_pods("nodes", 4)))
         .start()
         .unwrap();
@@ -201,7 +188,7 @@ fn pods_on_two_nodes_reach_each_other(kind: MachineKind) {
         assert_eq!(links.contains("802.1Q"), kind == MachineKind::BareMetal, "{links}");
     }
     Runtime::of(cluster.node("node-a")).unwrap().del(&a, &on_a).unwrap();
-    assert!(is_silent(&b, on_a.addresses().next().unwrap()), "a is gone");
+    assert!(!b.pings(None, on_a.addresses().next().unwrap()).unwrap(), "a is gone");
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(crate) async fn tell(cluster: &Cluster, within: Duration) -> Outcome {
 
 impl<'c> Scene<'c> {
     fn new(cluster: &'c Cluster, within: Duration) -> Self {
-        let mut builder = Vcn::builder().subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()));
+        let mut builder = Vcn::builder().subnet(SubnetSpec::new("nodes", &["10.0.0.0/24"]));
         for name in ["a", "b"] {
             let node = NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard.E5.Flex", 24);
             builder = builder.node(node.on_paper());

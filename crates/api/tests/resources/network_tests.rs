@@ -43,6 +43,7 @@ async fn network_test_accepts_each_kind_of_source_target_and_probe() {
 }
 
 /// Rules that a spec breaks: the field and the rule's words, which are empty for the schema's own bounds.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn broken() -> Vec<(Value, &'static str, &'static str)> {
     let probe = |probe: Value| json!({ "probes": [probe] });
     let source = |source: Value| json!({ "sources": [source] });

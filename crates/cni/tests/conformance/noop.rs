@@ -1,5 +1,6 @@
 //! The plugin under which the protocol is tested: it attaches nothing, remembers its calls, and fails or panics
 //! when its configuration says so.
+#![allow(dead_code, reason = "the tests use some of it, the program the rest")]
 
 use std::cell::RefCell;
 
@@ -10,7 +11,6 @@ use cni::{
 use serde::Deserialize;
 
 /// Our own fields of the configuration.
-#[allow(dead_code, reason = "the tests look at some, the program at others")]
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Conf {
     /// A field to be wrong.
@@ -24,7 +24,6 @@ pub(crate) struct Conf {
 
 /// A call of the plugin by the library. The tests read the fields, the program does not.
 #[derive(Debug)]
-#[allow(dead_code, reason = "only the tests look inside")]
 pub(crate) enum PluginCall {
     Add(Box<AddRequest<Conf>>),
     Del(Box<DelRequest<Conf>>),

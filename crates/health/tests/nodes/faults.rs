@@ -137,6 +137,7 @@ fn network_faults() -> Vec<Fault> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn host_faults() -> Vec<Fault> {
     let fault = |node, signals, evidence, inject| Fault { node, inject, signals, evidence };
     vec![

@@ -19,6 +19,7 @@ fn chain(hook: Hook, kind: ChainKind, priority: i32, rules: Vec<Rule>) -> Chain 
     Chain { name, hook, kind, priority, rules }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn sample() -> Table {
     use Expression as E;
     let pods = || LinkMatch::Prefix("vcn".to_owned());

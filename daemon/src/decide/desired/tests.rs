@@ -22,6 +22,7 @@ fn slots(vnics: &[Vnic]) -> Slots {
 
 const NO_PORTS: Ports = Ports { zero: None, one: None };
 
+#[expect(clippy::fn_params_excessive_bools, reason = "a table calls it")]
 fn policy(ours: bool, oke: bool, lived: bool) -> Policy<'static> {
     Policy { ports: &NO_PORTS, pods_may_use_metadata: true, pods_may_spoof: false, ours, oke, lived }
 }

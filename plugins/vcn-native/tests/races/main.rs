@@ -8,6 +8,6 @@
 
 mod many;
 #[path = "../plugin/node.rs"]
-#[allow(dead_code, reason = "the other test program uses more of it")]
+#[expect(dead_code, reason = "the other test program uses more of it")]
 mod node;
 mod same_key;

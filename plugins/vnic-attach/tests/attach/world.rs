@@ -87,6 +87,7 @@ impl World {
     }
 
     /// Link and router of a VNIC, and what the agent says of it.
+    #[expect(clippy::too_many_lines, reason = "scripts of two kinds of machines")]
     fn vnic(&self, machine: Machine, number: usize, vnic: Vnic) -> VnicPool {
         let (port, mac) = (format!("ens{}", 5 + number), mac(number));
         let tag = 100 + number;

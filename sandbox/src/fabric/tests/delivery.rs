@@ -6,11 +6,11 @@ use std::time::Duration;
 use smoltcp::wire::{EthernetFrame, Ipv4Packet};
 
 use super::world::{
-    A, A_IP, A_IP6, A2, B, B_IP, B_IP6, BLOCK_IP, NOW, POD_IP, PODS_ROUTER, ROUTER, ROUTER6, arp_answer, arp_question,
-    dropped, fabric, ping, ping6,
+    A, A_IP, A_IP6, A2, B, B_IP, B_IP6, BLOCK_IP, NOW, POD_IP, PODS_ROUTER, ROUTER, ROUTER6, SERVICES, arp_answer,
+    arp_question, dropped, fabric, ping, ping6,
 };
 use crate::fabric::frame::{self, Pair};
-use crate::fabric::{DropReason, Dropped, Port};
+use crate::fabric::{BOOT_DISK_V4, DropReason, Dropped, Port, SERVICES_V4};
 
 #[test]
 fn a_packet_waits_until_the_destination_answered_arp() {
@@ -73,34 +73,9 @@ fn a_packet_for_an_address_without_an_answer_is_reported() {
 }
 
 #[test]
-fn packet_to_another_subnet_must_use_router_mac() {
-    let frame = ping(Pair { from: (B.1, B_IP), to: (A2.1, POD_IP) });
-    assert_eq!(dropped(&mut fabric(), B.0, &frame).1, DropReason::WrongMac(A2.1));
-}
-
-#[test]
-fn packet_with_exhausted_hop_limit_is_dropped() {
-    let mut frame = ping(Pair { from: (B.1, B_IP), to: (ROUTER.0, POD_IP) });
-    let mut outer = EthernetFrame::new_unchecked(frame.as_mut_slice());
-    let mut packet = Ipv4Packet::new_unchecked(outer.payload_mut());
-    packet.set_hop_limit(1);
-    packet.fill_checksum();
-    assert_eq!(dropped(&mut fabric(), B.0, &frame).1, DropReason::HopLimit(POD_IP.into()));
-}
-
-#[test]
-fn packet_to_unknown_address_is_dropped() {
-    let nobody = Ipv4Addr::new(8, 8, 8, 8);
-    let frame = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, nobody) });
-    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NoHolder(nobody.into()));
-}
-
-#[test]
-fn a_jumbo_packet_passes_and_a_larger_one_does_not() {
+fn a_jumbo_packet_passes() {
     let mut frame = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
-    frame.resize(14 + 9001, 0);
-    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::TooLong(9001));
-    frame.truncate(14 + 9000);
+    frame.resize(14 + 9000, 0);
     assert_eq!(fabric().handle(NOW, A.0, &frame).len(), 1);
 }
 
@@ -137,4 +112,25 @@ fn vnics_of_one_trunk_differ_by_their_tags() {
     let packet = ping(Pair { from: (A2.1, POD_IP), to: PODS_ROUTER });
     assert_eq!(fabric.handle(NOW, trunk, &packet)[0].0, trunk);
     assert_eq!(dropped(&mut fabric, A.0, &packet), ("a".into(), DropReason::ForeignMac(A2.1)));
+}
+
+#[test]
+fn the_own_secondary_addresses_and_blocks_are_not_foreign() {
+    for source in [POD_IP, Ipv4Addr::new(10, 0, 1, 64), Ipv4Addr::new(10, 0, 1, 79)] {
+        let out = fabric().handle(NOW, A2.0, &ping(Pair { from: (A2.1, source), to: PODS_ROUTER }));
+        assert_eq!(out.len(), 1, "the router answers {source}");
+    }
+}
+
+#[test]
+fn a_primary_vnic_reaches_the_services_and_they_answer() {
+    let mut fabric = fabric();
+    let out = fabric.handle(NOW, A.0, &ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, SERVICES_V4) }));
+    let [(port, bytes)] = out.as_slice() else { panic!("one frame, not {out:?}") };
+    assert_eq!((*port, EthernetFrame::new_unchecked(bytes).dst_addr().0), (SERVICES.0, SERVICES.1.0));
+    let answer = ping(Pair { from: (SERVICES.1, SERVICES_V4), to: (ROUTER.0, A_IP) });
+    assert_eq!(fabric.handle(NOW, SERVICES.0, &answer), [(A.0, arp_question(ROUTER, (A.1, A_IP)))]);
+    assert_eq!(fabric.handle(NOW, A.0, &arp_answer(A.1, A_IP, ROUTER)).len(), 1);
+    let to_the_boot_disk = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, BOOT_DISK_V4) });
+    assert_eq!(fabric.handle(NOW, A.0, &to_the_boot_disk).len(), 1);
 }

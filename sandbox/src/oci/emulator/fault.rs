@@ -95,16 +95,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_matches_its_operation_and_ends() {
-        let mut faults = vec![ApiFault::refuse(429, "TooManyRequests").of(Operation::AttachVnic).times(2)];
-        assert_eq!(pick(&mut faults, Operation::GetVnic, Family::Ipv4), None);
-        for _ in 0..2 {
-            assert!(pick(&mut faults, Operation::AttachVnic, Family::Ipv4).is_some());
-        }
-        assert_eq!(pick(&mut faults, Operation::AttachVnic, Family::Ipv4), None);
-    }
-
-    #[test]
     fn a_share_of_a_tenth_hits_a_tenth() {
         let mut faults = vec![ApiFault::new(ApiFaultKind::LoseAnswer).share(0.1)];
         let hits = (0..10_000).filter(|_| pick(&mut faults, Operation::GetVnic, Family::Ipv4).is_some()).count();

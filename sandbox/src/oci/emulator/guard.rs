@@ -1,11 +1,11 @@
 //! What stands before every operation: injected faults, the rate limit.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use vcn::Family;
 
 use super::fault::{ApiFaultKind, pick};
-use super::{Emulator, HandledRequest, Operation, OperationResult, Outcome, Refusal, Task, refuse};
+use super::{Emulator, HandledRequest, Operation, OperationResult, Outcome, Task, refuse};
 
 impl Emulator {
     /// Applies the injected faults to an operation, and counts its response.
@@ -43,13 +43,5 @@ impl Emulator {
         let status = handled.response.as_ref().map_or(0, |response| response.status);
         *self.state().answered.entry((operation, status)).or_default() += 1;
         handled
-    }
-
-    pub(super) fn within_rate(&self) -> Outcome<()> {
-        if self.state().allowance.as_mut().is_none_or(|limit| limit.take(Instant::now())) {
-            return Ok(());
-        }
-        let refusal = refuse(429, "TooManyRequests", "Too many requests for the user");
-        Err(Refusal { retry_after: self.settings.retry_after, ..refusal })
     }
 }

@@ -33,8 +33,6 @@ pub struct Refusal {
     pub(in crate::oci) status: u16,
     pub(in crate::oci) code: String,
     pub(in crate::oci) message: String,
-    /// The header `Retry-After`, in seconds.
-    pub(in crate::oci) retry_after: Option<u32>,
 }
 
 /// A status and a code, with a message of no meaning.
@@ -56,8 +54,7 @@ pub(in crate::oci) type Outcome<T = Response> = Result<T, Refusal>;
 impl Request {
     pub(in crate::oci) fn new(parts: hyper::http::request::Parts, body: Vec<u8>) -> Self {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        let pairs = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let query = pairs.map(|(name, value)| (unescape(name), unescape(value))).collect();
+        let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let path = parts.uri.path().to_owned();
         Self { method: parts.method, path, query, target, headers: parts.headers, body }
     }
@@ -113,9 +110,8 @@ impl Response {
 
 impl From<Refusal> for Response {
     fn from(refusal: Refusal) -> Self {
-        let headers = refusal.retry_after.map(|seconds| ("retry-after", seconds.to_string())).into_iter().collect();
         let body = json!({ "code": refusal.code, "message": refusal.message });
-        Self { status: refusal.status, headers, body: Some(body) }
+        Self { status: refusal.status, headers: Vec::new(), body: Some(body) }
     }
 }
 
@@ -135,7 +131,7 @@ pub(super) fn check_version(request: &Request, version: u64) -> Outcome<()> {
 }
 
 pub(in crate::oci) fn refuse(status: u16, code: &str, message: impl Into<String>) -> Refusal {
-    Refusal { status, code: code.to_owned(), message: message.into(), retry_after: None }
+    Refusal { status, code: code.to_owned(), message: message.into() }
 }
 
 /// The same for what does not exist and what the caller may not read.
@@ -155,34 +151,4 @@ pub(in crate::oci) fn missing(what: &str) -> Refusal {
 
 pub(in crate::oci) fn invalid(message: impl Into<String>) -> Refusal {
     refuse(400, "InvalidParameter", message)
-}
-
-/// `%20` and `+` are spaces, and so on.
-fn unescape(text: &str) -> String {
-    let mut bytes = text.bytes();
-    let mut plain = Vec::new();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'+' => plain.push(b' '),
-            b'%' => {
-                let digits: Vec<u8> = bytes.by_ref().take(2).collect();
-                let number = std::str::from_utf8(&digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                plain.extend(number);
-            }
-            other => plain.push(other),
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_is_unescaped() {
-        assert_eq!(unescape("Pjwf%3A%20PHX+AD-1"), "Pjwf: PHX AD-1");
-        assert_eq!(unescape("%"), "");
-        assert_eq!(unescape("%zz1"), "1");
-    }
 }

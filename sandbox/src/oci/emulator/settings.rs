@@ -19,10 +19,6 @@ pub struct OciSettings {
     pub page: usize,
     /// The most secondary addresses of a VNIC, per family; blocks count as one.
     pub addresses_per_vnic: usize,
-    /// How many requests per second are accepted; the others get 429. `None`: no limit.
-    pub per_second: Option<f64>,
-    /// The `Retry-After` of such a 429, in seconds; the real API sends none.
-    pub retry_after: Option<u32>,
     /// The port on which proxymux listens (the real one: 12250); 0 means any free one.
     pub proxymux_port: u16,
     /// Whether any compartment can be listed, not only the VCN's.
@@ -39,8 +35,6 @@ impl Default for OciSettings {
             bulk: Duration::from_millis(20),
             page: 100,
             addresses_per_vnic: 64,
-            per_second: None,
-            retry_after: None,
             proxymux_port: 0,
             any_compartment: false,
         }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-use backoff::TokenBucket;
 use ipnetwork::IpNetwork;
 use serde_json::{Map, Value};
 use vcn::{Family, Ocid};
@@ -38,8 +37,6 @@ pub(in crate::oci) struct State {
     /// In which state lists show an attachment, whatever its own.
     pub(in crate::oci) frozen: BTreeMap<String, AttachmentState>,
     pub(in crate::oci) answered: BTreeMap<(Operation, u16), u64>,
-    /// The rate limit; none if absent.
-    pub(super) allowance: Option<TokenBucket>,
     /// The VCN's change counter at the last sync.
     pub(super) synced: Option<u64>,
     pub(super) number: u64,

@@ -105,28 +105,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_names_a_place_in_the_tree() {
-        let tree = serde_json::json!({ "instance": { "region": "iad" }, "vnics": [{ "vlanTag": 7 }] });
-        assert_eq!(find(&tree, "/opc/v2/instance/region"), Some(&Value::from("iad")));
-        assert_eq!(find(&tree, "/opc/v2/vnics/0/vlanTag/"), Some(&Value::from(7)));
-        for nowhere in ["/opc/v2/", "/opc/v2/vnics/1", "/opc/v2/vnics/x", "/opc/v2/instance/region/x", "/opc/v2//"] {
-            assert_eq!(find(&tree, nowhere), None, "{nowhere}");
-        }
-    }
-
-    #[test]
-    fn an_unknown_source_gets_404() {
-        let answer = answer(
-            &Inventory::default(),
-            IpAddr::from([10, 0, 0, 9]),
-            &Method::GET,
-            "/opc/v2/instance/",
-            &HeaderMap::new(),
-        );
-        assert_eq!(answer.status, StatusCode::NOT_FOUND);
-    }
-
-    #[test]
     fn the_rules_of_version_2_apply() {
         let oracle = (AUTHORIZATION.as_str(), "Bearer Oracle");
         let cases = [

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tests::built::bin_dir;
 
-use super::{agent, deployed, root};
+use super::{deployed, only, pod, root};
 
 const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
 
@@ -142,7 +142,7 @@ impl Setting {
 /// environment sets.
 pub(super) fn settings(program: &str) -> Vec<Setting> {
     let (name, container): (_, Container) = match program {
-        "agent" => ("oke-node-agent", agent()),
+        "agent" => ("oke-node-agent", only(pod().containers)),
         _ => ("oke-node-controller", deployed().containers.into_iter().next().unwrap()),
     };
     let arguments = ["config", "--explain", "-o", "json"];

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube_harness::{ApiServer, Bound, ServiceAccount, wait_for};
 use serde_json::{Value, json};
 
-use super::{documents, help, root};
+use super::{AGENT, documents, help_of, root};
 
 fn example(file: &str) -> Vec<Value> {
     documents(&fs::read_to_string(root().join("manifests/node-readiness").join(file)).unwrap())
@@ -22,7 +22,10 @@ async fn the_reporter_writes_the_condition_of_the_rule() {
     let environment = set["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
     let value = |name: &str| environment.iter().find(|it| it["name"] == name).unwrap()["value"].as_str().unwrap();
     let address = value("CHECK_ENDPOINT").strip_prefix("http://").unwrap().strip_suffix("/readyz").unwrap();
-    assert!(help().contains(&format!("[default: {address}]")), "the agent does not listen on {address}");
+    assert!(
+        help_of(AGENT, &["--help"]).contains(&format!("[default: {address}]")),
+        "the agent does not listen on {address}"
+    );
     assert!(value("METRICS_BIND_ADDRESS").starts_with("127.0.0.1:"), "its metrics are not open to the network");
     assert!(value("HEARTBEAT_PERIOD").ends_with('h'), "it seldom writes a condition that is unchanged");
     let rule = &example("rule.yaml")[0];

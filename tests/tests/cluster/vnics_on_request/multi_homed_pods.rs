@@ -166,10 +166,7 @@ async fn page_of_extra_interfaces_works_as_written_and_with_multus() {
     assert_eq!(extra["name"], "team-a/storage", "{status}");
     let address: IpAddr = extra["ips"][0].as_str().unwrap().parse().unwrap();
     let peer = scene.node("node-b");
-    let answers = async || {
-        let ping = peer.command("ping").args(["-n", "-q", "-c", "1", "-W", "1"]).arg(address.to_string());
-        ping.output().unwrap().status.success().then_some(())
-    };
+    let answers = async || peer.pings(None, address).unwrap().then_some(());
     scene.wait_for(&format!("{address} answers the other node"), answers).await;
     scene.multus("DEL", &pod, "team-a").unwrap();
     let records = || std::fs::read_dir(Path::new("/run/vcn-native/allocations")).unwrap().count();

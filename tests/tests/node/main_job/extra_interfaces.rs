@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ipam::{BootId, Store};
 use netlink::{LinkChange, Socket};
-use sandbox::{Agent, Attachment, Node, NodeSpec, NpnShape, Pod, Runtime, Secondary, SubnetSpec, Vcn, Vnic, VnicSpec};
+use sandbox::{Agent, Attachment, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, Vnic, VnicSpec};
 use serde_json::{Value, json};
 use tests::built::bin_dir;
 use vcn::{Family, IfName, MachineKind};
@@ -36,25 +36,15 @@ impl Scene {
 
     /// The VNICs that pods ask for have addresses of these families.
     fn start_with(kind: MachineKind, families: &[Family]) -> Self {
-        let spec = match kind {
-            MachineKind::Virtual => NodeSpec::virtual_machine("node-a", "nodes"),
-            MachineKind::BareMetal => NodeSpec::bare_metal("node-a", "nodes"),
-        };
-        let subnet =
-            |name, ipv4: &str, ipv6: &str| SubnetSpec::new(name, ipv4.parse().unwrap()).with(ipv6.parse().unwrap());
+        let spec = NodeSpec::of(kind, "node-a", "nodes");
         let blocks = families.iter().map(|family| match family {
-            Family::Ipv4 => "10.0.64.0/24".parse().unwrap(),
-            Family::Ipv6 => "2603:c020:0:3::/64".parse().unwrap(),
+            Family::Ipv4 => "10.0.64.0/24",
+            Family::Ipv6 => "2603:c020:0:3::/64",
         });
-        let storage = match blocks.collect::<Vec<_>>()[..] {
-            [only] => SubnetSpec::new("storage", only),
-            [ipv4, ipv6, ..] => SubnetSpec::new("storage", ipv4).with(ipv6),
-            [] => panic!("no family"),
-        };
         let vcn = Vcn::builder()
-            .subnet(subnet("nodes", "10.0.0.0/24", "2603:c020:0:1::/64"))
-            .subnet(subnet("pods", "10.0.32.0/22", "2603:c020:0:2::/64"))
-            .subnet(storage)
+            .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))
+            .subnet(SubnetSpec::new("pods", &["10.0.32.0/22", "2603:c020:0:2::/64"]))
+            .subnet(SubnetSpec::new("storage", &blocks.collect::<Vec<_>>()))
             .node(spec.metadata("oke-native-pod-networking", "true").vnic(VnicSpec::for_pods("pods", 4)))
             .node(NodeSpec::virtual_machine("node-b", "nodes"))
             .start()
@@ -125,23 +115,15 @@ impl Scene {
         let count = Family::ALL.len() + 2 * self.exclusive.addresses().count();
         assert_eq!(attachment.addresses().count(), count, "{}", attachment.result);
         for address in attachment.addresses() {
-            let ping = || {
-                let ping = self.peer.command("ping").args(["-n", "-q", "-c", "1", "-W", "1"]).arg(address.to_string());
-                ping.output().unwrap().status.success()
-            };
-            wait_for(&format!("{address} answers"), ping);
+            wait_for(&format!("{address} answers"), || self.peer.pings(None, address).unwrap());
         }
     }
 
     /// Each address of an interface reaches the other node; the fabric admits only its own VNIC with it.
     fn reaches(&self, pod: &Pod, addresses: impl Iterator<Item = IpAddr>) {
         for source in addresses {
-            let peer = self.peer.address(Family::of(source)).unwrap().to_string();
-            let ping = || {
-                let ping = pod.command("ping").args(["-n", "-q", "-c", "1", "-W", "1", "-I"]).arg(source.to_string());
-                ping.arg(&peer).output().unwrap().status.success()
-            };
-            wait_for(&format!("{source} reaches {peer}"), ping);
+            let peer = self.peer.address(Family::of(source)).unwrap();
+            wait_for(&format!("{source} reaches {peer}"), || pod.pings(Some(source), peer).unwrap());
         }
     }
 
@@ -196,7 +178,7 @@ impl Scene {
 /// Attaches the two VNICs that pods request.
 fn attach(vcn: &Vcn) -> (Vnic, Vnic) {
     let attach = |spec: VnicSpec| vcn.attach_vnic("node-a", &spec).unwrap();
-    (attach(VnicSpec::new("storage").secondary(Secondary::Count(2))), attach(VnicSpec::new("storage")))
+    (attach(VnicSpec::new("storage").secondary(2)), attach(VnicSpec::new("storage")))
 }
 
 fn both() -> Value {

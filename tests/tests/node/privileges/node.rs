@@ -15,8 +15,8 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let vcn = Vcn::builder()
-            .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()))
-            .subnet(SubnetSpec::new("pods", "10.0.32.0/24".parse().unwrap()))
+            .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24"]))
+            .subnet(SubnetSpec::new("pods", &["10.0.32.0/24"]))
             .node(
                 NodeSpec::virtual_machine("node", "nodes")
                     .metadata("oke-native-pod-networking", "true")

@@ -8,58 +8,60 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
-use super::kube_proxy::{CLUSTER, LOCAL, SERVICE_PORT, cluster_ip, filled_in};
-use super::world::{Connection, PORT, Server, World};
+use super::kube_proxy::{CLUSTER, LOCAL, Mode, SERVICE_PORT, cluster_ip, filled_in};
+use super::node_ports::{a_node_port_answers_where_it_was_asked, pods_reach_services};
+use super::world::{PORT, Server, World};
 use crate::wait_for;
 use vcn::{Family, Mark, PRIMARY_MARK, TABLE_BASE, TableId, vnic_mark};
-
-const TOOLS: [(Family, &str, &str); 2] =
-    [(Family::Ipv4, "iptables-legacy", "KUBE-"), (Family::Ipv6, "ip6tables-legacy", "KUBE-6-")];
 
 /// What is there once: rules, the Services' addresses, settings.
 fn start_kube_proxy(world: &World) {
     // Has the kernel load IPVS, if it was not, and the settings appear.
-    world.on_node("ipvsadm", &["--clear"], "");
+    reset(world);
     for setting in ["conntrack", "expire_nodest_conn", "expire_quiescent_template"] {
         world.on_node("tee", &[&format!("/proc/sys/net/ipv4/vs/{setting}")], "1");
     }
     world.on_node("ip", &["link", "add", "kube-ipvs0", "type", "dummy"], "");
-    for (family, _, _) in TOOLS {
+    for family in Family::ALL {
         world.on_node("ip", &["addr", "add", &cluster_ip(family).to_string(), "dev", "kube-ipvs0", "nodad"], "");
     }
 }
 
-/// Makes the Service's endpoint this pod of these, for both families, when what was asked before has ended: the kernel forgets
-/// a connection in IPVS first and in conntrack afterwards, and a packet of a pod's that comes in between is marked and not
-/// translated. It would leave by the VNIC that was asked, in the pod's name, and the fabric drops that.
-fn publish(world: &World, pods: [&Server; 3], endpoint: &Server) {
+/// Makes the Service's endpoint this pod.
+pub(super) fn publish(world: &World, pod: IpAddr) {
+    let family = Family::of(pod);
+    let (iptables, prefix, inet, loopback) = match family {
+        Family::Ipv4 => ("iptables-legacy", "KUBE-", "inet", "127.0.0.0/8"),
+        Family::Ipv6 => ("ip6tables-legacy", "KUBE-6-", "inet6", "::1/128"),
+    };
+    let fill = |template: &str| {
+        let template = template.replace("@KUBE@", prefix).replace("@INET@", inet).replace("@LOOPBACK@", loopback);
+        filled_in(&template, pod, &[])
+    };
+    world.on_node("ipset", &["-exist", "restore"], &fill(include_str!("rules/ipvs.sets")));
+    world.on_node(&format!("{iptables}-restore"), &[], &fill(include_str!("rules/ipvs.rules")));
+    let at_node = world.own_addresses(family).into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
+    let services: String = at_node
+        .chain([(cluster_ip(family), SERVICE_PORT)])
+        .map(|(address, port)| {
+            let (service, pod) = (SocketAddr::new(address, port), SocketAddr::new(pod, PORT));
+            format!("-A -t {service} -s rr\n-a -t {service} -r {pod} -m -w 1\n")
+        })
+        .collect();
+    world.on_node("ipvsadm", &["-R"], &services);
+}
+
+/// Takes away what was published.
+pub(super) fn reset(world: &World) {
+    world.on_node("ipvsadm", &["--clear"], "");
+}
+
+/// Waits until what was asked before has ended: the kernel forgets a connection in IPVS first and in conntrack afterwards, and a
+/// packet of a pod's that comes in between is marked and not translated. It would leave by the VNIC that was asked, in the pod's
+/// name, and the fabric drops that.
+pub(super) fn wait_until_nothing_is_open(pods: [&Server; 3]) {
     for pod in pods {
         wait_for(&format!("nothing of {} is open", pod.label), || nothing_is_open(pod));
-    }
-    world.on_node("ipvsadm", &["--clear"], "");
-    for (family, iptables, prefix) in TOOLS {
-        let pod = *endpoint.address.of(family).unwrap();
-        let (inet, loopback) = match family {
-            Family::Ipv4 => ("inet", "127.0.0.0/8"),
-            Family::Ipv6 => ("inet6", "::1/128"),
-        };
-        let fill = |template: &str| {
-            let template = template.replace("@KUBE@", prefix).replace("@INET@", inet).replace("@LOOPBACK@", loopback);
-            filled_in(&template, pod, &[])
-        };
-        world.on_node("ipset", &["-exist", "restore"], &fill(include_str!("rules/ipvs.sets")));
-        let rules = fill(include_str!("rules/ipvs.rules"));
-        world.on_node(&format!("{iptables}-restore"), &[], &rules);
-        let at_node =
-            world.own_addresses(family).into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
-        let services: String = at_node
-            .chain([(cluster_ip(family), SERVICE_PORT)])
-            .map(|(address, port)| {
-                let (service, pod) = (SocketAddr::new(address, port), SocketAddr::new(pod, PORT));
-                format!("-A -t {service} -s rr\n-a -t {service} -r {pod} -m -w 1\n")
-            })
-            .collect();
-        world.on_node("ipvsadm", &["-R"], &services);
     }
 }
 
@@ -82,7 +84,7 @@ fn mark_by_iptables(world: &World) {
     let marks = [PRIMARY_MARK].into_iter().chain((0..).map_while(|slot| vnic_mark(TableId(TABLE_BASE + slot))));
     for (vnic, mark) in vnics.iter().zip(marks) {
         let Mark { value, mask } = mark;
-        for (_, iptables, _) in TOOLS {
+        for iptables in ["iptables-legacy", "ip6tables-legacy"] {
             let link = vnic.link.as_str();
             let way_in = format!(
                 "-t mangle -A PREROUTING -i {link} -m conntrack --ctdir ORIGINAL -m addrtype --dst-type LOCAL \
@@ -100,73 +102,30 @@ fn mark_by_iptables(world: &World) {
     }
 }
 
-fn from(server: &Server, to: IpAddr, port: u16) -> std::io::Result<Connection> {
-    server.pod.run(|| Connection::open((to, port).into())).unwrap()
-}
-
-fn answers_where_it_was_asked(world: &World) {
-    let [one, two] = world.servers();
-    let elsewhere = world.server(&world.other, "elsewhere");
-    for (server, ports) in [(&one, &[LOCAL, CLUSTER][..]), (&two, &[LOCAL, CLUSTER]), (&elsewhere, &[CLUSTER])] {
-        publish(world, [&one, &two, &elsewhere], server);
-        for family in Family::ALL {
-            let client = world.client.address(family).unwrap();
-            for address in world.own_addresses(family) {
-                for port in ports {
-                    let what = format!("{} asked by {address} port {port}", server.label);
-                    let mut connection = world.works(&what, world.ask(address, *port));
-                    assert_eq!(connection.seen == client, *port == LOCAL, "{what}: seen as {}", connection.seen);
-                    world.works(&what, connection.echo());
-                }
-            }
-        }
-    }
-    world.assert_nothing_spoofed();
+fn started() -> World {
+    let world = World::start();
+    mark_by_iptables(&world);
+    start_kube_proxy(&world);
+    world
 }
 
 #[test]
 #[ignore = "needs a kernel with IPVS"]
 fn node_port_reply_keeps_its_path_with_ipvs() {
-    let world = World::start();
-    mark_by_iptables(&world);
-    start_kube_proxy(&world);
-    answers_where_it_was_asked(&world);
+    a_node_port_answers_where_it_was_asked(Mode::Ipvs, &started());
 }
 
 /// IPVS routes what it has translated again, by default; where that is off, the mark alone leads back.
 #[test]
 #[ignore = "needs a kernel with IPVS"]
 fn node_port_reply_keeps_its_path_with_ipvs_without_rerouting() {
-    let world = World::start();
-    mark_by_iptables(&world);
-    start_kube_proxy(&world);
+    let world = started();
     world.on_node("tee", &["/proc/sys/net/ipv4/vs/snat_reroute"], "0");
-    answers_where_it_was_asked(&world);
+    a_node_port_answers_where_it_was_asked(Mode::Ipvs, &world);
 }
 
 #[test]
 #[ignore = "needs a kernel with IPVS"]
 fn pods_reach_own_and_remote_services_with_ipvs() {
-    let world = World::start();
-    mark_by_iptables(&world);
-    start_kube_proxy(&world);
-    let [one, two] = world.servers();
-    let elsewhere = world.server(&world.other, "elsewhere");
-    for endpoint in [&one, &two, &elsewhere] {
-        publish(&world, [&one, &two, &elsewhere], endpoint);
-        for asking in [&one, &two] {
-            for family in Family::ALL {
-                let what = format!("{} asks the Service of {}", asking.label, endpoint.label);
-                let mut connection = world.works(&what, from(asking, cluster_ip(family), SERVICE_PORT));
-                let own = asking.address.of(family) == Some(&connection.seen);
-                assert_eq!(own, asking.address != endpoint.address, "{what}: seen as {}", connection.seen);
-                world.works(&what, connection.echo());
-                for address in world.own_addresses(family) {
-                    let mut connection = world.works(&what, from(asking, address, CLUSTER));
-                    world.works(&what, connection.echo());
-                }
-            }
-        }
-    }
-    world.assert_nothing_spoofed();
+    pods_reach_services(Mode::Ipvs, &started());
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use vcn::Family;
 
+use super::ipvs;
 use super::world::{PORT, Server, World};
 
 /// The port on every node of the Service with externalTrafficPolicy Local.
@@ -14,15 +15,19 @@ pub(crate) const CLUSTER: u16 = 30081;
 pub(crate) const SERVICE_PORT: u16 = 81;
 
 /// How kube-proxy does its work.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Iptables,
     Nftables,
+    Ipvs,
 }
 
 impl Mode {
     /// Makes the Service's endpoint this pod, for both families. Rules of other programs stay.
     pub(crate) fn publish(self, world: &World, endpoint: &Server) {
+        if self == Self::Ipvs {
+            ipvs::reset(world);
+        }
         for family in Family::ALL {
             let Some(pod) = endpoint.address.of(family) else { continue };
             let filled_in = |template| filled_in(template, *pod, &world.own_addresses(family));
@@ -31,6 +36,7 @@ impl Mode {
                 Self::Nftables => {
                     world.on_node("nft", &["-f", "-"], &filled_in(include_str!("rules/nftables.nft")));
                 }
+                Self::Ipvs => ipvs::publish(world, *pod),
             }
         }
     }

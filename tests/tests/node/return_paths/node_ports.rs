@@ -7,17 +7,18 @@ use std::thread;
 
 use vcn::{Family, MachineKind};
 
+use super::ipvs::wait_until_nothing_is_open;
 use super::kube_proxy::{CLUSTER, LOCAL, Mode, SERVICE_PORT, cluster_ip};
 use super::surroundings::counted;
 use super::world::{Connection, Server, World};
 use crate::wait_for;
 
 /// By the address of every VNIC of the node: with Local to a pod of this node, with Cluster to any pod.
-fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
+pub(super) fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
     let [one, two] = world.servers();
     let elsewhere = world.server(&world.other, "elsewhere");
     for (server, ports) in [(&one, &[LOCAL, CLUSTER][..]), (&two, &[LOCAL, CLUSTER]), (&elsewhere, &[CLUSTER])] {
-        mode.publish(world, server);
+        publish(mode, world, [&one, &two, &elsewhere], server);
         for family in Family::ALL {
             let client = world.client.address(family).unwrap();
             for address in world.own_addresses(family) {
@@ -32,11 +33,21 @@ fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
         }
     }
     world.assert_nothing_spoofed();
-    nothing_was_taken_for_returned(world);
+    nothing_was_taken_for_returned(mode, world);
 }
 
-/// Our rules for packets to unassigned addresses matched nothing.
-fn nothing_was_taken_for_returned(world: &World) {
+fn publish(mode: Mode, world: &World, pods: [&Server; 3], endpoint: &Server) {
+    if mode == Mode::Ipvs {
+        wait_until_nothing_is_open(pods);
+    }
+    mode.publish(world, endpoint);
+}
+
+/// Our rules for packets to unassigned addresses matched nothing. (A kernel with IPVS may have no nf_tables.)
+fn nothing_was_taken_for_returned(mode: Mode, world: &World) {
+    if mode == Mode::Ipvs {
+        return;
+    }
     let listing = world.on_node("nft", &["list", "table", "inet", vcn::NFT_TABLE], "");
     for vnic in world.node.vnics() {
         for rule in ["from a pod of this node to none of it: drop", "from this node to elsewhere: drop"] {
@@ -119,12 +130,11 @@ fn from(server: &Server, to: IpAddr, port: u16) -> std::io::Result<Connection> {
 }
 
 /// A pod asks a Service: nothing of it comes in by a VNIC for this host, so none of it is steered.
-fn pods_reach_services(mode: Mode) {
-    let world = World::start();
+pub(super) fn pods_reach_services(mode: Mode, world: &World) {
     let [one, two] = world.servers();
     let elsewhere = world.server(&world.other, "elsewhere");
     for endpoint in [&one, &two, &elsewhere] {
-        mode.publish(&world, endpoint);
+        publish(mode, world, [&one, &two, &elsewhere], endpoint);
         for asking in [&one, &two] {
             let itself = asking.address == endpoint.address;
             for family in Family::ALL {
@@ -141,15 +151,15 @@ fn pods_reach_services(mode: Mode) {
         }
     }
     world.assert_nothing_spoofed();
-    nothing_was_taken_for_returned(&world);
+    nothing_was_taken_for_returned(mode, world);
 }
 
 #[test]
 fn pods_reach_own_and_remote_services_with_iptables() {
-    pods_reach_services(Mode::Iptables);
+    pods_reach_services(Mode::Iptables, &World::start());
 }
 
 #[test]
 fn pods_reach_own_and_remote_services_with_nftables() {
-    pods_reach_services(Mode::Nftables);
+    pods_reach_services(Mode::Nftables, &World::start());
 }

@@ -58,16 +58,10 @@ impl World {
     }
 
     fn booted_as(kind: MachineKind, families: &[Family]) -> Self {
-        let subnet = |name, ipv4: &str, ipv6: &str| {
-            let subnet = SubnetSpec::new(name, ipv4.parse().unwrap());
-            if families.contains(&Family::Ipv6) { subnet.with(ipv6.parse().unwrap()) } else { subnet }
-        };
+        let subnet = |name, ipv4, ipv6| SubnetSpec::new(name, [ipv4, ipv6].get(..families.len()).unwrap());
         let node = |name| {
-            let spec = match kind {
-                MachineKind::Virtual => NodeSpec::virtual_machine(name, "nodes"),
-                MachineKind::BareMetal => NodeSpec::bare_metal(name, "nodes"),
-            };
-            spec.metadata("oke-native-pod-networking", "true").vnic(VnicSpec::for_pods("pods", 3))
+            let spec = NodeSpec::of(kind, name, "nodes").metadata("oke-native-pod-networking", "true");
+            spec.vnic(VnicSpec::for_pods("pods", 3))
         };
         let vcn = Vcn::builder()
             .subnet(subnet("nodes", "10.0.0.0/24", "2603:c020:0:1::/64"))

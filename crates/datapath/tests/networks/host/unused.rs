@@ -81,6 +81,7 @@ fn counted(host: &Netns, text: &str) -> u64 {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story")]
 fn packets_to_unassigned_address_are_dropped_until_assigned() {
     let [host, vcn, pod] = [(); 3].map(|()| Netns::create().unwrap());
     set_up(&host, &vcn, &pod);

@@ -1,19 +1,16 @@
-//! The thread that starts and ends one server's programs. They die with it (pdeathsig is per thread), and it lives as long
-//! as the [`ApiServer`](crate::ApiServer): however a test ends, nothing is left running.
+//! One server's programs: started, watched until they are ready, and killed with their [`ApiServer`](crate::ApiServer).
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use kube::Client;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use tokio::runtime::Runtime;
 
 use crate::arguments::{self, Listen};
 use crate::assets::Assets;
@@ -38,125 +35,49 @@ pub(crate) struct Site {
     pub(crate) config: kube::Config,
 }
 
-/// Of kube-apiserver.
-enum Order {
-    Start(Sender<Result<()>>),
-    Stop(Sender<Result<()>>),
-    Signal(Signal, Sender<Result<()>>),
-}
-
-/// The handle of the thread.
+/// A server's programs, which are killed when this goes. Those of a test that was killed end with the PID namespace of
+/// `tests/runner`.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    orders: Option<Sender<Order>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Keeper {
-    /// Starts etcd and kube-apiserver in the caller's namespaces, and waits until they are ready.
-    pub(crate) fn start(site: Site) -> Result<Self> {
-        let (orders, received) = channel();
-        let (started, outcome) = channel();
-        let run = move || match Programs::start(site) {
-            Ok(mut programs) => {
-                let _ = started.send(Ok(()));
-                programs.serve(&received);
-            }
-            Err(error) => {
-                let _ = started.send(Err(error));
-            }
-        };
-        let thread = std::thread::Builder::new().name("kube-harness".into()).spawn(run);
-        let thread = thread.with_context(|| "start a thread".to_owned())?;
-        let keeper = Self { orders: Some(orders), thread: Some(thread) };
-        outcome.recv().unwrap_or_else(|_| Err(gone()))?;
-        Ok(keeper)
-    }
-
-    /// Kills kube-apiserver; etcd stays.
-    pub(crate) fn stop_api_server(&self) -> Result<()> {
-        self.order(Order::Stop)
-    }
-
-    /// Starts kube-apiserver, unless it runs, and waits until it is ready.
-    pub(crate) fn start_api_server(&self) -> Result<()> {
-        self.order(Order::Start)
-    }
-
-    /// Sends kube-apiserver a signal.
-    pub(crate) fn signal_api_server(&self, signal: Signal) -> Result<()> {
-        self.order(|done| Order::Signal(signal, done))
-    }
-
-    fn order(&self, order: impl FnOnce(Sender<Result<()>>) -> Order) -> Result<()> {
-        let (done, outcome) = channel();
-        let orders = self.orders.as_ref().ok_or_else(gone)?;
-        orders.send(order(done)).map_err(|_| gone())?;
-        outcome.recv().unwrap_or_else(|_| Err(gone()))
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.orders = None; // the thread ends, and the programs before it
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn gone() -> anyhow::Error {
-    anyhow!("the thread that keeps the API server is gone")
-}
-
-struct Programs {
+pub(crate) struct Programs {
     site: Site,
     etcd: Running,
     api_server: Option<Running>,
-    runtime: Runtime,
 }
 
 impl Programs {
-    fn start(site: Site) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.with_context(|| "start a runtime".to_owned())?;
+    /// Starts etcd and kube-apiserver in the caller's namespaces, and waits until they are ready.
+    pub(crate) fn start(site: Site) -> Result<Self> {
         let etcd = Running::start(&site, ETCD, &arguments::etcd(&site.folder, &site.listen))?;
-        let mut programs = Self { site, etcd, api_server: None, runtime };
+        let mut programs = Self { site, etcd, api_server: None };
         programs.start_api_server()?;
         Ok(programs)
     }
 
-    fn serve(&mut self, orders: &Receiver<Order>) {
-        while let Ok(order) = orders.recv() {
-            let (done, outcome) = match order {
-                Order::Start(done) => (done, self.start_api_server()),
-                Order::Stop(done) => {
-                    self.api_server = None;
-                    (done, Ok(()))
-                }
-                Order::Signal(signal, done) => {
-                    let running = self.api_server.as_ref().ok_or_else(|| anyhow!("it does not run"));
-                    (done, running.and_then(|running| running.signal(signal)))
-                }
-            };
-            let _ = done.send(outcome);
-        }
+    /// Kills kube-apiserver; etcd stays.
+    pub(crate) fn stop_api_server(&mut self) {
+        self.api_server = None;
     }
 
-    fn start_api_server(&mut self) -> Result<()> {
-        let Self { site, etcd, api_server, runtime } = self;
+    /// Sends kube-apiserver a signal.
+    pub(crate) fn signal_api_server(&self, signal: Signal) -> Result<()> {
+        self.api_server.as_ref().ok_or_else(|| anyhow!("it does not run"))?.signal(signal)
+    }
+
+    /// Starts kube-apiserver, unless it runs, and waits until it is ready.
+    pub(crate) fn start_api_server(&mut self) -> Result<()> {
+        let Self { site, etcd, api_server } = self;
         if api_server.is_some() {
             return Ok(());
         }
         let mut starting = Running::start(site, API_SERVER, &arguments::kube_apiserver(&site.folder, &site.listen))?;
         let deadline = Instant::now() + READY_WITHIN;
-        while !runtime.block_on(is_ready(&site.config)) {
+        while !is_ready(&site.config)? {
             etcd.must_run()?;
             starting.must_run()?;
             if Instant::now() > deadline {
                 return Err(starting.failed(&format!("is not ready after {} s", READY_WITHIN.as_secs())));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            thread::sleep(LOOK_AGAIN);
         }
         *api_server = Some(starting);
         Ok(())
@@ -164,16 +85,21 @@ impl Programs {
 }
 
 /// Whether all of it works: its answer waits for the roles and priority levels that every API server makes at its start.
-async fn is_ready(config: &kube::Config) -> bool {
+fn is_ready(config: &kube::Config) -> Result<bool> {
     let ask = async {
         let client = Client::try_from(config.clone()).ok()?;
         let request = hyper::Request::get("/readyz").body(Vec::new()).ok()?;
         client.request_text(request).await.ok()
     };
-    tokio::time::timeout(ONE_LOOK, ask).await.is_ok_and(|answer| answer.as_deref() == Some("ok"))
+    let ask = async { tokio::time::timeout(ONE_LOOK, ask).await.is_ok_and(|answer| answer.as_deref() == Some("ok")) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a runtime")?;
+    // On a thread of its own, because the caller's may have a runtime.
+    thread::scope(|scope| scope.spawn(|| runtime.block_on(ask)).join())
+        .map_err(|_| anyhow!("the thread that asks panicked"))
 }
 
 /// A program that is killed when this goes.
+#[derive(Debug)]
 struct Running {
     name: &'static str,
     child: Child,
@@ -186,9 +112,7 @@ impl Running {
         let doing = || format!("write {}", path.display());
         let log = File::options().create(true).append(true).open(&path).with_context(doing)?;
         let copy = log.try_clone().with_context(doing)?;
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(site.assets.program(name))
+        let child = Command::new(site.assets.program(name))
             .args(arguments)
             .current_dir(&site.folder)
             .stdin(Stdio::null())

@@ -1,5 +1,0 @@
-//! What every Rust file keeps to.
-
-pub mod exceptions;
-pub mod functions;
-pub mod headers;
