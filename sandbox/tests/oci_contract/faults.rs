@@ -7,7 +7,7 @@ use crate::fixture::{configure, reaches, two_nodes, wait_for, wait_for_drop};
 use backoff::{Backoff, Policy};
 use oci::{
     ApiKey, AttachVnic, AttachmentState, Attempt, Budget, CreateAddress, CreateVnic, Endpoints, InstancePrincipal,
-    Login, Observer, Oci, Options, Rates, RetryToken, Trust, VnicAttachment,
+    Kind, Login, Observer, Oci, Options, Rates, RetryToken, Trust, VnicAttachment,
 };
 use sandbox::{ApiFault, ApiFaultKind, DropReason, OciApi, OciSettings, Operation, Vcn};
 use tempfile::TempDir;
@@ -175,7 +175,7 @@ fn an_instance_that_cannot_log_in_reports_why() {
     let setup = Setup::plain();
     setup.api.inject(ApiFault::refuse(401, "NotAuthenticated").of(Operation::Federate));
     let error = setup.as_instance(async |oci, vnic| oci.vnic(vnic).await.unwrap_err());
-    assert!(error.is_login());
+    assert!(error.kind() == Kind::Login);
     let story = format!("{:#}", anyhow::Error::new(error));
     assert!(story.contains("logging in by instance principal: fetching a session token from "), "{story}");
     assert!(story.contains("status 401"), "{story}");
