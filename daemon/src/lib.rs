@@ -12,7 +12,7 @@
 //!   controller ──▶ probes ──▶ packets of network tests
 //!   ReconcileReport ──▶ node_events ──▶ Kubernetes Events about the Node
 //!   controller ──TLS──▶ controller_channel ──▶ summary of health signals and conditions
-//!   SIGTERM ──▶ departure: the next agent starts, or everything is uninstalled
+//!   SIGTERM ──▶ uninstall on delete: the next agent starts, or everything is uninstalled
 //! ```
 //!
 //! Everything in `decide` is pure; only `reconcile` changes the node's configuration, and only `cni_records` sends packets for

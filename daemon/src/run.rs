@@ -33,8 +33,8 @@ use crate::cni_records;
 use crate::cni_records::follow_up;
 use crate::controller_channel;
 use crate::lifecycle::agent::Agent;
-use crate::lifecycle::departure;
 use crate::lifecycle::directories;
+use crate::lifecycle::uninstall_on_delete;
 use crate::probes;
 use crate::reconcile::Reconciler;
 use crate::reconcile::kernel_limits;
@@ -150,7 +150,7 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
     drop(lock);
     match end? {
         End::Stopped => {}
-        End::Uninstalled => departure::uninstall(&settings, ended),
+        End::Uninstalled => uninstall_on_delete::uninstall(&settings, ended),
         End::Reconfigured => return Err(reload::restart()).context("executing the agent again"),
     }
     Ok(())
@@ -193,7 +193,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let end = tokio::select! {
         // A person at a terminal has `uninstall`.
         _ = int.recv() => End::Stopped,
-        _ = term.recv() => if departure::is_for_good(&settings).await { End::Uninstalled } else { End::Stopped },
+        _ = term.recv() => if uninstall_on_delete::is_for_good(&settings).await { End::Uninstalled } else { End::Stopped },
         () = reload => End::Reconfigured,
         () = node_events::run(agent.clone()) => bail!("the task that tells events ended"),
         () = forever(npn_watcher.map(InstanceWatcher::run)) => bail!("the watch of the NativePodNetwork ended"),

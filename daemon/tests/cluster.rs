@@ -10,8 +10,6 @@
 mod called;
 #[path = "cluster/channel.rs"]
 mod channel;
-#[path = "cluster/departure.rs"]
-mod departure;
 #[path = "cluster/events.rs"]
 mod events;
 #[expect(dead_code, reason = "likewise")]
@@ -28,6 +26,8 @@ mod pod;
 mod running;
 #[path = "cluster/served.rs"]
 mod served;
+#[path = "cluster/uninstall_on_delete.rs"]
+mod uninstall_on_delete;
 #[path = "cluster/uninstaller.rs"]
 mod uninstaller;
 #[path = "cluster/vnic_attachments.rs"]

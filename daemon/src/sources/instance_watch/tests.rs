@@ -12,9 +12,9 @@ use crate::sources::cached_copy::CachedAnswer;
 use crate::sources::npn::OwnNpn;
 
 type State = WatchState<Option<NativePodNetwork>>;
-type Said = (Option<Option<NativePodNetwork>>, Option<Duration>, Option<String>);
+type CurrentState = (Option<Option<NativePodNetwork>>, Option<Duration>, Option<String>);
 
-fn current(state: &State, now: Instant) -> Said {
+fn current(state: &State, now: Instant) -> CurrentState {
     let npn = state.clone().current(now);
     (npn.value.clone(), npn.age(now), npn.error)
 }
@@ -23,7 +23,7 @@ fn listed(value: Option<NativePodNetwork>) -> ListResult<Option<NativePodNetwork
     ListResult { value: Some(value), document: None, unreadable: None }
 }
 
-fn said(value: Option<NativePodNetwork>, age: Duration, error: Option<&str>) -> Said {
+fn current_state(value: Option<NativePodNetwork>, age: Duration, error: Option<&str>) -> CurrentState {
     (Some(value), Some(age), error.map(str::to_owned))
 }
 
@@ -36,14 +36,14 @@ fn answer_of_lost_watch_is_kept_and_error_once_stale() {
     let (mut state, begun) = (State::default(), Instant::now());
     assert!(current(&state, begun).2.is_some_and(|error| error.contains("not answered")));
     state.observe(listed(success()), begun);
-    assert_eq!(current(&state, begun + 2 * STALE), said(success(), Duration::ZERO, None));
+    assert_eq!(current(&state, begun + 2 * STALE), current_state(success(), Duration::ZERO, None));
     state.lose("refused".into(), begun);
     state.lose("still refused".into(), begun + STALE);
-    assert_eq!(current(&state, begun + STALE), said(success(), STALE, None));
+    assert_eq!(current(&state, begun + STALE), current_state(success(), STALE, None));
     let older = STALE + Duration::from_secs(1);
-    assert_eq!(current(&state, begun + older), said(success(), older, Some("still refused")));
+    assert_eq!(current(&state, begun + older), current_state(success(), older, Some("still refused")));
     state.observe(listed(success()), begun);
-    assert_eq!(current(&state, begun + older), said(success(), Duration::ZERO, None));
+    assert_eq!(current(&state, begun + older), current_state(success(), Duration::ZERO, None));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn unreadable_object_is_an_error_immediately_and_after_watch_loss() {
     state.observe(listed(None), begun);
     state.observe(ListResult { value: None, document: None, unreadable: Some("spec.id is missing".into()) }, begun);
     state.lose("refused".into(), begun);
-    assert_eq!(current(&state, begun), said(None, Duration::ZERO, Some("spec.id is missing")));
+    assert_eq!(current(&state, begun), current_state(None, Duration::ZERO, Some("spec.id is missing")));
 }
 
 #[test]
