@@ -93,8 +93,8 @@ fn is_ready(config: &kube::Config) -> Result<bool> {
     };
     let ask = async { tokio::time::timeout(ONE_LOOK, ask).await.is_ok_and(|answer| answer.as_deref() == Some("ok")) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a runtime")?;
-    // On a thread of its own, because the caller's may have a runtime.
-    thread::scope(|scope| scope.spawn(|| runtime.block_on(ask)).join())
+    // On a thread of its own, which the runtime ends with too, because the caller's may have one.
+    thread::scope(|scope| scope.spawn(move || runtime.block_on(ask)).join())
         .map_err(|_| anyhow!("the thread that asks panicked"))
 }
 
