@@ -52,7 +52,8 @@ impl World {
         sh(
             &world.host,
             &format!(
-                "ip link set lo up; echo 1 >/proc/sys/net/ipv4/ip_forward; ip rule add pref 512 lookup 999 proto 157
+                "ip link set lo up; echo 1 >/proc/sys/net/ipv4/ip_forward
+                 ip rule add pref 512 lookup 999 suppress_prefixlength 31 proto 157
                  ip link add ens5 type veth peer name port; ip link set port netns {}; ip link set ens5 up
                  ip addr add 10.0.0.2/32 dev ens5; ip route add 10.0.0.1 dev ens5; ip route add default via 10.0.0.1 dev ens5
                  ip route add 10.0.0.1 dev ens5 table 1001; ip route add default via 10.0.0.1 dev ens5 table 1001",

@@ -65,7 +65,8 @@ impl World {
                 "ip link set lo up; ip addr add {}/32 dev lo; ip addr add {}/128 dev lo
              echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
              echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
-             ip rule add pref 512 lookup 999 proto 157; ip -6 rule add pref 512 lookup 999 proto 157",
+             ip rule add pref 512 lookup 999 suppress_prefixlength 31 proto 157
+             ip -6 rule add pref 512 lookup 999 suppress_prefixlength 127 proto 157",
                 HOST[0], HOST[1]
             ),
         );
