@@ -146,6 +146,18 @@ async fn a_busy_instance_is_reported_at_once() {
 }
 
 #[tokio::test]
+async fn a_deadline_is_kept() {
+    let policy = Policy { deadline: Duration::from_millis(400), timeout: Duration::from_millis(150), ..quick() };
+    let setup = Setup::new(two_nodes(), OciSettings::default(), policy, swift());
+    setup.api.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_secs(30))));
+    let started = Instant::now();
+    let error = setup.oci.attach_vnic(&setup.request("node-a"), &token("a")).await.unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+    assert!(!error.request_id().unwrap().is_empty(), "the client's, as there was no answer");
+}
+
+#[tokio::test]
 async fn the_budget_learns_from_429() {
     let setup = Setup::plain();
     setup.api.inject(ApiFault::refuse(429, "TooManyRequests").times(1));

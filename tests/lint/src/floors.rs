@@ -107,6 +107,7 @@ mod tests {
             .iter()
             .map(|(folder, dependencies)| Package {
                 name: folder.rsplit('/').next().unwrap().to_owned(),
+                targets: Vec::new(),
                 manifest_path: Path::new("/w").join(folder).join("Cargo.toml"),
                 dependencies: dependencies
                     .iter()

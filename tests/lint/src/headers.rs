@@ -1,4 +1,5 @@
-//! Every Rust file says on its first line what it is for, and is short enough to be read in one go.
+//! Every Rust file says on its first line what it is for, is short enough to be read in one go, and does not allow unsafe code
+//! everywhere.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
@@ -6,7 +7,8 @@ use crate::tree::Tree;
 /// Lines that a file of the product may have, with its tests. Split by noun before it gets there.
 const MAX_LINES: usize = 400;
 
-/// Files that do not open with `//!`, and files that are too long.
+/// Files that do not open with `//!`, that are too long, or that allow unsafe code for all of their items (clippy checks attributes
+/// of single items).
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -19,6 +21,12 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let lines = text.lines().count();
         if lines > MAX_LINES && !is_test_file(&name) {
             let message = format!("{lines} lines, more than {MAX_LINES}: split it by noun");
+            findings.push(Finding::new("headers", &*name, message));
+        }
+        let allows = |line: &str| line.starts_with("#![") && line.contains("unsafe_code") && !line.contains("deny(");
+        if text.lines().any(allows) {
+            let message =
+                "allows unsafe code in the whole file: use #[expect(unsafe_code, reason = \"…\")] at the function";
             findings.push(Finding::new("headers", name, message));
         }
     }
@@ -59,6 +67,13 @@ mod tests {
             messages(&[("most.rs", &most), ("more.rs", &more)]),
             ["more.rs: 401 lines, more than 400: split it by noun [headers]"]
         );
+    }
+
+    #[test]
+    fn unsafe_code_for_a_whole_file_is_found() {
+        let whole = "//! For a.\n#![expect(unsafe_code, reason = \"x\")]\n";
+        assert_eq!(messages(&[("a.rs", whole)]).len(), 1);
+        assert_eq!(messages(&[("a.rs", "//! For a.\n#![deny(unsafe_code)]\n#[expect(unsafe_code)]")]), [""; 0]);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! ```text
 //!   cargo metadata ──▶ workspace ─┬─▶ floors       who may depend on whom
 //!                                 ├─▶ linkage      what a plugin may link
-//!                                 └─▶ manifests    inherited lints and versions
-//!   the files ───────▶ tree ──────┬─▶ headers      what a file is for, and its length
+//!                                 ├─▶ manifests    inherited lints and versions
+//!                                 └─▶ modules      every file is declared by another
+//!   the files ───────▶ tree ──────┬─▶ headers      what a file is for, its length, no unsafe code in all of it
 //!                      source     ├─▶ containers   what tests start only in a container
 //!                                 ├─▶ ignored      who runs a test that is ignored
 //!                                 ├─▶ links        paths named in documents exist
@@ -20,6 +21,7 @@ pub mod ignored;
 pub mod linkage;
 pub mod links;
 pub mod manifests;
+pub mod modules;
 pub mod source;
 pub mod tree;
 pub mod words;
@@ -47,6 +49,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
         findings.extend(linkage::check(&plugin.name, &linkage::linked_crates(&root, &plugin.name)?));
     }
     findings.extend(manifests::check(&workspace, &tree));
+    findings.extend(modules::check(&workspace, &tree));
     findings.extend(headers::check(&tree));
     findings.extend(containers::check(&tree));
     findings.extend(ignored::check(&tree));

@@ -1,4 +1,4 @@
-//! The workspace as `cargo metadata` describes it: our packages, and their dependencies as written.
+//! The workspace as `cargo metadata` describes it: our packages, their dependencies as written, their targets.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +26,9 @@ pub struct Package {
     /// What it depends on, as written.
     #[serde(default)]
     pub dependencies: Vec<Dependency>,
+    /// What cargo builds from it.
+    #[serde(default)]
+    pub targets: Vec<Target>,
 }
 
 /// One line of a dependency section.
@@ -37,6 +40,13 @@ pub struct Dependency {
     pub kind: Option<String>,
     /// The folder of a dependency of our own; `None` for one from a registry.
     pub path: Option<PathBuf>,
+}
+
+/// One library, program, test, bench or build script.
+#[derive(Debug, Deserialize)]
+pub struct Target {
+    /// The absolute path of its root file.
+    pub src_path: PathBuf,
 }
 
 impl Workspace {

@@ -1,5 +1,7 @@
 //! Calls against a server that answers unlike the API.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::RsaKeyPair;
@@ -13,10 +15,12 @@ use super::*;
 use crate::auth::{ApiKey, KeyOwner};
 use crate::error::Kind;
 
-/// An answer: additional headers, and the body.
+/// An answer: status and additional headers, and the body.
 type Responder = fn(request: &str) -> (String, String);
 
-/// A client of a server that answers 200, and the number of its requests.
+const OK: &str = "200 OK\r\n";
+
+/// A client of a server, and the number of its requests.
 struct Stage {
     oci: Oci,
     asked: tokio::task::JoinHandle<u32>,
@@ -39,8 +43,7 @@ impl Stage {
                 let mut request = [0; 8192];
                 let length = stream.read(&mut request).await.unwrap();
                 let (more, body) = play(&String::from_utf8_lossy(&request[..length]));
-                let head =
-                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n{more}\r\n", body.len());
+                let head = format!("HTTP/1.1 {more}content-length: {}\r\nconnection: close\r\n\r\n", body.len());
                 // A client that finds it too long does not read to its end.
                 let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
             }
@@ -53,12 +56,15 @@ impl Stage {
 
     /// The error of a list, and the number of requests.
     async fn listed(self) -> (Kind, String, u32) {
-        let id: Ocid = "ocid1.compartment.oc1..c".parse().unwrap();
-        let error = self.oci.vnic_attachments(&id, None).await.unwrap_err();
+        let error = self.oci.vnic_attachments(&compartment(), None).await.unwrap_err();
         self.end.send(()).unwrap();
         let Error::Call { source, .. } = &error else { panic!("{error}") };
         (error.kind(), std::error::Error::source(source).unwrap().to_string(), self.asked.await.unwrap())
     }
+}
+
+fn compartment() -> Ocid {
+    "ocid1.compartment.oc1..c".parse().unwrap()
 }
 
 fn key() -> ApiKey {
@@ -70,14 +76,14 @@ fn key() -> ApiKey {
 
 #[tokio::test]
 async fn an_answer_that_is_no_json_is_not_retried() {
-    let html = |_: &str| (String::new(), "<html>Sign in to the guests' network</html>".to_owned());
+    let html = |_: &str| (OK.to_owned(), "<html>Sign in to the guests' network</html>".to_owned());
     let (kind, _, asked) = Stage::new(html).await.listed().await;
     assert_eq!((kind, asked), (Kind::Unusable, 1));
 }
 
 #[tokio::test]
 async fn an_answer_that_is_too_long_is_not_retried() {
-    let long = |_: &str| (String::new(), format!("[{}]", " ".repeat(9 << 20)));
+    let long = |_: &str| (OK.to_owned(), format!("[{}]", " ".repeat(9 << 20)));
     assert_eq!(Stage::new(long).await.listed().await, (Kind::Unusable, "length limit exceeded".to_owned(), 1));
 }
 
@@ -85,10 +91,24 @@ async fn an_answer_that_is_too_long_is_not_retried() {
 async fn pages_that_repeat_end_the_list() {
     let circle = |request: &str| {
         let next = if request.contains("page=a") { "b" } else { "a" };
-        (format!("opc-next-page: {next}\r\n"), "[]".to_owned())
+        (format!("{OK}opc-next-page: {next}\r\n"), "[]".to_owned())
     };
     let outcome = Stage::new(circle).await.listed().await;
     assert_eq!(outcome, (Kind::Unusable, "its pages repeat".to_owned(), 3));
+}
+
+#[tokio::test]
+async fn nothing_is_sent_until_retry_after_is_over() {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    let throttled = |_: &str| match ASKED.fetch_add(1, Ordering::Relaxed) {
+        0 => ("429 Too Many Requests\r\nretry-after: 2\r\n".to_owned(), String::new()),
+        _ => (OK.to_owned(), "[]".to_owned()),
+    };
+    let (stage, begun) = (Stage::new(throttled).await, std::time::Instant::now());
+    stage.oci.vnic_attachments(&compartment(), None).await.unwrap();
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    stage.end.send(()).unwrap();
+    assert_eq!(stage.asked.await.unwrap(), 2);
 }
 
 #[test]
@@ -100,7 +120,7 @@ fn a_query_is_escaped() {
 
 #[tokio::test]
 async fn a_next_page_that_is_not_ascii_is_an_error() {
-    let foreign = |_: &str| ("opc-next-page: p\u{e9}\r\n".to_owned(), "[]".to_owned());
+    let foreign = |_: &str| (format!("{OK}opc-next-page: p\u{e9}\r\n"), "[]".to_owned());
     let listed = Stage::new(foreign).await.listed().await;
     assert_eq!(listed, (Kind::Unusable, "its opc-next-page is not ASCII text".to_owned(), 1));
 }
