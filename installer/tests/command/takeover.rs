@@ -194,14 +194,14 @@ fn existing_installation_is_repaired_unless_okes_pods_came() {
     let node = Node::new();
     assert_eq!(node.run(&INSTALL).0, 0);
     let whole = fs::read(node.conflist()).unwrap();
-    let beside = [&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat();
+    let with_okes_cni = [&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat();
     fs::write(node.conflist(), &whole[..whole.len() / 2]).unwrap();
-    let (code, text) = node.run(&beside);
+    let (code, text) = node.run(&with_okes_cni);
     assert!(code == 0 && text.contains("it is maintained"), "{text}");
     assert_eq!(fs::read(node.conflist()).unwrap(), whole, "{text}");
     fs::remove_file(node.conflist()).unwrap();
     fs::write(node.path(CACHED), "{}").unwrap();
-    let (_, text) = node.run(&beside);
+    let (_, text) = node.run(&with_okes_cni);
     assert!(text.contains("leave alone (oke-pods)") && !node.conflist().exists(), "{text}");
     let (_, text) = node.run(&INSTALL);
     assert!(text.contains("status: installed"), "without a sign of OKE's own CNI our pods lived with them: {text}");

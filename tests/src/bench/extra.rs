@@ -41,10 +41,10 @@ pub(crate) fn run(args: &Args, state: &Path) -> anyhow::Result<String> {
     line(&mut text, "a pod that asks for nothing, wall, of an empty program", pass, 1.5)?;
     // Moving a link is nearly all of Exclusive's DEL, and the same for both: the kernel waits for all processors.
     for (ours, reference, most) in [("shared", "macvlan", 1.0), ("exclusive", "host-device", 1.15)] {
-        let (of_ours, theirs) = (of(ours)?, of(reference)?);
-        let add = ratio(&of_ours.add.wall, &theirs.add.wall);
+        let (measured, compared) = (of(ours)?, of(reference)?);
+        let add = ratio(&measured.add.wall, &compared.add.wall);
         line(&mut text, &format!("ADD, {ours}, of {reference} + static"), add, 1.0)?;
-        let del = ratio(&of_ours.del.wall, &theirs.del.wall);
+        let del = ratio(&measured.del.wall, &compared.del.wall);
         line(&mut text, &format!("DEL, {ours}, of {reference} + static"), del, most)?;
     }
     Ok(text)

@@ -19,7 +19,7 @@ fn each_frame_is_refused_for_its_reason() {
         NoSuchService, NoVnic, TooLong, WrongMac,
     };
     let tag = VlanTag::new(12).ok();
-    let (nobody, no_service) = (Ipv4Addr::new(8, 8, 8, 8), Ipv4Addr::new(169, 254, 0, 3));
+    let (unassigned, no_service) = (Ipv4Addr::new(8, 8, 8, 8), Ipv4Addr::new(169, 254, 0, 3));
     let to_b = |mac, from| ping(Pair { from: (mac, from), to: (B.1, B_IP) });
     let to_b6 = |from| ping6(Pair { from: (A.1, from), to: (B.1, B_IP6) });
     let routed = |to| ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, to) });
@@ -54,7 +54,7 @@ fn each_frame_is_refused_for_its_reason() {
         (A2.0, frame::arp_request(A2.1, POD_IP, METADATA_ADDRESS), MetadataFromSecondary),
         // Where it sends to.
         (B.0, ping(Pair { from: (B.1, B_IP), to: (A2.1, POD_IP) }), WrongMac(A2.1)),
-        (A.0, routed(nobody), NoHolder(nobody.into())),
+        (A.0, routed(unassigned), NoHolder(unassigned.into())),
         (A.0, too_long, TooLong(9001)),
         (A.0, with_last_hop(routed(POD_IP)), HopLimit(POD_IP.into())),
         (A2.0, of_pod(SERVICES_V4), MetadataFromSecondary),
