@@ -161,7 +161,8 @@ mod tests {
     fn play(
         states: &mut RetryStates,
         steps: &mut Vec<Step>,
-        (began, seconds): (Instant, std::ops::Range<u64>),
+        began: Instant,
+        seconds: std::ops::Range<u64>,
         is_refused: impl Fn(&str) -> bool,
     ) -> Vec<(u64, usize)> {
         let mut tried = Vec::new();
@@ -182,23 +183,23 @@ mod tests {
     fn refused_profile_tries_ten_objects_until_one_is_accepted() {
         let (mut states, began) = (RetryStates::default(), Instant::now());
         let mut all = steps(1000, "p");
-        let tried = play(&mut states, &mut all, (began, 0..400), |_| true);
+        let tried = play(&mut states, &mut all, began, 0..400, |_| true);
         let seconds = [1, 3, 7, 15, 31, 63, 127, 247, 367].map(|second| (second, PROBES));
         assert_eq!(tried, [&[(0, 1000)], &seconds[..]].concat());
         // There is room for one, then for all.
-        let tried = play(&mut states, &mut all, (began, 400..490), |name| name != "090");
+        let tried = play(&mut states, &mut all, began, 400..490, |name| name != "090");
         assert_eq!(tried, [(487, PROBES), (488, 999)]);
-        assert_eq!(play(&mut states, &mut all, (began, 490..493), |_| false), [(490, PROBES), (491, 999 - PROBES)]);
+        assert_eq!(play(&mut states, &mut all, began, 490..493, |_| false), [(490, PROBES), (491, 999 - PROBES)]);
     }
 
     #[test]
     fn other_profiles_and_new_objects_do_not_wait() {
         let (mut states, began) = (RetryStates::default(), Instant::now());
         let mut all = steps(3, "p");
-        play(&mut states, &mut all, (began, 0..100), |_| true);
+        play(&mut states, &mut all, began, 0..100, |_| true);
         all.extend([step("new", "p"), step("other", "q")]);
-        assert_eq!(play(&mut states, &mut all, (began, 100..101), |name| name < "a"), [(100, 2)]);
-        assert_eq!(play(&mut states, &mut all, (began, 101..140), |_| true), [(127, 3)]);
+        assert_eq!(play(&mut states, &mut all, began, 100..101, |name| name < "a"), [(100, 2)]);
+        assert_eq!(play(&mut states, &mut all, began, 101..140, |_| true), [(127, 3)]);
     }
 
     #[test]
@@ -206,18 +207,18 @@ mod tests {
         let (mut states, began) = (RetryStates::default(), Instant::now());
         let mut all = steps(2, "p");
         states.note_profiles(BTreeMap::from([("p".to_owned(), Some(1))]));
-        assert_eq!(play(&mut states, &mut all, (began, 0..12), |_| true), [(0, 2), (1, 2), (3, 2), (7, 2)]);
+        assert_eq!(play(&mut states, &mut all, began, 0..12, |_| true), [(0, 2), (1, 2), (3, 2), (7, 2)]);
         states.note_profiles(BTreeMap::from([("p".to_owned(), Some(2))]));
-        assert_eq!(play(&mut states, &mut all, (began, 12..20), |_| true), [(12, 2), (13, 2), (15, 2), (19, 2)]);
+        assert_eq!(play(&mut states, &mut all, began, 12..20, |_| true), [(12, 2), (13, 2), (15, 2), (19, 2)]);
         // The profile was absent for a while.
         states.note_profiles(BTreeMap::new());
-        assert_eq!(play(&mut states, &mut all, (began, 20..21), |_| true), [(20, 2)]);
+        assert_eq!(play(&mut states, &mut all, began, 20..21, |_| true), [(20, 2)]);
     }
 
     #[test]
     fn unwanted_object_is_forgotten() {
         let (mut states, began) = (RetryStates::default(), Instant::now());
-        play(&mut states, &mut steps(2, "p"), (began, 0..1), |_| true);
+        play(&mut states, &mut steps(2, "p"), began, 0..1, |_| true);
         let _ = states.due(steps(1, "p"), began);
         assert_eq!(states.profiles["p"].refused.len(), 1);
         let _ = states.due(Vec::new(), began);

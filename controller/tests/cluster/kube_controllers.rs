@@ -41,7 +41,7 @@ async fn round(client: &Client) -> kube::Result<()> {
     for set in sets_there {
         let template = &set.spec.as_ref().unwrap().template;
         for node in &nodes {
-            ensure(&pods, &there, &set, (template, node)).await?;
+            ensure(&pods, &there, &set, template, node).await?;
         }
         let number = nodes.len();
         let status = json!({ "status": { "observedGeneration": set.metadata.generation, "desiredNumberScheduled": number,
@@ -54,7 +54,7 @@ async fn round(client: &Client) -> kube::Result<()> {
         // If no two replicas may share a node, and there are as many nodes as replicas.
         let open = |node: &&Node| node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true));
         for node in nodes.iter().filter(open) {
-            ensure(&pods, &there, &deployment, (template, node)).await?;
+            ensure(&pods, &there, &deployment, template, node).await?;
         }
     }
     Ok(())
@@ -82,12 +82,7 @@ fn node_of(pod: &Pod) -> Option<&str> {
 }
 
 /// One pod of a template on a node, ready at once. It also ends at once, as with a quick kubelet.
-async fn ensure<K>(
-    pods: &Api<Pod>,
-    there: &[Pod],
-    of: &K,
-    (template, node): (&PodTemplateSpec, &Node),
-) -> kube::Result<()>
+async fn ensure<K>(pods: &Api<Pod>, there: &[Pod], of: &K, template: &PodTemplateSpec, node: &Node) -> kube::Result<()>
 where
     K: Resource<DynamicType = ()>,
 {

@@ -14,7 +14,10 @@ use crate::running::at_once;
 type FamilyNetwork = (Vec<String>, [Vec<String>; 2]);
 
 /// The network of pods and of the host.
-fn network(node: &Node) -> ([FamilyNetwork; 2], Value) {
+/// Rules and routes of both families, and the pods' VNICs.
+type HostNetwork = ([FamilyNetwork; 2], Value);
+
+fn network(node: &Node) -> HostNetwork {
     let of = |family| (node.rules(family), [1000, 1001].map(|table| node.routes(family, table)));
     (Family::ALL.map(of), node.pools()["vnics"].clone())
 }
@@ -27,7 +30,7 @@ fn pods(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 /// Beyond the grace, with these conditions, the network is what it was.
-fn assert_kept(node: &Node, agent: &Agent, whole: &([FamilyNetwork; 2], Value), conditions: &[&str]) {
+fn assert_kept(node: &Node, agent: &Agent, whole: &HostNetwork, conditions: &[&str]) {
     node.wait_conditions(agent, conditions);
     node.wait_grace(agent);
     assert_eq!((&network(node), node.get("/readyz").0), (whole, 200), "{conditions:?}: {}", agent.log());

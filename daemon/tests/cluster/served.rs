@@ -21,7 +21,8 @@ pub(crate) const CREATE_EVENTS: Right<'_> = ("create", "events.k8s.io", "events"
 
 impl Cluster {
     /// Waits until the agent's account has a right, or has it no more.
-    pub(crate) fn wait_may(&self, (verb, group, resource, name, namespace): Right<'_>, may: bool) {
+    pub(crate) fn wait_may(&self, right: Right<'_>, may: bool) {
+        let (verb, group, resource, name, namespace) = right;
         let token = std::fs::read_to_string(self.node.path("secrets/token")).unwrap();
         let asked = json!({ "verb": verb, "group": group, "resource": resource, "name": name, "namespace": namespace });
         let review = json!({ "spec": { "resourceAttributes": asked } });

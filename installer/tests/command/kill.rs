@@ -68,16 +68,17 @@ fn traced(node: &Node, container: Container, strace: &[String], arguments: &[&st
     // The container sees all of this directory.
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("calls");
-    let output = node.traced_command(container, (strace, &log), arguments).output().unwrap();
+    let output = node.traced_command(container, strace, &log, arguments).output().unwrap();
     (output, fs::read_to_string(log).unwrap())
 }
 
 /// Every call after the first read of the configurations.
 fn calls() -> Vec<Call> {
-    calls_of(run(&before(), &[]))
+    let (output, log) = run(&before(), &[]);
+    calls_of(&output, &log)
 }
 
-fn calls_of((output, log): (Output, String)) -> Vec<Call> {
+fn calls_of(output: &Output, log: &str) -> Vec<Call> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let mut made: HashMap<&str, usize> = HashMap::new();
     let (mut calls, mut begun) = (Vec::new(), false);
@@ -225,7 +226,8 @@ fn uninstall_after_a_failed_replacement_keeps_the_foreign_file() {
         fs::write(node.conflist(), FOREIGN).unwrap();
         node
     };
-    let calls = calls_of(run(&node(), &[]));
+    let (output, log) = run(&node(), &[]);
+    let calls = calls_of(&output, &log);
     let into_place = |call: &&Call| call.name == "rename" && call.line.contains("05-vcn-native.conflist");
     let nth = calls.iter().find(into_place).expect("the configuration is renamed into its place").nth;
     let node = node();
@@ -256,7 +258,8 @@ fn killed_uninstall_is_completed_by_the_next() {
         let uninstaller = node.placed(Container::uninstaller().unwrap());
         host.inside(|| traced(node, uninstaller, strace, &["uninstall"]))
     };
-    let cases = sample(calls_of(uninstall(&installed_over_theirs(), &[])), 6);
+    let (output, log) = uninstall(&installed_over_theirs(), &[]);
+    let cases = sample(calls_of(&output, &log), 6);
     let mut hit = 0;
     for call in &cases {
         let node = installed_over_theirs();

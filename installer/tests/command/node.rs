@@ -131,7 +131,8 @@ impl Node {
     pub(crate) fn traced_command(
         &self,
         container: Container,
-        (strace, log): (&[String], &Path),
+        strace: &[String],
+        log: &Path,
         arguments: &[&str],
     ) -> Command {
         assert!(Path::new(STRACE).exists(), "{MISSING}");

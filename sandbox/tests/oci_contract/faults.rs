@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::fixture::{configure, reaches, two_nodes, wait_for, wait_for_drop};
+use crate::fixture::{at, configure, reaches, two_nodes, wait_for, wait_for_drop};
 use backoff::{Backoff, Policy};
 use oci::{
     ApiKey, AttachVnic, AttachmentState, Attempt, Budget, CreateAddress, CreateVnic, Endpoints, InstancePrincipal,
@@ -227,10 +227,10 @@ async fn fabric_delivers_to_an_address_while_its_object_exists() {
     moved.address.ipv4 = Some(object.ip_address);
     configure(a.netns(), &moved, &plugged.link, TableId(101));
     let peer = b.address(Family::Ipv4).unwrap();
-    wait_for("it carries packets", || reaches((a.netns(), object.ip_address), (b.netns(), peer)));
+    wait_for("it carries packets", || reaches(at(a.netns(), object.ip_address), at(b.netns(), peer)));
 
     setup.oci.delete_address(Family::Ipv4, &object.id).await.unwrap();
-    assert!(!reaches((a.netns(), object.ip_address), (b.netns(), peer)));
+    assert!(!reaches(at(a.netns(), object.ip_address), at(b.netns(), peer)));
     wait_for_drop(
         &setup.vcn,
         &format!("node-a/{}", plugged.display_name),

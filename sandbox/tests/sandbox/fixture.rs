@@ -55,22 +55,33 @@ pub(crate) fn exchange(client: &UdpSocket, server: &UdpSocket) -> io::Result<()>
     Ok(())
 }
 
-/// Whether two addresses in two namespaces exchange packets.
-pub(crate) fn reaches(from: (&Netns, IpAddr), to: (&Netns, IpAddr)) -> bool {
-    let (client, server) = (socket(from.0, from.1), socket(to.0, to.1));
+/// An address in a namespace.
+#[derive(Clone, Copy)]
+pub(crate) struct Endpoint<'a> {
+    netns: &'a Netns,
+    address: IpAddr,
+}
+
+pub(crate) fn at(netns: &Netns, address: IpAddr) -> Endpoint<'_> {
+    Endpoint { netns, address }
+}
+
+/// Whether two endpoints exchange packets.
+pub(crate) fn reaches(from: Endpoint<'_>, to: Endpoint<'_>) -> bool {
+    let (client, server) = (socket(from.netns, from.address), socket(to.netns, to.address));
     match exchange(&client, &server) {
         Ok(()) => true,
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => false,
-        Err(error) => panic!("{} to {}: {error}", from.1, to.1),
+        Err(error) => panic!("{} to {}: {error}", from.address, to.address),
     }
 }
 
 /// Waits until they do. A machine that is busy may take longer than silence lasts here, and its kernel makes the routes of an
 /// IPv6 address later than the address: until then sending fails.
 #[track_caller]
-pub(crate) fn wait_until_reaches(from: (&Netns, IpAddr), to: (&Netns, IpAddr)) {
-    let answers = || exchange(&socket(from.0, from.1), &socket(to.0, to.1)).is_ok();
-    wait_for(&format!("{} reaches {}", from.1, to.1), answers);
+pub(crate) fn wait_until_reaches(from: Endpoint<'_>, to: Endpoint<'_>) {
+    let answers = || exchange(&socket(from.netns, from.address), &socket(to.netns, to.address)).is_ok();
+    wait_for(&format!("{} reaches {}", from.address, to.address), answers);
 }
 
 /// Configures a VNIC's link by hand as an agent would: address, own table, rule.

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::fixture::{two_nodes, wait_for, wait_until_reaches};
+use crate::fixture::{at, two_nodes, wait_for, wait_until_reaches};
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -27,7 +27,7 @@ fn two_sandboxes_at_once_do_not_collide() {
                 let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
                 let (from, to) = (a.address(Family::Ipv4).unwrap(), b.address(Family::Ipv4).unwrap());
                 for _ in 0..20 {
-                    wait_until_reaches((a.netns(), from), (b.netns(), to));
+                    wait_until_reaches(at(a.netns(), from), at(b.netns(), to));
                 }
             });
         }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
-use crate::fixture::{configure, reaches, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
+use crate::fixture::{at, configure, reaches, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
 use sandbox::{DropReason, Node, NodeSpec, SERVICES_V6, SubnetSpec, Vcn};
 use vcn::{Family, TableId};
 
@@ -21,7 +21,7 @@ fn nodes_of_ipv6_only_subnet_reach_each_other_and_services() {
         .unwrap();
     let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
     assert_eq!(a.address(Family::Ipv4), None);
-    wait_until_reaches((a.netns(), own(&a, Family::Ipv6)), (b.netns(), own(&b, Family::Ipv6)));
+    wait_until_reaches(at(a.netns(), own(&a, Family::Ipv6)), at(b.netns(), own(&b, Family::Ipv6)));
     a.run(|| TcpStream::connect((SERVICES_V6, 80)).unwrap()).unwrap();
 }
 
@@ -68,6 +68,6 @@ fn a_secondary_vnic_is_unreachable_until_it_is_configured() {
     configure(b.netns(), vnic, &vnic.link, TableId(100));
     for family in Family::ALL {
         let target = *vnic.address.of(family).unwrap();
-        wait_for("the secondary VNIC answers", || reaches((a.netns(), own(&a, family)), (b.netns(), target)));
+        wait_for("the secondary VNIC answers", || reaches(at(a.netns(), own(&a, family)), at(b.netns(), target)));
     }
 }

@@ -9,6 +9,7 @@
 //!   the files ───────▶ tree ──────┬─▶ headers      what a file is for, its length, no unsafe code in all of it
 //!                      source     ├─▶ containers   what tests start only in a container
 //!                                 ├─▶ ignored      who runs a test that is ignored
+//!                                 ├─▶ tuples       no parameter is a tuple
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 └─▶ words        plain words in strings, comments and documents
 //! ```
@@ -24,6 +25,7 @@ pub mod manifests;
 pub mod modules;
 pub mod source;
 pub mod tree;
+pub mod tuples;
 pub mod words;
 pub mod workspace;
 
@@ -53,6 +55,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(headers::check(&tree));
     findings.extend(containers::check(&tree));
     findings.extend(ignored::check(&tree));
+    findings.extend(tuples::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(words::check(&root, &workspace, &tree)?);
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use sandbox::Refusal;
+
 use super::scene::Scene;
 use crate::work::NextReconcile;
 
 /// A scene in which the next calls of an operation are refused.
-async fn scene_of(operation: &'static str, refusal: (u16, &str), times: usize) -> Scene {
+async fn scene_of(operation: &'static str, refusal: impl Into<Refusal>, times: usize) -> Scene {
     let scene = Scene::with(4);
     scene.wants("a");
     match operation {

@@ -11,7 +11,7 @@ use clap::Parser;
 use oci::{
     AttachmentState, Budget, CreateAddress, Instance, InstanceState, RetryToken, Subnet, Vnic, VnicAttachment as Listed,
 };
-use sandbox::FakeCloud;
+use sandbox::{FakeCloud, Refusal};
 use vcn::{Family, Ocid};
 
 use super::objects::{FakeObjects, delete, next};
@@ -179,8 +179,9 @@ impl Scene {
     }
 
     /// OCI refuses the next requests of an operation, as many as `times`.
-    pub(super) fn refuse(&self, times: usize, operation: &'static str, refusal: (u16, &str)) {
-        (0..times).for_each(|_| self.cloud.fail_next(operation, refusal, false));
+    pub(super) fn refuse(&self, times: usize, operation: &'static str, refusal: impl Into<Refusal>) {
+        let refusal = refusal.into();
+        (0..times).for_each(|_| self.cloud.fail_next(operation, refusal.clone(), false));
     }
 
     pub(super) fn status(&self, name: &str) -> VnicAttachmentStatus {

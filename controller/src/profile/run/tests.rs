@@ -22,7 +22,7 @@ struct Server {
 }
 
 impl Server {
-    fn answer(&mut self, (method, path): (&Method, &str), body: Value) -> (u16, Value) {
+    fn answer(&mut self, method: &Method, path: &str, body: Value) -> (u16, Value) {
         if path.contains("/events") {
             self.reported
                 .push((body["reason"].as_str().unwrap().to_owned(), body["note"].as_str().unwrap().to_owned()));
@@ -45,7 +45,7 @@ fn scene(nodes: u32) -> (Arc<Mutex<Server>>, Arc<Store>, Client) {
     let server = Arc::new(Mutex::new(Server::default()));
     let behind = server.clone();
     let client = offline::client_with(move |head, body| {
-        let (status, body) = behind.lock().unwrap().answer((&head.method, head.uri.path()), body);
+        let (status, body) = behind.lock().unwrap().answer(&head.method, head.uri.path(), body);
         Some(offline::json(status, body.to_string()))
     });
     (server, store(nodes), client)

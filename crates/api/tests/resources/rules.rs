@@ -293,7 +293,8 @@ fn no_rule_is_without_a_case() {
 }
 
 /// A rule of a template is the same type's rule in a VnicAttachment.
-fn of_attachment((field, message): Complaint) -> Complaint {
+fn of_attachment(complaint: Complaint) -> Complaint {
+    let (field, message) = complaint;
     (field.replace(TEMPLATE, "spec."), message)
 }
 

@@ -124,7 +124,7 @@ fn routes_that_this_crate_cannot_express_are_marked() {
 }
 
 /// Where a packet goes that comes in by the link `wire`, or the error number.
-fn way(socket: &mut Socket, (from, to): (&str, &str)) -> Result<(RouteKind, Option<IpAddr>, u32, u32), Option<Errno>> {
+fn way(socket: &mut Socket, from: &str, to: &str) -> Result<(RouteKind, Option<IpAddr>, u32, u32), Option<Errno>> {
     let by = socket.index_of(&IfName::new("wire").unwrap()).unwrap();
     let packet = IncomingPacket { by, from: from.parse().unwrap(), to: to.parse().unwrap() };
     let route = socket.route_of(&packet).map_err(|error| error.errno())?;
@@ -145,14 +145,14 @@ fn route_lookup_returns_path_of_packet_entering_by_a_link() {
         let via = Route { gateway: ip(gateway), onlink: from == "10.9.0.1", ..route(default, 1001) };
         socket.add_route(&via).unwrap();
         // No rule leads there for other sources.
-        assert_eq!(way(&mut socket, (from, none)), Err(Some(Errno::ENETUNREACH)), "{from}");
+        assert_eq!(way(&mut socket, from, none), Err(Some(Errno::ENETUNREACH)), "{from}");
         let mut rule = Rule::new(Family::of(from.parse().unwrap()), Priority(1536), TableId(1001), PROTOCOL);
         rule.from = Some(from.parse::<IpAddr>().unwrap().into());
         socket.add_rule(&rule).unwrap();
-        assert_eq!(way(&mut socket, (from, to)), Ok((RouteKind::Unicast, ip(gateway), LINK, 1001)));
+        assert_eq!(way(&mut socket, from, to), Ok((RouteKind::Unicast, ip(gateway), LINK, 1001)));
         let prohibition = Route { kind: RouteKind::Prohibit, oif: 0, priority: Some(1), ..route(single, 1001) };
         socket.add_route(&prohibition).unwrap();
-        let answer = way(&mut socket, (from, to));
+        let answer = way(&mut socket, from, to);
         assert!(matches!(answer, Err(Some(Errno::EACCES)) | Ok((RouteKind::Prohibit, ..))), "{answer:?}");
         let packet = IncomingPacket { by: 4321, from: from.parse().unwrap(), to: to.parse().unwrap() };
         assert!(socket.route_of(&packet).unwrap_err().is_not_found());

@@ -37,8 +37,8 @@ fn delivers([source, target, other, router]: [IpAddr; 4]) {
     let mut tap = PacketTap::open(source, target).unwrap();
     one.send_to(b"x", three.local_addr().unwrap()).unwrap();
     three.send_to(b"x", one.local_addr().unwrap()).unwrap();
-    send_error(router, (source, other));
-    send_error(router, (source, target));
+    send_error(router, source, other);
+    send_error(router, source, target);
     one.send_to(b"x", two.local_addr().unwrap()).unwrap();
     two.send_to(b"x", one.local_addr().unwrap()).unwrap();
     let sent = [(router, source), (source, target), (target, source)];
@@ -73,14 +73,14 @@ fn addresses(packet: &[u8]) -> (IpAddr, IpAddr) {
     if packet[0] >> 4 == 4 { (v4(12), v4(16)) } else { (v6(8), v6(24)) }
 }
 
-/// An ICMP error of a router about a packet, to the packet's source: the network is unreachable.
-fn send_error(router: IpAddr, about: (IpAddr, IpAddr)) {
+/// An ICMP error of a router about a packet from `source` to `destination`, sent to the source: the network is unreachable.
+fn send_error(router: IpAddr, source: IpAddr, destination: IpAddr) {
     let (family, protocol, mut error) = match router {
         IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp, vec![3, 0, 0, 0, 0, 0, 0, 0, 0x45]),
         IpAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6, vec![1, 0, 0, 0, 0, 0, 0, 0, 0x60]),
     };
     error.resize(if router.is_ipv4() { 8 + 12 } else { 8 + 8 }, 0);
-    for address in [about.0, about.1] {
+    for address in [source, destination] {
         match address {
             IpAddr::V4(address) => error.extend(address.octets()),
             IpAddr::V6(address) => error.extend(address.octets()),
@@ -89,5 +89,5 @@ fn send_error(router: IpAddr, about: (IpAddr, IpAddr)) {
     let raw = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).unwrap();
     let at = |address| SockaddrStorage::from(SocketAddr::new(address, 0));
     bind(raw.as_raw_fd(), &at(router)).unwrap();
-    sendto(raw.as_raw_fd(), &error, &at(about.0), MsgFlags::empty()).unwrap();
+    sendto(raw.as_raw_fd(), &error, &at(source), MsgFlags::empty()).unwrap();
 }

@@ -32,13 +32,13 @@ fn new(conf_files: &[ConfFile]) -> NodeState<'_> {
 }
 
 /// Decides with one signal each: label, metadata, NativePodNetwork, OKE's DaemonSet, Flannel's DaemonSet.
-fn auto(signals: (Option<&str>, Option<&str>, Presence, Presence), files: &[ConfFile]) -> (bool, Signal) {
-    let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), new(files));
+fn auto(signals: &Signals, files: &[ConfFile]) -> (bool, Signal) {
+    let decision = decide(&settings(PodNetwork::Auto, false), signals, new(files));
     assert!(!decision.reason.is_empty());
     (decision.install, decision.decided_by)
 }
 
-fn known((label, metadata, network, oke): (Option<&str>, Option<&str>, Presence, Presence)) -> Signals {
+fn known(label: Option<&str>, metadata: Option<&str>, network: Presence, oke: Presence) -> Signals {
     Signals {
         set: SignalOptions { node_label: label.map(str::to_owned), oke_daemonset: oke },
         instance_metadata: metadata.map(str::to_owned),
@@ -70,7 +70,7 @@ fn each_signal_alone_decides() {
         (None, None, none, vec![file("87-podman.conflist", &["bridge"])], (false, Signal::Nothing)),
     ] {
         let case = format!("{label:?} {metadata:?} {network:?} {oke_set:?} {files:?}");
-        assert_eq!(auto((label, metadata, network, oke_set), &files), expected, "{case}");
+        assert_eq!(auto(&known(label, metadata, network, oke_set), &files), expected, "{case}");
     }
 }
 
@@ -86,19 +86,19 @@ fn stronger_signal_decides() {
         (None, None, Present, vec![flannel()], (false, Signal::FlannelConflist)),
     ] {
         let case = format!("{label:?} {metadata:?} {network:?} {files:?}");
-        assert_eq!(auto((label, metadata, network, Unknown), &files), expected, "{case}");
+        assert_eq!(auto(&known(label, metadata, network, Unknown), &files), expected, "{case}");
     }
 }
 
 #[test]
 fn setting_outranks_every_signal() {
     use Presence::{Present, Unknown};
-    let everything_for = known((Some("true"), Some("true"), Present, Unknown));
+    let everything_for = known(Some("true"), Some("true"), Present, Unknown);
     let decision = decide(&settings(PodNetwork::None, true), &everything_for, new(&[]));
     assert_eq!((decision.install, decision.decided_by), (false, Signal::Setting));
     assert_eq!(decision.against, [Signal::NodeLabel, Signal::InstanceMetadata, Signal::NativePodNetwork]);
 
-    let everything_against = known((Some("false"), Some("false"), Unknown, Unknown));
+    let everything_against = known(Some("false"), Some("false"), Unknown, Unknown);
     let decision = decide(&settings(PodNetwork::VcnNative, false), &everything_against, new(&[flannel()]));
     assert_eq!((decision.install, decision.decided_by), (true, Signal::Setting));
     assert_eq!(decision.against.len(), 3);
@@ -113,7 +113,7 @@ fn okes_cni_prevents_installation_without_takeover() {
             (Unknown, vec![file("05-renamed.conflist", &["oci-ipvlan"])], Signal::OkeConflist),
             (Present, vec![], Signal::OkeDaemonSet),
         ] {
-            let signals = known((Some("true"), None, Present, oke_set));
+            let signals = known(Some("true"), None, Present, oke_set);
             let decision = decide(&settings(pod_network, false), &signals, new(&files));
             assert_eq!((decision.install, decision.decided_by), (false, expected));
             assert!(decision.reason.contains("takeover is not set"), "{}", decision.reason);
@@ -126,7 +126,7 @@ fn okes_cni_prevents_installation_without_takeover() {
 fn okes_daemonset_alone_keeps_an_existing_installation() {
     use Presence::{Present, Unknown};
     let of = |pod_network, label, here: NodeState<'_>| {
-        let signals = known((label, None, Unknown, Present));
+        let signals = known(label, None, Unknown, Present);
         let decision = decide(&settings(pod_network, false), &signals, here);
         (decision.install, decision.decided_by, decision.against, decision.reason)
     };
@@ -169,7 +169,7 @@ fn okes_daemonset_alone_keeps_an_existing_installation() {
 fn application_resources_prevent_takeover() {
     let with = |application_resources| Signals {
         application_resources,
-        ..known((Some("true"), None, Presence::Present, Presence::Present))
+        ..known(Some("true"), None, Presence::Present, Presence::Present)
     };
     let decided = |application_resources, takeover, here| {
         decide(&settings(PodNetwork::Auto, takeover), &with(application_resources), here)
@@ -201,7 +201,7 @@ fn rules_hold_for_every_combination() {
     for label in FLAGS {
         for metadata in FLAGS {
             for seen in 0..9 {
-                let signals = known((label, metadata, SEEN[seen / 3], SEEN[seen % 3]));
+                let signals = known(label, metadata, SEEN[seen / 3], SEEN[seen % 3]);
                 for files in &file_sets {
                     for installed_before in [false, true] {
                         rules_hold(&signals, NodeState { installed_before, ..new(files) });
@@ -239,49 +239,49 @@ fn rules_hold(signals: &Signals, here: NodeState<'_>) {
 #[test]
 fn another_network_is_never_concluded_from_silence_or_doubt() {
     use Presence::{Absent, Present, Unknown};
-    let another = |network: PodNetwork, signals, files: &[ConfFile]| {
+    let another = |network: PodNetwork, signals: &Signals, files: &[ConfFile]| {
         let here = NodeState { installed_before: true, ..new(files) };
-        let decision = decide(&settings(network, false), &known(signals), here);
+        let decision = decide(&settings(network, false), signals, here);
         assert!(!decision.install || !decision.another, "{decision:?}");
         decision.another
     };
-    let auto = |signals, files: &[ConfFile]| another(PodNetwork::Auto, signals, files);
-    let none = (None, None, Unknown, Unknown);
-    assert!(another(PodNetwork::None, (Some("true"), None, Present, Unknown), &[ours()]));
-    assert!(auto((Some("false"), None, Unknown, Unknown), &[ours()]));
-    assert!(auto((None, Some("false"), Unknown, Unknown), &[ours()]));
-    assert!(auto((None, None, Present, Unknown), &[ours(), oke()]), "OKE's own CNI is on this node");
-    assert!(auto((None, None, Absent, Unknown), &[ours(), flannel()]));
+    let auto = |signals: &Signals, files: &[ConfFile]| another(PodNetwork::Auto, signals, files);
+    let none = known(None, None, Unknown, Unknown);
+    assert!(another(PodNetwork::None, &known(Some("true"), None, Present, Unknown), &[ours()]));
+    assert!(auto(&known(Some("false"), None, Unknown, Unknown), &[ours()]));
+    assert!(auto(&known(None, Some("false"), Unknown, Unknown), &[ours()]));
+    assert!(auto(&known(None, None, Present, Unknown), &[ours(), oke()]), "OKE's own CNI is on this node");
+    assert!(auto(&known(None, None, Absent, Unknown), &[ours(), flannel()]));
 
-    assert!(!auto(none, &[ours()]), "silence");
-    assert!(!auto((None, None, Absent, Unknown), &[ours()]), "a new node has none yet");
-    assert!(!auto(none, &[ours(), flannel()]), "it may be stale while the sources are silent");
-    assert!(!auto((None, None, Present, Unknown), &[ours(), flannel()]), "one against the other");
-    assert!(!auto((Some("maybe"), None, Absent, Unknown), &[ours(), flannel()]), "invalid");
-    assert!(!auto((None, None, Unknown, Present), &[ours()]), "one object for all nodes");
-    let set = |files: &[ConfFile]| another(PodNetwork::VcnNative, none, files);
+    assert!(!auto(&none, &[ours()]), "silence");
+    assert!(!auto(&known(None, None, Absent, Unknown), &[ours()]), "a new node has none yet");
+    assert!(!auto(&none, &[ours(), flannel()]), "it may be stale while the sources are silent");
+    assert!(!auto(&known(None, None, Present, Unknown), &[ours(), flannel()]), "one against the other");
+    assert!(!auto(&known(Some("maybe"), None, Absent, Unknown), &[ours(), flannel()]), "invalid");
+    assert!(!auto(&known(None, None, Unknown, Present), &[ours()]), "one object for all nodes");
+    let set = |files: &[ConfFile]| another(PodNetwork::VcnNative, &none, files);
     assert!(!set(&[ours(), oke()]), "the setting selects our pod network");
 }
 
 #[test]
 fn doubt_keeps_an_existing_installation_only() {
     use Presence::{Present, Unknown};
-    let decided = |signals, here: NodeState<'_>| {
-        let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), here);
+    let decided = |signals: &Signals, here: NodeState<'_>| {
+        let decision = decide(&settings(PodNetwork::Auto, false), signals, here);
         assert!(!decision.another, "{decision:?}");
         (decision.install, decision.decided_by, decision.against)
     };
-    let garbage = (Some("yes"), Some("true"), Present, Unknown);
-    let against = (None, None, Present, Unknown);
+    let garbage = known(Some("yes"), Some("true"), Present, Unknown);
+    let against = known(None, None, Present, Unknown);
     let (flannels, both, theirs) = ([flannel()], [ours(), flannel()], [ours(), flannel(), oke()]);
     let remembered = |conf_files| NodeState { installed_before: true, ..new(conf_files) };
     for here in [remembered(&flannels), remembered(&both)] {
-        assert_eq!(decided(garbage, here), (true, Signal::NodeLabel, vec![]));
-        assert_eq!(decided(against, here), (true, Signal::NativePodNetwork, vec![Signal::FlannelConflist]));
+        assert_eq!(decided(&garbage, here), (true, Signal::NodeLabel, vec![]));
+        assert_eq!(decided(&against, here), (true, Signal::NativePodNetwork, vec![Signal::FlannelConflist]));
     }
     // Our file may come with an image; OKE's is of this node.
     for here in [new(&flannels), new(&both), remembered(&theirs)] {
-        assert_eq!(decided(garbage, here), (false, Signal::NodeLabel, vec![]), "{here:?}");
-        assert_eq!(decided(against, here), (false, Signal::FlannelConflist, vec![]), "{here:?}");
+        assert_eq!(decided(&garbage, here), (false, Signal::NodeLabel, vec![]), "{here:?}");
+        assert_eq!(decided(&against, here), (false, Signal::FlannelConflist, vec![]), "{here:?}");
     }
 }

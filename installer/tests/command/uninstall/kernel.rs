@@ -86,7 +86,7 @@ impl Host {
     pub(crate) fn populate(&self, data_dir: &Path) {
         let network = network();
         self.inside(|| {
-            let mut changes: Vec<SettingChange> = SETTINGS.iter().map(setting).collect();
+            let mut changes: Vec<SettingChange> = SETTINGS.iter().map(|(key, set)| setting(key, set)).collect();
             changes.extend(raised(&Socket::open().unwrap().link(&name("ens5")).unwrap()));
             note_settings(data_dir, &BootId::current().unwrap(), &changes).unwrap();
             let mut places = Places::host(Path::new("/proc/sys")).unwrap();
@@ -133,9 +133,9 @@ const SETTINGS: [(&str, &str); 7] = [
     ("net/ipv6/conf/ens5/disable_ipv6", "0"),
 ];
 
-fn setting((key, set): &(&str, &str)) -> SettingChange {
+fn setting(key: &str, set: &str) -> SettingChange {
     let before = fs::read_to_string(format!("/proc/sys/{key}")).unwrap().trim().to_owned();
-    SettingChange { key: (*key).to_owned(), before, set: (*set).to_owned() }
+    SettingChange { key: key.to_owned(), before, set: set.to_owned() }
 }
 
 /// The agent's changes of a link.

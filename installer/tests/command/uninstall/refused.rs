@@ -79,7 +79,7 @@ fn pods_that_start_meanwhile_keep_their_network() {
     let strace = ["--trace=unlink", "--inject=unlink:signal=SIGSTOP:when=1"].map(str::to_owned);
     let log = tempfile::tempdir().unwrap();
     let container = node.placed(Container::uninstaller().unwrap());
-    let mut command = node.traced_command(container, (&strace, &log.path().join("calls")), &["uninstall"]);
+    let mut command = node.traced_command(container, &strace, &log.path().join("calls"), &["uninstall"]);
     let mut uninstalling = host.inside(|| command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let children = format!("/proc/{0}/task/{0}/children", uninstalling.id());
     let end = Instant::now() + Duration::from_secs(90);

@@ -37,7 +37,7 @@ fn results(vnic: Vnic, reference: &str, more: Value) -> [(Value, String); 2] {
 
 /// What is comparable of a result: keys, the interface in the pod, and which address is on which interface. The path of the
 /// pod's namespace, which differs, is a word.
-fn form((result, sandbox): &(Value, String)) -> Value {
+fn form(result: &Value, sandbox: &str) -> Value {
     // An empty list means the same as none.
     let is_some = |(_, value): &(&String, &Value)| *value != &json!([]);
     let keys = |value: &Value| {
@@ -50,7 +50,7 @@ fn form((result, sandbox): &(Value, String)) -> Value {
     let inside: Vec<_> = interfaces
         .iter()
         .filter(in_pod)
-        .map(|it| json!({ "name": it["name"], "is of the pod": it["sandbox"] == *sandbox, "has a mac": it["mac"].is_string() }))
+        .map(|it| json!({ "name": it["name"], "is of the pod": it["sandbox"] == sandbox, "has a mac": it["mac"].is_string() }))
         .collect();
     let address = |ip: &Value| ip["address"].as_str().unwrap().split('/').next().unwrap().to_owned();
     let on = |ip: &Value| interfaces[usize::try_from(ip["interface"].as_u64().unwrap()).unwrap()]["name"].clone();
@@ -63,7 +63,7 @@ fn shared_vnics_result_has_the_form_of_macvlans() {
     for families in [Families::V4, Families::V6, Families::Dual] {
         let master = json!({ "master": "ens5", "mode": "bridge" });
         let [ours, theirs] = results(shared(families, 0), "macvlan", master);
-        assert_eq!(form(&ours), form(&theirs), "{} {}", ours.0, theirs.0);
+        assert_eq!(form(&ours.0, &ours.1), form(&theirs.0, &theirs.1), "{} {}", ours.0, theirs.0);
         // The host has an end of it, which is named first; the addresses are routed one by one.
         assert_eq!(ours.0["interfaces"].as_array().unwrap().len(), 2, "{}", ours.0);
         assert!(ours.0["ips"].as_array().unwrap().iter().all(|ip| ip["interface"] == 1), "{}", ours.0);
@@ -74,7 +74,7 @@ fn shared_vnics_result_has_the_form_of_macvlans() {
 fn exclusive_vnics_result_equals_that_of_host_device() {
     for families in [Families::V4, Families::V6, Families::Dual] {
         let [ours, theirs] = results(exclusive(families, 0), "host-device", json!({ "device": "ens5" }));
-        assert_eq!(form(&ours), form(&theirs), "{} {}", ours.0, theirs.0);
+        assert_eq!(form(&ours.0, &ours.1), form(&theirs.0, &theirs.1), "{} {}", ours.0, theirs.0);
         assert_eq!(ours.0["ips"], theirs.0["ips"], "prefixes and gateways too");
         assert_eq!(ours.0["interfaces"][0]["mac"], theirs.0["interfaces"][0]["mac"], "{} {}", ours.0, theirs.0);
     }

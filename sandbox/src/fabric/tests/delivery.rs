@@ -6,8 +6,8 @@ use std::time::Duration;
 use smoltcp::wire::{EthernetFrame, Ipv4Packet};
 
 use super::world::{
-    A, A_IP, A_IP6, A2, B, B_IP, B_IP6, BLOCK_IP, NOW, POD_IP, PODS_ROUTER, ROUTER, ROUTER6, SERVICES, arp_answer,
-    arp_question, dropped, fabric, ping, ping6,
+    A, A_IP, A_IP6, A2, B, B_IP, B_IP6, BLOCK_IP, NOW, POD_IP, PODS_ROUTER, ROUTER, ROUTER6, SERVICES, arp_question,
+    dropped, fabric, ping, ping6,
 };
 use crate::fabric::frame::{self, Pair};
 use crate::fabric::{BOOT_DISK_V4, DropReason, Dropped, Port, SERVICES_V4};
@@ -16,9 +16,9 @@ use crate::fabric::{BOOT_DISK_V4, DropReason, Dropped, Port, SERVICES_V4};
 fn a_packet_waits_until_the_destination_answered_arp() {
     let mut fabric = fabric();
     let packet = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
-    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, arp_question(ROUTER, (B.1, B_IP)))]);
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, arp_question(Pair { from: ROUTER, to: (B.1, B_IP) }))]);
     assert_eq!(fabric.handle(NOW, A.0, &packet), [], "one question is enough");
-    let out = fabric.handle(NOW, B.0, &arp_answer(B.1, B_IP, ROUTER));
+    let out = fabric.handle(NOW, B.0, &frame::arp_reply(Pair { from: (B.1, B_IP), to: ROUTER }));
     assert_eq!(out, [(B.0, packet.clone()), (B.0, packet.clone())], "unchanged within the subnet");
     assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, packet)], "and now it is known");
     assert_eq!(fabric.drops(), []);
@@ -40,8 +40,11 @@ fn routed_packet_loses_one_hop_and_has_router_mac() {
     for destination in [POD_IP, BLOCK_IP] {
         let mut fabric = fabric();
         let packet = ping(Pair { from: (B.1, B_IP), to: (ROUTER.0, destination) });
-        assert_eq!(fabric.handle(NOW, B.0, &packet), [(A2.0, arp_question(PODS_ROUTER, (A2.1, destination)))]);
-        let out = fabric.handle(NOW, A2.0, &arp_answer(A2.1, destination, PODS_ROUTER));
+        assert_eq!(
+            fabric.handle(NOW, B.0, &packet),
+            [(A2.0, arp_question(Pair { from: PODS_ROUTER, to: (A2.1, destination) }))]
+        );
+        let out = fabric.handle(NOW, A2.0, &frame::arp_reply(Pair { from: (A2.1, destination), to: PODS_ROUTER }));
         let [(port, bytes)] = out.as_slice() else { panic!("one frame, not {out:?}") };
         let frame = EthernetFrame::new_checked(bytes.as_slice()).unwrap();
         assert_eq!((*port, frame.src_addr().0, frame.dst_addr().0), (A2.0, PODS_ROUTER.0.0, A2.1.0));
@@ -55,7 +58,7 @@ fn routed_packet_loses_one_hop_and_has_router_mac() {
 fn the_router_also_carries_packets_within_a_subnet() {
     let mut fabric = fabric();
     let packet = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, B_IP) });
-    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, arp_question(ROUTER, (B.1, B_IP)))]);
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, arp_question(Pair { from: ROUTER, to: (B.1, B_IP) }))]);
 }
 
 #[test]
@@ -129,8 +132,8 @@ fn a_primary_vnic_reaches_the_services_and_they_answer() {
     let [(port, bytes)] = out.as_slice() else { panic!("one frame, not {out:?}") };
     assert_eq!((*port, EthernetFrame::new_unchecked(bytes).dst_addr().0), (SERVICES.0, SERVICES.1.0));
     let answer = ping(Pair { from: (SERVICES.1, SERVICES_V4), to: (ROUTER.0, A_IP) });
-    assert_eq!(fabric.handle(NOW, SERVICES.0, &answer), [(A.0, arp_question(ROUTER, (A.1, A_IP)))]);
-    assert_eq!(fabric.handle(NOW, A.0, &arp_answer(A.1, A_IP, ROUTER)).len(), 1);
+    assert_eq!(fabric.handle(NOW, SERVICES.0, &answer), [(A.0, arp_question(Pair { from: ROUTER, to: (A.1, A_IP) }))]);
+    assert_eq!(fabric.handle(NOW, A.0, &frame::arp_reply(Pair { from: (A.1, A_IP), to: ROUTER })).len(), 1);
     let to_the_boot_disk = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, BOOT_DISK_V4) });
     assert_eq!(fabric.handle(NOW, A.0, &to_the_boot_disk).len(), 1);
 }

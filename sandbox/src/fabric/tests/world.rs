@@ -35,17 +35,17 @@ const fn port(wire: u32) -> Port {
     Port { wire, tag: None }
 }
 
-fn subnet(name: &str, blocks: (&str, Option<&str>), router_mac: MacAddr) -> Arc<Subnet> {
+fn subnet(name: &str, ipv4: &str, ipv6: Option<&str>, router_mac: MacAddr) -> Arc<Subnet> {
     let id: Ocid = format!("ocid1.subnet.oc1.iad.{name}").parse().unwrap();
-    let blocks = PerFamily { ipv4: blocks.0.parse().ok(), ipv6: blocks.1.and_then(|block| block.parse().ok()) };
+    let blocks = PerFamily { ipv4: ipv4.parse().ok(), ipv6: ipv6.and_then(|block| block.parse().ok()) };
     let compartment = "ocid1.compartment.oc1..c".parse().unwrap();
     let (second_ipv6, prohibit_public_ip) = (None, true);
     Arc::new(Subnet { name: name.into(), id, compartment, blocks, second_ipv6, router_mac, prohibit_public_ip })
 }
 
 pub(super) fn fabric() -> Fabric {
-    let nodes = subnet("nodes", ("10.0.0.0/24", Some("2603:c020:0:1::/64")), ROUTER.0);
-    let pods = subnet("pods", ("10.0.1.0/24", None), PODS_ROUTER.0);
+    let nodes = subnet("nodes", "10.0.0.0/24", Some("2603:c020:0:1::/64"), ROUTER.0);
+    let pods = subnet("pods", "10.0.1.0/24", None, PODS_ROUTER.0);
     let vnic = |label: &str, mac, subnet: &Arc<Subnet>, addresses: &[IpAddr]| VnicPort {
         label: label.into(),
         mac,
@@ -66,7 +66,7 @@ pub(super) fn fabric() -> Fabric {
 /// An ICMP echo request on both layers.
 pub(super) fn ping(pair: Pair<Ipv4Addr>) -> Vec<u8> {
     let message = Icmpv4Repr::EchoRequest { ident: 1, seq_no: 2, data: b"sandbox" };
-    ipv4(pair, (IpProtocol::Icmp, message.buffer_len()), |payload| {
+    ipv4(pair, IpProtocol::Icmp, message.buffer_len(), |payload| {
         message.emit(&mut Icmpv4Packet::new_unchecked(payload), &ChecksumCapabilities::default());
     })
 }
@@ -88,13 +88,12 @@ pub(super) fn fin(pair: Pair<Ipv4Addr>, port: u16) -> Vec<u8> {
         payload: &[],
     };
     let (from, to) = (pair.from.1.into(), pair.to.1.into());
-    ipv4(pair, (IpProtocol::Tcp, segment.buffer_len()), |payload| {
+    ipv4(pair, IpProtocol::Tcp, segment.buffer_len(), |payload| {
         segment.emit(&mut TcpPacket::new_unchecked(payload), &from, &to, &ChecksumCapabilities::default());
     })
 }
 
-fn ipv4(pair: Pair<Ipv4Addr>, what: (IpProtocol, usize), emit: impl FnOnce(&mut [u8])) -> Vec<u8> {
-    let (next_header, payload_len) = what;
+fn ipv4(pair: Pair<Ipv4Addr>, next_header: IpProtocol, payload_len: usize, emit: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let header = Ipv4Repr { src_addr: pair.from.1, dst_addr: pair.to.1, next_header, payload_len, hop_limit: 64 };
     let mut bytes = vec![0; 14 + header.buffer_len() + payload_len];
     let mut outer = EthernetFrame::new_unchecked(bytes.as_mut_slice());
@@ -109,15 +108,10 @@ pub(super) fn ping6(pair: Pair<Ipv6Addr>) -> Vec<u8> {
     frame::icmpv6(pair, Icmpv6Repr::EchoRequest { ident: 1, seq_no: 2, data: b"sandbox" })
 }
 
-/// The answer of `who` to an ARP request of `router`.
-pub(super) fn arp_answer(who: MacAddr, address: Ipv4Addr, router: (MacAddr, Ipv4Addr)) -> Vec<u8> {
-    frame::arp_reply(Pair { from: (who, address), to: router })
-}
-
 /// The fabric's ARP question: as anybody's, but for that it is sent to the VNIC's MAC.
-pub(super) fn arp_question(router: (MacAddr, Ipv4Addr), (mac, address): (MacAddr, Ipv4Addr)) -> Vec<u8> {
-    let mut question = frame::arp_request(router.0, router.1, address);
-    frame::readdress(&mut question, router.0, mac);
+pub(super) fn arp_question(pair: Pair<Ipv4Addr>) -> Vec<u8> {
+    let mut question = frame::arp_request(pair.from.0, pair.from.1, pair.to.1);
+    frame::readdress(&mut question, pair.from.0, pair.to.0);
     question
 }
 

@@ -6,7 +6,7 @@ use ipam::BootTime;
 use netlink::Sysctls;
 
 use crate::faults::scene::{End, Scene, end};
-use crate::faults::traced::{Run, deletion, on_each};
+use crate::faults::traced::{Failure, Run, deletion, on_each};
 use crate::node::{Node, Pod};
 
 /// What is written in the pod.
@@ -35,14 +35,16 @@ fn errors(call: &Call) -> &'static [&'static str] {
 }
 
 /// Every call with every way it may fail, or a sample of them.
-fn cases(calls: &[Call], every: usize) -> Vec<(Call, &'static str)> {
-    sample(calls.iter().flat_map(|call| errors(call).iter().map(|error| (call.clone(), *error))).collect(), every)
+fn cases(calls: &[Call], every: usize) -> Vec<Failure> {
+    let failures =
+        |call: &Call| errors(call).iter().map(|error| Failure { call: call.clone(), error }).collect::<Vec<_>>();
+    sample(calls.iter().flat_map(failures).collect(), every)
 }
 
 /// One ADD that a fault befalls, and what follows. Whether the run came to the call.
-fn failing_add(scene: &Scene, pod: &Pod, (call, error): &(Call, &'static str), case: &str) -> bool {
+fn failing_add(scene: &Scene, pod: &Pod, failure: &Failure, case: &str) -> bool {
     let cooldown = scene.cooldown();
-    let outcome = scene.run("ADD", pod).with(call, Fault::Error(error));
+    let outcome = scene.run("ADD", pod).with(&failure.call, Fault::Error(failure.error));
     match end(&outcome.output, case) {
         End::Success => assert!(scene.works(pod), "{case}"),
         End::Error => {
@@ -61,11 +63,11 @@ fn failing_add(scene: &Scene, pod: &Pod, (call, error): &(Call, &'static str), c
 }
 
 /// A verb that takes down, and a fault befalls it: at the latest the next one leaves nothing.
-fn failing_end(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), case: &str) -> bool {
+fn failing_end(scene: &Scene, verb: &str, failure: &Failure, case: &str) -> bool {
     let pod = scene.old_pod(case);
     let cooldown = scene.cooldown();
     let run = scene.run(verb, &pod);
-    let outcome = run.with(call, Fault::Error(error));
+    let outcome = run.with(&failure.call, Fault::Error(failure.error));
     match end(&outcome.output, case) {
         End::Success => {}
         End::Error => {
@@ -80,9 +82,9 @@ fn failing_end(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), 
 }
 
 /// A verb about the resident that a fault befalls changes nothing.
-fn harmless(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), case: &str) -> bool {
+fn harmless(scene: &Scene, verb: &str, failure: &Failure, case: &str) -> bool {
     let cooldown = scene.cooldown();
-    let outcome = scene.run(verb, scene.resident()).with(call, Fault::Error(error));
+    let outcome = scene.run(verb, scene.resident()).with(&failure.call, Fault::Error(failure.error));
     assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
     scene.assert_as_before(case);
     assert!(scene.freed_since(&cooldown, case).is_empty(), "{case}");
@@ -231,17 +233,19 @@ fn switch_ipv6_off(pod: &Pod) {
 #[test]
 fn del_removes_everything_after_add_with_persistent_failure() {
     let calls = Scene::new().calls_of_add(None, |_| ());
-    on_each(&cases(&calls, 4), |scene, (call, error), case| {
+    on_each(&cases(&calls, 4), |scene, failure, case| {
         let pod = Pod::new("pod");
         let cooldown = scene.cooldown();
-        let outcome = scene.run("ADD", &pod).with(call, Fault::ErrorFromThen(error));
+        let outcome = scene.run("ADD", &pod).with(&failure.call, Fault::ErrorFromThen(failure.error));
         match end(&outcome.output, case) {
             End::Success => assert!(scene.works(&pod), "{case}"),
             // The disk is not needed to take a network down.
-            End::Error if !NEEDED_TO_UNDO.contains(&call.name.as_str()) => scene.assert_network_as_before(case),
+            End::Error if !NEEDED_TO_UNDO.contains(&failure.call.name.as_str()) => scene.assert_network_as_before(case),
             End::Error => {}
             // Where nothing can be written to any file, the answer cannot be either.
-            End::Died => assert!(outcome.may_die || call.name == "write", "{case}: no answer, {:?}", outcome.output),
+            End::Died => {
+                assert!(outcome.may_die || failure.call.name == "write", "{case}: no answer, {:?}", outcome.output)
+            }
         }
         scene.delete(&pod, case);
         scene.assert_only_one_freed_since(&cooldown, case);

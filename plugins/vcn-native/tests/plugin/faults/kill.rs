@@ -3,16 +3,16 @@
 use host_harness::{Call, Fault, sample};
 
 use crate::faults::scene::Scene;
-use crate::faults::traced::on_each;
+use crate::faults::traced::{Failure, on_each};
 use crate::node::Pod;
 
 #[test]
 fn an_add_killed_at_any_call_leaves_nothing_after_del() {
     let calls = Scene::new().calls_of_add(None, |_| ());
-    on_each(&kills(calls, 4), |scene, (call, _), case| {
+    on_each(&kills(calls, 4), |scene, failure, case| {
         let pod = Pod::new("pod");
         let cooldown = scene.cooldown();
-        let hit = scene.run("ADD", &pod).with(call, Fault::Kill).hit;
+        let hit = scene.run("ADD", &pod).with(&failure.call, Fault::Kill).hit;
         scene.delete(&pod, case);
         scene.assert_only_one_freed_since(&cooldown, case);
         hit
@@ -22,9 +22,9 @@ fn an_add_killed_at_any_call_leaves_nothing_after_del() {
 #[test]
 fn repeated_add_gives_working_pod_after_kill_at_any_call() {
     let calls = Scene::new().calls_of_add(None, |_| ());
-    on_each(&kills(calls, 6), |scene, (call, _), case| {
+    on_each(&kills(calls, 6), |scene, failure, case| {
         let pod = Pod::new("pod");
-        let hit = scene.run("ADD", &pod).with(call, Fault::Kill).hit;
+        let hit = scene.run("ADD", &pod).with(&failure.call, Fault::Kill).hit;
         let again = scene.run("ADD", &pod).plain();
         assert!(again.status.success(), "{case}: {}", String::from_utf8_lossy(&again.stdout));
         assert!(scene.works(&pod), "{case}");
@@ -44,17 +44,17 @@ fn gc_or_del_removes_everything_after_killed_gc() {
     killed("GC", "DEL", 6);
 }
 
-fn kills(calls: Vec<Call>, every: usize) -> Vec<(Call, &'static str)> {
-    sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), every)
+fn kills(calls: Vec<Call>, every: usize) -> Vec<Failure> {
+    sample(calls.into_iter().map(|call| Failure { call, error: "SIGKILL" }).collect(), every)
 }
 
 fn killed(verb: &str, next: &str, every: usize) {
     let scene = Scene::new();
     let calls = scene.run(verb, &scene.old_pod("first")).calls(None);
-    on_each(&kills(calls, every), |scene, (call, _), case| {
+    on_each(&kills(calls, every), |scene, failure, case| {
         let pod = scene.old_pod(case);
         let cooldown = scene.cooldown();
-        let hit = scene.run(verb, &pod).with(call, Fault::Kill).hit;
+        let hit = scene.run(verb, &pod).with(&failure.call, Fault::Kill).hit;
         let output = scene.run(next, &pod).plain();
         assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
         scene.assert_as_before_killed(case);

@@ -17,6 +17,13 @@ pub(crate) struct Run<'a> {
     pub(crate) conf: Value,
 }
 
+/// A system call and how it fails: an error number, or the death of the process.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) call: Call,
+    pub(crate) error: &'static str,
+}
+
 pub(crate) struct Outcome {
     pub(crate) output: Output,
     /// Whether the run came to the call at all: which calls are made depends on what others do at the same time.
@@ -98,13 +105,13 @@ fn deletion_is_recognized_by_name_or_number() {
 }
 
 /// Carries out every case, in scenes of their own, and says all of those that failed.
-pub(crate) fn on_each(cases: &[(Call, &'static str)], run: impl Fn(&Scene, &(Call, &'static str), &str) -> bool) {
+pub(crate) fn on_each(cases: &[Failure], run: impl Fn(&Scene, &Failure, &str) -> bool) {
     let (mut missed, mut failures) = (Vec::new(), Vec::new());
     // A scene has fresh addresses for so many, each twice.
     for cases in cases.chunks(50) {
         let mut scene = Scene::new();
         for failure in cases {
-            let case = format!("{} at {}", failure.1, failure.0.line);
+            let case = format!("{} at {}", failure.error, failure.call.line);
             // Once more where the run went another way: one in ten may, and there may be only two.
             let came = || run(&scene, failure, &case) || run(&scene, failure, &case);
             match catch_unwind(AssertUnwindSafe(came)) {

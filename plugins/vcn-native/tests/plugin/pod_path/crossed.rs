@@ -22,6 +22,12 @@ fn injected(call: &str, what: &str) -> Command {
     command
 }
 
+/// The n-th time that a plugin opens a file.
+struct NthOpen<'a> {
+    path: &'a Path,
+    nth: usize,
+}
+
 /// A plugin's process that is stopped.
 struct StoppedPlugin {
     strace: Child,
@@ -31,12 +37,12 @@ struct StoppedPlugin {
 
 impl StoppedPlugin {
     /// When it opens this file for the n-th time, and before it has.
-    fn at_open(node: &Node, (path, nth): (&Path, usize), verb: &str, pod: &Pod, conf: &Value) -> Self {
+    fn at_open(node: &Node, file: NthOpen<'_>, verb: &str, pod: &Pod, conf: &Value) -> Self {
         let log = NamedTempFile::new().unwrap();
         let mut strace = Command::new("/usr/bin/strace");
-        strace.arg("-f").arg("-o").arg(log.path()).arg("-P").arg(path);
+        strace.arg("-f").arg("-o").arg(log.path()).arg("-P").arg(file.path);
         // glibc opens by the one call, musl by the other.
-        let inject = format!("inject=open,openat:signal=SIGSTOP:when={nth}");
+        let inject = format!("inject=open,openat:signal=SIGSTOP:when={}", file.nth);
         strace.args(["-e", "trace=open,openat", "-e", &inject, PLUGIN]);
         let strace = node.start_by(strace, verb, pod, conf);
         let stopped = || {
@@ -151,7 +157,7 @@ fn check_finds_record_that_add_commits_concurrently() {
     let record = fs::read_dir(node.file("allocations")).unwrap().next().unwrap().unwrap().path();
     let (lasting, tentative) = (record.with_extension("json"), record.with_extension("tentative"));
     fs::rename(&lasting, &tentative).unwrap();
-    let check = StoppedPlugin::at_open(&node, (&lasting, 1), "CHECK", &pod, &conf);
+    let check = StoppedPlugin::at_open(&node, NthOpen { path: &lasting, nth: 1 }, "CHECK", &pod, &conf);
     fs::rename(&tentative, &lasting).unwrap();
     assert_success(&check.go_on());
 }
@@ -168,7 +174,7 @@ fn full_add_keeps_expired_attachment_that_commits_concurrently() {
     assert!(tentative.exists() && !record.exists());
     // The first time it opens the file for its own attachment's lock.
     let locks = node.file("attachments.lock");
-    let add = StoppedPlugin::at_open(&node, (&locks, 2), "ADD", &next, &node.conf("1.0.0"));
+    let add = StoppedPlugin::at_open(&node, NthOpen { path: &locks, nth: 2 }, "ADD", &next, &node.conf("1.0.0"));
     fs::rename(&tentative, &record).unwrap();
     let (code, text) = error_of(&add.go_on());
     assert_eq!(code, 102, "{text}");
