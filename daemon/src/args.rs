@@ -54,7 +54,7 @@ pub enum Command {
     /// Show VNICs, sources and conditions
     #[command(after_help = "Exit status: 0 ready, 1 not ready, 3 the agent is not running.")]
     Status(Output),
-    /// Show why new pods cannot start here, since when, and what to do, the worst first
+    /// Show why new pods cannot start here, since when, and what to do: conditions that block new pods first
     #[command(after_help = "\
 Exit status: 0 ready, 1 not ready, 3 the agent is not running.
 
@@ -124,8 +124,10 @@ pub struct ProbeOutput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Permission {
     /// Allowed.
+    #[value(help = None)]
     Allow,
     /// Denied.
+    #[value(help = None)]
     Deny,
 }
 
@@ -162,8 +164,8 @@ pub struct Options {
     /// directory]
     #[arg(long, global = true, env = "NPN_FILE", value_name = "FILE", value_parser = absolute)]
     pub npn_file: Option<PathBuf>,
-    /// The name of the agent's pod, from the downward API. It leads to the DaemonSet that is queried when the pod stops, and is
-    /// the reporter of Events [default: no query, no uninstall, no Events]
+    /// The name of the agent's pod, from the downward API. The agent finds its DaemonSet by this name when it stops, and
+    /// signs its Events with it [default: no query, no uninstall, no Events]
     #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
     pub pod_name: Option<String>,
     /// The name of the agent's Node, from the downward API: the object of its Events [default: no Events]
@@ -218,8 +220,8 @@ pub struct Options {
         value_name = "WHAT"
     )]
     pub pods_may_use_metadata: Permission,
-    /// Whether pods may send packets from foreign source addresses. Allow it for pods that route for other addresses. The
-    /// fabric still drops such packets when they leave by a VNIC without the address
+    /// Whether pods may send packets from foreign source addresses. Allow it for pods that route for other addresses. OCI
+    /// still drops such packets unless the VNIC has skipSourceDestCheck
     #[arg(long, global = true, env = "PODS_MAY_SPOOF", value_enum, default_value = "deny", value_name = "WHAT")]
     pub pods_may_spoof: Permission,
     /// Whether secondary VNICs are configured on the host: `configure`; `report` what differs and change nothing; or `off`. Pods

@@ -147,9 +147,16 @@ fn of_node() -> Vec<Entry> {
     };
     let silent = "The node's agent does not answer the controller; the condition is Unknown.";
     let off = "The agent's setting HEALTH is off: no health signal is measured. HostHealthy is Unknown.";
-    let reasons =
-        [("NoCriticalProblem", "The condition is True."), ("AgentSilent", silent), (summary::HEALTH_OFF, off)];
-    let reason = |(word, means)| entry("reason of a Node's condition", word, &[("Means", means), ("Do", next)]);
+    let reasons = [
+        ("NoCriticalProblem", "The condition is True.", "Nothing."),
+        (
+            "AgentSilent",
+            silent,
+            "Run `kubectl oke-node node NAME`: it shows the error of the connection. Check that the agent's pod runs, and that the firewall lets the controller's nodes reach CHANNEL_PORT (9810) of the node.",
+        ),
+        (summary::HEALTH_OFF, off, "Set HEALTH=on in the ConfigMap oke-node-agent."),
+    ];
+    let reason = |(word, means, next)| entry("reason of a Node's condition", word, &[("Means", means), ("Do", next)]);
     Area::ALL.into_iter().map(condition).chain(reasons.map(reason)).collect()
 }
 

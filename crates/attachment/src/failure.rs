@@ -34,7 +34,7 @@ pub fn of_ipam(error: &ipam::Error) -> Error {
     let (code, next) = match error {
         ipam::Error::NoPools { .. } => (
             ErrorCode::TRY_AGAIN_LATER,
-            "wait; `oke-node-agent status` in the agent's pod of this node names the source that is missing",
+            "wait; `oke-node-agent why-not-ready` in the agent's pod of this node says what it waits for",
         ),
         ipam::Error::FamilyMissing { .. } => (
             ErrorCode::TRY_AGAIN_LATER,
@@ -62,7 +62,7 @@ pub fn of_ipam(error: &ipam::Error) -> Error {
         }
         ipam::Error::Read { .. } => (
             code::STATE,
-            "check `ls -l` of the file and `dmesg`; after the pod is deleted you may move its record away",
+            "check `ls -l` of the file and `dmesg`; do not delete or move files of this directory while pods run on the node",
         ),
         ipam::Error::Lock { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => (
             ErrorCode::TRY_AGAIN_LATER,

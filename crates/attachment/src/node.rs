@@ -112,7 +112,8 @@ impl Node {
                 Ok(true) => report.note(format!("orphaned: {}", orphan.step)),
                 Ok(false) => {}
                 Err(failure) => {
-                    let first = || Error::new(code::LEFT_OVER, "something is left of a pod that is gone");
+                    let first =
+                        || Error::new(code::LEFT_OVER, "part of the network of a deleted pod could not be removed");
                     resisted = Some(resisted.unwrap_or_else(first).caused_by(failure.as_ref()));
                 }
             }

@@ -97,7 +97,8 @@ pub fn take_down(
         let recorded = |known: &Allocation| known.addresses.iter().map(|held| held.address).collect();
         return Ok(allocation.map_or_else(|| routed(&observed), recorded));
     };
-    let error = Error::new(code::LEFT_OVER, format!("{key} is not wholly taken down; the next DEL retries"));
+    let error =
+        Error::new(code::LEFT_OVER, format!("part of the network of {key} could not be removed; the next DEL retries"));
     Err(others.iter().fold(error.caused_by(first), |error, failure| error.caused_by(failure)))
 }
 

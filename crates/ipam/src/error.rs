@@ -61,7 +61,7 @@ pub enum Error {
         known: u32,
     },
     /// There are no pools of this boot: the agent has not written them yet.
-    #[error("no address pools of this boot in {}: the node agent has not written them yet", path.display())]
+    #[error("{} is missing or older than the last reboot: the node agent has not published pod addresses yet", path.display())]
     NoPools {
         /// The file looked for.
         path: PathBuf,
@@ -70,7 +70,11 @@ pub enum Error {
     #[error("no address is free: {0}")]
     Exhausted(Shortage),
     /// No VNIC has addresses of a family that every pod gets.
-    #[error("every pod gets {}, and no VNIC has any of it now{}", names(families), because(reason))]
+    #[error(
+        "OKE assigned {} pod addresses to this node, and no usable VNIC has one now{}",
+        names(families),
+        because(reason)
+    )]
     FamilyMissing {
         /// The families.
         families: Vec<Family>,

@@ -27,9 +27,11 @@ pub struct ConfigArgs {
 /// Whether a part of a program works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Toggle {
-    /// It works.
+    /// The part works.
+    #[value(help = None)]
     On,
     /// It does not.
+    #[value(help = None)]
     Off,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct ControllerRules(Arc<Mutex<PathBuf>>);
 /// Why rules are not kept.
 #[derive(Debug, Error)]
 pub(super) enum RulesError {
-    #[error("the rules are not a file of rules")]
+    #[error("the health rules from the controller cannot be parsed")]
     Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("write {}", path.display())]
     Write { path: PathBuf, source: io::Error },

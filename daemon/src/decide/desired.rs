@@ -214,7 +214,7 @@ fn incomplete(vnics: &[HostVnic], facts: HostFacts<'_>, policy: Policy<'_>) -> V
     });
     let taken = vnics.iter().flat_map(|it| host_address::taken(&it.vnic, facts.held));
     let unmarked = vnics.iter().filter(|vnic| policy.ours && vnic_mark(vnic.table).is_none()).map(|vnic| {
-        let message = "there are more VNICs than marks for replies: a NodePort or hostPort is not reachable at this VNIC's \
+        let message = "the node has more than eight VNICs: a NodePort or hostPort is not reachable at this VNIC's \
                        own address";
         Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
     });

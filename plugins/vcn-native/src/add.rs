@@ -75,7 +75,10 @@ fn attempt(
     let forgotten = attachment::forget(reservation.unforgotten);
     report.note_some(forgotten.problem());
     if matches!(forgotten, DeletionOutcome::Incomplete) && offer.has_patience() {
-        let error = Error::new(ErrorCode::TRY_AGAIN_LATER, "the address has connections of its last owner");
+        let error = Error::new(
+            ErrorCode::TRY_AGAIN_LATER,
+            "conntrack still has connections of the pod that had the address before, and there was no time to delete them all; the runtime retries",
+        );
         return Ok(Attempt::Void(
             attachment::give_up(&request.key, &allocation, error, node, report),
             AddressProblem::Remembered,

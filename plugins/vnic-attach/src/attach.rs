@@ -116,7 +116,9 @@ impl InterfaceBuilder<'_> {
         let name = &one.requested.vnic;
         Err(Error::new(
             ErrorCode::TRY_AGAIN_LATER,
-            format!("VNIC {name} has no free address for this pod; end one that uses it"),
+            format!(
+                "VNIC {name} has no free address for this pod: delete a pod that uses it (`oke-node-agent attachments`), or raise ipv4Count or ipv6Count of its VnicAttachment"
+            ),
         ))
     }
 
@@ -134,7 +136,12 @@ impl InterfaceBuilder<'_> {
             || format!("container {}", holder.key.container_id),
             |pod| format!("pod {}/{}", pod.namespace, pod.name),
         );
-        let refused = || Error::new(ErrorCode::TRY_AGAIN_LATER, format!("VNIC {name} is Exclusive, and {pod} has it"));
+        let refused = || {
+            Error::new(
+                ErrorCode::TRY_AGAIN_LATER,
+                format!("VNIC {name} is Exclusive, and {pod} has it; delete that pod, or run this one on another node"),
+            )
+        };
         let lock = self.node.store.try_attachment(&holder.key).map_err(wrap)?;
         let Some(_lock) = lock.filter(|_| !lives) else { return Err(refused()) };
         if self.node.store.find(&holder.key).map_err(wrap)?.as_ref() != Some(holder) {

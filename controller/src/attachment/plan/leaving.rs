@@ -14,11 +14,11 @@ use crate::attachment::state::retry_state::FailedAttempt;
 use crate::work::Pause;
 
 /// A VNIC that keeps our tags counts as orphaned.
-const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC to orphan, so our tags cannot be removed; to orphan it with its tags, remove the finalizer";
+const NOT_TO_BE_LEFT: &str = "GetVnic of the VNIC to orphan is answered 404, so our tags cannot be removed; to keep it with its tags, remove the finalizer";
 
 /// The same with an invisible instance: the message before it names the cause. OCI forgets an ended instance after a while.
 const IF_IT_ENDED: &str = "; if the instance ended, remove the finalizer";
-const OR_LET_IT_GO: &str = "; to orphan it with our tags, remove the finalizer";
+const OR_LET_IT_GO: &str = "; to keep it with our tags, remove the finalizer";
 
 impl ObjectPlanner<'_> {
     pub(super) fn leave(&mut self) -> AttachmentStatus {

@@ -61,13 +61,13 @@ reasons! {
         "Nothing.";
     NotReported Unknown on OnConfigured:
         "The node's agent has not reported yet whether the VNIC is set up. Ready then depends on the VNIC alone.",
-        "On the node: `oke-node-agent status`. An agent of an older version reports nothing; one whose node has no VNIC of its own neither.";
+        "`kubectl oke-node node NODE` shows whether the agent answers. It reports nothing if its version is older, or if every VNIC of the node belongs to the NativePodNetwork.";
     NotConfigured False on OnConfigured OnReady:
-        "The VNIC is attached, and the node's agent has not set it up. The message has the agent's word for why.",
-        "On the node: `oke-node-agent status` and `why-not-ready`; docs/operator.md has what to do for each word.";
+        "The VNIC is attached, and the node's agent has not set it up. The message names the agent's condition, such as LinkMissing.",
+        "`kubectl oke-node explain LinkMissing` (with the condition of the message) prints the next step; `kubectl oke-node node NODE` shows all problems of the node.";
     InUse False on OnAttached OnReady:
         "The VNIC is to be detached, or to lose addresses, and pods on the node use it. No new pod gets it. The controller waits until the node's agent reports that none uses it.",
-        "Delete the pods that use it: `oke-node-agent attachments` on the node lists them. Where the node cannot report any more, or pods may lose their network: `kubectl annotate vnica NAME oke.oraclecloud.com/force-detach=true`.";
+        "Delete the pods that use it: `oke-node-agent attachments` in the agent's pod of the node lists them. If the node is dead, or these pods may lose the interface now: `kubectl annotate vnica NAME oke.oraclecloud.com/force-detach=true`.";
     Pending Unknown on OnAttached OnReady:
         "The controller has not handled the object yet.",
         "Wait some seconds. If it stays, check that a controller is the leader (`kubectl get lease -A`), and read its log.";
@@ -82,7 +82,7 @@ reasons! {
         "Wait: a new node takes a minute or two. If it stays, the message has OKE's own reason: usually no free addresses in the pod subnet, a limit of VNICs, or a missing policy.";
     PodNetworkUnknown Unknown on OnAttached OnReady:
         "The API server refused to show the instance's NativePodNetwork, or its answer cannot be read. Until it can, the controller attaches and detaches no VNIC of the instance, because that could disturb OKE or running pods.",
-        "The message has the API server's answer. For 403, apply manifests/base/controller.yaml, which grants the right. Otherwise check `kubectl get npn -o yaml`.";
+        "The message has the API server's answer. For 403, repeat `kubectl apply --server-side -k` with your overlay (with the chart: `helm upgrade`), which grants the right. Otherwise check `kubectl get npn -o yaml`.";
     PodNetworkUnanswered Unknown on OnAttached OnReady:
         "The request for the instance's NativePodNetwork got no answer from the API server. Until one does, the controller attaches and detaches no VNIC of the instance. It retries with backoff up to RETRY_MOST_SECONDS (two minutes by default).",
         "Wait. If it stays, check the API server. The message has its answer, if there was one (429, 503); the controller's log has more (`instance.unreadable`).";
@@ -133,7 +133,7 @@ reasons! {
         "Delete the VnicAttachment. The controller deletes those of a VnicProfile itself.";
     NotAuthorizedOrNotFound Unknown on OnAttached OnReady:
         "The instance, the subnet or a security group does not exist, or the controller may not see it. OCI does not say which.",
-        "The message names the refused call. Check the OCID and its region, then the controller's policies: the row of that call in docs/iam.md.";
+        "The message names the refused call. Check the OCID and its region, then the controller's policies: the row of that call in docs/iam.md. To delete the VnicAttachment and leave the VNIC: `kubectl patch vnica NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`.";
     NotAuthenticated Unknown on OnAttached OnReady:
         "OCI refused the controller's login.",
         "The controller's log names the login. Check the clock, and the dynamic group or workload policy (docs/iam.md).";

@@ -40,7 +40,7 @@ impl Placement {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// Virtual machine: hot-plug takes some seconds after the attachment is reported.
-    #[error("no link has the VNIC's address {mac} (links seen: {seen}); a hot-plugged VNIC appears within seconds")]
+    #[error("no link has the VNIC's MAC address {mac} (links seen: {seen}); a hot-plugged VNIC appears within seconds")]
     NoDevice {
         /// The VNIC's Ethernet address.
         mac: MacAddr,
@@ -49,9 +49,9 @@ pub enum LinkError {
     },
     /// Bare metal: the port of this index has no known address, or none of the links has it.
     #[error(
-        "physical port {nic_index} was not found: no link has its address {} (links seen: {seen}); name it with \
+        "physical port {nic_index} was not found: no link has its MAC address {} (links seen: {seen}); name it with \
          BM_PORT_{nic_index}",
-        mac.map_or_else(|| "(the metadata service lists none untagged)".to_owned(), |mac| mac.to_string())
+        mac.map_or_else(|| "(unknown, because the metadata service lists no VNIC without VLAN tag there)".to_owned(), |mac| mac.to_string())
     )]
     NoPort {
         /// The port's index.

@@ -373,7 +373,10 @@ fn missing_pod_family_is_an_error_until_vnic_has_it() {
     two.reason = Some("LinkMissing".into());
     let error = none().reserve(&two, request("a"), START).unwrap_err();
     assert!(matches!(&error, Error::FamilyMissing { families, .. } if *families == [Family::Ipv6]), "{error}");
-    assert_eq!(error.to_string(), "every pod gets IPv6, and no VNIC has any of it now; LinkMissing");
+    assert_eq!(
+        error.to_string(),
+        "OKE assigned IPv6 pod addresses to this node, and no usable VNIC has one now; LinkMissing"
+    );
     two.vnics[0] = vnic(1, &["10.0.1.8/31"], &["2001:db8::8/127"]);
     assert_eq!(none().reserve(&two, request("a"), START).unwrap().allocation.addresses.len(), 2);
     // An older agent's: as it is at the moment.

@@ -100,7 +100,12 @@ fn unwrap(body: &[u8]) -> Result<String, LoginError> {
     struct Reply {
         token: String,
     }
-    let bad = || LoginError::material("proxymux's answer", "it holds no token");
+    let bad = || {
+        LoginError::material(
+            "the answer of OKE's token service (proxymux)",
+            "it holds no token: workload identity needs an enhanced cluster; otherwise set OCI_PRINCIPAL",
+        )
+    };
     let inner: String = serde_json::from_slice(body).map_err(|_| bad())?;
     let inner = STANDARD.decode(inner).map_err(|_| bad())?;
     let reply: Reply = serde_json::from_slice(&inner).map_err(|_| bad())?;

@@ -22,7 +22,7 @@ pub enum Failure {
     #[error("no whole answer within {0:?}")]
     TimedOut(Duration),
     /// The budget that all calls share has no room before the deadline: the request was not sent.
-    #[error("the shared request budget has no room for another {0:?}")]
+    #[error("not sent: the controller's own request limit (OCI_REQUESTS_PER_SECOND) is used up for the next {0:?}")]
     Budget(Duration),
     /// The login failed: the request was not sent.
     #[error("logging in by {login}")]

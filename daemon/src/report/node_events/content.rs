@@ -35,7 +35,11 @@ pub(super) fn content(node: &str, transition: &Transition, unix_millis: u64) -> 
     let (level, action, note) = match transition {
         Transition::Raised { condition, others } => {
             let effect = if condition.blocks() { " No new pod can start on this node." } else { "" };
-            let others = if *others > 0 { format!(" The same applies to {others} more.") } else { String::new() };
+            let others = if *others > 0 {
+                format!(" The condition is raised for {others} more objects of this node.")
+            } else {
+                String::new()
+            };
             let message = condition.message.trim_end_matches('.');
             let note = format!("{subject}{message}.{effect}{others} {}", reason.next_step());
             (Level::Warning, "ConditionRaised", note)
@@ -72,7 +76,7 @@ mod tests {
     fn raised_event_has_state_effect_and_next_step() {
         let condition = Condition::blocking(Reason::NftFailed, "table inet vcn-native: busy").about("nft");
         let event = content("a", &Transition::Raised { condition, others: 2 }, 0);
-        let note = "nft: table inet vcn-native: busy. No new pod can start on this node. The same applies to 2 more. ";
+        let note = "nft: table inet vcn-native: busy. No new pod can start on this node. The condition is raised for 2 more objects of this node. ";
         assert_eq!(event.note, note.to_owned() + Reason::NftFailed.next_step());
         let about = (event.regarding.kind.as_deref(), event.regarding.name.as_deref(), event.regarding.uid.as_deref());
         assert_eq!(about, (Some("Node"), Some("a"), Some("a")));

@@ -107,7 +107,11 @@ fn exclusive_vnic_serves_one_pod_and_shared_vnic_several() {
     let world = with_room_for_one();
     let (first, second) = (world.pod("a", 5), world.pod("b", 6));
     world.add(&first, "v0,v1");
-    world.assert_refused(&second, "v0", r#""VNIC v0 is Exclusive, and pod team-a/web-0 has it""#);
+    world.assert_refused(
+        &second,
+        "v0",
+        r#""VNIC v0 is Exclusive, and pod team-a/web-0 has it; delete that pod, or run this one on another node""#,
+    );
     world.assert_refused(&second, "v1", "VNIC v1 has no free address");
     world.del(&first);
     world.add(&second, "v0,v1");

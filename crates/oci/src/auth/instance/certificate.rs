@@ -17,7 +17,7 @@ impl Certificate {
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, LoginError> {
         CertificateDer::from_pem_slice(pem)
             .map(Self)
-            .map_err(|_| LoginError::material("the instance's certificate", "it is none in PEM form"))
+            .map_err(|_| LoginError::material("the instance's certificate", "it is not in PEM format"))
     }
 
     /// The tenancy: the part of the subject that begins with `opc-tenant:`.
