@@ -20,7 +20,7 @@ mod state_dir;
 mod take_down;
 
 pub use check::{drifted, in_sync, vanished};
-pub use extra::{enter_pod, network_of};
+pub use extra::{network_of, open_netns};
 pub use failure::code;
 pub use follow_up::{DeletionOutcome, FollowUp, forget};
 pub use gc::gc;

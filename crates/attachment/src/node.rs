@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cni::{AttachmentKey, ContainerNetns, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Object, Place, Places, pod};
-use ipam::{Allocation, BootId, BootTime, PodRoute, Pools, Store};
+use ipam::{Allocation, BootId, BootTime, Pools, Store};
 use netlink::Netns;
 use vcn::Mtu;
 
@@ -134,9 +134,7 @@ impl Node {
         if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
             report.note(format!("the damaged file is now {}, and was rebuilt", path.display()));
         }
-        let routed = |pod::Owner { address, link, identity }| PodRoute { address, link, identity };
-        let routed: Vec<PodRoute> = owners.into_iter().map(routed).collect();
-        match self.store.reconcile_with_kernel(&routed, pools, own, |link| places.has_link(link)) {
+        match self.store.reconcile_with_kernel(&owners, pools, own, |link| places.has_link(link)) {
             Ok(0) => {}
             Ok(count) => report.note(format!("the record of {count} running attachment(s) was lost and was rebuilt")),
             Err(error) => return Err(failure::of_ipam(&error)),

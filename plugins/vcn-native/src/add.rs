@@ -8,7 +8,7 @@ use attachment::{DeletionOutcome, Node, Report, Source, code, failure};
 use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
 use datapath::pod::{LinkEnds, PodNetwork};
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
-use ipam::{Allocation, Request};
+use ipam::Allocation;
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
 
@@ -59,7 +59,7 @@ fn attempt(
 ) -> Result<Attempt, Error> {
     let ends = attachment::ends(&request.key);
     let from = Source { pools: offer.pools, avoided: &offer.avoided };
-    let reservation = attachment::reserve(node, from, &asked(request, &ends, places), |_| (), report)?;
+    let reservation = attachment::reserve(node, from, &asked(request, &ends, places), report)?;
     // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
     let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
     let allocation = reservation.allocation;
@@ -205,13 +205,12 @@ impl Leftover<'_> {
     }
 }
 
-fn asked(request: &AddRequest<Conf>, ends: &LinkEnds, places: &Places) -> Request {
-    Request {
-        key: request.key.clone(),
+fn asked(request: &AddRequest<Conf>, ends: &LinkEnds, places: &Places) -> Allocation {
+    Allocation {
         pod: attachment::pod_of(&request.args),
-        host_link: ends.host.clone(),
         netns: attachment::netns_of(&request.netns, places),
         mtu: request.conf.mtu,
+        ..Allocation::requested(request.key.clone(), ends.host.clone())
     }
 }
 

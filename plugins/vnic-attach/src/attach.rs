@@ -4,9 +4,9 @@ use attachment::{Node, Report, Source, failure};
 use cni::{AddRequest, AttachmentKey, Error, ErrorCode};
 use datapath::pod::{self, ExtraNetwork};
 use datapath::{Places, apply, dismantle, plan};
-use ipam::{Allocation, ExclusiveLink, InterfaceRecord, Pools, Request, Reservation};
-use netlink::{Netns, NetnsId, RouteFilter, Socket};
-use vcn::{AttachMode, Family, IfName, PerFamily, TableId};
+use ipam::{Allocation, InterfaceRecord, Pools, Reservation};
+use netlink::{RouteFilter, Socket};
+use vcn::{AttachMode, ExclusiveLink, Family, IfName, PerFamily, TableId};
 
 use crate::conf::Conf;
 use crate::key_of;
@@ -90,18 +90,16 @@ impl InterfaceBuilder<'_> {
     /// Reserves addresses of the VNIC. Of one that a single pod can have, a pod that is gone without a DEL lets go.
     fn reserve(&mut self, one: &VnicGrant<'_>, key: &AttachmentKey) -> Result<Reservation, Error> {
         let view = self.pools.only(one.vnic, &one.requested.ips);
-        let asked = Request {
-            key: key.clone(),
+        let (attached, exclusive) = recorded(one, self.request);
+        let asked = Allocation {
             pod: attachment::pod_of(&self.request.args),
-            host_link: attachment::ends(key).host,
             netns: attachment::netns_of(&self.request.netns, self.places),
-            mtu: None,
-        };
-        let complete = |allocation: &mut Allocation| {
-            (allocation.attached, allocation.exclusive) = recorded(one, self.request);
+            attached: Some(attached),
+            exclusive,
+            ..Allocation::requested(key.clone(), attachment::ends(key).host)
         };
         let source = Source { pools: &view, avoided: &[] };
-        let reserved = attachment::reserve(self.node, source, &asked, complete, self.report);
+        let reserved = attachment::reserve(self.node, source, &asked, self.report);
         match reserved {
             Err(error) if error.code == attachment::code::NO_ADDRESS => {}
             Ok(reservation) if !matches(&reservation, one) => {
@@ -111,7 +109,7 @@ impl InterfaceBuilder<'_> {
             reserved => return reserved,
         }
         if one.offer.mode == AttachMode::Exclusive && self.end_holder(one)? {
-            return attachment::reserve(self.node, source, &asked, complete, self.report);
+            return attachment::reserve(self.node, source, &asked, self.report);
         }
         let name = &one.requested.vnic;
         Err(Error::new(
@@ -126,9 +124,7 @@ impl InterfaceBuilder<'_> {
         let (held, _) = self.node.store.read_sound().map_err(wrap)?;
         let holds = |it: &&Allocation| it.addresses.iter().any(|held| held.vnic_id == one.vnic.vnic_id);
         let Some(holder) = held.allocations.iter().find(holds) else { return Ok(false) };
-        let lives = holder.netns.as_ref().is_some_and(|record| {
-            Netns::open(&record.path).is_ok_and(|found| found.id() == NetnsId { dev: record.dev, inode: record.inode })
-        });
+        let lives = holder.netns.as_ref().and_then(attachment::open_netns).is_some();
         let name = &one.requested.vnic;
         let pod = holder.pod.as_ref().map_or_else(
             || format!("container {}", holder.key.container_id),
@@ -191,7 +187,7 @@ impl InterfaceBuilder<'_> {
 }
 
 /// What is recorded of an interface in addition to its addresses.
-fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (Option<InterfaceRecord>, Option<ExclusiveLink>) {
+fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (InterfaceRecord, Option<ExclusiveLink>) {
     let VnicGrant { vnic, offer, requested } = one;
     let attached = InterfaceRecord {
         network: request.config.name.clone(),
@@ -207,7 +203,7 @@ fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (Option<Interfac
         vlan: offer.vlan,
         routers: PerFamily { ipv4: router(Family::Ipv4), ipv6: router(Family::Ipv6) },
     });
-    (Some(attached), exclusive)
+    (attached, exclusive)
 }
 
 /// Whether what an earlier ADD reserved is what this one asks for.

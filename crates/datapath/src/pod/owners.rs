@@ -2,30 +2,18 @@
 //! what the kernel remembers when a record is lost.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use netlink::RouteFilter;
-use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, PodRoute};
 
 use crate::error::during;
 use crate::{Error, Places};
-
-/// An address that a pod's link carries.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// The address.
-    pub address: IpAddr,
-    /// The host end of the link that our route to it leads to.
-    pub link: IfName,
-    /// The attachment of that link, as given to [`super::LinkEnds::of`]; `None` if an ADD was killed before it set the alias.
-    pub identity: Option<String>,
-}
 
 /// The owners of all pod addresses, found by the routes that lead to pods.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
-pub fn owners(places: &mut Places) -> Result<Vec<Owner>, Error> {
+pub fn owners(places: &mut Places) -> Result<Vec<PodRoute>, Error> {
     let links = places.host.links().map_err(during("links"))?;
     let ours: HashMap<u32, (IfName, Option<String>)> = links
         .into_iter()
@@ -44,7 +32,7 @@ pub fn owners(places: &mut Places) -> Result<Vec<Owner>, Error> {
         let routes = places.host.routes(&filter).map_err(during(format_args!("{family} routes to pods")))?;
         owners.extend(routes.into_iter().filter_map(|route| {
             let (link, identity) = ours.get(&route.oif)?.clone();
-            Some(Owner { address: route.destination.ip(), link, identity })
+            Some(PodRoute { address: route.destination.ip(), link, identity })
         }));
     }
     Ok(owners)

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use netlink::{Link, RouteFilter};
-use vcn::{Family, PROTOCOL, TableId};
+use vcn::{ExclusiveLink, Family, PROTOCOL, TableId};
 
-use super::{Device, ExtraNetwork};
+use super::ExtraNetwork;
 use crate::error::during;
 use crate::pod::observed::{accept_ra_of, carried, on_link, rules, switched_off};
 use crate::pod::{LOOPBACK, PodNetwork, observe};
@@ -56,7 +56,7 @@ fn held(network: &ExtraNetwork) -> Vec<IpAddr> {
 
 /// The VNIC's link in the pod and our objects on it. It is known by its Ethernet address, and by its name for one that
 /// others may have made on it.
-fn of_device(network: &PodNetwork, device: &Device, places: &mut Places) -> Result<Vec<Object>, Error> {
+fn of_device(network: &PodNetwork, device: &ExclusiveLink, places: &mut Places) -> Result<Vec<Object>, Error> {
     let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
     let links = pod.socket.links().map_err(during("links in the pod"))?;
     let ours = |link: &Link| {
