@@ -13,7 +13,7 @@ use vcn::{
 };
 
 use crate::pod::everything;
-use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, SysctlSpec};
+use crate::{AddressSpec, LinkKind, LinkSpec, NftTables, Object, Place, RouteSpec, SysctlSpec};
 
 mod links;
 mod nft;
@@ -99,7 +99,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
         objects.extend(pods.families().map(to_pods));
         objects.extend(pods.families().map(to_metadata));
         objects.extend(pods.families().map(|family| by_mark(family, PRIMARY_MARK, TableId::MAIN)));
-        objects.push(Object::NftTable(nft::rules(network, pods)));
+        objects.push(Object::NftTable(NftTables::new(nft::tables(network, pods))));
     }
     objects
 }

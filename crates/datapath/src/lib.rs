@@ -21,6 +21,6 @@ pub mod pods;
 
 pub use apply::{apply, dismantle};
 pub use error::{Error, Failure};
-pub use object::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, NftRule, Object, RouteSpec, SysctlSpec, VethPeer};
+pub use object::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, NftTables, Object, RouteSpec, SysctlSpec, VethPeer};
 pub use places::{Place, Places};
 pub use plan::{Change, Step, plan};

@@ -9,7 +9,7 @@ use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_T
 use super::link_local;
 use crate::error::during;
 use crate::object::{is_link_local, rule_seen};
-use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec};
+use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftTables, Object, Place, Places, RouteSpec};
 
 /// Observes the wanted links, addresses and settings, and each VLAN link, address, route, rule and nft rule with our
 /// mark.
@@ -126,17 +126,14 @@ fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
 /// The rules of all of our tables. Where one of them is missing, so are its rules, and all are written again.
 fn nft_tables() -> Result<Option<Object>, Error> {
     let read = |family| nft::Socket::open().and_then(|mut socket| socket.comments(family, NFT_TABLE));
-    let mut rules = None;
+    let mut found = None::<Vec<String>>;
     for family in nft::TableFamily::ALL {
         match read(family) {
-            Ok(texts) => {
-                let found = texts.map(|texts| texts.into_iter().map(NftRule::found));
-                found.into_iter().for_each(|found| rules.get_or_insert_with(Vec::new).extend(found));
-            }
+            Ok(texts) => texts.into_iter().for_each(|texts| found.get_or_insert_default().extend(texts)),
             // The plan then says "nft add tables", and applying it says that the kernel cannot.
             Err(error) if error.is_unsupported() => {}
             Err(error) => return Err(during(format_args!("nft table {family} {NFT_TABLE}"))(error)),
         }
     }
-    Ok(rules.map(Object::NftTable))
+    Ok(found.map(|texts| Object::NftTable(NftTables { texts, tables: Vec::new() })))
 }
