@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use attachment::{DeletionOutcome, Node, Report, Source, code, failure};
 use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
 use datapath::pod::{LinkEnds, PodNetwork};
-use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
+use datapath::{Object, Place, Places, Snapshot, apply, dismantle, plan, pod};
 use ipam::Allocation;
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
@@ -193,9 +193,9 @@ fn trouble(network: &PodNetwork, error: &datapath::Error, places: &mut Places) -
 
 /// Whether a route leads to one of the network's addresses by another pod's link.
 fn has_anothers(network: &PodNetwork, places: &mut Places) -> Result<bool, Error> {
-    let owners = pod::owners(places).map_err(|error| failure::of_datapath(&error))?;
+    let host = Snapshot::of_host(places).map_err(|error| failure::of_datapath(&error))?;
     let ours = |address: IpAddr| network.addresses.iter().any(|pod| pod.address == address);
-    Ok(owners.iter().any(|owner| owner.link != network.ends.host && ours(owner.address)))
+    Ok(pod::owners(&host).iter().any(|owner| owner.link != network.ends.host && ours(owner.address)))
 }
 
 impl Leftover<'_> {
