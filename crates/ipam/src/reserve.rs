@@ -44,6 +44,11 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// Whether an earlier ADD succeeded: then the pod is in use, and stays whatever becomes of this one.
+    pub const fn is_settled(&self) -> bool {
+        self.existing && self.allocation.tentative_until.is_none()
+    }
+
     /// Of an attachment that has addresses already.
     fn again(existing: &mut Allocation, netns: Option<NetnsRecord>, now: BootTime) -> Self {
         // The namespace may be a new one under the same key; the addresses stay.

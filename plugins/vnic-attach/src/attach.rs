@@ -3,7 +3,7 @@
 use attachment::{Node, Report, Source, failure};
 use cni::{AddRequest, AttachmentKey, Error, ErrorCode};
 use datapath::pod::{self, ExtraNetwork};
-use datapath::{Places, apply, dismantle, plan};
+use datapath::{Places, apply};
 use ipam::{Allocation, InterfaceRecord, Pools, Reservation};
 use netlink::{RouteFilter, Socket};
 use vcn::{AttachMode, ExclusiveLink, Family, IfName, PerFamily, TableId};
@@ -45,14 +45,14 @@ impl InterfaceBuilder<'_> {
         let mut moves = 0;
         loop {
             let reservation = self.reserve(one, &key)?;
-            let is_repeated = reservation.existing && reservation.allocation.tentative_until.is_none();
-            let allocation = reservation.allocation;
-            attachment::forget(reservation.unforgotten);
-            let built = self.build_network(one, &allocation, reservation.existing).and_then(|network| {
+            let is_repeated = reservation.is_settled();
+            attachment::forget(reservation.unforgotten.iter().copied());
+            let built = self.build_network(one, &reservation).and_then(|network| {
                 self.node.store.commit(&key).map_err(|error| failure::of_ipam(&error))?;
                 Ok(network)
             });
             self.report.mark("network");
+            let allocation = reservation.allocation;
             match built {
                 Ok(network) => {
                     // The host announces what is behind it; a VNIC's own address is known.
@@ -142,21 +142,17 @@ impl InterfaceBuilder<'_> {
         Ok(true)
     }
 
-    /// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
-    /// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away.
-    fn build_network(
-        &mut self,
-        one: &VnicGrant<'_>,
-        allocation: &Allocation,
-        is_existing: bool,
-    ) -> Result<ExtraNetwork, Error> {
+    /// Makes the network.
+    fn build_network(&mut self, one: &VnicGrant<'_>, reservation: &Reservation) -> Result<ExtraNetwork, Error> {
         let wrap = |error: datapath::Error| failure::of_datapath(&error);
-        let Some(mut network) = attachment::network_of(allocation, Some(self.pools)) else {
-            let msg = format!("the record of {} was lost and written again; delete the pod", allocation.key);
+        let Some(mut network) = attachment::network_of(&reservation.allocation, Some(self.pools)) else {
+            let msg =
+                format!("the record of {} was lost and written again; delete the pod", reservation.allocation.key);
             return Err(Error::new(attachment::code::NOT_ALLOCATED, msg));
         };
         let places = &mut *self.places;
-        let observed = if is_existing { pod::observe_extra(&network, places).map_err(wrap)? } else { Vec::new() };
+        let observed =
+            if reservation.existing { pod::observe_extra(&network, places).map_err(wrap)? } else { Vec::new() };
         if observed.is_empty() {
             usable(one, &network)?;
         }
@@ -167,21 +163,8 @@ impl InterfaceBuilder<'_> {
                 self.report.note(error.to_string());
             }
         }
-        let desired = network.desired();
-        let error = match apply(&plan(&desired, &observed), places) {
-            Ok(()) => return Ok(network),
-            Err(error) => error,
-        };
-        let settled = allocation.tentative_until.is_none();
-        if settled || !(is_existing || error.is_already_exists()) {
-            return Err(wrap(error));
-        }
-        let own = pod::observe_extra(&network, places).map_err(wrap)?;
-        dismantle(&plan(&[], &own), places);
-        if own.is_empty() {
-            return Err(wrap(error));
-        }
-        apply(&plan(&desired, &[]), places).map_err(wrap)?;
+        let observe = |places: &mut Places| pod::observe_extra(&network, places);
+        attachment::make(&network.desired(), &observed, reservation, observe, places).map_err(wrap)?;
         Ok(network)
     }
 }
