@@ -1,7 +1,7 @@
 //! One attachment of a pod on this node, for every plugin: its record and its network, which must never contradict each other.
 //!
 //! ```text
-//!   ADD  reserve ─▶ (plan, apply: the plugin's own) ─▶ commit
+//!   ADD  reserve ─▶ make (what the plugin desires) ─▶ commit
 //!   DEL  take_down: the record, else the kernel, says what there is ─▶ release ─▶ cooldown
 //!   GC   the same for all that are dead                          Report ─▶ agent, or a file
 //! ```
@@ -13,6 +13,7 @@ mod extra;
 pub mod failure;
 mod follow_up;
 mod gc;
+mod make;
 mod node;
 mod report;
 mod reserve;
@@ -20,10 +21,11 @@ mod state_dir;
 mod take_down;
 
 pub use check::{drifted, in_sync, vanished};
-pub use extra::{enter_pod, network_of};
+pub use extra::{network_of, open_netns};
 pub use failure::code;
 pub use follow_up::{DeletionOutcome, FollowUp, forget};
 pub use gc::gc;
+pub use make::make;
 pub use node::{Node, ends, enter, network, observe};
 pub use report::{Program, Report};
 pub use reserve::{Source, netns_of, pod_of, reserve};

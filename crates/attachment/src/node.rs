@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use cni::{AttachmentKey, ContainerNetns, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
-use datapath::{Object, Place, Places, pod};
-use ipam::{Allocation, BootId, BootTime, PodRoute, Pools, Store};
+use datapath::{Object, Place, Places, Snapshot, pod};
+use ipam::{Allocation, BootId, BootTime, Pools, Store};
 use netlink::Netns;
 use vcn::Mtu;
 
@@ -100,7 +100,8 @@ impl Node {
     /// Removes our rules and proxies for addresses of no pod: they would misroute the next owner's packets.
     pub fn remove_orphans(&self, report: &mut Report) -> Result<(), Error> {
         let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
-        let orphans = pod::orphans(&mut places).map_err(|error| failure::of_datapath(&error))?;
+        let host = Snapshot::of_host(&mut places).map_err(|error| failure::of_datapath(&error))?;
+        let orphans = pod::orphans(&host);
         if orphans.is_empty() {
             return Ok(());
         }
@@ -131,13 +132,11 @@ impl Node {
         report: &mut Report,
     ) -> Result<(), Error> {
         let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
-        let owners = pod::owners(&mut places).map_err(|error| failure::of_datapath(&error))?;
+        let host = Snapshot::of_host(&mut places).map_err(|error| failure::of_datapath(&error))?;
         if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
             report.note(format!("the damaged file is now {}, and was rebuilt", path.display()));
         }
-        let routed = |pod::Owner { address, link, identity }| PodRoute { address, link, identity };
-        let routed: Vec<PodRoute> = owners.into_iter().map(routed).collect();
-        match self.store.reconcile_with_kernel(&routed, pools, own, |link| places.has_link(link)) {
+        match self.store.reconcile_with_kernel(&pod::owners(&host), pools, own, |link| places.has_link(link)) {
             Ok(0) => {}
             Ok(count) => report.note(format!("the record of {count} running attachment(s) was lost and was rebuilt")),
             Err(error) => return Err(failure::of_ipam(&error)),

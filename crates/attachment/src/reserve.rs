@@ -2,7 +2,7 @@
 
 use cni::{Args, ContainerNetns, Error};
 use datapath::Places;
-use ipam::{Allocation, NetnsRecord, PodRecord, Pools, Request, Reservation};
+use ipam::{Allocation, NetnsRecord, PodRecord, Pools, Reservation};
 use vcn::IfName;
 
 use crate::failure;
@@ -21,17 +21,10 @@ pub struct Source<'a> {
 
 /// Reserves addresses. An empty record may be a lost one, and so may this
 /// attachment's: before that is believed, the kernel is asked who has what. A full one may hold what killed runs have left.
-/// A new allocation is recorded as `complete` made it.
 ///
 /// # Errors
 /// The pools' and the files' own.
-pub fn reserve(
-    node: &Node,
-    source: Source<'_>,
-    asked: &Request,
-    complete: impl Fn(&mut Allocation),
-    report: &mut Report,
-) -> Result<Reservation, Error> {
+pub fn reserve(node: &Node, source: Source<'_>, asked: &Allocation, report: &mut Report) -> Result<Reservation, Error> {
     let Source { pools, avoided } = source;
     let (mut sure, mut swept) = (false, false);
     loop {
@@ -39,13 +32,7 @@ pub fn reserve(
             if !sure && (held.is_empty() || held.lacks_record(&asked.key)) {
                 return Ok(None);
             }
-            let mut reservation = held.reserve_beside(pools, avoided, asked.clone(), node.now)?;
-            let new = held.allocations.iter_mut().filter(|held| !reservation.existing && held.key == asked.key);
-            for allocation in new {
-                complete(allocation);
-                reservation.allocation = allocation.clone();
-            }
-            Ok(Some(reservation))
+            held.reserve_beside(pools, avoided, asked.clone(), node.now).map(Some)
         });
         match reserved {
             Ok(Some(reservation)) => return Ok(reservation),

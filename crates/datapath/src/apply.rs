@@ -11,7 +11,6 @@ use crate::{
 };
 
 mod moved;
-mod nft;
 
 pub(crate) use moved::give_back;
 
@@ -56,8 +55,11 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
         Change::Add(Object::Sysctl(setting)) | Change::Replace { to: Object::Sysctl(setting), .. } => {
             set(place, setting, places)
         }
-        Change::Add(Object::NftTable(rules)) | Change::Replace { to: Object::NftTable(rules), .. } => {
-            netlink::nft::Socket::open()?.replace_tables(&nft::tables(rules))
+        Change::Add(Object::NftTable(all)) | Change::Replace { to: Object::NftTable(all), .. } => {
+            match all.tables.as_slice() {
+                [] => Ok(()),
+                tables => netlink::nft::Socket::open()?.replace_tables(tables),
+            }
         }
         Change::Delete(Object::NftTable(_)) => netlink::nft::Socket::open()?.delete_tables(vcn::NFT_TABLE),
         // A driver may refuse an address although it is the one it has.

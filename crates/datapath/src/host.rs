@@ -9,11 +9,11 @@ use netlink::Rule;
 use serde::{Deserialize, Serialize};
 use vcn::{
     Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, METADATA_ADDRESS_V6, MacAddr, Mark, Mtu, PODS_TABLE,
-    PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, vnic_mark,
+    PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, VnicRoute, vnic_mark,
 };
 
 use crate::pod::everything;
-use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, SysctlSpec};
+use crate::{AddressSpec, LinkKind, LinkSpec, NftTables, Object, Place, RouteSpec, SysctlSpec};
 
 mod links;
 mod nft;
@@ -70,19 +70,9 @@ pub struct HostVnic {
     /// The known CIDR blocks of its subnet, if addresses of it are for pods.
     #[serde(default)]
     pub pod_blocks: Vec<IpNetwork>,
-    /// Networks that the host reaches through it.
+    /// Networks that the host reaches through it. Never a default route: that is the operating system's.
     #[serde(default)]
-    pub routes: Vec<HostRoute>,
-}
-
-/// A network that the host reaches through a VNIC. Never a default route: that is the operating system's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostRoute {
-    /// The network.
-    pub destination: IpNetwork,
-    /// The next hop in the subnet; the virtual router if absent.
-    #[serde(default)]
-    pub via: Option<IpAddr>,
+    pub routes: Vec<VnicRoute>,
 }
 
 impl HostVnic {
@@ -109,7 +99,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
         objects.extend(pods.families().map(to_pods));
         objects.extend(pods.families().map(to_metadata));
         objects.extend(pods.families().map(|family| by_mark(family, PRIMARY_MARK, TableId::MAIN)));
-        objects.push(Object::NftTable(nft::rules(network, pods)));
+        objects.push(Object::NftTable(NftTables::new(nft::tables(network, pods))));
     }
     objects
 }
@@ -257,7 +247,7 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
 
 /// A network behind a VNIC. A rule leads there, not a route in the main table, which is the operating system's; the kernel then
 /// takes the VNIC's own address for what the host sends there. Nothing in a family that the VNIC lacks.
-fn routed(vnic: &HostVnic, route: &HostRoute) -> Vec<Object> {
+fn routed(vnic: &HostVnic, route: &VnicRoute) -> Vec<Object> {
     let family = Family::of(route.destination.ip());
     let Some(at) = vnic.vnic.addressing.of(family) else { return Vec::new() };
     let (link, table) = (vnic.placement.link(), vnic.table);

@@ -18,9 +18,11 @@ mod places;
 mod plan;
 pub mod pod;
 pub mod pods;
+mod snapshot;
 
 pub use apply::{apply, dismantle};
 pub use error::{Error, Failure};
-pub use object::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, NftRule, Object, RouteSpec, SysctlSpec, VethPeer};
+pub use object::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, NftTables, Object, RouteSpec, SysctlSpec, VethPeer};
 pub use places::{Place, Places};
 pub use plan::{Change, Step, plan};
+pub use snapshot::Snapshot;

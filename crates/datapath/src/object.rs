@@ -11,8 +11,7 @@ use vcn::{Family, IfName, MacAddr, Mtu, PROTOCOL, TableId, VlanTag};
 
 mod nft;
 
-pub(crate) use nft::NftChain;
-pub use nft::NftRule;
+pub use nft::NftTables;
 
 /// One object of a namespace's network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +32,7 @@ pub enum Object {
     Sysctl(SysctlSpec),
     /// The whole of our nft tables: they are replaced in one transaction, so they are one object.
     #[serde(skip)]
-    NftTable(Vec<NftRule>),
+    NftTable(NftTables),
 }
 
 /// A link and the attributes that matter; `None` means "as it is".
@@ -291,7 +290,7 @@ impl fmt::Display for Object {
             }
             Self::Neighbour(NeighbourSpec { link, address, mac: None }) => write!(f, "proxy {address} dev {link}"),
             Self::Sysctl(sysctl) => write!(f, "{}={}", sysctl.key.join("/"), sysctl.value),
-            Self::NftTable(rules) => write!(f, "tables {} ({} rules)", vcn::NFT_TABLE, rules.len()),
+            Self::NftTable(all) => write!(f, "tables {} ({} rules)", vcn::NFT_TABLE, all.texts.len()),
         }
     }
 }

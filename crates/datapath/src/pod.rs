@@ -30,13 +30,11 @@ mod route_check;
 mod uplink;
 
 pub use blockers::{Blocker, blockers};
-pub use extra::{
-    Device, ExtraNetwork, ExtraRoute, give_back, observe_extra, observe_inside, own_ways, taken_routes, used_names,
-};
-pub(crate) use observed::{accept_ra_of, rule_of_a_pod};
+pub use extra::{ExtraNetwork, give_back, observe_extra, observe_inside, own_ways, taken_routes, used_names};
+pub(crate) use observed::{accept_ra_of, source_of_a_pod};
 pub use observed::{misleading, observe, recorded};
 pub use orphans::{Orphan, orphans};
-pub use owners::{Owner, owners};
+pub use owners::owners;
 pub use route_check::{WrongRoute, wrong_routes};
 pub use uplink::{Uplink, needed, observe_needed};
 

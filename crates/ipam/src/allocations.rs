@@ -7,10 +7,10 @@ use cni::{AttachmentKey, NetworkName};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vcn::{IfName, MacAddr, Mtu, Ocid, PerFamily, TableId, VlanTag};
+use vcn::{ExclusiveLink, IfName, Mtu, Ocid, PerFamily, TableId, VnicRoute};
 
 use crate::records::name_of;
-use crate::{AttachRoute, BootId, BootTime, Error};
+use crate::{BootId, BootTime, Error};
 
 /// Everything handed out on this node, as far as it was asked for (see [`crate::Store::update_for`]).
 #[derive(Clone, Debug, PartialEq)]
@@ -76,26 +76,10 @@ pub struct InterfaceRecord {
     pub subnets: PerFamily<IpNetwork>,
     /// Other networks that the pod reaches through it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub routes: Vec<AttachRoute>,
+    pub routes: Vec<VnicRoute>,
     /// The pod's connections leave by it unless another route is more specific.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub default_route: bool,
-}
-
-/// The link of a VNIC that a pod has for itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ExclusiveLink {
-    /// The name that it had on the host, and gets back. On bare metal the physical port, which stays there.
-    pub link: IfName,
-    /// Its Ethernet address: what it is found by.
-    pub mac: MacAddr,
-    /// On bare metal, the tag of the VLAN link that was made in the pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<VlanTag>,
-    /// The virtual router of each family.
-    #[serde(default)]
-    pub routers: PerFamily<IpAddr>,
 }
 
 /// An address and what carries it.
@@ -237,6 +221,22 @@ impl Allocations {
 }
 
 impl Allocation {
+    /// A request for addresses: all that is recorded of an attachment but them. Its MTU is the largest one of the link.
+    pub fn requested(key: AttachmentKey, host_link: IfName) -> Self {
+        Self {
+            key,
+            addresses: Vec::new(),
+            tentative_until: None,
+            since: BootTime::default(),
+            pod: None,
+            host_link,
+            netns: None,
+            mtu: None,
+            attached: None,
+            exclusive: None,
+        }
+    }
+
     /// The addresses alone.
     pub(crate) fn held(&self) -> Vec<IpAddr> {
         self.addresses.iter().map(|assigned| assigned.address).collect()

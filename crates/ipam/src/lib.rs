@@ -26,11 +26,11 @@ mod reserve;
 mod store;
 
 pub use allocations::{
-    Allocation, Allocations, AssignedAddress, ExclusiveLink, FreedAddress, InterfaceRecord, NetnsRecord, PodRecord,
+    Allocation, Allocations, AssignedAddress, FreedAddress, InterfaceRecord, NetnsRecord, PodRecord,
 };
 pub use boot::{BootId, BootTime};
 pub use error::{Error, Shortage};
 pub use file::{AtomicFile, MAX_STATE_BYTES, create, read_named, read_state, set_aside, write_atomically};
-pub use pools::{AttachOffer, AttachRoute, FamilyPool, Pools, VnicPool};
-pub use reserve::{COOLDOWN, Request, Reservation, TENTATIVE_LIFETIME};
-pub use store::{AttachmentLock, PodRoute, Store};
+pub use pools::{AttachOffer, FamilyPool, Pools, VnicPool};
+pub use reserve::{COOLDOWN, Reservation, TENTATIVE_LIFETIME};
+pub use store::{AttachmentLock, Store};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vcn::{AttachMode, Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId, VlanTag};
+use vcn::{AttachMode, Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId, VlanTag, VnicRoute};
 
 use crate::{BootId, BootTime, Error, read_state, write_atomically};
 
@@ -81,7 +81,7 @@ pub struct VnicPool {
 
 /// What a VNIC offers to pods that request it by name. The agent copies it from the VnicAttachment, and the plugin believes
 /// this file alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachOffer {
     /// The VnicAttachment's `spec.name`, unique on the node.
@@ -99,20 +99,10 @@ pub struct AttachOffer {
     pub subnets: PerFamily<IpNetwork>,
     /// Networks that the pod reaches through it in addition to the subnet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub routes: Vec<AttachRoute>,
+    pub routes: Vec<VnicRoute>,
     /// The VNIC is being deleted, shrunk or replaced: no new pod gets it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_leaving: bool,
-}
-
-/// A network that is reached through a VNIC.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttachRoute {
-    /// A CIDR block, never a default route.
-    pub destination: IpNetwork,
-    /// The next hop in the subnet; the virtual router if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<IpAddr>,
 }
 
 /// A VNIC as every ADD reads it. `serde(flatten)` builds a tree first, which takes twice as long.

@@ -5,13 +5,12 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cni::AttachmentKey;
-use vcn::{Family, IfName, Mtu};
+use vcn::{Family, IfName};
 
 use crate::records::name_of;
 use crate::{
-    Allocation, Allocations, AssignedAddress, BootTime, Error, FamilyPool, FreedAddress, NetnsRecord, PodRecord, Pools,
-    Shortage, VnicPool,
+    Allocation, Allocations, AssignedAddress, BootTime, Error, FamilyPool, FreedAddress, NetnsRecord, Pools, Shortage,
+    VnicPool,
 };
 
 /// The cooldown of a freed address. A client that opened a connection to the old pod may still be retrying: conntrack
@@ -30,21 +29,6 @@ const FREED_MEMORY: usize = 512;
 /// The most freed addresses that are listed. Only IPv6 ranges without an agent reach it.
 const FREED_LIMIT: usize = 4096;
 
-/// A request for addresses.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The attachment.
-    pub key: AttachmentKey,
-    /// The pod, where known.
-    pub pod: Option<PodRecord>,
-    /// The name the host end of its link will have.
-    pub host_link: IfName,
-    /// Its namespace.
-    pub netns: Option<NetnsRecord>,
-    /// The largest MTU of its link; without one, the VNIC's MTU applies.
-    pub mtu: Option<Mtu>,
-}
-
 /// The reserved addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
@@ -60,6 +44,11 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// Whether an earlier ADD succeeded: then the pod is in use, and stays whatever becomes of this one.
+    pub const fn is_settled(&self) -> bool {
+        self.existing && self.allocation.tentative_until.is_none()
+    }
+
     /// Of an attachment that has addresses already.
     fn again(existing: &mut Allocation, netns: Option<NetnsRecord>, now: BootTime) -> Self {
         // The namespace may be a new one under the same key; the addresses stay.
@@ -77,7 +66,7 @@ impl Reservation {
 }
 
 impl Allocations {
-    /// Reserves one address of every family that pods get, all on one VNIC, for an attachment.
+    /// Reserves one address of every family that pods get, all on one VNIC, for an attachment ([`Allocation::requested`]).
     ///
     /// Among VNICs that can serve every family: those with a rested address first, or else the one whose address has rested
     /// longest; then the one with the fewest addresses in use, then the one whose address was freed first. On it, per family: an address never used in
@@ -85,7 +74,7 @@ impl Allocations {
     ///
     /// # Errors
     /// [`Error::Exhausted`] with the numbers behind it; [`Error::FamilyMissing`] when no VNIC has addresses of a family now.
-    pub fn reserve(&mut self, pools: &Pools, request: Request, now: BootTime) -> Result<Reservation, Error> {
+    pub fn reserve(&mut self, pools: &Pools, request: Allocation, now: BootTime) -> Result<Reservation, Error> {
         self.reserve_beside(pools, &[], request, now)
     }
 
@@ -97,7 +86,7 @@ impl Allocations {
         &mut self,
         pools: &Pools,
         avoided: &[IfName],
-        request: Request,
+        request: Allocation,
         now: BootTime,
     ) -> Result<Reservation, Error> {
         self.trim(pools, now);
@@ -156,7 +145,7 @@ impl Allocations {
     /// Records what an attachment has by the kernel's account, where its record was lost. What is on record already, by
     /// key or by address, stays as it is, and so does what is in no pool, even in part: DEL would overlook that part. Answers
     /// whether it was taken in.
-    pub(crate) fn adopt(&mut self, pools: &Pools, request: Request, addresses: &[IpAddr], now: BootTime) -> bool {
+    pub(crate) fn adopt(&mut self, pools: &Pools, request: Allocation, addresses: &[IpAddr], now: BootTime) -> bool {
         let on_record = |held: &Allocation| {
             held.key == request.key || held.addresses.iter().any(|assigned| addresses.contains(&assigned.address))
         };
@@ -168,18 +157,7 @@ impl Allocations {
         }
         assigned.sort_by_key(|assigned| assigned.address);
         self.freed.retain(|freed| !addresses.contains(&freed.address));
-        self.allocations.push(Allocation {
-            key: request.key,
-            addresses: assigned,
-            tentative_until: None,
-            since: now,
-            pod: request.pod,
-            host_link: request.host_link,
-            netns: request.netns,
-            mtu: None,
-            attached: None,
-            exclusive: None,
-        });
+        self.allocations.push(Allocation { addresses: assigned, since: now, ..request });
         true
     }
 
@@ -314,20 +292,10 @@ impl<'a> Choice<'a> {
         self.addresses.iter().filter_map(|&(_, at)| at).max()
     }
 
-    fn allocation(&self, request: Request, now: BootTime) -> Allocation {
-        let vnic_mtu = self.vnic.mtu;
-        Allocation {
-            key: request.key,
-            addresses: self.assigned(),
-            tentative_until: Some(now.after(TENTATIVE_LIFETIME)),
-            since: now,
-            pod: request.pod,
-            host_link: request.host_link,
-            netns: request.netns,
-            mtu: Some(request.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
-            attached: None,
-            exclusive: None,
-        }
+    fn allocation(&self, request: Allocation, now: BootTime) -> Allocation {
+        let (vnic_mtu, until) = (self.vnic.mtu, Some(now.after(TENTATIVE_LIFETIME)));
+        let mtu = Some(request.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu)));
+        Allocation { addresses: self.assigned(), tentative_until: until, since: now, mtu, ..request }
     }
 
     fn assigned(&self) -> Vec<AssignedAddress> {

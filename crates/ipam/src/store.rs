@@ -7,7 +7,6 @@ mod repair;
 mod write;
 
 pub use attachment::AttachmentLock;
-pub use reconcile::PodRoute;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;

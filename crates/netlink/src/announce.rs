@@ -9,7 +9,6 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use vcn::MacAddr;
 
 use crate::error::{Cause, Result};
-use crate::netns::Netns;
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 /// The Ethernet group of ff02::1.
@@ -35,14 +34,6 @@ impl Announcer {
             Ok(socket) => Ok(Self { socket }),
             Err(errno) => Err(Cause::from(errno).during("open", "a packet socket")),
         }
-    }
-
-    /// Opens in another network namespace.
-    ///
-    /// # Errors
-    /// When the namespace cannot be entered (CAP_SYS_ADMIN), and as [`Announcer::open`].
-    pub fn open_in(netns: &Netns) -> Result<Self> {
-        netns.run(Self::open)?
     }
 
     /// Tells the neighbours on a link that the address is at this Ethernet address. Once: send again a second later for

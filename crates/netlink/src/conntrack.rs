@@ -12,7 +12,6 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
 
 use crate::error::{Cause, Result};
-use crate::netns::Netns;
 use crate::wire::attributes;
 use crate::wire::transport::{Request, Transport};
 
@@ -86,14 +85,6 @@ impl Socket {
             Ok(socket) => Ok(socket),
             Err(cause) => Err(cause.during("open", "a connection tracking socket")),
         }
-    }
-
-    /// Opens a socket in another network namespace.
-    ///
-    /// # Errors
-    /// When the namespace cannot be entered (CAP_SYS_ADMIN), and as [`Socket::open`].
-    pub fn open_in(netns: &Netns) -> Result<Self> {
-        netns.run(Self::open)?
     }
 
     /// Forgets every connection that has one of the addresses at either end in either direction (so also those that NAT turned

@@ -41,7 +41,7 @@ pub use routing::address::Address;
 pub use routing::link::{Link, LinkChange, LinkKind, NewLink, Peer};
 pub use routing::monitor::{Change, Event, Monitor};
 pub use routing::neighbour::{Neighbour, NeighbourFilter};
-pub use routing::route::{IncomingPacket, OutgoingPacket, Route, RouteFilter, RouteKind};
+pub use routing::route::{Route, RouteFilter, RouteKind, RoutedPacket};
 pub use routing::rule::Rule;
 pub use routing::socket::Socket;
 pub use sysctl::Sysctls;

@@ -22,7 +22,8 @@ fn forgetting_many_connections_needs_memory_for_a_few() {
     talk(&netns, "10.0.1.8", "10.0.1.9");
     let before = memory_peak();
     let delete = |address| {
-        let deleted = Socket::open_in(&netns).unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
+        let deleted =
+            netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
         deleted.connections
     };
     let deleted = delete("10.0.1.7");

@@ -30,8 +30,8 @@ pub use constants::{
 pub use family::{Family, PerFamily};
 pub use hash::{fnv1a, fnv1a_32};
 pub use instance::{Instance, MachineKind};
-pub use linux::{IfName, IfNameError, Mark, Mtu, Priority, TableId, VlanTag, VlanTagError};
+pub use linux::{IfName, IfNameError, Mark, Mtu, PodRoute, Priority, TableId, VlanTag, VlanTagError};
 pub use mac::{MacAddr, MacAddrError};
 pub use ocid::{Ocid, OcidError};
 pub use printable::printable;
-pub use vnic::{AttachMode, Purpose, SubnetAddressing, Vnic};
+pub use vnic::{AttachMode, ExclusiveLink, Purpose, SubnetAddressing, Vnic, VnicRoute};

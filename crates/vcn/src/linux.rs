@@ -1,6 +1,7 @@
 //! Linux networking identifiers as types: two that could be swapped in a call are two types.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -65,6 +66,17 @@ impl fmt::Debug for IfName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("IfName").field(&self.as_str()).finish()
     }
+}
+
+/// Our route to a pod's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRoute {
+    /// The address.
+    pub address: IpAddr,
+    /// The host end of the pod's link.
+    pub link: IfName,
+    /// The attachment in the link's alias; `None` if an ADD was killed before it set the alias.
+    pub identity: Option<String>,
 }
 
 /// A routing table number.

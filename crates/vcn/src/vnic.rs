@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use crate::{MacAddr, Ocid, PerFamily, VlanTag};
+use crate::{IfName, MacAddr, Ocid, PerFamily, VlanTag};
 
 /// One VNIC of this instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,32 @@ impl SubnetAddressing {
     pub fn listed(&self) -> impl Iterator<Item = IpAddr> + '_ {
         std::iter::once(self.address).chain(self.others.iter().copied())
     }
+}
+
+/// A network that is reached through a VNIC; never the default route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VnicRoute {
+    /// The network's CIDR block.
+    pub destination: IpNetwork,
+    /// The next hop in the subnet; the virtual router if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
+}
+
+/// The link of a VNIC that a pod has for itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExclusiveLink {
+    /// The name that it had on the host, and gets back. On bare metal the physical port, which stays there.
+    pub link: IfName,
+    /// Its Ethernet address: what it is found by.
+    pub mac: MacAddr,
+    /// On bare metal, the tag of the VLAN link that was made in the pod; `None` where the link itself moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<VlanTag>,
+    /// The virtual router of each family.
+    #[serde(default)]
+    pub routers: PerFamily<IpAddr>,
 }
 
 /// Whom a VNIC serves.

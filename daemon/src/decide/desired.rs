@@ -161,7 +161,7 @@ fn host_vnic(vnic: &Vnic, at: HostLink, facts: HostFacts<'_>, for_pods: &[IpNetw
     let shared = || request.filter(|it| it.is_shared()).map(|_| subnets(&vnic));
     let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).or_else(shared).unwrap_or_default();
     let mtu = request.map_or(Mtu::VCN, |request| request.mtu);
-    let routes = request.filter(|it| it.purpose == Purpose::Host).map(|it| it.routes.clone()).unwrap_or_default();
+    let routes = request.filter(|it| it.purpose == Purpose::Host).map(|it| it.offer.routes.clone()).unwrap_or_default();
     let HostLink { placement, table } = at;
     HostVnic { vnic, placement, table, mtu, pod_blocks, routes }
 }

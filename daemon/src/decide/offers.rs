@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use datapath::host::HostVnic;
-use ipam::{AttachOffer, AttachRoute, BootId, BootTime, FamilyPool, Pools, VnicPool};
+use ipam::{AttachOffer, BootId, BootTime, FamilyPool, Pools, VnicPool};
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName, PerFamily, Purpose, SubnetAddressing, VlanTag, Vnic};
 
@@ -111,16 +111,7 @@ fn offer(vnic: &Vnic, request: &VnicRequest, vlan: Option<VlanTag>) -> AttachOff
     for (family, at) in vnic.addressing.iter() {
         *subnets.slot(family) = Some(at.subnet);
     }
-    let routes = request.routes.iter().map(|route| AttachRoute { destination: route.destination, via: route.via });
-    AttachOffer {
-        name: request.name.clone(),
-        mode: request.mode,
-        allowed_namespaces: request.allowed_namespaces.clone(),
-        vlan,
-        subnets,
-        routes: routes.collect(),
-        is_leaving: request.is_leaving,
-    }
+    AttachOffer { vlan, subnets, ..request.offer.clone() }
 }
 
 #[cfg(test)]

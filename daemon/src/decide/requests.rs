@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use api::condition::find;
 use api::{AttachmentReason, ConditionType, NodeReport, Reason as _, VnicAttachment, VnicAttachmentStatus};
-use datapath::host::HostRoute;
-use vcn::{AttachMode, Family, Mtu, Ocid, Purpose, Vnic};
+use ipam::AttachOffer;
+use vcn::{AttachMode, Family, Mtu, Ocid, PerFamily, Purpose, Vnic, VnicRoute};
 
 use crate::decide::desired::npn_vnic;
 use crate::report::condition::Reason;
@@ -21,24 +21,17 @@ pub type Requests = BTreeMap<Ocid, VnicRequest>;
 pub struct VnicRequest {
     /// The generation of the VnicAttachment that says so.
     pub generation: Option<i64>,
-    /// What pods and people call it.
-    pub name: String,
     /// What it serves.
     pub purpose: Purpose,
-    /// How pods use it, if its purpose is Attach.
-    pub mode: AttachMode,
     /// Its MTU.
     pub mtu: Mtu,
-    /// Networks behind it.
-    pub routes: Vec<HostRoute>,
-    /// The namespaces whose pods may use it.
-    pub allowed_namespaces: Vec<String>,
+    /// What pods may do with it, if its purpose is Attach; its name and the networks behind it in any case. Without what
+    /// only the VNIC itself tells: VLAN tag and subnets.
+    pub offer: AttachOffer,
     /// Its own addresses.
     pub own: Vec<IpAddr>,
     /// Its IPv4 addresses for pods that share it.
     pub pod_addresses: Vec<IpAddr>,
-    /// Whether it is being deleted, or is to lose addresses: no new pod gets it.
-    pub is_leaving: bool,
 }
 
 /// The requests for VNICs of this node.
@@ -75,29 +68,33 @@ pub fn must_report_end(attachment: &VnicAttachment, report: &NodeReport) -> bool
 impl VnicRequest {
     fn of(attachment: &VnicAttachment, status: &VnicAttachmentStatus, vnic: &Vnic) -> Self {
         let spec = &attachment.spec.vnic;
-        let route = |route: &api::Route| HostRoute { destination: route.destination, via: route.via };
+        let route = |route: &api::Route| VnicRoute { destination: route.destination, via: route.via };
         Self {
             generation: attachment.metadata.generation,
-            name: spec.name.to_string(),
             purpose: spec.purpose.into(),
-            mode: spec.mode.into(),
             mtu: spec.mtu.map_or(Mtu::VCN, |mtu| Mtu(mtu.into())),
-            routes: spec.routes.iter().map(route).collect(),
-            allowed_namespaces: spec.allowed_namespaces.clone(),
+            offer: AttachOffer {
+                name: spec.name.to_string(),
+                mode: spec.mode.into(),
+                allowed_namespaces: spec.allowed_namespaces.clone(),
+                vlan: None,
+                subnets: PerFamily::default(),
+                routes: spec.routes.iter().map(route).collect(),
+                is_leaving: attachment.metadata.deletion_timestamp.is_some() || is_shrinking(attachment, status, vnic),
+            },
             own: status.own_addresses.clone(),
             pod_addresses: status.pod_addresses.clone(),
-            is_leaving: attachment.metadata.deletion_timestamp.is_some() || is_shrinking(attachment, status, vnic),
         }
     }
 
     /// Whether one pod at a time has the VNIC itself.
     pub fn is_exclusive(&self) -> bool {
-        (self.purpose, self.mode) == (Purpose::Attach, AttachMode::Exclusive)
+        (self.purpose, self.offer.mode) == (Purpose::Attach, AttachMode::Exclusive)
     }
 
     /// Whether several pods have an address each.
     pub fn is_shared(&self) -> bool {
-        (self.purpose, self.mode) == (Purpose::Attach, AttachMode::Shared)
+        (self.purpose, self.offer.mode) == (Purpose::Attach, AttachMode::Shared)
     }
 
     /// Its own address of a family, as the controller knows it.
@@ -183,7 +180,7 @@ pub(crate) mod tests {
             at.others = others.iter().map(|address| address.parse().unwrap()).collect();
             vnics[2].addressing.ipv6 = Some(at);
             facts.vnics.absorb(Ok(vnics), Instant::now());
-            requests(&facts).values().all(|request| request.is_leaving)
+            requests(&facts).values().all(|request| request.offer.is_leaving)
         };
         let shared = |ipv4: u8, ipv6: u8| json!({ "purpose": "Attach", "ipv4Count": ipv4, "ipv6Count": ipv6 });
         let two = json!({ "podAddresses": ["10.0.64.8", "10.0.64.9"], "conditions": ready("True", "Ready") });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::probe::{RouteSeen, SendTask};
 use ipnetwork::IpNetwork;
-use netlink::OutgoingPacket;
+use netlink::RoutedPacket;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use vcn::Family;
 
@@ -44,7 +44,7 @@ impl ProbeRoute {
         let holder = |address: IpAddr| addresses.iter().find(|held| held.address.ip() == address);
         // IPv4 has no answer for a source that is no address of this host: packets of pods, say.
         let from = task.source.filter(|source| holder(*source).is_some());
-        let found = kernel.route_out(&OutgoingPacket { from, to: target.ip() }).ok();
+        let found = kernel.route_of(&RoutedPacket { by: None, from, to: target.ip() }).ok();
         let source = task.source.or_else(|| found.as_ref().and_then(|route| route.source));
         let held = source.and_then(holder);
         let expected = held.and_then(|held| name(held.index)).unwrap_or_default();

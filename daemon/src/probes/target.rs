@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::TargetService;
 use api::probe::{ProbeKind, ProbeTarget, SendTask, bounds};
-use netlink::OutgoingPacket;
+use netlink::RoutedPacket;
 use vcn::Family;
 
 use super::{ProbeEnvironment, TaskError};
@@ -98,7 +98,7 @@ fn gateway(source: Option<IpAddr>) -> Option<IpAddr> {
     let family = source.map_or(Family::Ipv4, Family::of);
     let outside = OUTSIDE.iter().filter_map(|text| text.parse::<IpAddr>().ok());
     let to = outside.into_iter().find(|address| Family::of(*address) == family)?;
-    kernel.route_out(&OutgoingPacket { from: source, to }).ok()?.gateway
+    kernel.route_of(&RoutedPacket { by: None, from: source, to }).ok()?.gateway
 }
 
 /// The C library has no deadline for it: the thread ends when the resolvers answered, or it gave up on them.

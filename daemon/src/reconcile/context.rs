@@ -102,7 +102,7 @@ impl Context<'_> {
                 addresses: addressing.iter().map(|(_, at)| at.address).collect(),
                 application_resources: entry.map(|entry| entry.application_resources.clone()).unwrap_or_default(),
                 unmanaged: self.wanted.left_alone.get(&vnic.id).copied(),
-                name: request.map(|request| request.name.clone()),
+                name: request.map(|request| request.offer.name.clone()),
                 purpose: request.map(|request| request.purpose),
                 generation: request.and_then(|request| request.generation),
                 configured: request.and_then(|_| self.is_configured(&vnic.id)),

@@ -13,8 +13,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use datapath::pod::LinkEnds;
-use datapath::{Object, Places, dismantle, plan, pod};
-use ipam::{Allocation, BootTime, PodRoute};
+use datapath::{Object, Places, Snapshot, dismantle, plan, pod};
+use ipam::{Allocation, BootTime};
 use netlink::Link;
 use resident::logging::chain;
 
@@ -111,7 +111,7 @@ fn restore_records(context: &Context<'_>, report: &mut StageReport) -> Result<()
         return Ok(());
     }
     let mut places = context.node.host.places().map_err(|error| unknown(ABOUT, &error))?;
-    let owners = pod::owners(&mut places).map_err(|error| unknown(ABOUT, &error))?;
+    let host = Snapshot::of_host(&mut places).map_err(|error| unknown(ABOUT, &error))?;
     // After the kernel has answered: a damaged record may be all that is known of who holds what.
     let set_aside = store.set_aside();
     let set_aside = set_aside
@@ -120,10 +120,8 @@ fn restore_records(context: &Context<'_>, report: &mut StageReport) -> Result<()
         set_aside
             .map(|path| Changed::new("attachment", format!("attachment: what was damaged is now {}", path.display()))),
     );
-    let routed = |pod::Owner { address, link, identity }| PodRoute { address, link, identity };
-    let routed: Vec<PodRoute> = owners.into_iter().map(routed).collect();
     let pools = context.node.pools().ok();
-    let restored = store.reconcile_with_kernel(&routed, pools.as_ref(), None, |link| places.has_link(link));
+    let restored = store.reconcile_with_kernel(&pod::owners(&host), pools.as_ref(), None, |link| places.has_link(link));
     if let Ok(count @ 1..) = restored {
         let text = format!("attachment add: the record of {count} running pod(s) was lost and was restored");
         report.changes.push(Changed::new("attachment", text));

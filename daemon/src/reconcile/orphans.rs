@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use datapath::pod;
+use datapath::{Snapshot, pod};
 
 use super::context::Context;
 use super::remains::unknown;
@@ -36,7 +36,7 @@ impl OrphanedObjects {
     fn remove(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), Box<dyn std::error::Error>> {
         let store = &context.node.store;
         let mut places = context.node.host.places()?;
-        let found = pod::orphans(&mut places)?;
+        let found = pod::orphans(&Snapshot::of_host(&mut places)?);
         // Read after the kernel: an ADD writes its record before its network. A damaged record is reported by another stage.
         let Ok(held) = store.held() else { return Ok(()) };
         let before = std::mem::take(&mut self.since);

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use datapath::host::HostVnic;
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
-use datapath::pods::Observed;
-use datapath::{Places, Step};
+use datapath::{Places, Snapshot, Step, pods};
 use ipam::{Allocation, Allocations, Store};
 use netlink::Socket;
 use resident::logging::chain;
@@ -168,10 +167,10 @@ fn broken<'a>(
     context: &Context<'_>,
 ) -> Result<Vec<(&'a Allocation, Vec<Step>)>, datapath::Error> {
     let mut places = context.node.host.places()?;
-    let observed = Observed::look(&mut places)?;
+    let host = Snapshot::of_host(&mut places)?;
     let lacks = |allocation: &&'a Allocation| {
         let network = network(allocation, |id| link_of(context.vnics(), id));
-        let steps = observed.repairs(&network, allocation.mtu, &places)?;
+        let steps = pods::repairs(&host, &network, allocation.mtu, &places)?;
         (!steps.is_empty()).then_some((*allocation, steps))
     };
     Ok(running.iter().filter_map(lacks).collect())

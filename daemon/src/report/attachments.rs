@@ -3,10 +3,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use datapath::Places;
-use datapath::pods::Observed;
+use datapath::{Places, Snapshot, pods};
 use ipam::{Allocation, AssignedAddress, BootId, BootTime, Pools, Store};
-use netlink::{Link, Socket};
 use serde::{Deserialize, Serialize};
 use vcn::{IfName, Ocid, words};
 
@@ -56,8 +54,7 @@ pub enum AttachmentState {
 
 /// The kernel's state, read once for all attachments.
 struct HostView {
-    links: Vec<Link>,
-    observed: Observed,
+    seen: Snapshot,
     places: Places,
 }
 
@@ -78,7 +75,7 @@ pub fn read(
     // Without pools of this boot every address is in none.
     let pools = Pools::read(state_dir, boot).ok();
     let mut places = Places::host(sysctl_root)?;
-    let host = HostView { links: Socket::open()?.links()?, observed: Observed::look(&mut places)?, places };
+    let host = HostView { seen: Snapshot::of_host(&mut places)?, places };
     Ok(recorded.allocations.iter().map(|allocation| attachment(allocation, &host, pools.as_ref(), now)).collect())
 }
 
@@ -92,7 +89,7 @@ fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, n
     let state = match allocation.tentative_until {
         Some(until) if until < now => AttachmentState::Void,
         Some(_) => AttachmentState::Adding,
-        None => match host.observed.repairs(&network, allocation.mtu, &host.places) {
+        None => match pods::repairs(&host.seen, &network, allocation.mtu, &host.places) {
             Some(steps) => {
                 problems.extend(steps.iter().map(|step| format!("missing on the host: {step}")));
                 AttachmentState::Running
@@ -133,14 +130,14 @@ fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, n
 
 fn link_gone(allocation: &Allocation, alias: &str, host: &HostView) -> String {
     let name = &allocation.host_link;
-    if host.links.iter().any(|link| link.name == *name) {
+    if host.seen.links.iter().any(|link| link.name == *name) {
         return format!("the link {name} belongs to another attachment: its alias is not {alias}");
     }
     format!("its host link {name} is gone: the pod died, and the runtime has not called DEL")
 }
 
 fn vnic_link(name: &IfName, host: &HostView) -> Option<String> {
-    match host.links.iter().find(|link| link.name == *name) {
+    match host.seen.links.iter().find(|link| link.name == *name) {
         None => Some(format!("the VNIC's link {name} is gone: the pod has no network")),
         Some(link) if !link.up => Some(format!("the VNIC's link {name} is down: the pod has no network")),
         Some(link) if !link.running => Some(format!("the VNIC's link {name} has no carrier: the pod has no network")),

@@ -6,7 +6,7 @@ use std::path::Path;
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Change, Places, Step, apply, dismantle, plan, pod};
 use host_harness::{path_of, pings};
-use ipam::{Allocation, BootId, BootTime, Pools, Request, Store, TENTATIVE_LIFETIME};
+use ipam::{Allocation, BootId, BootTime, Pools, Store, TENTATIVE_LIFETIME};
 use netlink::Netns;
 use vcn::{IfName, Mtu};
 
@@ -117,7 +117,7 @@ pub(crate) fn published(node: &Node) -> Pools {
 
 /// The first part of an ADD.
 pub(crate) fn reserve(node: &Node, pools: &Pools, key: &str, host_link: IfName) -> Allocation {
-    let request = Request { key: key.parse().unwrap(), pod: None, host_link, netns: None, mtu: None };
+    let request = Allocation::requested(key.parse().unwrap(), host_link);
     store(node).update(|held| held.reserve(pools, request, BootTime::now()?)).unwrap().allocation
 }
 

@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use cni::AttachmentKey;
-use ipam::{BootId, BootTime, FamilyPool, PodRecord, Pools, Request, Store, VnicPool};
+use ipam::{Allocation, BootId, BootTime, FamilyPool, PodRecord, Pools, Store, VnicPool};
 use sandbox::Container;
 use vcn::{Mtu, PerFamily, Purpose, TableId};
 
@@ -65,13 +65,8 @@ impl Node {
         };
         let pools = Pools::new(boot.clone(), vec![vnic], None);
         let key: AttachmentKey = "vcn-native/0123abcd/eth0".parse().unwrap();
-        let request = Request {
-            key: key.clone(),
-            pod: Some(PodRecord { namespace: "default".into(), name: "web-0".into(), uid: None }),
-            host_link: "vcn012345678901".parse().unwrap(),
-            netns: None,
-            mtu: None,
-        };
+        let pod = Some(PodRecord { namespace: "default".into(), name: "web-0".into(), uid: None });
+        let request = Allocation { pod, ..Allocation::requested(key.clone(), "vcn012345678901".parse().unwrap()) };
         Store::new(&state, boot)
             .update(|all| {
                 all.reserve(&pools, request, BootTime::now()?)?;

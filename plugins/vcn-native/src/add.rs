@@ -1,25 +1,50 @@
 //! ADD: reserve, build, commit. Whatever fails, what was done is undone before the error is answered.
 
-mod offer;
-
 use std::net::IpAddr;
 
-use attachment::{DeletionOutcome, Node, Report, Source, code, failure};
+use attachment::{DeletionOutcome, Node, Report, Source, code, failure, make};
 use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
 use datapath::pod::{LinkEnds, PodNetwork};
-use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
-use ipam::{Allocation, Request};
+use datapath::{Places, Snapshot, pod};
+use ipam::{Allocation, Reservation};
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
 
 use crate::conf::Conf;
-use offer::{AddressProblem, Offer};
 
-/// How a try to make a network ended.
-enum Attempt {
-    Made(AddResult),
-    /// Other addresses may do. Nothing was left.
-    Void(Error, AddressProblem),
+/// How often an ADD takes other addresses, because pods use those it got that are on no record (all of them are taken in at
+/// once, so a second time is rare already), or because those have more connections than can be forgotten.
+const MOVES: usize = 3;
+
+/// What an attempt may choose from.
+struct Choice<'a> {
+    source: Source<'a>,
+    /// Whether addresses may be given back for better ones. Where connections cannot be forgotten in time, however often that
+    /// is tried, a pod with an address of a doubtful past is better than none.
+    is_choosy: bool,
+}
+
+/// Why there is no network.
+struct AddFailure {
+    error: Error,
+    /// Set if the pod may get other addresses.
+    problem: Option<AddressProblem>,
+}
+
+/// A problem with the addresses that were reserved for a pod.
+enum AddressProblem {
+    /// Another pod has one of them.
+    Taken,
+    /// The host does not have their VNIC's link, or it is down: what to note. An agent soon mends either.
+    Link { link: IfName, note: String },
+    /// The kernel knows so many connections of their last owner that there was no time to forget them all.
+    Remembered,
+}
+
+impl From<Error> for AddFailure {
+    fn from(error: Error) -> Self {
+        Self { error, problem: None }
+    }
 }
 
 pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<AddResult, Error> {
@@ -30,21 +55,33 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     report.mark("pools");
 
     let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
-    let mut offer = Offer::new(&pools);
+    // Links of VNICs that are passed over, and why the first of them is.
+    let (mut avoided, mut first, mut moves) = (Vec::new(), None::<Error>, 0);
     loop {
-        let (error, problem) = match attempt(request, &mut places, &node, &offer, report) {
-            Ok(Attempt::Made(result)) => return Ok(result),
-            Ok(Attempt::Void(error, problem)) => (error, problem),
-            Err(error) => return Err(offer.explain(error)),
+        let source = Source { pools: &pools, avoided: &avoided };
+        let choice = Choice { source, is_choosy: moves < MOVES };
+        let failed = match attempt(request, &mut places, &node, &choice, report) {
+            Ok(result) => return Ok(result),
+            Err(failed) => failed,
         };
-        offer.learn(&problem, error)?;
-        match problem {
-            AddressProblem::Taken => node.rebuild_record(Some(&pools), Some(&request.key), report)?,
-            AddressProblem::Absent(link) => {
-                report.note(format!("the host has no link {link}: its VNIC is passed over"))
+        match failed.problem {
+            Some(AddressProblem::Link { link, note }) if !avoided.contains(&link) => {
+                report.note(format!("{note}: its VNIC is passed over"));
+                avoided.push(link);
+                first.get_or_insert(failed.error);
             }
-            AddressProblem::Down(link) => report.note(format!("link {link} is down: its VNIC is passed over")),
-            AddressProblem::Remembered => {}
+            Some(AddressProblem::Taken) if moves < MOVES => {
+                moves += 1;
+                node.rebuild_record(Some(&pools), Some(&request.key), report)?;
+            }
+            Some(AddressProblem::Remembered) if moves < MOVES => moves += 1,
+            // That there are too few addresses, say, is for want of those that were avoided.
+            _ => {
+                return Err(match first {
+                    Some(first) => first.with_details(format!("nor by another VNIC: {}", failed.error)),
+                    None => failed.error,
+                });
+            }
         }
         report.no_addresses();
     }
@@ -54,15 +91,12 @@ fn attempt(
     request: &AddRequest<Conf>,
     places: &mut Places,
     node: &Node,
-    offer: &Offer<'_>,
+    choice: &Choice<'_>,
     report: &mut Report,
-) -> Result<Attempt, Error> {
+) -> Result<AddResult, AddFailure> {
     let ends = attachment::ends(&request.key);
-    let from = Source { pools: offer.pools, avoided: &offer.avoided };
-    let reservation = attachment::reserve(node, from, &asked(request, &ends, places), |_| (), report)?;
-    // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
-    let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
-    let allocation = reservation.allocation;
+    let reservation = attachment::reserve(node, choice.source, &asked(request, &ends, places), report)?;
+    let allocation = &reservation.allocation;
     report.addresses(&allocation.addresses);
     if let Some(rested) = reservation.rested {
         report.note(format!(
@@ -72,102 +106,54 @@ fn attempt(
     }
     report.mark("ipam");
     // The agent has seen to it already, as a rule.
-    let forgotten = attachment::forget(reservation.unforgotten);
+    let forgotten = attachment::forget(reservation.unforgotten.iter().copied());
     report.note_some(forgotten.problem());
-    if matches!(forgotten, DeletionOutcome::Incomplete) && offer.has_patience() {
-        let error = Error::new(
-            ErrorCode::TRY_AGAIN_LATER,
-            "conntrack still has connections of the pod that had the address before, and there was no time to delete them all; the runtime retries",
-        );
-        return Ok(Attempt::Void(
-            attachment::give_up(&request.key, &allocation, error, node, report),
-            AddressProblem::Remembered,
-        ));
+    if matches!(forgotten, DeletionOutcome::Incomplete) && choice.is_choosy {
+        let cause = "conntrack still has connections of the pod that had the address before, and there was no time to delete them all; the runtime retries";
+        let error = Error::new(ErrorCode::TRY_AGAIN_LATER, cause);
+        let error = attachment::give_up(&request.key, allocation, error, node, report);
+        return Err(AddFailure { error, problem: Some(AddressProblem::Remembered) });
     }
 
-    let network = attachment::network(ends, &allocation, Some(offer.pools), request.conf.mtu);
-    let left = Leftover { allocation: &allocation, existing: reservation.existing, settled };
-    let committed = || node.store.commit(&request.key).map_err(|error| AddFailure::Failed(failure::of_ipam(&error)));
-    let built = build(&network, places, &left, report).and_then(|()| committed());
+    let network = attachment::network(ends, allocation, Some(choice.source.pools), request.conf.mtu);
+    let built = build(&network, places, &reservation, report);
+    let committed =
+        built.and_then(|()| node.store.commit(&request.key).map_err(|error| failure::of_ipam(&error).into()));
     report.mark("commit");
-    match built {
-        Ok(()) => Ok(Attempt::Made(success(&network, request).into())),
-        Err(AddFailure::Failed(error) | AddFailure::Void(error, _)) if settled => Err(error),
-        Err(AddFailure::Void(error, problem)) => {
-            Ok(Attempt::Void(attachment::give_up(&request.key, &allocation, error, node, report), problem))
+    match committed {
+        Ok(()) => Ok(success(&network, request).into()),
+        Err(AddFailure { error, .. }) if reservation.is_settled() => Err(error.into()),
+        Err(AddFailure { error, problem }) => {
+            Err(AddFailure { error: attachment::give_up(&request.key, allocation, error, node, report), problem })
         }
-        Err(AddFailure::Failed(error)) => Err(attachment::give_up(&request.key, &allocation, error, node, report)),
     }
 }
 
-/// Why there is no network.
-enum AddFailure {
-    Failed(Error),
-    /// Others may do.
-    Void(Error, AddressProblem),
-}
-
-impl From<Error> for AddFailure {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// What earlier ADDs of this attachment may have left.
-struct Leftover<'a> {
-    allocation: &'a Allocation,
-    /// One reserved the addresses.
-    existing: bool,
-    /// One succeeded.
-    settled: bool,
-}
-
-/// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
-/// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away. What
-/// is another's is left alone, whatever records say: it may be a running pod's.
+/// Makes the network.
 fn build(
     network: &PodNetwork,
     places: &mut Places,
-    left: &Leftover<'_>,
+    reservation: &Reservation,
     report: &mut Report,
 ) -> Result<(), AddFailure> {
     // The kernel would take all of it, and forward nothing.
-    if !left.settled
+    if !reservation.is_settled()
         && let Some(link) = lowered(network, places)
     {
+        let note = format!("link {link} is down");
         let msg = format!(
             "link {link}, the VNIC's of the pod's address, is down; `ip link set {link} up` on the node, or see who lowers it"
         );
-        return Err(AddFailure::Void(Error::new(code::STEP_FAILED, msg), AddressProblem::Down(link)));
+        let problem = Some(AddressProblem::Link { link, note });
+        return Err(AddFailure { error: Error::new(code::STEP_FAILED, msg), problem });
     }
-    let desired = pod::desired(network);
-    let observed = if left.existing { left.observe(places)? } else { Vec::new() };
-    // A host end whose other end is elsewhere belongs to an earlier namespace of this attachment.
-    let severed = !observed.is_empty() && !observed.iter().any(|(place, _)| *place == Place::Pod);
-    let outcome = match severed {
-        true => None,
-        false => match apply(&plan(&desired, &observed), places) {
-            // What there is of it is a pod in use.
-            Err(error) if left.settled && !observed.is_empty() => return Err(failure::of_datapath(&error).into()),
-            Err(error) if left.existing || error.is_already_exists() => Some(error),
-            Err(error) => return Err(trouble(network, &error, places)?),
-            Ok(()) => {
-                report.mark("network");
-                return Ok(());
-            }
-        },
-    };
-    let own = left.observe(places)?;
-    dismantle(&plan(&[], &own), places);
-    let again = match outcome {
-        Some(error) if own.is_empty() => Err(error),
-        _ => apply(&plan(&desired, &[]), places),
-    };
+    let held = || network.addresses.iter().map(|pod| pod.address).collect();
+    let observe = |places: &mut Places| pod::observe(&network.ends, held(), places);
+    let observed = if reservation.existing { observe(places) } else { Ok(Vec::new()) };
+    let observed = observed.map_err(|error| failure::of_datapath(&error))?;
+    let made = make(&pod::desired(network), &observed, reservation, observe, places);
     report.mark("network");
-    match again {
-        Ok(()) => Ok(()),
-        Err(error) => Err(trouble(network, &error, places)?),
-    }
+    made.map_err(|error| explained(network, &error, places))
 }
 
 /// A link of the addresses' VNICs that is there and down. One question for each, and as a rule both families have one VNIC.
@@ -178,43 +164,35 @@ fn lowered(network: &PodNetwork, places: &mut Places) -> Option<IfName> {
 }
 
 /// What it means for the pod's addresses that its network could not be made.
-fn trouble(network: &PodNetwork, error: &datapath::Error, places: &mut Places) -> Result<AddFailure, Error> {
+fn explained(network: &PodNetwork, error: &datapath::Error, places: &mut Places) -> AddFailure {
+    let mut links = network.addresses.iter().map(|pod| &pod.vnic_link);
     let problem = if error.is_not_found() {
-        let mut links = network.addresses.iter().map(|pod| &pod.vnic_link);
-        links.find(|link| !places.has_link(link)).cloned().map(AddressProblem::Absent)
-    } else if error.is_already_exists() && has_anothers(network, places)? {
-        Some(AddressProblem::Taken)
+        let absent = links.find(|link| !places.has_link(link)).cloned();
+        absent.map(|link| AddressProblem::Link { note: format!("the host has no link {link}"), link })
+    } else if error.is_already_exists() {
+        match has_anothers(network, places) {
+            Ok(taken) => taken.then_some(AddressProblem::Taken),
+            Err(error) => return error.into(),
+        }
     } else {
         None
     };
-    let error = failure::of_datapath(error);
-    Ok(match problem {
-        Some(problem) => AddFailure::Void(error, problem),
-        None => AddFailure::Failed(error),
-    })
+    AddFailure { error: failure::of_datapath(error), problem }
 }
 
 /// Whether a route leads to one of the network's addresses by another pod's link.
 fn has_anothers(network: &PodNetwork, places: &mut Places) -> Result<bool, Error> {
-    let owners = pod::owners(places).map_err(|error| failure::of_datapath(&error))?;
+    let host = Snapshot::of_host(places).map_err(|error| failure::of_datapath(&error))?;
     let ours = |address: IpAddr| network.addresses.iter().any(|pod| pod.address == address);
-    Ok(owners.iter().any(|owner| owner.link != network.ends.host && ours(owner.address)))
+    Ok(pod::owners(&host).iter().any(|owner| owner.link != network.ends.host && ours(owner.address)))
 }
 
-impl Leftover<'_> {
-    /// What there is of this attachment.
-    fn observe(&self, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
-        attachment::observe(&self.allocation.key, Some(self.allocation), places)
-    }
-}
-
-fn asked(request: &AddRequest<Conf>, ends: &LinkEnds, places: &Places) -> Request {
-    Request {
-        key: request.key.clone(),
+fn asked(request: &AddRequest<Conf>, ends: &LinkEnds, places: &Places) -> Allocation {
+    Allocation {
         pod: attachment::pod_of(&request.args),
-        host_link: ends.host.clone(),
         netns: attachment::netns_of(&request.netns, places),
         mtu: request.conf.mtu,
+        ..Allocation::requested(request.key.clone(), ends.host.clone())
     }
 }
 

@@ -3,10 +3,10 @@
 use attachment::{Node, Report, Source, failure};
 use cni::{AddRequest, AttachmentKey, Error, ErrorCode};
 use datapath::pod::{self, ExtraNetwork};
-use datapath::{Places, apply, dismantle, plan};
-use ipam::{Allocation, ExclusiveLink, InterfaceRecord, Pools, Request, Reservation};
-use netlink::{Netns, NetnsId, RouteFilter, Socket};
-use vcn::{AttachMode, Family, IfName, PerFamily, TableId};
+use datapath::{Places, apply};
+use ipam::{Allocation, InterfaceRecord, Pools, Reservation};
+use netlink::{RouteFilter, Socket};
+use vcn::{AttachMode, ExclusiveLink, Family, IfName, PerFamily, TableId};
 
 use crate::conf::Conf;
 use crate::key_of;
@@ -45,14 +45,14 @@ impl InterfaceBuilder<'_> {
         let mut moves = 0;
         loop {
             let reservation = self.reserve(one, &key)?;
-            let is_repeated = reservation.existing && reservation.allocation.tentative_until.is_none();
-            let allocation = reservation.allocation;
-            attachment::forget(reservation.unforgotten);
-            let built = self.build_network(one, &allocation, reservation.existing).and_then(|network| {
+            let is_repeated = reservation.is_settled();
+            attachment::forget(reservation.unforgotten.iter().copied());
+            let built = self.build_network(one, &reservation).and_then(|network| {
                 self.node.store.commit(&key).map_err(|error| failure::of_ipam(&error))?;
                 Ok(network)
             });
             self.report.mark("network");
+            let allocation = reservation.allocation;
             match built {
                 Ok(network) => {
                     // The host announces what is behind it; a VNIC's own address is known.
@@ -90,18 +90,16 @@ impl InterfaceBuilder<'_> {
     /// Reserves addresses of the VNIC. Of one that a single pod can have, a pod that is gone without a DEL lets go.
     fn reserve(&mut self, one: &VnicGrant<'_>, key: &AttachmentKey) -> Result<Reservation, Error> {
         let view = self.pools.only(one.vnic, &one.requested.ips);
-        let asked = Request {
-            key: key.clone(),
+        let (attached, exclusive) = recorded(one, self.request);
+        let asked = Allocation {
             pod: attachment::pod_of(&self.request.args),
-            host_link: attachment::ends(key).host,
             netns: attachment::netns_of(&self.request.netns, self.places),
-            mtu: None,
-        };
-        let complete = |allocation: &mut Allocation| {
-            (allocation.attached, allocation.exclusive) = recorded(one, self.request);
+            attached: Some(attached),
+            exclusive,
+            ..Allocation::requested(key.clone(), attachment::ends(key).host)
         };
         let source = Source { pools: &view, avoided: &[] };
-        let reserved = attachment::reserve(self.node, source, &asked, complete, self.report);
+        let reserved = attachment::reserve(self.node, source, &asked, self.report);
         match reserved {
             Err(error) if error.code == attachment::code::NO_ADDRESS => {}
             Ok(reservation) if !matches(&reservation, one) => {
@@ -111,7 +109,7 @@ impl InterfaceBuilder<'_> {
             reserved => return reserved,
         }
         if one.offer.mode == AttachMode::Exclusive && self.end_holder(one)? {
-            return attachment::reserve(self.node, source, &asked, complete, self.report);
+            return attachment::reserve(self.node, source, &asked, self.report);
         }
         let name = &one.requested.vnic;
         Err(Error::new(
@@ -128,9 +126,7 @@ impl InterfaceBuilder<'_> {
         let (held, _) = self.node.store.read_sound().map_err(wrap)?;
         let holds = |it: &&Allocation| it.addresses.iter().any(|held| held.vnic_id == one.vnic.vnic_id);
         let Some(holder) = held.allocations.iter().find(holds) else { return Ok(false) };
-        let lives = holder.netns.as_ref().is_some_and(|record| {
-            Netns::open(&record.path).is_ok_and(|found| found.id() == NetnsId { dev: record.dev, inode: record.inode })
-        });
+        let lives = holder.netns.as_ref().and_then(attachment::open_netns).is_some();
         let name = &one.requested.vnic;
         let pod = holder.pod.as_ref().map_or_else(
             || format!("container {}", holder.key.container_id),
@@ -153,21 +149,17 @@ impl InterfaceBuilder<'_> {
         Ok(true)
     }
 
-    /// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
-    /// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away.
-    fn build_network(
-        &mut self,
-        one: &VnicGrant<'_>,
-        allocation: &Allocation,
-        is_existing: bool,
-    ) -> Result<ExtraNetwork, Error> {
+    /// Makes the network.
+    fn build_network(&mut self, one: &VnicGrant<'_>, reservation: &Reservation) -> Result<ExtraNetwork, Error> {
         let wrap = |error: datapath::Error| failure::of_datapath(&error);
-        let Some(mut network) = attachment::network_of(allocation, Some(self.pools)) else {
-            let msg = format!("the record of {} was lost and written again; delete the pod", allocation.key);
+        let Some(mut network) = attachment::network_of(&reservation.allocation, Some(self.pools)) else {
+            let msg =
+                format!("the record of {} was lost and written again; delete the pod", reservation.allocation.key);
             return Err(Error::new(attachment::code::NOT_ALLOCATED, msg));
         };
         let places = &mut *self.places;
-        let observed = if is_existing { pod::observe_extra(&network, places).map_err(wrap)? } else { Vec::new() };
+        let observed =
+            if reservation.existing { pod::observe_extra(&network, places).map_err(wrap)? } else { Vec::new() };
         if observed.is_empty() {
             usable(one, &network)?;
         }
@@ -178,27 +170,14 @@ impl InterfaceBuilder<'_> {
                 self.report.note(error.to_string());
             }
         }
-        let desired = network.desired();
-        let error = match apply(&plan(&desired, &observed), places) {
-            Ok(()) => return Ok(network),
-            Err(error) => error,
-        };
-        let settled = allocation.tentative_until.is_none();
-        if settled || !(is_existing || error.is_already_exists()) {
-            return Err(wrap(error));
-        }
-        let own = pod::observe_extra(&network, places).map_err(wrap)?;
-        dismantle(&plan(&[], &own), places);
-        if own.is_empty() {
-            return Err(wrap(error));
-        }
-        apply(&plan(&desired, &[]), places).map_err(wrap)?;
+        let observe = |places: &mut Places| pod::observe_extra(&network, places);
+        attachment::make(&network.desired(), &observed, reservation, observe, places).map_err(wrap)?;
         Ok(network)
     }
 }
 
 /// What is recorded of an interface in addition to its addresses.
-fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (Option<InterfaceRecord>, Option<ExclusiveLink>) {
+fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (InterfaceRecord, Option<ExclusiveLink>) {
     let VnicGrant { vnic, offer, requested } = one;
     let attached = InterfaceRecord {
         network: request.config.name.clone(),
@@ -214,7 +193,7 @@ fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (Option<Interfac
         vlan: offer.vlan,
         routers: PerFamily { ipv4: router(Family::Ipv4), ipv6: router(Family::Ipv6) },
     });
-    (Some(attached), exclusive)
+    (attached, exclusive)
 }
 
 /// Whether what an earlier ADD reserved is what this one asks for.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use cni::AttachmentKey;
-use ipam::{Allocations, BootId, BootTime, NetnsRecord, PodRecord, Pools, Request, Store};
+use ipam::{Allocation, Allocations, BootId, BootTime, NetnsRecord, PodRecord, Pools, Store};
 use serde_json::{Value, json};
 use vcn::{Family, IfName, NETWORK_NAME};
 
@@ -191,7 +191,8 @@ fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
         let pod = PodRecord { namespace: "default".into(), name: "web-7c5ddbdf54-x2x7q".into(), uid: None };
         let path = "/var/run/netns/cni-5d3a9d1c-1b5e-7d0e-5a2b-9c1f0e7d6b5a".into();
         let netns = NetnsRecord { path, dev: 4, inode: 4_026_532_201 };
-        let request = Request { key: key.clone(), pod: Some(pod), host_link, netns: Some(netns), mtu: None };
+        let request = Allocation::requested(key.clone(), host_link);
+        let request = Allocation { pod: Some(pod), netns: Some(netns), ..request };
         match held.reserve(&pools, request, long_ago) {
             Err(ipam::Error::Exhausted(_)) => Ok(false),
             Err(error) => Err(error.into()),

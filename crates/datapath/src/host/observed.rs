@@ -1,7 +1,5 @@
 //! What there is of the host's network: our objects, and what is asked for.
 
-use std::collections::HashMap;
-
 use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
@@ -9,7 +7,7 @@ use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_T
 use super::link_local;
 use crate::error::during;
 use crate::object::{is_link_local, rule_seen};
-use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec};
+use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftTables, Object, Place, Places, RouteSpec, Snapshot};
 
 /// Observes the wanted links, addresses and settings, and each VLAN link, address, route, rule and nft rule with our
 /// mark.
@@ -18,54 +16,44 @@ use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Plac
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
-    let all = places.host.links().map_err(during("links"))?;
-    let names: HashMap<u32, IfName> = all.iter().map(|link| (link.index, link.name.clone())).collect();
-    let (mut rules, mut routes) = (Vec::new(), Vec::new());
-    for family in Family::ALL {
-        rules.extend(self::rules(family, places)?);
-        routes.extend(self::routes(family, &names, places)?);
-    }
-    let mut found = links(desired, &all, &names);
+    let host =
+        Snapshot::with_routes(&RouteFilter { protocol: Some(PROTOCOL), ..RouteFilter::all(Family::Ipv4) }, places)?;
+    let rules = rules(&host);
+    let mut found = links(desired, &host);
     // Before the addresses that they mark as our own, so that a deletion, which goes backwards, ends with them.
     found.extend(rules.iter().cloned());
-    found.extend(addresses(desired, &rules, &all, places)?);
+    found.extend(addresses(desired, &rules, &host));
     found.extend(settings(desired, places));
-    found.extend(routes);
+    found.extend(routes(&host));
     found.extend(nft_tables()?);
     Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
 }
 
-fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>) -> Vec<Object> {
+fn links(desired: &[Object], host: &Snapshot) -> Vec<Object> {
     let wanted =
         |name: &IfName| desired.iter().any(|object| matches!(object, Object::Link(link) if link.name == *name));
     let ours = |link: &netlink::Link| {
         link.vlan.is_some() && link.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
     };
     let describe = |link: &netlink::Link| {
-        let kind = match (link.vlan, link.parent.and_then(|parent| names.get(&parent))) {
+        let kind = match (link.vlan, link.parent.and_then(|parent| host.name(parent))) {
             (Some(tag), Some(parent)) => LinkKind::Vlan { parent: parent.clone(), tag },
             _ => LinkKind::Device,
         };
         Object::Link(LinkSpec::seen(link.clone(), kind))
     };
-    all.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
+    host.links.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
 }
 
 /// The wanted ones, and our others, which are not wanted (any more): a single address from which our rule leads, and next to one the
 /// link-local address that belongs to the MAC, where it was not to be checked for duplicates: the kernel makes none of that
 /// kind. Of link-local addresses any that a link has is the one that is wanted there.
-fn addresses(
-    desired: &[Object],
-    rules: &[Object],
-    links: &[netlink::Link],
-    places: &mut Places,
-) -> Result<Vec<Object>, Error> {
-    let names: HashMap<u32, &IfName> = links.iter().map(|link| (link.index, &link.name)).collect();
+fn addresses(desired: &[Object], rules: &[Object], host: &Snapshot) -> Vec<Object> {
+    let (links, found) = (&host.links, &host.addresses);
     let ours = |address: IpNetwork| {
         let leads = |rule: &Object| matches!(rule, Object::Rule(rule) if rule.from == Some(address));
         address.prefix() == Family::of(address.ip()).host_prefix() && rules.iter().any(leads)
     };
-    let found = places.host.addresses(None).map_err(during("addresses"))?;
     let beside = |it: &netlink::Address| {
         let own = links.iter().find(|link| link.index == it.index).and_then(|link| link.mac).map(link_local);
         let vnics =
@@ -73,7 +61,7 @@ fn addresses(
         it.nodad && own == Some(it.address) && found.iter().any(vnics)
     };
     let described = found.iter().filter_map(|address| {
-        let link = (*names.get(&address.index)?).clone();
+        let link = host.name(address.index)?.clone();
         let object = Object::Address(AddressSpec { link, address: address.address });
         (desired.contains(&object) || ours(address.address) || beside(address)).then_some(object)
     });
@@ -81,7 +69,7 @@ fn addresses(
     let does_for = |wanted: &AddressSpec| {
         // One that is still being checked for duplicates will do.
         let others = found.iter().filter(|it| is_link_local(it.address) && !it.dad_failed);
-        is_link_local(wanted.address) && others.filter_map(|it| names.get(&it.index)).any(|link| **link == wanted.link)
+        is_link_local(wanted.address) && others.filter_map(|it| host.name(it.index)).any(|link| *link == wanted.link)
     };
     for object in desired {
         if let Object::Address(wanted) = object
@@ -91,7 +79,7 @@ fn addresses(
             described.push(object.clone());
         }
     }
-    Ok(described)
+    described
 }
 
 /// A link's settings do not exist before the link does; the plan then sets them after making it.
@@ -103,40 +91,30 @@ fn settings(desired: &[Object], places: &Places) -> impl Iterator<Item = Object>
 }
 
 /// Our routes in the tables of VNICs: those to pods are the plugin's.
-fn routes(family: Family, names: &HashMap<u32, IfName>, places: &mut Places) -> Result<Vec<Object>, Error> {
-    let filter = RouteFilter { family, table: None, protocol: Some(PROTOCOL), oif: None };
-    let routes = places.host.routes(&filter).map_err(during(format_args!("{family} routes")))?;
-    let described = routes.into_iter().filter(|route| route.table != PODS_TABLE).filter_map(|route| {
-        let link = names.get(&route.oif)?.clone();
-        if link.as_str().starts_with(HOST_LINK_PREFIX) {
-            return None;
-        }
-        Some(Object::Route(RouteSpec::seen(&route, link)))
-    });
-    Ok(described.collect())
+fn routes(host: &Snapshot) -> impl Iterator<Item = Object> {
+    host.routes.iter().filter(|route| route.table != PODS_TABLE).filter_map(|route| {
+        let link = host.name(route.oif).filter(|link| !link.as_str().starts_with(HOST_LINK_PREFIX))?;
+        Some(Object::Route(RouteSpec::seen(route, link.clone())))
+    })
 }
 
 /// Our rules about the host; those about pods are the plugin's.
-fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
-    let rules = places.host.rules(family).map_err(during(format_args!("{family} policy rules")))?;
-    let ours = |rule: &netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
-    Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule_seen(rule))).collect())
+fn rules(host: &Snapshot) -> Vec<Object> {
+    let ours = |rule: &&netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
+    host.rules.iter().filter(ours).map(|rule| Object::Rule(rule_seen(rule))).collect()
 }
 
 /// The rules of all of our tables. Where one of them is missing, so are its rules, and all are written again.
 fn nft_tables() -> Result<Option<Object>, Error> {
     let read = |family| nft::Socket::open().and_then(|mut socket| socket.comments(family, NFT_TABLE));
-    let mut rules = None;
+    let mut found = None::<Vec<String>>;
     for family in nft::TableFamily::ALL {
         match read(family) {
-            Ok(texts) => {
-                let found = texts.map(|texts| texts.into_iter().map(NftRule::found));
-                found.into_iter().for_each(|found| rules.get_or_insert_with(Vec::new).extend(found));
-            }
+            Ok(texts) => texts.into_iter().for_each(|texts| found.get_or_insert_default().extend(texts)),
             // The plan then says "nft add tables", and applying it says that the kernel cannot.
             Err(error) if error.is_unsupported() => {}
             Err(error) => return Err(during(format_args!("nft table {family} {NFT_TABLE}"))(error)),
         }
     }
-    Ok(rules.map(Object::NftTable))
+    Ok(found.map(|texts| Object::NftTable(NftTables { texts, tables: Vec::new() })))
 }

@@ -1,49 +1,28 @@
-//! The rules of our nft tables. A rule is recognized by its text, which it carries in the kernel as its comment,
-//! so `nft list table inet vcn-native` reads like the list of `host::nft`; what is about ARP is in `table arp vcn-native`.
+//! Our nft tables. A rule is recognized by its text, which it carries in the kernel as its comment, so `nft list table inet
+//! vcn-native` reads like the list of `host::nft`; what is about ARP is in `table arp vcn-native`.
 
-use netlink::nft::Expression;
+use netlink::nft::{Chain, Table};
 
-/// When a rule is asked: its chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NftChain {
-    Source,
-    WayIn,
-    WayBack,
-    Forward,
-    WayOut,
-    Postrouting,
-    Arp,
-}
-
-/// One rule. Two are equal if their texts are.
+/// All of our tables. They are equal if the texts of their rules are.
 #[derive(Clone, Debug)]
-pub struct NftRule {
-    text: String,
-    /// What it does; nothing of an observed rule, which no plan makes.
-    pub(crate) content: Option<(NftChain, Vec<Expression>)>,
+pub struct NftTables {
+    pub(crate) texts: Vec<String>,
+    /// Empty where they were observed: no plan makes those, and undoing a change leaves ours.
+    pub(crate) tables: Vec<Table>,
 }
 
-impl NftRule {
-    /// Our rule.
-    pub(crate) fn new(chain: NftChain, text: String, expressions: Vec<Expression>) -> Self {
-        Self { text, content: Some((chain, expressions)) }
-    }
-
-    /// A rule as found.
-    pub(crate) const fn found(text: String) -> Self {
-        Self { text, content: None }
-    }
-
-    /// Its text, the comment in the kernel.
-    pub fn text(&self) -> &str {
-        &self.text
+impl NftTables {
+    /// The desired ones.
+    pub(crate) fn new(tables: Vec<Table>) -> Self {
+        let rules = tables.iter().flat_map(|table| &table.chains).flat_map(|Chain { rules, .. }| rules);
+        Self { texts: rules.map(|rule| rule.comment.clone()).collect(), tables }
     }
 }
 
-impl PartialEq for NftRule {
+impl PartialEq for NftTables {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.texts == other.texts
     }
 }
 
-impl Eq for NftRule {}
+impl Eq for NftTables {}

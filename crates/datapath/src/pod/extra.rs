@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::Rule;
-use vcn::{Family, IfName, MacAddr, PROTOCOL, PerFamily, RulePriorities, TableId, VlanTag};
+use vcn::{ExclusiveLink, Family, IfName, PROTOCOL, PerFamily, RulePriorities, TableId, VnicRoute};
 
 use super::{LOOPBACK, PodAddress, PodNetwork, desired, disable_ipv6, everything, gateway};
 use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, SysctlSpec};
@@ -28,37 +28,15 @@ pub struct ExtraNetwork {
     /// The interface as a pod's own would be: names, MTU, addresses.
     pub pod: PodNetwork,
     /// The VNIC's link, where the pod has that; else it has a routed veth.
-    pub device: Option<Device>,
+    pub device: Option<ExclusiveLink>,
     /// The CIDR block of the VNIC's subnet.
     pub subnets: PerFamily<IpNetwork>,
     /// Other networks that are reached by it.
-    pub routes: Vec<ExtraRoute>,
+    pub routes: Vec<VnicRoute>,
     /// Whether connections leave by it unless another route is more specific.
     pub is_default: bool,
     /// Destinations that other interfaces of the pod have in the main table.
     pub taken: Vec<IpNetwork>,
-}
-
-/// A VNIC's link that a pod has for itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Its name on the host; of a VLAN link, its port's.
-    pub link: IfName,
-    /// Its Ethernet address.
-    pub mac: MacAddr,
-    /// The tag on that port; `None` where the link itself moves.
-    pub vlan: Option<VlanTag>,
-    /// The virtual routers.
-    pub routers: PerFamily<IpAddr>,
-}
-
-/// A network behind the interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExtraRoute {
-    /// A CIDR block.
-    pub destination: IpNetwork,
-    /// The next hop; the gateway if absent.
-    pub via: Option<IpAddr>,
 }
 
 impl ExtraNetwork {
@@ -80,7 +58,7 @@ impl ExtraNetwork {
         &self.pod.ends.pod
     }
 
-    fn of_device(&self, device: &Device) -> Vec<(Place, Object)> {
+    fn of_device(&self, device: &ExclusiveLink) -> Vec<(Place, Object)> {
         let PodNetwork { ends, mtu, addresses } = &self.pod;
         let kind = match device.vlan {
             Some(tag) => LinkKind::Vlan { parent: device.link.clone(), tag },

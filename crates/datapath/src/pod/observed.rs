@@ -1,17 +1,16 @@
 //! Observes an attachment's network: our objects only.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{NeighbourFilter, RouteFilter, Rule, Socket};
+use netlink::{Link, NeighbourFilter, Rule};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use super::{LINK_LOCAL_GATEWAY, LOOPBACK, LinkEnds, PodNetwork, desired, disable_ipv6, gateway, owners};
 use crate::error::during;
 use crate::object::rule_seen;
 use crate::{
-    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, SysctlSpec, VethPeer,
+    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, Snapshot, SysctlSpec, VethPeer,
 };
 
 /// Observes all objects of an attachment: its link ends with their routes and neighbours, and the rules and proxy neighbours of
@@ -24,28 +23,34 @@ use crate::{
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer; [`Error::Collision`] when another program's link has the host name.
 pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+    let (host, pod) = (Snapshot::of_host(places)?, Snapshot::of_pod(places)?);
     let mut found = Vec::new();
-    let owners = owners(places)?;
-    held.retain(|address| !owners.iter().any(|owner| owner.address == *address && owner.link != ends.host));
-    if let Some(HostEnd { index, accept_ra, link }) = host_end(ends, &mut places.host)? {
-        found.push((Place::Host, Object::Link(link)));
-        found.push((Place::Host, Object::Sysctl(accept_ra_of(&ends.host, accept_ra))));
-        found.extend(switched_off(Place::Host, ends.host.as_str(), places));
-        let on_host = carried(&ends.host, index, PODS_TABLE, &[], &mut places.host)?;
-        for object in &on_host {
-            if let Object::Route(route) = object
-                && !held.contains(&route.destination.ip())
-            {
-                held.push(route.destination.ip());
-            }
+    for owner in owners(&host) {
+        match owner.link == ends.host {
+            true if !held.contains(&owner.address) => held.push(owner.address),
+            true => {}
+            false => held.retain(|address| *address != owner.address),
         }
-        // The pod end comes before the host's routes, in the order of creation.
-        found.extend(pod_end(ends, index, &held, places)?);
-        found.extend(gateways_on(&ends.host, index, &held, &mut places.host)?.map(|object| (Place::Host, object)));
-        found.extend(on_host.into_iter().map(|object| (Place::Host, object)));
     }
-    found.extend(proxies(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
-    found.extend(rules(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
+    let on_host = |object| (Place::Host, object);
+    if let Some(link) = host.link(&ends.host) {
+        found.push(on_host(Object::Link(host_end(ends, link)?)));
+        found.push(on_host(Object::Sysctl(accept_ra_of(link))));
+        found.extend(switched_off(Place::Host, ends.host.as_str(), places));
+        // The pod end comes before the host's routes, in the order of creation.
+        found.extend(pod_end(ends, link.index, &held, &pod, places));
+        // The proxies and addresses that answer for the pod's gateways. Addresses have no protocol number, and a pod without
+        // IPv6 needs none.
+        let proxies = host.neighbours.iter().filter(|it| it.index == link.index && it.address.is_ipv4());
+        found.extend(proxies.map(|it| on_host(proxy(&link.name, it.address))));
+        let answers = |it: &&netlink::Address| it.address == LINK_LOCAL_GATEWAY && held.iter().any(IpAddr::is_ipv6);
+        found.extend(host.addresses_on(link).filter(answers).map(|it| on_host(address_on(link, it))));
+        found.extend(host.routes_on(link, PODS_TABLE).map(on_host));
+    }
+    // Another program may have a proxy for the same address on another link.
+    let proxies = host.neighbours.iter().filter(|it| held.contains(&it.address));
+    found.extend(proxies.filter_map(|it| Some(on_host(proxy(host.name(it.index)?, it.address)))));
+    found.extend(rules(&held, &host).map(on_host));
     Ok(found)
 }
 
@@ -57,10 +62,12 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
-    let link = match host_end(&network.ends, &mut places.host) {
-        // Another link has the name, so our link is gone.
-        Err(Error::Collision { .. }) => None,
-        found => found?,
+    let name = &network.ends.host;
+    let link = match places.host.link(name) {
+        // Where another link has the name, our link is gone.
+        Ok(link) => host_end(&network.ends, &link).ok(),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(during(format_args!("link {name}"))(error)),
     };
     let stays = |(place, object): &(Place, Object)| {
         let link_itself = matches!(object, Object::Link(_));
@@ -68,131 +75,71 @@ pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place,
     };
     let mut network = network.clone();
     if link.is_none() {
-        let owners = owners(places)?;
+        let owners = owners(&Snapshot::of_host(places)?);
         network.addresses.retain(|pod| owners.iter().all(|owner| owner.address != pod.address));
     }
-    let link = link.map(|end| (Place::Host, Object::Link(end.link)));
+    let link = link.map(|link| (Place::Host, Object::Link(link)));
     Ok(link.into_iter().chain(desired(&network).into_iter().filter(stays)).collect())
 }
 
-struct HostEnd {
-    index: u32,
-    accept_ra: Option<i32>,
-    link: LinkSpec,
-}
-
 /// A link's `accept_ra` as a setting. A link without IPv6 accepts no router advertisements.
-pub(crate) fn accept_ra_of(link: &IfName, accept_ra: Option<i32>) -> SysctlSpec {
-    SysctlSpec { value: accept_ra.unwrap_or_default().to_string(), ..SysctlSpec::heeds_no_router(link) }
+pub(crate) fn accept_ra_of(link: &Link) -> SysctlSpec {
+    let value = link.accept_ra.unwrap_or_default().to_string();
+    SysctlSpec { value, ..SysctlSpec::heeds_no_router(&link.name) }
 }
 
-fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<HostEnd>, Error> {
-    let link = match socket.link(&ends.host) {
-        Ok(link) => link,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => return Err(during(format_args!("link {}", ends.host))(error)),
-    };
+/// The link of the host end's name, if it is that.
+fn host_end(ends: &LinkEnds, link: &Link) -> Result<LinkSpec, Error> {
     // An ADD that was killed between creating the link and its alias leaves none, and another program may have written an alias.
     // The Ethernet address is a hash of the owner, too. Only our alias distinguishes two owners with one hash.
     let named = link.alias.as_deref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX));
     let nameless = !named && link.mac == Some(ends.host_mac);
     if link.alias.as_deref() != Some(ends.alias.as_str()) && !nameless {
-        return Err(Error::Collision { name: link.name, found: link.alias, wanted: ends.alias.clone() });
+        let (name, found) = (link.name.clone(), link.alias.clone());
+        return Err(Error::Collision { name, found, wanted: ends.alias.clone() });
     }
     let kind = LinkKind::Veth(VethPeer { name: ends.pod.clone(), mac: ends.pod_mac });
-    Ok(Some(HostEnd { index: link.index, accept_ra: link.accept_ra, link: LinkSpec::seen(link, kind) }))
-}
-
-/// The objects of a link; none if the link is gone since its lookup. When a namespace ends, the kernel removes its links and their
-/// other ends some time later.
-pub(super) fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl fmt::Display) -> Result<Vec<T>, Error> {
-    match listed {
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        listed => listed.map_err(during(what)),
-    }
+    Ok(LinkSpec::seen(link.clone(), kind))
 }
 
 /// The pod end with our objects on it. Another link of that name counts as absent: creating our link then fails.
-fn pod_end(
-    ends: &LinkEnds,
-    host_index: u32,
-    held: &[IpAddr],
-    places: &mut Places,
-) -> Result<Vec<(Place, Object)>, Error> {
-    let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
-    let link = match pod.socket.link(&ends.pod) {
-        Ok(link) => link,
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(error) => return Err(during(format_args!("link {} in the pod", ends.pod))(error)),
-    };
-    if link.kind.as_deref() != Some("veth") || link.parent != Some(host_index) {
-        return Ok(Vec::new());
-    }
-    let index = link.index;
-    let mut found = vec![Object::Link(LinkSpec::seen(link, LinkKind::VethPeer))];
-    let addresses = on_link(pod.socket.addresses(Some(index)), format_args!("addresses of {} in the pod", ends.pod))?;
-    let ours = |address: &netlink::Address| held.contains(&address.address.ip()) && !address.tentative;
-    found.extend(
-        addresses
-            .into_iter()
-            .filter(ours)
-            .map(|address| Object::Address(AddressSpec { link: ends.pod.clone(), address: address.address })),
-    );
+fn pod_end(ends: &LinkEnds, host_index: u32, held: &[IpAddr], pod: &Snapshot, places: &Places) -> Vec<(Place, Object)> {
+    let is_end = |link: &&Link| link.kind.as_deref() == Some("veth") && link.parent == Some(host_index);
+    let Some(link) = pod.link(&ends.pod).filter(is_end) else { return Vec::new() };
+    let mut found = vec![Object::Link(LinkSpec::seen(link.clone(), LinkKind::VethPeer))];
+    found.extend(usable(held, link, pod));
     let gateways: Vec<IpAddr> = held.iter().map(|address| gateway(Family::of(*address))).collect();
-    found.extend(carried(&ends.pod, index, TableId::MAIN, &gateways, &mut pod.socket)?);
-    let found = found.into_iter().map(|object| (Place::Pod, object));
+    found.extend(permanent(&gateways, link, pod));
+    found.extend(pod.routes_on(link, TableId::MAIN));
     let switched_off = |link| switched_off(Place::Pod, link, places);
-    Ok(found.chain([LOOPBACK, ends.pod.as_str()].into_iter().filter_map(switched_off)).collect())
+    let found = found.into_iter().map(|object| (Place::Pod, object));
+    found.chain([LOOPBACK, ends.pod.as_str()].into_iter().filter_map(switched_off)).collect()
+}
+
+/// The addresses of a link in the pod that it holds and can use.
+pub(super) fn usable(held: &[IpAddr], link: &Link, pod: &Snapshot) -> impl Iterator<Item = Object> {
+    let ours = |it: &&netlink::Address| held.contains(&it.address.ip()) && !it.tentative;
+    pod.addresses_on(link).filter(ours).map(|it| address_on(link, it))
+}
+
+/// Our permanent neighbours on a link in the pod. Any for an address of `slots` counts as our own.
+pub(super) fn permanent(slots: &[IpAddr], link: &Link, pod: &Snapshot) -> impl Iterator<Item = Object> {
+    let on_link = pod.neighbours.iter().filter(|it| it.index == link.index && it.permanent);
+    let ours = on_link.filter(|it| it.protocol == Some(PROTOCOL) || slots.contains(&it.address));
+    ours.map(|it| Object::Neighbour(NeighbourSpec { link: link.name.clone(), address: it.address, mac: it.mac }))
+}
+
+fn address_on(link: &Link, held: &netlink::Address) -> Object {
+    Object::Address(AddressSpec { link: link.name.clone(), address: held.address })
+}
+
+fn proxy(link: &IfName, address: IpAddr) -> Object {
+    Object::Neighbour(NeighbourSpec { link: link.clone(), address, mac: None })
 }
 
 /// Whether IPv6 is off on a link. A kernel without IPv6 has no such setting, and no IPv6 pods either.
 pub(super) fn switched_off(place: Place, link: &str, places: &Places) -> Option<(Place, Object)> {
     places.setting(place, &disable_ipv6(link)).map(|found| (place, Object::Sysctl(found)))
-}
-
-/// The proxies and addresses of the host end that answer for the pod's gateways.
-fn gateways_on(
-    name: &IfName,
-    index: u32,
-    held: &[IpAddr],
-    socket: &mut Socket,
-) -> Result<impl Iterator<Item = Object>, Error> {
-    let filter = NeighbourFilter { family: Some(Family::Ipv4), index: Some(index), proxy: true };
-    let proxies = on_link(socket.neighbours(&filter), format_args!("proxy neighbours on {name}"))?;
-    let addresses = on_link(socket.addresses(Some(index)), format_args!("addresses of {name}"))?;
-    let proxy = |address| Object::Neighbour(NeighbourSpec { link: name.clone(), address, mac: None });
-    let on_host_end = |address| Object::Address(AddressSpec { link: name.clone(), address });
-    let ours = |proxy: &netlink::Neighbour| proxy.protocol == Some(PROTOCOL);
-    let proxies: Vec<_> = proxies.into_iter().filter(ours).map(|it| proxy(it.address)).collect();
-    // Addresses have no protocol number, and a pod without IPv6 needs none.
-    let wanted = |address: &IpNetwork| *address == LINK_LOCAL_GATEWAY && held.iter().any(IpAddr::is_ipv6);
-    let gateways: Vec<_> = addresses.into_iter().map(|it| it.address).filter(wanted).map(on_host_end).collect();
-    Ok(proxies.into_iter().chain(gateways))
-}
-
-/// Our permanent neighbours and routes on a link, the routes in one table. Any neighbour for an address of `slots` counts as our own.
-pub(super) fn carried(
-    name: &IfName,
-    index: u32,
-    table: TableId,
-    slots: &[IpAddr],
-    socket: &mut Socket,
-) -> Result<Vec<Object>, Error> {
-    let mut found = Vec::new();
-    for family in Family::ALL {
-        let filter = NeighbourFilter { family: Some(family), index: Some(index), proxy: false };
-        let neighbours = on_link(socket.neighbours(&filter), format_args!("{family} neighbours on {name}"))?;
-        found.extend(
-            neighbours
-                .into_iter()
-                .filter(|n| n.permanent && (n.protocol == Some(PROTOCOL) || slots.contains(&n.address)))
-                .map(|n| Object::Neighbour(NeighbourSpec { link: name.clone(), address: n.address, mac: n.mac })),
-        );
-        let filter = RouteFilter { family, table: Some(table), protocol: Some(PROTOCOL), oif: Some(index) };
-        let routes = on_link(socket.routes(&filter), format_args!("{family} routes on {name}"))?;
-        found.extend(routes.iter().map(|route| Object::Route(RouteSpec::seen(route, name.clone()))));
-    }
-    Ok(found)
 }
 
 /// Permanent neighbours of other programs on the host end that have another Ethernet address than `mac` for the pod. They are
@@ -221,41 +168,17 @@ pub fn misleading(
     Ok(neighbours.into_iter().filter(misleads).map(spec).collect())
 }
 
-/// Our proxy neighbours for these addresses, on any link.
-fn proxies(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
-    let during = during("proxy neighbours");
-    let entries = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() }).map_err(&during)?;
-    let mut found = Vec::new();
-    // Another program may have a proxy for the same address on another link.
-    for entry in entries.iter().filter(|it| it.protocol == Some(PROTOCOL) && held.contains(&it.address)) {
-        match socket.link_at(entry.index) {
-            Ok(link) => {
-                found.push(Object::Neighbour(NeighbourSpec { link: link.name, address: entry.address, mac: None }))
-            }
-            // A VNIC that was detached meanwhile took its proxies with it.
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(during(error)),
-        }
-    }
-    Ok(found)
-}
-
-pub(super) fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
-    let about = |net: &Option<IpNetwork>| net.is_some_and(|net| held.contains(&net.ip()));
-    let mut found = Vec::new();
-    for family in Family::ALL.into_iter().filter(|family| held.iter().any(|a| Family::of(*a) == *family)) {
-        let rules = socket.rules(family).map_err(during(format_args!("{family} policy rules")))?;
-        let ours =
-            |rule: &Rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && about(&rule.from);
-        found.extend(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule_seen(rule))));
-    }
-    Ok(found)
+/// Our rules of addresses that are held.
+pub(super) fn rules(held: &[IpAddr], seen: &Snapshot) -> impl Iterator<Item = Object> {
+    let of_pods = |rule: &&Rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
+    let about = |rule: &&Rule| rule.from.is_some_and(|net| held.contains(&net.ip()));
+    seen.rules.iter().filter(of_pods).filter(about).map(|rule| Object::Rule(rule_seen(rule)))
 }
 
 /// The source address of a pod's rule, if it is our rule without further conditions.
-pub(crate) fn rule_of_a_pod(rule: &Rule) -> Option<(IpNetwork, Rule)> {
+pub(crate) fn source_of_a_pod(rule: &Rule) -> Option<IpNetwork> {
     let ours = rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
     let narrower =
         rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.suppress.is_some() || rule.unmodelled;
-    Some((rule.from.filter(|_| ours && !narrower)?, rule.clone()))
+    rule.from.filter(|_| ours && !narrower)
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netlink::{IncomingPacket, Route, RouteKind};
+use netlink::{Route, RouteKind, RoutedPacket};
 use vcn::{Family, IfName};
 
 use super::{PodAddress, PodNetwork, Uplink};
@@ -108,7 +108,7 @@ impl<'a> ExpectedRoute<'a> {
             found => found.map(Some).map_err(&during),
         };
         let (Some(incoming), Some(outgoing)) = (index(by)?, index(link)?) else { return Ok(None) };
-        let found = match places.host.route_of(&IncomingPacket { by: incoming, from, to }) {
+        let found = match places.host.route_of(&RoutedPacket { by: Some(incoming), from: Some(from), to }) {
             Ok(route) if route.kind == RouteKind::Unicast && route.oif == outgoing && route.gateway == via => {
                 return Ok(None);
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use datapath::pod::{self, LinkEnds, PodAddress, PodNetwork};
-use datapath::{Place, Places, Step, apply, plan, pods};
+use datapath::{Place, Places, Snapshot, Step, apply, plan, pods};
 use netlink::{LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
 use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
@@ -59,8 +59,8 @@ fn pod_number(number: u16) -> PodNetwork {
 }
 
 fn todo(pods: &[PodNetwork], places: &mut Places) -> Vec<Step> {
-    let observed = pods::Observed::look(places).unwrap();
-    pods.iter().filter_map(|pod| observed.repairs(pod, Some(pod.mtu), places)).flatten().collect()
+    let host = Snapshot::of_host(places).unwrap();
+    pods.iter().filter_map(|pod| pods::repairs(&host, pod, Some(pod.mtu), places)).flatten().collect()
 }
 
 fn texts(steps: &[Step]) -> Vec<String> {

@@ -8,8 +8,8 @@ use cni::{AttachmentKey, ContainerId, NetworkName};
 use proptest::prelude::*;
 use vcn::{Family, IfName, Mtu, PerFamily, Purpose, TableId};
 
-use super::{COOLDOWN, Request, TENTATIVE_LIFETIME};
-use crate::{Allocations, BootId, BootTime, Error, FamilyPool, FreedAddress, Pools, VnicPool};
+use super::{COOLDOWN, TENTATIVE_LIFETIME};
+use crate::{Allocation, Allocations, BootId, BootTime, Error, FamilyPool, FreedAddress, Pools, VnicPool};
 
 const START: BootTime = BootTime(1_000_000);
 
@@ -50,8 +50,8 @@ fn key(id: &str) -> AttachmentKey {
     }
 }
 
-fn request(id: &str) -> Request {
-    Request { key: key(id), pod: None, host_link: IfName::new("vcn0").unwrap(), netns: None, mtu: None }
+fn request(id: &str) -> Allocation {
+    Allocation::requested(key(id), IfName::new("vcn0").unwrap())
 }
 
 fn add(held: &mut Allocations, pools: &Pools, id: &str, now: BootTime) -> Vec<String> {

@@ -6,23 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use cni::AttachmentKey;
-use vcn::IfName;
+use vcn::{IfName, PodRoute};
 
 use super::{AttachmentLock, Store};
 use crate::allocations::IndexEntry;
 use crate::records::name_of;
-use crate::{Allocations, BootTime, Error, Pools, Request};
-
-/// A route to a pod in the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodRoute {
-    /// The address.
-    pub address: IpAddr,
-    /// The host end of the pod's link.
-    pub link: IfName,
-    /// The attachment in the link's alias, if there is one.
-    pub identity: Option<String>,
-}
+use crate::{Allocation, Allocations, BootTime, Error, Pools};
 
 /// A pod by its host link and the addresses routed to it.
 struct RunningPod<'a> {
@@ -87,10 +76,7 @@ impl Allocations {
         }
         let mut adopted = 0;
         for pod in running.iter().filter(|pod| !pod.going) {
-            let request = pod.key.clone().map(|key| {
-                let host_link = pod.link.clone();
-                Request { key, pod: None, host_link, netns: None, mtu: None }
-            });
+            let request = pod.key.clone().map(|key| Allocation::requested(key, pod.link.clone()));
             if let (Some(pools), Some(request)) = (pools, request)
                 && self.adopt(pools, request, &pod.addresses, now)
             {

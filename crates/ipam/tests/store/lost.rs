@@ -4,8 +4,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use ipam::{BootTime, Error, PodRoute, Pools, Store};
-use vcn::IfName;
+use ipam::{BootTime, Error, Pools, Store};
+use vcn::{IfName, PodRoute};
 
 use crate::node::{boot, pools, request, reserve};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cni::{AttachmentKey, ContainerId, NetworkName};
-use ipam::{BootId, BootTime, Error, FamilyPool, Pools, Request, Reservation, Store, VnicPool};
+use ipam::{Allocation, BootId, BootTime, Error, FamilyPool, Pools, Reservation, Store, VnicPool};
 use vcn::{IfName, Mtu, PerFamily, Purpose, TableId};
 
 pub(crate) fn boot() -> BootId {
@@ -29,13 +29,13 @@ pub(crate) fn pools(range: &str) -> Pools {
     Pools::new(boot(), vec![vnic], None)
 }
 
-pub(crate) fn request(id: &str) -> Request {
+pub(crate) fn request(id: &str) -> Allocation {
     let key = AttachmentKey {
         network: NetworkName::new("vcn-native").unwrap(),
         container_id: ContainerId::new(id).unwrap(),
         ifname: IfName::new("eth0").unwrap(),
     };
-    Request { key, pod: None, host_link: IfName::new("vcn0").unwrap(), netns: None, mtu: None }
+    Allocation::requested(key, IfName::new("vcn0").unwrap())
 }
 
 pub(crate) fn reserve(store: &Store, pools: &Pools, id: &str) -> Result<Reservation, Error> {

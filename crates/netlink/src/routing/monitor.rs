@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::error::{Cause, Result};
-use crate::netns::Netns;
 use crate::routing::address::Address;
 use crate::routing::link::Link;
 use crate::routing::route::Route;
@@ -72,14 +71,6 @@ impl Monitor {
             Ok(subscription) => Ok(Self { subscription }),
             Err(cause) => Err(cause.during("subscribe to", "network changes")),
         }
-    }
-
-    /// Subscribes in another network namespace.
-    ///
-    /// # Errors
-    /// When the namespace cannot be entered (CAP_SYS_ADMIN), and as [`Monitor::open`].
-    pub fn open_in(netns: &Netns) -> Result<Self> {
-        netns.run(Self::open)?
     }
 
     /// The events so far, oldest first; empty when there is none. Wait by polling the descriptor.

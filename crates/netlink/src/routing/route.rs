@@ -17,11 +17,9 @@ use crate::routing::socket::{Socket, Write};
 use crate::wire::attributes;
 use crate::wire::transport::Request;
 
-mod incoming_packet;
-mod outgoing_packet;
+mod routed_packet;
 
-pub use incoming_packet::IncomingPacket;
-pub use outgoing_packet::OutgoingPacket;
+pub use routed_packet::RoutedPacket;
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;

@@ -26,7 +26,7 @@ fn a_neighbour_learns_where_the_address_lives_now() {
     }
     // The kernel says that it sent what it drops until a new carrier has settled; asking for the link settles it.
     assert!(sender.link_at(LINK).unwrap().running);
-    let announcer = Announcer::open_in(&here).unwrap();
+    let announcer = here.run(Announcer::open).unwrap().unwrap();
     for text in ["10.0.1.7", "fd00::7"] {
         let address: IpAddr = text.parse().unwrap();
         listener
@@ -50,7 +50,7 @@ fn a_neighbour_learns_where_the_address_lives_now() {
 #[test]
 fn an_absent_link_is_not_found() {
     let netns = Netns::create().unwrap();
-    let announcer = Announcer::open_in(&netns).unwrap();
+    let announcer = netns.run(Announcer::open).unwrap().unwrap();
     let error = announcer.announce(4711, "10.0.1.7".parse().unwrap(), NEW).unwrap_err();
     assert!(error.is_not_found(), "{error}: {}", error.cause());
 }

@@ -17,7 +17,8 @@ fn deletion_keeps_connections_of_other_addresses() {
     talk(&netns, "10.0.1.8", "10.0.1.9");
     talk(&netns, "fd00::7", "fd00::8");
     let delete = |address| {
-        let deleted = Socket::open_in(&netns).unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
+        let deleted =
+            netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
         deleted.connections
     };
     assert_eq!(delete("10.0.1.7"), 2, "as source and as destination");
@@ -32,8 +33,9 @@ fn many_addresses_of_both_families_are_forgotten_together() {
     }
     talk(&netns, "fd00::7", "fd00::9");
     talk(&netns, "fd00::9", "fd00::9");
-    let delete =
-        |addresses: &HashSet<IpAddr>| Socket::open_in(&netns).unwrap().delete_by_addresses(addresses, || true).unwrap();
+    let delete = |addresses: &HashSet<IpAddr>| {
+        netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(addresses, || true).unwrap()
+    };
     let all = |connections| DeletedConnections { connections, all: true };
     let gone = ["10.0.1.7", "10.0.1.8", "fd00::7", "fd00::8"].map(ip).into();
     assert_eq!(delete(&gone), all(3));
@@ -56,7 +58,7 @@ fn stopped_deletion_reports_incomplete_and_can_continue_later() {
             asked += 1;
             asked < 2
         };
-        let deleted = Socket::open_in(&netns).unwrap().delete_by_addresses(&addresses, stop).unwrap();
+        let deleted = netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&addresses, stop).unwrap();
         forgotten += deleted.connections;
         rounds += 1;
         assert!(deleted.all || (1..1000).contains(&deleted.connections), "{deleted:?}");
@@ -65,7 +67,7 @@ fn stopped_deletion_reports_incomplete_and_can_continue_later() {
         }
     }
     assert!(rounds > 2 && forgotten > 2000, "{forgotten} in {rounds} rounds");
-    let again = Socket::open_in(&netns).unwrap().delete_by_addresses(&addresses, || false).unwrap();
+    let again = netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&addresses, || false).unwrap();
     assert_eq!(again, DeletedConnections { connections: 0, all: true }, "the end of a list is its end");
 }
 

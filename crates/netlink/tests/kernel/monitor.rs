@@ -29,7 +29,7 @@ fn wait_for(monitor: &mut Monitor, wanted: impl Fn(&Event) -> bool) -> Event {
 fn monitor_reports_creation_and_deletion_of_each_object_type() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
-    let mut monitor = Monitor::open_in(&netns).unwrap();
+    let mut monitor = netns.run(Monitor::open).unwrap().unwrap();
     assert_eq!(monitor.drain().unwrap(), [], "nothing happened yet");
 
     let name = IfName::new("br0").unwrap();
@@ -60,7 +60,7 @@ fn monitor_reports_creation_and_deletion_of_each_object_type() {
 #[test]
 fn monitor_reports_written_setting_but_not_initial_values() {
     let netns = Netns::create().unwrap();
-    let mut monitor = Monitor::open_in(&netns).unwrap();
+    let mut monitor = netns.run(Monitor::open).unwrap().unwrap();
     let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
     Socket::open_in(&netns).unwrap().add_link(&link).unwrap();
     let write = |key: &[&str], value: &str| {
@@ -90,7 +90,7 @@ fn port_leaving_its_bridge_is_not_reported_as_deleted() {
     socket.add_link(&bridge).unwrap();
     let ip = |words: &str| netns.run(|| Command::new("ip").args(words.split(' ')).status()).unwrap().unwrap();
     assert!(ip("link set port master br0").success());
-    let mut monitor = Monitor::open_in(&netns).unwrap();
+    let mut monitor = netns.run(Monitor::open).unwrap().unwrap();
     assert!(ip("link set port nomaster").success());
     let end = Instant::now() + DEADLINE;
     let mut events = Vec::new();
@@ -109,7 +109,7 @@ fn lost_events_are_reported_as_one_overrun() {
     let mut socket = Socket::open_in(&netns).unwrap();
     let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
     socket.add_link(&link).unwrap();
-    let mut monitor = Monitor::open_in(&netns).unwrap();
+    let mut monitor = netns.run(Monitor::open).unwrap().unwrap();
     let route = Route { scope_link: true, ..Route::new("10.9.9.9/32".parse().unwrap(), 10, TableId(1001), 157) };
     // More than any receive queue that the kernel's limits allow here would hold.
     for _ in 0..8_000 {

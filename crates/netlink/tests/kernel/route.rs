@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::{
-    Address, Errno, IncomingPacket, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, RouteKind, Rule, Socket,
+    Address, Errno, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, RouteKind, RoutedPacket, Rule, Socket,
 };
 use vcn::{Family, IfName, Mtu, Priority, TableId};
 
@@ -126,7 +126,7 @@ fn routes_that_this_crate_cannot_express_are_marked() {
 /// Where a packet goes that comes in by the link `wire`, or the error number.
 fn way(socket: &mut Socket, from: &str, to: &str) -> Result<(RouteKind, Option<IpAddr>, u32, u32), Option<Errno>> {
     let by = socket.index_of(&IfName::new("wire").unwrap()).unwrap();
-    let packet = IncomingPacket { by, from: from.parse().unwrap(), to: to.parse().unwrap() };
+    let packet = RoutedPacket { by: Some(by), from: from.parse().ok(), to: to.parse().unwrap() };
     let route = socket.route_of(&packet).map_err(|error| error.errno())?;
     assert_eq!(route.destination.ip(), packet.to);
     Ok((route.kind, route.gateway, route.oif, route.table.0))
@@ -154,7 +154,7 @@ fn route_lookup_returns_path_of_packet_entering_by_a_link() {
         socket.add_route(&prohibition).unwrap();
         let answer = way(&mut socket, from, to);
         assert!(matches!(answer, Err(Some(Errno::EACCES)) | Ok((RouteKind::Prohibit, ..))), "{answer:?}");
-        let packet = IncomingPacket { by: 4321, from: from.parse().unwrap(), to: to.parse().unwrap() };
+        let packet = RoutedPacket { by: Some(4321), from: from.parse().ok(), to: to.parse().unwrap() };
         assert!(socket.route_of(&packet).unwrap_err().is_not_found());
     }
 }

@@ -36,7 +36,7 @@ fn held(pools: &Pools, state_dir: &Path, boot: &BootId) -> Result<Usage, ipam::E
 mod tests {
     use std::fs;
 
-    use ipam::{FamilyPool, Request, VnicPool};
+    use ipam::{Allocation, FamilyPool, VnicPool};
     use tempfile::TempDir;
     use vcn::{Mtu, PerFamily, Purpose, TableId};
 
@@ -72,7 +72,7 @@ mod tests {
         for container in ["a", "b"] {
             let key = format!("vcn-native/{container}/eth0").parse().unwrap();
             let host_link = format!("vcn{container}").parse().unwrap();
-            let request = Request { key, pod: None, host_link, netns: None, mtu: None };
+            let request = Allocation::requested(key, host_link);
             store.update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
         }
         folder

@@ -123,7 +123,7 @@ fn vnic_routes_use_its_interface_unless_pod_has_such_addresses() {
     let pod = world.pod("a", 5);
     let mut pools = world.pools();
     for vnic in &mut pools {
-        let route = ipam::AttachRoute { destination: "10.9.0.0/16".parse().unwrap(), via: None };
+        let route = vcn::VnicRoute { destination: "10.9.0.0/16".parse().unwrap(), via: None };
         vnic.attach.as_mut().unwrap().routes.push(route);
     }
     world.write_pools(pools);

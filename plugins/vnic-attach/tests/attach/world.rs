@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output};
 
 use host_harness::{Families, error_of, json_of, name, path_of, sh, spawn};
-use ipam::{Allocations, AttachOffer, AttachRoute, BootId, FamilyPool, Pools, Store, VnicPool};
+use ipam::{Allocations, AttachOffer, BootId, FamilyPool, Pools, Store, VnicPool};
 use netlink::Netns;
 use serde_json::{Value, json};
 use vcn::{AttachMode, Mtu, PerFamily, Purpose, TableId, VlanTag};
@@ -166,7 +166,7 @@ impl World {
                     ipv4: Some(format!("10.0.{s}.0/24").parse().unwrap()),
                     ipv6: Some(format!("2001:db8:{s}::/64").parse().unwrap()),
                 },
-                routes: vec![AttachRoute { destination: "192.0.2.0/24".parse().unwrap(), via: None }],
+                routes: vec![vcn::VnicRoute { destination: "192.0.2.0/24".parse().unwrap(), via: None }],
                 is_leaving: false,
             }),
             families: PerFamily {

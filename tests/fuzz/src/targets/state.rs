@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use cni::AttachmentKey;
-use ipam::{Allocation, Allocations, BootId, BootTime, FamilyPool, Pools, Request, VnicPool};
+use ipam::{Allocation, Allocations, BootId, BootTime, FamilyPool, Pools, VnicPool};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -91,8 +91,8 @@ pub(super) fn boot() -> BootId {
     BootId::from_text("boot")
 }
 
-pub(super) fn asked(key: AttachmentKey) -> Request {
-    Request { key, pod: None, host_link: link("oci0"), netns: None, mtu: None }
+pub(super) fn asked(key: AttachmentKey) -> Allocation {
+    Allocation::requested(key, link("oci0"))
 }
 
 pub(super) fn two_vnics() -> Pools {

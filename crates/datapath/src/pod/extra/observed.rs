@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use netlink::{Link, RouteFilter};
-use vcn::{Family, PROTOCOL, TableId};
+use netlink::Link;
+use vcn::{ExclusiveLink, TableId};
 
-use super::{Device, ExtraNetwork};
+use super::ExtraNetwork;
 use crate::error::during;
-use crate::pod::observed::{accept_ra_of, carried, on_link, rules, switched_off};
-use crate::pod::{LOOPBACK, PodNetwork, observe};
-use crate::{AddressSpec, Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, apply};
+use crate::pod::observed::{accept_ra_of, permanent, rules, switched_off, usable};
+use crate::pod::{LOOPBACK, observe};
+use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, Snapshot, apply};
 
 /// Kinds of links that may have their parent's Ethernet address.
 const UPON_ANOTHER: [&str; 7] = ["vlan", "macvlan", "macvtap", "ipvlan", "bridge", "bond", "team"];
@@ -32,21 +32,13 @@ pub fn observe_extra(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn observe_inside(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<Object>, Error> {
-    let mut found = match &network.device {
-        Some(device) => of_device(&network.pod, device, places)?,
-        None => Vec::new(),
-    };
-    let Some(pod) = &mut places.pod else { return Ok(found) };
-    let name = network.name();
-    if let Ok(oif) = pod.socket.index_of(name) {
-        for address in &network.pod.addresses {
-            let family = Family::of(address.address);
-            let filter = RouteFilter { family, table: Some(address.table), protocol: Some(PROTOCOL), oif: Some(oif) };
-            let routes = on_link(pod.socket.routes(&filter), format_args!("routes of {name} in the pod"))?;
-            found.extend(routes.iter().map(|route| Object::Route(RouteSpec::seen(route, name.clone()))));
-        }
+    let pod = Snapshot::of_pod(places)?;
+    let device = network.device.as_ref().map(|device| of_device(network, device, &pod, places));
+    let mut found = device.unwrap_or_default();
+    if let Some(link) = pod.link(network.name()) {
+        found.extend(network.pod.addresses.iter().flat_map(|address| pod.routes_on(link, address.table)));
     }
-    found.extend(rules(&held(network), &mut pod.socket)?);
+    found.extend(rules(&held(network), &pod));
     Ok(found)
 }
 
@@ -56,34 +48,24 @@ fn held(network: &ExtraNetwork) -> Vec<IpAddr> {
 
 /// The VNIC's link in the pod and our objects on it. It is known by its Ethernet address, and by its name for one that
 /// others may have made on it.
-fn of_device(network: &PodNetwork, device: &Device, places: &mut Places) -> Result<Vec<Object>, Error> {
-    let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
-    let links = pod.socket.links().map_err(during("links in the pod"))?;
+fn of_device(network: &ExtraNetwork, device: &ExclusiveLink, pod: &Snapshot, places: &Places) -> Vec<Object> {
     let ours = |link: &Link| {
         link.mac == Some(device.mac)
             && link.vlan == device.vlan
-            && (link.name == network.ends.pod || link.name == device.link)
+            && (link.name == *network.name() || link.name == device.link)
     };
-    let Some(link) = links.into_iter().find(ours) else { return Ok(Vec::new()) };
-    let (name, index) = (link.name.clone(), link.index);
+    let Some(link) = pod.links.iter().find(|link| ours(link)) else { return Vec::new() };
     let kind = match device.vlan {
         Some(tag) => LinkKind::Vlan { parent: device.link.clone(), tag },
         None => LinkKind::Moved { from: device.link.clone() },
     };
-    let accept_ra = Object::Sysctl(accept_ra_of(&name, link.accept_ra));
-    let mut found = vec![Object::Link(LinkSpec::seen(link, kind)), accept_ra];
-    let addresses = on_link(pod.socket.addresses(Some(index)), format_args!("addresses of {name} in the pod"))?;
-    let held = |address: &netlink::Address| network.addresses.iter().any(|pod| pod.address == address.address.ip());
-    found.extend(
-        addresses
-            .into_iter()
-            .filter(|address| held(address) && !address.tentative)
-            .map(|address| Object::Address(AddressSpec { link: name.clone(), address: address.address })),
-    );
-    found.extend(carried(&name, index, TableId::MAIN, &[], &mut pod.socket)?);
+    let mut found = vec![Object::Link(LinkSpec::seen(link.clone(), kind)), Object::Sysctl(accept_ra_of(link))];
+    found.extend(usable(&held(network), link, pod));
+    found.extend(permanent(&[], link, pod));
+    found.extend(pod.routes_on(link, TableId::MAIN));
     let switched_off = |link| switched_off(Place::Pod, link, places).map(|(_, setting)| setting);
-    found.extend([LOOPBACK, name.as_str()].into_iter().filter_map(switched_off));
-    Ok(found)
+    found.extend([LOOPBACK, link.name.as_str()].into_iter().filter_map(switched_off));
+    found
 }
 
 /// Gives the link of a VNIC its name on the host again, where the kernel has brought it back from a pod that ended: it comes

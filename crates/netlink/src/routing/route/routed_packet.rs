@@ -12,50 +12,52 @@ use crate::error::{Cause, Result};
 use crate::routing::socket::Socket;
 use crate::wire::transport::Request;
 
-/// A packet that comes in by a link.
+/// A packet that comes in by a link, or that this host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IncomingPacket {
-    /// The link's index.
-    pub by: u32,
-    /// Its source.
-    pub from: IpAddr,
+pub struct RoutedPacket {
+    /// The index of the link that it comes in by.
+    pub by: Option<u32>,
+    /// Its source, or `None` for what the kernel would choose.
+    pub from: Option<IpAddr>,
     /// Its destination, of the same family.
     pub to: IpAddr,
 }
 
-impl IncomingPacket {
+impl RoutedPacket {
     fn message(self) -> RouteMessage {
         let family = Family::of(self.to);
         let mut message = RouteMessage::default();
         message.header.address_family = wire_family(family);
-        message.header.source_prefix_length = family.host_prefix();
         message.header.destination_prefix_length = family.host_prefix();
         // IPv6 says it in any case, and refuses to be asked for it.
         message.header.flags.set(RouteFlags::LookupTable, family == Family::Ipv4);
-        message.attributes = vec![
-            RouteAttribute::Destination(self.to.into()),
-            RouteAttribute::Source(self.from.into()),
-            RouteAttribute::Iif(self.by),
-        ];
+        message.attributes.push(RouteAttribute::Destination(self.to.into()));
+        if let Some(from) = self.from {
+            message.header.source_prefix_length = family.host_prefix();
+            message.attributes.push(RouteAttribute::Source(from.into()));
+        }
+        message.attributes.extend(self.by.map(RouteAttribute::Iif));
         message
     }
 }
 
-impl fmt::Display for IncomingPacket {
+impl fmt::Display for RoutedPacket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} from {} iif {}", self.to, self.from, self.by)
+        self.to.fmt(f)?;
+        self.from.map_or(Ok(()), |from| write!(f, " from {from}"))?;
+        self.by.map_or(Ok(()), |by| write!(f, " iif {by}"))
     }
 }
 
 impl Socket {
-    /// The route that a packet takes: link, next hop and table. Its other parts are the packet's (the destination is a single
+    /// The route that a packet takes: link, next hop, table and preferred source. Its other parts are the packet's (the destination is a single
     /// address).
     ///
     /// # Errors
-    /// Where the kernel would not send it on it mostly says so by an error number: `EINVAL` for a blackhole of IPv4 or a source that it
-    /// does not believe, `EACCES` for a prohibition, `EHOSTUNREACH` or `ENETUNREACH` where there is no way. `is_not_found()` when
+    /// Where the kernel would not send it on it mostly says so by an error number: `EINVAL` for a blackhole of IPv4, a source that it
+    /// does not believe or of IPv4 an outgoing packet's source that is no address of this host, `EACCES` for a prohibition, `EHOSTUNREACH` or `ENETUNREACH` where there is no way. `is_not_found()` when
     /// there is no such link.
-    pub fn route_of(&mut self, packet: &IncomingPacket) -> Result<Route> {
+    pub fn route_of(&mut self, packet: &RoutedPacket) -> Result<Route> {
         let decode = |payload: &[u8]| {
             let route = Route::read(&header(payload)?, payload)?;
             route.ok_or(Cause::Malformed("a route of no family that was asked for"))

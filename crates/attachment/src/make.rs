@@ -1,0 +1,35 @@
+//! Making an attachment's network on what earlier ADDs left of it.
+
+use datapath::{Error, Object, Place, Places, apply, dismantle, plan};
+use ipam::Reservation;
+
+/// Makes a network. `observed` is empty for a fresh attachment, because nothing is looked at first; only when the kernel says that
+/// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away. What
+/// is another's is left alone, whatever records say: it may be a running pod's.
+///
+/// # Errors
+/// When there is no network, and nothing of this ADD is left.
+pub fn make(
+    desired: &[(Place, Object)],
+    observed: &[(Place, Object)],
+    reservation: &Reservation,
+    observe: impl FnOnce(&mut Places) -> Result<Vec<(Place, Object)>, Error>,
+    places: &mut Places,
+) -> Result<(), Error> {
+    // A host end whose other end is elsewhere belongs to an earlier namespace of this attachment.
+    let is_severed = !observed.is_empty() && !observed.iter().any(|(place, _)| *place == Place::Pod);
+    let first = if is_severed { None } else { Some(apply(&plan(desired, observed), places)) };
+    match first {
+        Some(Ok(())) => return Ok(()),
+        // What there is of it is a pod in use.
+        Some(Err(error)) if reservation.is_settled() && !observed.is_empty() => return Err(error),
+        Some(Err(error)) if !(reservation.existing || error.is_already_exists()) => return Err(error),
+        _ => {}
+    }
+    let own = observe(places)?;
+    dismantle(&plan(&[], &own), places);
+    match first {
+        Some(failed) if own.is_empty() => failed,
+        _ => apply(&plan(desired, &[]), places),
+    }
+}
