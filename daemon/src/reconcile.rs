@@ -12,7 +12,7 @@
 
 mod context;
 mod dead;
-pub mod host;
+pub(crate) mod host;
 mod host_network;
 mod installation;
 mod interference;
@@ -53,7 +53,6 @@ pub struct Reconciler {
     directories: Directories,
     devices: Devices,
     tables: tables::VnicTables,
-    /// When this reconciler was created.
     created: Instant,
     host_network: host_network::HostNetworkStage,
     pods: pods::RunningPods,
@@ -65,8 +64,7 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// # Errors
-    /// If the boot id cannot be read.
+    /// An error if the boot id cannot be read.
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         Ok(Self {
             directories: Directories::of(&settings),
@@ -86,7 +84,7 @@ impl Reconciler {
 
     /// A directory of the agent or the runtime that was removed, moved away or replaced. The agent may have the old one mounted:
     /// then no other program sees what it writes. With the state directory the sockets went as well.
-    pub fn lost(&self, cause: Cause) -> Option<&Path> {
+    pub(crate) fn lost(&self, cause: Cause) -> Option<&Path> {
         self.directories.lost(cause)
     }
 
@@ -140,7 +138,7 @@ impl Reconciler {
     }
 
     /// The time until a condition becomes due, if nothing happens before.
-    pub fn due(&self) -> Option<Duration> {
+    pub(crate) fn due(&self) -> Option<Duration> {
         self.missing_links.next(Instant::now())
     }
 

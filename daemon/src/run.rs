@@ -64,10 +64,7 @@ const FAREWELL: Duration = Duration::from_millis(1000);
 /// Previews waiting for their turn.
 const PREVIEWS: usize = 4;
 
-/// Does what the command line says.
-///
-/// # Errors
-/// When it cannot be done; the agent itself only ends with one when it cannot work at all.
+/// Does what the command line says. The agent itself only ends with an error when it cannot work at all.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
     let invocation = match command::read(arguments.into_iter().collect(), resident::command_line::environment()) {
         Ok(invocation) => invocation,

@@ -52,9 +52,6 @@ impl Settings {
     }
 
     /// Checks options as typed.
-    ///
-    /// # Errors
-    /// If they are not valid together.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
         let (state_dir, data_dir) = (options.state_dir.clone(), options.data_dir.clone());
         let state = installer::StateDirectories { state_dir, data_dir };

@@ -42,10 +42,7 @@ const ANSWERS: [(&str, &str); 7] = [
 ];
 
 /// Writes a bundle to a file, or to standard output.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -> anyhow::Result<Exit> {
+pub(crate) fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -> anyhow::Result<Exit> {
     if let Some(path) = output {
         let file = AtomicFile::create(path, 0o600).with_context(|| format!("writing {}", path.display()))?;
         let mut archive = Archive::new(file);

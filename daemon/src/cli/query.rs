@@ -18,22 +18,18 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
-pub enum QueryError {
+pub(crate) enum QueryError {
     /// No agent listens.
     #[error("the agent is not running ({path})", path = .path.display())]
     NotRunning {
-        /// The socket.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The socket answers root only.
     #[error("connecting to the agent at {path}: it answers root only; run this as root", path = .path.display())]
     NotRoot {
-        /// The socket.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -42,7 +38,6 @@ pub enum QueryError {
     NoAnswer {
         /// The path.
         request: String,
-        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -51,18 +46,13 @@ pub enum QueryError {
     Refused {
         /// The path.
         request: String,
-        /// The HTTP status.
         status: u16,
-        /// Its message.
         body: String,
     },
 }
 
 /// Requests a path from the agent behind a socket.
-///
-/// # Errors
-/// [`QueryError::NotRunning`] if there is none.
-pub fn query(socket: &Path, request: &str) -> Result<String, QueryError> {
+pub(crate) fn query(socket: &Path, request: &str) -> Result<String, QueryError> {
     let mut stream = UnixStream::connect(socket).map_err(|source| {
         let path = socket.to_owned();
         match source.kind() {

@@ -20,30 +20,22 @@ use crate::settings::Settings;
 use resident::page::Page;
 
 /// What is printed, and the exit status.
-pub type Printout = (String, Exit);
+pub(crate) type Printout = (String, Exit);
 
-/// An answer.
 struct Answer<T> {
-    /// Whether an agent gave it.
     from_agent: bool,
     value: T,
 }
 
 /// `status`.
-///
-/// # Errors
-/// If neither the agent nor the node answers.
-pub fn status(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
+pub(crate) fn status(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
     let answer = answer(settings, "/status", || offline::status(settings))?;
     let exit = if answer.value.readiness.ready { Exit::Fine } else { Exit::Not };
     print(&answer, format, exit, table::status)
 }
 
 /// `why-not-ready`.
-///
-/// # Errors
-/// If neither the agent nor the node answers.
-pub fn why_not_ready(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
+pub(crate) fn why_not_ready(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
     let Answer { from_agent, value } = answer(settings, "/status", || offline::status(settings))?;
     let value = why::Diagnosis::of(&value, SystemTime::now());
     let exit = if value.ready { Exit::Fine } else { Exit::Not };
@@ -51,36 +43,24 @@ pub fn why_not_ready(settings: &Arc<Settings>, format: Format) -> anyhow::Result
 }
 
 /// `pools`.
-///
-/// # Errors
-/// If there are none of this boot, or they cannot be read.
-pub fn pools(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
+pub(crate) fn pools(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
     print(&answer(settings, "/pools", || offline::pools(settings))?, format, Exit::Fine, table::pools)
 }
 
 /// `attachments`.
-///
-/// # Errors
-/// If they cannot be read.
-pub fn attachments(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
+pub(crate) fn attachments(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
     let answer = answer(settings, "/attachments", || offline::attachments(settings))?;
     print(&answer, format, Exit::Fine, |page, all| table::attachments(page, all))
 }
 
 /// `plan`.
-///
-/// # Errors
-/// If neither the agent nor the node answers.
-pub fn plan(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
+pub(crate) fn plan(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
     let answer = answer(settings, "/plan", || Ok(offline::preview(settings)?.1))?;
     print(&answer, format, Exit::Fine, table::plan)
 }
 
 /// `health`.
-///
-/// # Errors
-/// If the agent's answer cannot be read.
-pub fn health(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
+pub(crate) fn health(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
     // Signals are measured over time, so that there are none without an agent.
     let answer = answer(settings, "/health-signals", || Ok(::health::Report::default()))?;
     let has_problem = answer.value.signals.iter().any(|state| state.verdict == ::health::Verdict::Problem);
@@ -89,10 +69,7 @@ pub fn health(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
 }
 
 /// `config`.
-///
-/// # Errors
-/// If it cannot be written as JSON.
-pub fn configuration(layers: &Layers, asked: &ConfigArgs) -> anyhow::Result<Printout> {
+pub(crate) fn configuration(layers: &Layers, asked: &ConfigArgs) -> anyhow::Result<Printout> {
     let (text, is_valid) = explain::tell::<Settings>(&crate::args::keys(), layers, asked)?;
     Ok((text, if is_valid { Exit::Fine } else { Exit::Usage }))
 }

@@ -50,7 +50,6 @@ pub struct FollowUps {
 #[derive(Debug, Default)]
 struct Pending {
     added: HashSet<IpAddr>,
-    /// Addresses were freed.
     freed: bool,
     /// Cooldowns may have begun.
     ran: bool,
@@ -58,8 +57,7 @@ struct Pending {
 
 /// Work that is due now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DueWork {
-    /// Addresses to announce.
+pub(crate) struct DueWork {
     pub announce: Vec<IpAddr>,
     /// Whether to remove the connections of all freed addresses.
     pub forget: bool,
@@ -67,12 +65,10 @@ pub struct DueWork {
     pub check: bool,
 }
 
-/// The result of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkResult {
+pub(crate) struct WorkResult {
     /// The time until the next cooldown ends; `None` without a check or a cooldown.
     pub next_check: Option<Duration>,
-    /// Whether something failed.
     pub failed: bool,
 }
 
@@ -103,10 +99,7 @@ impl FollowUps {
 }
 
 /// Does the work when it is due. Without work it sleeps without a timer.
-///
-/// # Errors
-/// If the worker panicked.
-pub async fn run(agent: Arc<Agent>) -> io::Result<()> {
+pub(crate) async fn run(agent: Arc<Agent>) -> io::Result<()> {
     let mut worker = Worker::new(agent.clone());
     let follow_ups = &agent.follow_ups;
     let mut plan = Plan { check: Some(Instant::now()), ..Plan::default() };
@@ -158,7 +151,6 @@ impl Plan {
         [again, self.forget, self.check].into_iter().flatten().min()
     }
 
-    /// Takes the work that is due.
     fn due(&mut self, now: Instant) -> DueWork {
         let mut announce = std::mem::take(&mut self.announce);
         if !announce.is_empty() {

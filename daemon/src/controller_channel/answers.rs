@@ -20,7 +20,6 @@ use crate::report::status::Status;
 use crate::report::status_server::StatusServer;
 use crate::settings::Settings;
 
-/// The answers.
 pub(super) struct Answers {
     pub(super) settings: Arc<Settings>,
     pub(super) status_server: Arc<StatusServer>,

@@ -27,23 +27,18 @@ use crate::sources::node_facts::NodeFacts;
 /// What the stages of one reconcile read.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
-    /// Why it runs.
     pub(super) cause: Cause,
     pub(super) node: &'a NodeState,
     pub(super) facts: &'a NodeFacts,
-    /// Who owns the pod network.
     pub(super) ownership: Ownership,
-    /// The host's links.
     pub(super) links: Vec<Link>,
     pub(super) has_ipv6: bool,
     /// Addresses that pods hold; the host never gets them.
     pub(super) held: HashSet<IpAddr>,
-    /// What VNICs are requested for.
     pub(super) requests: Requests,
     pub(super) wanted: DesiredState,
     /// Whether our objects that are no longer desired are removed.
     pub(super) removes_stale: bool,
-    /// What the stages so far have reported.
     pub(super) so_far: StageReport,
 }
 
@@ -62,7 +57,6 @@ impl Context<'_> {
         self.wanted.network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default()
     }
 
-    /// The index of a VNIC's link.
     pub(super) fn index_of(&self, vnic: &HostVnic) -> Option<u32> {
         self.links.iter().find(|link| link.name == *vnic.placement.link()).map(|link| link.index)
     }
@@ -79,7 +73,6 @@ impl Context<'_> {
         Some(exclusive.map_or_else(is_on_host, |it| it.is_in_pod || it.link.is_some()))
     }
 
-    /// The VNICs as they are reported.
     pub(super) fn vnic_states(&self) -> Vec<VnicState> {
         let primary = self.wanted.network.as_ref().map(|network| &network.primary);
         let state = |(at, vnic): (usize, &Vnic)| {

@@ -22,14 +22,13 @@ use batches::batches;
 
 /// The host's kernel.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub(crate) struct Host {
     sysctl_root: PathBuf,
 }
 
 /// Steps that are applied together or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// What they are about.
+pub(crate) struct Batch {
     pub part: Part,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -37,20 +36,18 @@ pub struct Batch {
 
 /// A part of the host's network that can fail on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     /// One of our objects, no longer desired.
     Stale,
     /// Settings and rules of the whole host.
     Base,
-    /// A VNIC.
     Vnic(Ocid),
     /// Our nft tables. User-mode kernels have none: pods then have no DNS at the link-local address.
     Nft,
 }
 
-/// What has to change.
 #[derive(Debug)]
-pub struct HostPlan {
+pub(crate) struct HostPlan {
     /// The steps, in order.
     pub batches: Vec<Batch>,
     /// Objects that are not wanted and stay.
@@ -61,37 +58,29 @@ pub struct HostPlan {
 
 /// A batch that was applied, or failed.
 #[derive(Debug)]
-pub struct AppliedBatch {
-    /// The batch.
+pub(crate) struct AppliedBatch {
     pub batch: Batch,
-    /// Its result.
     pub result: Result<(), Error>,
 }
 
 impl Host {
     /// The kernel, with its settings at a path.
-    pub fn new(sysctl_root: &Path) -> Self {
+    pub(crate) fn new(sysctl_root: &Path) -> Self {
         Self { sysctl_root: sysctl_root.to_owned() }
     }
 
     /// The host's links.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn links(&self) -> Result<Vec<Link>, netlink::Error> {
+    pub(crate) fn links(&self) -> Result<Vec<Link>, netlink::Error> {
         Socket::open()?.links()
     }
 
     /// Whether the kernel has IPv6 (with `ipv6.disable=1` the settings are missing as well).
-    pub fn speaks_ipv6(&self) -> bool {
+    pub(crate) fn speaks_ipv6(&self) -> bool {
         self.sysctl_root.join("net/ipv6").exists()
     }
 
     /// The host's own IPv6 addresses, as our rules mark them; assigned ones first.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn own(&self) -> Result<Vec<HostAddress>, netlink::Error> {
+    pub(crate) fn own(&self) -> Result<Vec<HostAddress>, netlink::Error> {
         let mut socket = Socket::open()?;
         let rules = socket.rules(Family::Ipv6)?;
         let assigned: HashSet<IpAddr> = socket.addresses(None)?.iter().map(|it| it.address.ip()).collect();
@@ -105,10 +94,7 @@ impl Host {
     }
 
     /// The addresses that our routes lead to pods.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn pods(&self) -> Result<HashSet<IpAddr>, netlink::Error> {
+    pub(crate) fn pods(&self) -> Result<HashSet<IpAddr>, netlink::Error> {
         let (mut socket, mut pods) = (Socket::open()?, HashSet::new());
         for family in Family::ALL {
             let to_pods = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
@@ -119,10 +105,7 @@ impl Host {
 
     /// What refers to our tables: every route and rule, because a table that another program uses is not free either. The
     /// rule of a VNIC's own address has the VNIC's table.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn referred(&self, vnics: &[Vnic]) -> Result<TableReferences, netlink::Error> {
+    pub(crate) fn referred(&self, vnics: &[Vnic]) -> Result<TableReferences, netlink::Error> {
         let mut socket = Socket::open()?;
         let mut referred = TableReferences::default();
         for family in Family::ALL {
@@ -145,10 +128,12 @@ impl Host {
 
     /// What has to change. Objects that are `spared` stay although they are not wanted. If foreign routes in the table of pods
     /// would refuse every packet, no rule leads there. The host gets no address that a pod holds (`held`).
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn plan(&self, network: &HostNetwork, spared: &[Object], held: &HashSet<IpAddr>) -> Result<HostPlan, Error> {
+    pub(crate) fn plan(
+        &self,
+        network: &HostNetwork,
+        spared: &[Object],
+        held: &HashSet<IpAddr>,
+    ) -> Result<HostPlan, Error> {
         let mut places = self.places()?;
         let mut desired = host::desired(network);
         let is_held = |object: &Object| matches!(object, Object::Address(it) if held.contains(&it.address.ip()));
@@ -185,10 +170,7 @@ impl Host {
     }
 
     /// Applies the batches, each even if others fail.
-    ///
-    /// # Errors
-    /// If the kernel does not answer at all.
-    pub fn apply(&self, batches: Vec<Batch>) -> Result<Vec<AppliedBatch>, Error> {
+    pub(crate) fn apply(&self, batches: Vec<Batch>) -> Result<Vec<AppliedBatch>, Error> {
         let mut places = self.places()?;
         let mut tried = Vec::with_capacity(batches.len());
         for batch in batches {
@@ -199,10 +181,7 @@ impl Host {
     }
 
     /// The host as a place of objects.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn places(&self) -> Result<Places, Error> {
+    pub(crate) fn places(&self) -> Result<Places, Error> {
         Places::host(&self.sysctl_root).map_err(|source| Error::Observe { what: "the host".into(), source })
     }
 }

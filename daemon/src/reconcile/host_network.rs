@@ -18,7 +18,6 @@ use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
 use crate::settings::HostNetworking;
 
-/// The stage.
 #[derive(Debug, Default)]
 pub(super) struct HostNetworkStage {
     /// What failed in the last reconcile.

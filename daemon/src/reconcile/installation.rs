@@ -30,7 +30,6 @@ pub(super) struct Installation {
 /// Which pod network a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// Our pod network.
     Ours,
     /// Another one, or another one is meant.
     Other,
@@ -41,7 +40,6 @@ pub(super) enum Ownership {
 /// Which pod network owns the node, as the installer sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
-    /// Which pod network it has.
     pub(super) ownership: Ownership,
     /// Whether OKE's own CNI may use VNICs here.
     pub(super) oke: bool,
@@ -49,7 +47,6 @@ pub(super) struct Owner {
 
 #[derive(Debug)]
 struct LastRun {
-    /// The settings of that run.
     settings: installer::Settings,
     signals: Signals,
     usable: bool,

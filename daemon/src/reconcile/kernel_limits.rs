@@ -28,8 +28,7 @@ const LOOK: Duration = Duration::from_secs(15);
 pub struct RepairGate(Arc<Mutex<Option<Instant>>>);
 
 impl RepairGate {
-    /// Notes what the controller says.
-    pub fn note(&self, is_allowed: bool, now: Instant) {
+    pub(crate) fn note(&self, is_allowed: bool, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = is_allowed.then_some(now);
     }
 

@@ -7,7 +7,6 @@ use ipam::{BootId, Pools, Store};
 use super::host::Host;
 use crate::settings::Settings;
 
-/// The node.
 #[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) settings: Arc<Settings>,

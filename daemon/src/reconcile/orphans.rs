@@ -14,7 +14,6 @@ use super::{StageReport, host_network};
 /// The most that is remembered; the rest follows when these are gone.
 const REMEMBERED: usize = 4096;
 
-/// Objects of no pod.
 #[derive(Debug, Default)]
 pub(super) struct OrphanedObjects {
     /// When each orphaned object was first seen, by its description.

@@ -13,7 +13,6 @@ use crate::decide::usage::{Usage, size};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Changed;
 
-/// The stage.
 #[derive(Debug)]
 pub(super) struct PoolsStage;
 

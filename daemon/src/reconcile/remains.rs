@@ -9,7 +9,6 @@ use super::{Stage, StageReport};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Cause;
 
-/// The stage.
 #[derive(Debug, Default)]
 pub(super) struct Remains {
     dead: DeadPods,

@@ -10,7 +10,6 @@ use crate::decide::desired::secondary;
 use crate::decide::slots::{SlotError, SlotFile, Slots, TableReferences};
 use crate::report::condition::{Condition, Reason};
 
-/// The tables of the VNICs.
 #[derive(Debug)]
 pub(super) struct VnicTables {
     file: SlotFile,

@@ -24,14 +24,14 @@ use crate::sources::cached_copy::CachedCopy;
 use crate::sources::instance_watch::{InstanceWatch, InstanceWatcher};
 use crate::sources::source::Source;
 
-pub use watch::OwnAttachments;
+pub(crate) use watch::OwnAttachments;
 
 /// What is known of this instance's VnicAttachments.
-pub type KnownAttachments = Source<Vec<VnicAttachment>>;
+pub(crate) type KnownAttachments = Source<Vec<VnicAttachment>>;
 
 /// Where they come from.
 #[derive(Debug)]
-pub enum AttachmentSource {
+pub(crate) enum AttachmentSource {
     /// The API server, watched.
     ApiServer(InstanceWatch<OwnAttachments>),
     /// The cached copy, for a command that runs without the agent and an agent outside a cluster.
@@ -40,7 +40,7 @@ pub enum AttachmentSource {
 
 /// Whether VnicAttachments matter to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub(crate) enum Need {
     /// It has a VNIC that one may describe, or the end of one is not reported yet. The first answer is waited for as long as this.
     Some {
         /// How long.
@@ -52,7 +52,10 @@ pub enum Need {
 
 impl AttachmentSource {
     /// For the agent, with the task that must run for it, which notifies `changed`.
-    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnAttachments>>) {
+    pub(crate) fn watched(
+        settings: &Settings,
+        changed: Arc<Notify>,
+    ) -> (Self, Option<InstanceWatcher<OwnAttachments>>) {
         if !in_cluster() {
             return (Self::at_hand(settings), None);
         }
@@ -61,12 +64,12 @@ impl AttachmentSource {
     }
 
     /// For a command: the API server is not asked.
-    pub fn at_hand(settings: &Settings) -> Self {
+    pub(crate) fn at_hand(settings: &Settings) -> Self {
         Self::Cache(cache(settings))
     }
 
     /// Brings `known` up to date. Cheap: it is called every few seconds.
-    pub async fn refresh(&self, instance: &Ocid, need: Need, known: &mut KnownAttachments) {
+    pub(crate) async fn refresh(&self, instance: &Ocid, need: Need, known: &mut KnownAttachments) {
         match (self, need) {
             (Self::ApiServer(watch), Need::None) => {
                 watch.stop();
@@ -83,10 +86,8 @@ impl AttachmentSource {
     }
 
     /// Keeps the cached copy up to date, if the source has one.
-    ///
-    /// # Errors
-    /// Why it is not; the next call retries.
-    pub fn store_copy(&mut self) -> Result<(), String> {
+    /// After an error, the next call retries.
+    pub(crate) fn store_copy(&mut self) -> Result<(), String> {
         match self {
             Self::ApiServer(watch) => watch.store_copy(),
             Self::Cache(_) => Ok(()),

@@ -21,7 +21,6 @@ pub(super) struct Machine {
     pub(super) vnics: Vec<Vnic>,
 }
 
-/// The copy in the settings' directory.
 pub(super) fn open(settings: &Settings) -> CachedCopy {
     CachedCopy::new(&settings.data_dir, VNICS_COPY_FILE)
 }

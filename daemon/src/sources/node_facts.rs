@@ -125,8 +125,7 @@ impl NodeFacts {
         self.vnics.value.as_deref().unwrap_or_default()
     }
 
-    /// The NativePodNetwork, if there is one.
-    pub fn npn(&self) -> Option<&NativePodNetwork> {
+    pub(crate) fn npn(&self) -> Option<&NativePodNetwork> {
         self.npn.value.as_ref().and_then(Option::as_ref)
     }
 

@@ -27,17 +27,17 @@ use crate::sources::cached_copy::{CachedAnswer, CachedCopy};
 use crate::sources::instance_watch::{InstanceWatch, InstanceWatcher};
 use crate::sources::source::Source;
 
-pub use watch::OwnNpn;
+pub(crate) use watch::OwnNpn;
 
 /// How long the first question waits for the first answer.
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 
 /// What is known of this instance's NativePodNetwork; the inner `None` is the answer that there is none.
-pub type KnownNpn = Source<Option<NativePodNetwork>>;
+pub(crate) type KnownNpn = Source<Option<NativePodNetwork>>;
 
 /// The source that the settings and the environment choose.
 #[derive(Debug)]
-pub enum NpnSource {
+pub(crate) enum NpnSource {
     /// A file; without it there is no NativePodNetwork.
     File(PathBuf),
     /// The API server, watched.
@@ -48,7 +48,7 @@ pub enum NpnSource {
 
 impl NpnSource {
     /// For the agent, with the task that must run for it, which notifies `changed`.
-    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnNpn>>) {
+    pub(crate) fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnNpn>>) {
         match file(settings) {
             Some(file) => (Self::File(file), None),
             None => {
@@ -59,12 +59,12 @@ impl NpnSource {
     }
 
     /// For a command: the API server is not asked.
-    pub fn at_hand(settings: &Settings) -> Self {
+    pub(crate) fn at_hand(settings: &Settings) -> Self {
         file(settings).map_or_else(|| Self::Cache(cache(settings)), Self::File)
     }
 
     /// Brings `known` up to date. Cheap: it is called every few seconds.
-    pub async fn refresh(&self, instance: &Ocid, known: &mut KnownNpn) {
+    pub(crate) async fn refresh(&self, instance: &Ocid, known: &mut KnownNpn) {
         match self {
             Self::File(path) => {
                 let answer = read_file(path.clone(), instance).await;
@@ -80,10 +80,8 @@ impl NpnSource {
     }
 
     /// Keeps the cached copy up to date, if the source has one.
-    ///
-    /// # Errors
-    /// Why it is not; the next call retries.
-    pub fn store_copy(&mut self) -> Result<(), String> {
+    /// After an error, the next call retries.
+    pub(crate) fn store_copy(&mut self) -> Result<(), String> {
         match self {
             Self::ApiServer(watch) => watch.store_copy(),
             Self::File(_) | Self::Cache(_) => Ok(()),
@@ -102,7 +100,7 @@ impl fmt::Display for NpnSource {
 }
 
 /// The file, if that is the source.
-pub fn file(settings: &Settings) -> Option<PathBuf> {
+pub(crate) fn file(settings: &Settings) -> Option<PathBuf> {
     let default = || (!in_cluster()).then(|| settings.data_dir.join("nativepodnetwork.json"));
     settings.npn_file.clone().or_else(default)
 }

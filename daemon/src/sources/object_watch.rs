@@ -21,9 +21,8 @@ use crate::sources::backoff::{chance, jittered};
 /// How long a lasting watch lasts.
 const WATCH: Duration = Duration::from_mins(30);
 
-/// What to watch, and how.
 #[derive(Debug)]
-pub struct ObjectWatch<K: Resource> {
+pub(crate) struct ObjectWatch<K: Resource> {
     /// The field that chooses them: `metadata.name`, or one that the kind makes selectable.
     pub field: &'static str,
     /// Its value; names the watch in messages.
@@ -32,7 +31,6 @@ pub struct ObjectWatch<K: Resource> {
     pub kind: &'static str,
     /// Its kind, for the API.
     pub resource: K::DynamicType,
-    /// Opens its API.
     pub api: fn(Client) -> Api<K>,
     /// How the server is asked; the field is added.
     pub config: watcher::Config,
@@ -46,7 +44,7 @@ pub struct ObjectWatch<K: Resource> {
 
 /// Names of log events.
 #[derive(Debug)]
-pub struct LogEvents {
+pub(crate) struct LogEvents {
     /// Of a lost watch.
     pub lost: &'static str,
     /// Of a restored watch.
@@ -55,7 +53,7 @@ pub struct LogEvents {
 
 /// Why a watch ended.
 #[derive(Debug, Error)]
-pub enum WatchEnd {
+pub(crate) enum WatchEnd {
     /// There is no client.
     #[error("setting up the client of the API server: {0}")]
     Client(String),
@@ -67,16 +65,7 @@ pub enum WatchEnd {
     Closed,
     /// The API server refused it, or the connection broke.
     #[error("watching {kind} {name} at {server}: {cause}")]
-    Failed {
-        /// The kind.
-        kind: &'static str,
-        /// The field's value.
-        name: String,
-        /// The API server's address.
-        server: String,
-        /// The cause.
-        cause: String,
-    },
+    Failed { kind: &'static str, name: String, server: String, cause: String },
     /// The kind does not exist.
     #[error("the API server does not know the kind {0} (404)")]
     UnknownKind(&'static str),
@@ -84,7 +73,7 @@ pub enum WatchEnd {
 
 /// A list as the server has it in memory: thousands of nodes ask, and none needs the newest. The next watch continues with one
 /// request. A dead connection is noticed then; bookmarks, one a minute, keep an idle one open.
-pub fn lasting() -> watcher::Config {
+pub(crate) fn lasting() -> watcher::Config {
     let lasts = u32::try_from(jittered(WATCH, chance()).as_secs()).unwrap_or(u32::MAX);
     watcher::Config::default().any_semantic().timeout(lasts)
 }
@@ -95,7 +84,7 @@ where
 {
     /// Watches without end. `observe` gets the objects as they are, by name, or why the watch ended. It returns the time until the
     /// next watch if that is no failure; then nothing is logged.
-    pub async fn run(self, mut observe: impl FnMut(Result<Vec<K>, &WatchEnd>) -> Option<Duration>) {
+    pub(crate) async fn run(self, mut observe: impl FnMut(Result<Vec<K>, &WatchEnd>) -> Option<Duration>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {
             let watch = self.watch_once(|objects| {

@@ -21,10 +21,10 @@ const NAMESPACE: &str = "kube-system";
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 /// Whether the DaemonSet exists; `None` until the first question has ended, with or without an answer.
-pub type DaemonSetAnswer = Option<Presence>;
+pub(crate) type DaemonSetAnswer = Option<Presence>;
 
 /// Watches and notifies `changed`. The last answer stays while there is no watch.
-pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
+pub(crate) async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
     let publish = |answer| {
         if found.send_if_modified(|known| absorb(known, answer)) {
             changed.notify_one();

@@ -70,10 +70,8 @@ const _: () = {
 /// What the API server, or a file in its place, is asked for.
 #[derive(Debug)]
 pub struct ClusterSources {
-    /// The NativePodNetwork.
-    pub npn: NpnSource,
-    /// The VnicAttachments.
-    pub attachments: AttachmentSource,
+    pub(crate) npn: NpnSource,
+    pub(crate) attachments: AttachmentSource,
 }
 
 impl ClusterSources {

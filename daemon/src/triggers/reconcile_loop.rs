@@ -16,11 +16,10 @@ use crate::report::transitions;
 use crate::sources::backoff::chance;
 use crate::sources::poller::PUBLISHED;
 
-pub use super::wakeups::{Channels, PreviewRequest};
+pub(crate) use super::wakeups::{Channels, PreviewRequest};
 
-/// The loop.
 #[derive(Debug)]
-pub struct ReconcileLoop {
+pub(crate) struct ReconcileLoop {
     /// Locked by one task at a time: the mutex only lets the reconciler run on another thread.
     reconciler: Arc<Mutex<Reconciler>>,
     wakeups: Wakeups,
@@ -29,10 +28,8 @@ pub struct ReconcileLoop {
 
 impl ReconcileLoop {
     /// Runs reconciles until the sources' task ends.
-    ///
-    /// # Errors
-    /// If a reconcile panicked, or a directory that it works in was removed: the agent must be restarted.
-    pub async fn run(reconciler: Reconciler, channels: Channels) -> io::Result<()> {
+    /// After an error the agent must be restarted.
+    pub(crate) async fn run(reconciler: Reconciler, channels: Channels) -> io::Result<()> {
         let mut wakeups = Wakeups::new(channels);
         wakeups.wait_for_facts(PUBLISHED).await;
         let reconciler = Arc::new(Mutex::new(reconciler));

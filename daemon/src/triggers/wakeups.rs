@@ -20,12 +20,11 @@ use crate::sources::node_facts::NodeFacts;
 use crate::sources::subscription::Subscription;
 
 /// Asks for a preview: the report of a reconcile that changed nothing.
-pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
+pub(crate) type PreviewRequest = oneshot::Sender<ReconcileReport>;
 
 /// What other tasks tell the loop, and what it tells them.
 #[derive(Debug)]
-pub struct Channels {
-    /// The agent.
+pub(crate) struct Channels {
     agent: Arc<Agent>,
     /// What is known from outside; its own receiver, which notes what it has seen.
     facts: watch::Receiver<NodeFacts>,

@@ -20,7 +20,6 @@ const FORGET: &str = "forget";
 /// Time limit of one walk through a table of millions of connections; announcements wait for it.
 const LONGEST_WALK: Duration = Duration::from_secs(60);
 
-/// The worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     agent: Arc<Agent>,

@@ -16,7 +16,7 @@ use crate::sources::object_watch::{LogEvents, ObjectWatch, lasting};
 
 /// The VnicAttachments of an instance.
 #[derive(Debug)]
-pub struct OwnAttachments;
+pub(crate) struct OwnAttachments;
 
 impl InstanceKind for OwnAttachments {
     type Object = DeserializeGuard<VnicAttachment>;

@@ -18,7 +18,7 @@ use crate::sources::object_watch::{LogEvents, ObjectWatch};
 
 /// The NativePodNetwork, which has the instance's unique id as its name.
 #[derive(Debug)]
-pub struct OwnNpn;
+pub(crate) struct OwnNpn;
 
 impl InstanceKind for OwnNpn {
     type Object = DynamicObject;
