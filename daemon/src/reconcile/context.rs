@@ -12,7 +12,7 @@ use vcn::{Ocid, Vnic};
 
 use super::installation::{Owner, Ownership};
 use super::node_state::NodeState;
-use super::{Reconciler, StageReport, sources};
+use super::{Reconciler, StageReport, host, sources};
 use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
 use crate::decide::exclusive;
 use crate::decide::host_address::HostAddress;
@@ -117,7 +117,7 @@ impl Reconciler {
             so_far.conditions.extend(create_directories(settings));
         }
         so_far.conditions.extend(sources::conditions(facts, Instant::now()));
-        let links = node.host.links().unwrap_or_else(|error| {
+        let links = host::links().unwrap_or_else(|error| {
             so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });
@@ -136,7 +136,8 @@ impl Reconciler {
             lived,
         };
         let (own, held) = addresses(node);
-        let has_ipv6 = node.host.speaks_ipv6();
+        // With `ipv6.disable=1` the settings are missing as well.
+        let has_ipv6 = settings.sysctl_root.join("net/ipv6").exists();
         let requests = requests::requests(facts);
         let known = HostFacts {
             vnics: facts.vnics(),
@@ -193,6 +194,6 @@ fn may_have_pods(node: &NodeState) -> bool {
 /// a newer version, the addresses that routes lead to pods count as held. Errors are reported by the stages that ask the same.
 fn addresses(node: &NodeState) -> (Vec<HostAddress>, HashSet<IpAddr>) {
     let held = node.store.held().ok().filter(|held| !held.is_empty());
-    let held = held.unwrap_or_else(|| node.host.pods().unwrap_or_default());
-    (node.host.own().unwrap_or_default(), held)
+    let held = held.unwrap_or_else(|| host::pods().unwrap_or_default());
+    (host::own().unwrap_or_default(), held)
 }

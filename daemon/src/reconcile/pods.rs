@@ -81,7 +81,7 @@ impl RunningPods {
         let running: Vec<&Allocation> = finished.filter(is_ours).collect();
         let broken = if running.is_empty() { Ok(Vec::new()) } else { broken(&running, context) };
         let (broken, mut places) = broken
-            .and_then(|broken| Ok((broken, context.node.host.places()?)))
+            .and_then(|broken| Ok((broken, context.node.places()?)))
             .map_err(|error| Condition::degraded(Reason::PodNetworkBroken, chain(&error)).about("pods"))?;
         if context.is_preview() {
             for (allocation, steps) in broken {
@@ -167,7 +167,7 @@ fn broken<'a>(
     running: &[&'a Allocation],
     context: &Context<'_>,
 ) -> Result<Vec<(&'a Allocation, Vec<Step>)>, datapath::Error> {
-    let mut places = context.node.host.places()?;
+    let mut places = context.node.places()?;
     let observed = Observed::look(&mut places)?;
     let lacks = |allocation: &&'a Allocation| {
         let network = network(allocation, |id| link_of(context.vnics(), id));
