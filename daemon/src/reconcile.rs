@@ -43,7 +43,7 @@ use crate::triggers::drift_hints::DriftHints;
 use missing_links::Moment;
 use node_state::NodeState;
 pub use pods::PodsDue;
-use stage::{Stage, StageReport};
+use stage::StageReport;
 
 /// Brings the node in sync with the facts. There is one per node.
 #[derive(Debug)]
@@ -93,25 +93,19 @@ impl Reconciler {
         let (begun, unix_millis) = (Instant::now(), unix_millis());
         let node = self.node.clone();
         let (facts, refused) = facts.admitted();
-        let mut context = self.context(&node, &facts, cause);
-        context.so_far.conditions.extend(crate::decide::refused::conditions(&refused));
-        let stages: [&mut dyn Stage; 7] = [
-            &mut self.host_network,
-            &mut pools::PoolsStage,
-            &mut self.pods,
-            &mut self.remains,
-            &mut self.interference,
-            &mut self.installation,
-            // Last: the stages before it free addresses.
-            &mut self.pod_addresses,
-        ];
-        for stage in stages {
-            let report = stage.run(&context);
-            context.so_far.merge(report);
-        }
-        let vnics = context.vnic_states();
-        let usable = context.so_far.is_usable();
-        let StageReport { changes, mut conditions, pod_network, .. } = context.so_far;
+        let mut so_far = StageReport::default();
+        let context = self.context(&node, &facts, cause, &mut so_far);
+        so_far.conditions.extend(crate::decide::refused::conditions(&refused));
+        self.host_network.run(&context, &mut so_far);
+        pools::publish(&context, &mut so_far);
+        self.pods.run(&context, &mut so_far);
+        self.remains.run(&context, &mut so_far);
+        self.interference.run(&context, &mut so_far);
+        so_far.pod_network = Some(self.installation.run(&context, &mut so_far));
+        // Last: the stages before it free addresses.
+        self.pod_addresses.run(&context, &mut so_far);
+        let (vnics, usable) = (context.vnic_states(&so_far), so_far.is_usable());
+        let StageReport { changes, mut conditions, pod_network, .. } = so_far;
         let moment = Moment { cause, grace: node.settings.detach_grace, now: begun };
         self.missing_links.hold_back(&mut conditions, |vnic| !facts.is_missing(vnic), moment);
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));

@@ -10,10 +10,10 @@ use netlink::Link;
 use resident::logging::chain;
 use vcn::IfName;
 
+use super::StageReport;
 use super::context::Context;
 use super::host::{self, Batch, Part};
 use super::installation::Ownership;
-use super::{Stage, StageReport};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
 use crate::settings::HostNetworking;
@@ -32,6 +32,18 @@ struct FailedBatch {
 }
 
 impl HostNetworkStage {
+    pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
+        let Some(network) = &context.wanted.network else { return };
+        if context.node.settings.host_networking == HostNetworking::Off {
+            return;
+        }
+        match self.sync(network, context, report) {
+            Ok(vnics) if context.is_preview() || !self.has_failed(&Part::Base) => report.configured = Some(vnics),
+            Ok(_) => {}
+            Err(error) => report.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error))),
+        }
+    }
+
     /// What has to change, as far as it is tried now.
     fn plan(
         &mut self,
@@ -130,22 +142,6 @@ impl HostNetworkStage {
 
     fn has_failed(&self, part: &Part) -> bool {
         self.failed.iter().any(|failed| failed.batch.part == *part)
-    }
-}
-
-impl Stage for HostNetworkStage {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        let Some(network) = &context.wanted.network else { return report };
-        if context.node.settings.host_networking == HostNetworking::Off {
-            return report;
-        }
-        match self.sync(network, context, &mut report) {
-            Ok(vnics) if context.is_preview() || !self.has_failed(&Part::Base) => report.configured = Some(vnics),
-            Ok(_) => {}
-            Err(error) => report.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error))),
-        }
-        report
     }
 }
 

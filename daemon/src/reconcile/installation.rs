@@ -8,9 +8,9 @@ use installer::{
 };
 use resident::logging::chain;
 
+use super::StageReport;
 use super::context::Context;
 use super::node_state::NodeState;
-use super::{Stage, StageReport};
 use crate::decide::usage::Usage;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
@@ -91,9 +91,9 @@ impl Installation {
     }
 
     /// Installs the binaries if the node has our pod network, and the configuration if pods can use an address.
-    fn install(&mut self, context: &Context<'_>, findings: &mut StageReport) -> PodNetworkState {
+    pub(super) fn run(&mut self, context: &Context<'_>, so_far: &mut StageReport) -> PodNetworkState {
         let (settings, cause) = (&*context.node.settings, context.cause);
-        let (our_network, usable) = (context.is_ours(), context.so_far.is_usable());
+        let (our_network, usable) = (context.is_ours(), so_far.is_usable());
         let signals = context.facts.signals(&settings.signals);
         if let Some(last) = &self.last
             && last.was_asked(settings, &signals)
@@ -101,7 +101,7 @@ impl Installation {
             && last.decision.install == our_network
             && (cause == Cause::Kernel || last.still_holds(settings))
         {
-            findings.conditions.extend(last.conditions.iter().cloned());
+            so_far.conditions.extend(last.conditions.iter().cloned());
             return last.state.clone();
         }
         let found = looked_at(settings);
@@ -109,9 +109,9 @@ impl Installation {
             Cause::Preview => installer::dry_run(&settings.installer, &signals, usable, &mut self.versions),
             _ => installer::reconcile(&settings.installer, &signals, usable, &mut self.versions),
         };
-        findings.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
+        so_far.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
         let conditions = conditions(&report, self.runtime, are_published(context.node));
-        findings.conditions.extend(conditions.iter().cloned());
+        so_far.conditions.extend(conditions.iter().cloned());
         let state = PodNetworkState {
             install: report.decision.install,
             decided_by: report.decision.decided_by.to_string(),
@@ -132,14 +132,6 @@ impl Installation {
             self.last = Some(LastRun { settings, signals, usable, decision, state, conditions, files });
         }
         state
-    }
-}
-
-impl Stage for Installation {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        report.pod_network = Some(self.install(context, &mut report));
-        report
     }
 }
 

@@ -21,7 +21,7 @@ use resident::logging::chain;
 use vcn::{IfName, Mtu, Ocid};
 
 use super::context::Context;
-use super::{Stage, StageReport, host_network};
+use super::{StageReport, host_network};
 use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
@@ -67,6 +67,11 @@ pub struct PodsDue {
 }
 
 impl RunningPods {
+    pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
+        let repaired = self.repair_all(context, report);
+        report.conditions.extend(repaired.err());
+    }
+
     /// Repairs what was missing before, notes what is missing now.
     fn repair_all(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), Condition> {
         let cause = context.cause;
@@ -150,15 +155,6 @@ impl RunningPods {
             self.failed.insert(link.clone(), FailedRepair { steps, condition });
         }
         changes
-    }
-}
-
-impl Stage for RunningPods {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        let repaired = self.repair_all(context, &mut report);
-        report.conditions.extend(repaired.err());
-        report
     }
 }
 
