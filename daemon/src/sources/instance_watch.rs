@@ -35,8 +35,8 @@ pub(crate) trait InstanceKind: Debug + Send + 'static {
     type Object: Resource<DynamicType: Clone + Debug + Eq + Hash> + Clone + DeserializeOwned + Debug + Send + 'static;
     /// What is learnt; the default is that there is no object.
     type Value: Clone + Debug + Default + PartialEq + Send + Sync;
-    /// The name of the log event of a cached copy that cannot be used.
-    const COPY_UNUSABLE: &str;
+    /// Of names of log events.
+    const PREFIX: &'static str;
 
     /// How the objects of an instance are watched.
     fn watch(instance: &Ocid) -> ObjectWatch<Self::Object>;
@@ -129,7 +129,7 @@ impl<W: InstanceKind> InstanceWatch<W> {
             Ok(Some((value, age))) => known.recall(value, age, None, Instant::now()),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(event = W::COPY_UNUSABLE, error = %chain(error.as_ref()), "starting without it");
+                tracing::warn!(event = format!("{}.copy_unusable", W::PREFIX), error = %chain(error.as_ref()), "starting without it");
             }
         }
         known

@@ -12,7 +12,7 @@ use kube::core::PartialObjectMeta;
 use resident::api_server;
 use tokio::sync::{Notify, watch};
 
-use crate::sources::object_watch::{LogEvents, ObjectWatch, lasting};
+use crate::sources::object_watch::{ObjectWatch, lasting};
 
 /// Where OKE installs it.
 const NAMESPACE: &str = "kube-system";
@@ -43,7 +43,7 @@ pub(crate) async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Noti
         config: lasting(),
         deadline: ANSWER,
         retry: Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(5) },
-        events: LogEvents { lost: "oke_cni.unknown", restored: "oke_cni.watched_again" },
+        prefix: "oke_cni",
     };
     watch
         .run(|objects| {

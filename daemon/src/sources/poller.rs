@@ -23,7 +23,7 @@ use crate::settings::Settings;
 use crate::sources::attachments::{AttachmentSource, Need};
 use crate::sources::host_links::{self, Uplink};
 use crate::sources::machine_copy;
-use crate::sources::node_facts::{CopyErrors, ExpectedItem, NodeFacts, lacks_primary};
+use crate::sources::node_facts::{ExpectedItem, NodeFacts, lacks_primary};
 use crate::sources::npn::{FIRST_ANSWER, NpnSource};
 use crate::sources::oke_cni;
 
@@ -114,11 +114,12 @@ pub async fn run<M: Metadata>(
         // As it is by now: the sources may have taken far longer than its answer was waited for.
         facts.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(facts.oke_daemonset);
         pace.note(facts.is_settled());
-        facts.copy_errors = CopyErrors {
-            npn: cluster.npn.store_copy().err(),
-            machine: machine_copy::store(&mut copy, &facts).err(),
-            attachments: cluster.attachments.store_copy().err(),
-        };
+        let stored = [
+            ("native-pod-network copy", cluster.npn.store_copy()),
+            ("instance and VNICs copy", machine_copy::store(&mut copy, &facts)),
+            ("VnicAttachments copy", cluster.attachments.store_copy()),
+        ];
+        facts.copy_errors = stored.into_iter().filter_map(|(copy, stored)| Some((copy, stored.err()?))).collect();
         published.send_replace(facts.clone());
         let was_link = Cell::new(false);
         let link = async {
