@@ -42,7 +42,6 @@ use crate::triggers::drift_hints::DriftHints;
 
 use missing_links::Moment;
 use node_state::NodeState;
-pub use pods::PodsDue;
 use stage::StageReport;
 
 /// Brings the node in sync with the facts. There is one per node.
@@ -125,10 +124,10 @@ impl Reconciler {
         report
     }
 
-    /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile, and when to ask again.
-    pub fn attention(&mut self, hints: DriftHints) -> PodsDue {
-        let PodsDue { is_due, again } = self.pods.attention(hints, &self.node.store);
-        PodsDue { is_due: is_due || self.pod_addresses.has_changed(&self.node, self.installation.is_ours()), again }
+    /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile.
+    pub fn attention(&mut self, hints: DriftHints) -> bool {
+        self.pods.attention(hints, &self.node.store)
+            || self.pod_addresses.has_changed(&self.node, self.installation.is_ours())
     }
 
     /// The time until a condition becomes due, if nothing happens before.
@@ -136,8 +135,8 @@ impl Reconciler {
         self.missing_links.next(Instant::now())
     }
 
-    /// When to call [`Self::attention`] after a reconcile although nothing happens.
-    pub fn attention_again(&self) -> Option<Duration> {
+    /// When to call [`Self::attention`] again although nothing happens.
+    pub(crate) fn attention_again(&self) -> Option<Duration> {
         self.pods.again()
     }
 }

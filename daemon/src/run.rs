@@ -55,7 +55,7 @@ use crate::sources::npn::NpnSource;
 use crate::sources::oke_cni;
 use crate::sources::poller;
 use crate::sources::poller::ClusterSources;
-use crate::triggers::reconcile_loop::{Channels, ReconcileLoop};
+use crate::triggers::reconcile_loop::{ReconcileLoop, Wakeups};
 
 /// How long work in progress may take when the agent gets SIGTERM. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -177,7 +177,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let (npn, npn_watcher) = NpnSource::watched(&settings, npn_changed.clone());
     let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, npn_changed.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
-    let channels = Channels::new(agent.clone(), notices, previews, reports_in);
+    let wakeups = Wakeups::new(agent.clone(), notices, previews, reports_in);
     log_start(&settings, &npn);
     let cluster = ClusterSources { npn, attachments };
     let file = live.file().display().to_string();
@@ -198,7 +198,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         () = vnic_reports::run(agent.clone()) => bail!("the task that reports VNICs ended"),
         () = oke_cni::run(oke_cni_in, npn_changed) => bail!("the watch of OKE's own CNI ended"),
         () = poller::run(metadata, cluster, &agent, facts_in, oke_cni) => bail!("the sources' task ended"),
-        ended = ReconcileLoop::run(reconciler, channels) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
+        ended = ReconcileLoop::run(reconciler, wakeups) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = cni_records::run(records, agent.clone()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(agent.clone()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, status_server.clone(), notices_of("port")) => bail!("the port's server ended"),

@@ -57,15 +57,6 @@ struct FailedRepair {
     condition: Condition,
 }
 
-/// Whether running pods need a reconcile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PodsDue {
-    /// A reconcile is due.
-    pub is_due: bool,
-    /// When to ask again.
-    pub again: Option<Duration>,
-}
-
 impl RunningPods {
     pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
         let repaired = self.repair_all(context, report);
@@ -114,11 +105,10 @@ impl RunningPods {
 
     /// Whether a reconcile is due: for drift that was found, or for hints of kernel events about recorded pods. New `hints` must
     /// settle first.
-    pub(super) fn attention(&mut self, hints: DriftHints, store: &Store) -> PodsDue {
+    pub(super) fn attention(&mut self, hints: DriftHints, store: &Store) -> bool {
         let settled = std::mem::replace(&mut self.hints, hints);
-        let is_due = !self.drift.is_empty()
-            || (!settled.is_empty() && store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)));
-        PodsDue { is_due, again: self.again() }
+        !self.drift.is_empty()
+            || (!settled.is_empty() && store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)))
     }
 
     /// When to ask for attention again although nothing happens.

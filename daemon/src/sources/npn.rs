@@ -79,8 +79,7 @@ impl NpnSource {
         }
     }
 
-    /// Keeps the cached copy up to date, if the source has one.
-    /// After an error, the next call retries.
+    /// Keeps the cached copy up to date, if the source has one. After an error, the next call retries.
     pub(crate) fn store_copy(&mut self) -> Result<(), String> {
         match self {
             Self::ApiServer(watch) => watch.store_copy(),

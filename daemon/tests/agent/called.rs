@@ -103,7 +103,7 @@ impl Node {
         let hints = DriftHints { addresses: addresses.into_iter().collect(), ..DriftHints::default() };
         self.call(|| {
             reconciler.attention(hints);
-            reconciler.attention(DriftHints::default()).is_due
+            reconciler.attention(DriftHints::default())
         })
     }
 
