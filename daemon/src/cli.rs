@@ -3,6 +3,5 @@
 pub(crate) mod bundle;
 pub(crate) mod command;
 pub(crate) mod exit;
-mod offline;
 pub(crate) mod query;
 pub(crate) mod show;

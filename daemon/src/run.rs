@@ -21,6 +21,7 @@ use resident::reload::RunningConfiguration;
 use resident::{logging, reload, scrape, server};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use vcn::printable;
 
 use crate::args;
 use crate::args::{BundleOutput, Command, ProbeOutput};
@@ -28,6 +29,7 @@ use crate::cli::bundle;
 use crate::cli::command;
 use crate::cli::command::Invocation;
 use crate::cli::exit::Exit;
+use crate::cli::query::QueryError;
 use crate::cli::show;
 use crate::cni_records;
 use crate::cni_records::follow_up;
@@ -95,20 +97,26 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         };
     }
     // An agent goes on with its last good configuration, so its subcommands must not be stopped by the new one.
-    let settings = Arc::new(
-        layers.read(&keys).settings_anyway(&keys).context("no settings, not even those of an empty configuration")?,
-    );
-    let (text, exit) = match command {
-        Command::Status(Output { output }) => show::status(&settings, output)?,
-        Command::WhyNotReady(Output { output }) => show::why_not_ready(&settings, output)?,
-        Command::Pools(Output { output }) => show::pools(&settings, output)?,
-        Command::Attachments(Output { output }) => show::attachments(&settings, output)?,
-        Command::Health(Output { output }) => show::health(&settings, output)?,
-        Command::Plan(Output { output }) => show::plan(&settings, output)?,
+    let settings: Settings =
+        layers.read(&keys).settings_anyway(&keys).context("no settings, not even those of an empty configuration")?;
+    let printout = match command {
+        Command::Status(Output { output }) => show::status(&settings, output),
+        Command::WhyNotReady(Output { output }) => show::why_not_ready(&settings, output),
+        Command::Pools(Output { output }) => show::pools(&settings, output),
+        Command::Attachments(Output { output }) => show::attachments(&settings, output),
+        Command::Health(Output { output }) => show::health(&settings, output),
+        Command::Plan(Output { output }) => show::plan(&settings, output),
         Command::Bundle(BundleOutput { output }) => return bundle::write(&settings, &layers, output.as_deref()),
         Command::Run | Command::Probe(_) | Command::Config(_) => return Ok(Exit::Fine),
     };
-    Ok(print(&text, exit))
+    match printout {
+        Ok((text, exit)) => Ok(print(&text, exit)),
+        Err(error) if matches!(error.downcast_ref(), Some(QueryError::NotRunning(_))) => {
+            eprintln!("oke-node-agent: {}", printable(&error.to_string()));
+            Ok(Exit::NotRunning)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn print(text: &str, exit: Exit) -> Exit {

@@ -21,7 +21,7 @@ pub(crate) struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<Instance>,
     pub sources: Vec<SourceState>,
-    /// The last reconcile or, without an agent, a preview.
+    /// The last reconcile, once there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<ReconcileReport>,
 }
@@ -29,13 +29,12 @@ pub(crate) struct Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AgentState {
-    /// Whether it runs. If not, the command line collected the rest itself.
+    /// It does, because it answers.
     pub running: bool,
     /// The version of the program that answers.
     pub version: String,
     /// Seconds since it started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uptime_seconds: Option<u64>,
+    pub uptime_seconds: u64,
 }
 
 /// Whether the agent is ready, as `/readyz` answers.
@@ -60,13 +59,6 @@ pub(crate) struct SourceState {
     /// Why the last request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-}
-
-impl AgentState {
-    /// An agent that does not run.
-    pub(crate) fn stopped() -> Self {
-        Self { running: false, version: env!("CARGO_PKG_VERSION").to_owned(), uptime_seconds: None }
-    }
 }
 
 impl Readiness {

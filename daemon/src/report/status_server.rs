@@ -82,8 +82,8 @@ impl StatusServer {
     pub(crate) fn current_status(&self) -> Status {
         let agent = AgentState {
             running: true,
-            uptime_seconds: Some(self.agent.started.elapsed().as_secs()),
-            ..AgentState::stopped()
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: self.agent.started.elapsed().as_secs(),
         };
         Status::of(agent, &self.agent.facts.borrow(), self.agent.report().as_deref())
     }

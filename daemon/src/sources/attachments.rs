@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   API server ──watch by spec.instanceId──▶ InstanceWatch ──▶ cached copy on disk
-//!                                                 │                  │ (an agent that starts, a command, no cluster)
+//!                                                 │                  │ (an agent that starts, no cluster)
 //!                                                 └─▶ AttachmentSource ◀─┘
 //! ```
 
@@ -34,7 +34,7 @@ pub(crate) type KnownAttachments = Source<Vec<VnicAttachment>>;
 pub(crate) enum AttachmentSource {
     /// The API server, watched.
     ApiServer(InstanceWatch<OwnAttachments>),
-    /// The cached copy, for a command that runs without the agent and an agent outside a cluster.
+    /// The cached copy, for an agent outside a cluster.
     Cache(CachedCopy),
 }
 
@@ -56,16 +56,12 @@ impl AttachmentSource {
         settings: &Settings,
         changed: Arc<Notify>,
     ) -> (Self, Option<InstanceWatcher<OwnAttachments>>) {
+        let copy = CachedCopy::new(&settings.data_dir, ATTACHMENTS_COPY_FILE);
         if !in_cluster() {
-            return (Self::at_hand(settings), None);
+            return (Self::Cache(copy), None);
         }
-        let (watch, watcher) = InstanceWatch::new(cache(settings), changed);
+        let (watch, watcher) = InstanceWatch::new(copy, changed);
         (Self::ApiServer(watch), Some(watcher))
-    }
-
-    /// For a command: the API server is not asked.
-    pub(crate) fn at_hand(settings: &Settings) -> Self {
-        Self::Cache(cache(settings))
     }
 
     /// Brings `known` up to date. Cheap: it is called every few seconds.
@@ -92,10 +88,6 @@ impl AttachmentSource {
             Self::Cache(_) => Ok(()),
         }
     }
-}
-
-fn cache(settings: &Settings) -> CachedCopy {
-    CachedCopy::new(&settings.data_dir, ATTACHMENTS_COPY_FILE)
 }
 
 /// The cached copy and its age, without those of another instance, whose disk this may have been.

@@ -25,11 +25,6 @@ pub(super) fn open(settings: &Settings) -> CachedCopy {
     CachedCopy::new(&settings.data_dir, VNICS_COPY_FILE)
 }
 
-/// What an earlier agent knew, for a command that runs without one.
-pub(crate) fn recalled(settings: &Settings) -> NodeFacts {
-    recall(&open(settings))
-}
-
 /// The facts of the cached copy, if it is surely of this machine: an image may be made of another one's disk. It is if it was
 /// written in this boot, or if the primary VNIC, which an instance keeps for its whole life, is one of this host's links.
 pub(super) fn recall(copy: &CachedCopy) -> NodeFacts {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   API server ──watch──▶ InstanceWatch ──▶ cached copy on disk
-//!                            │                     │ (an agent that starts, a preview)
+//!                            │                     │ (an agent that starts)
 //!   NPN_FILE ────────────────┴──▶ NpnSource ◀──────┘
 //! ```
 
@@ -42,8 +42,6 @@ pub(crate) enum NpnSource {
     File(PathBuf),
     /// The API server, watched.
     ApiServer(InstanceWatch<OwnNpn>),
-    /// The cached copy of what the API server said, for a command that runs without the agent.
-    Cache(CachedCopy),
 }
 
 impl NpnSource {
@@ -52,15 +50,11 @@ impl NpnSource {
         match file(settings) {
             Some(file) => (Self::File(file), None),
             None => {
-                let (watch, watcher) = InstanceWatch::new(cache(settings), changed);
+                let copy = CachedCopy::new(&settings.data_dir, NPN_COPY_FILE);
+                let (watch, watcher) = InstanceWatch::new(copy, changed);
                 (Self::ApiServer(watch), Some(watcher))
             }
         }
-    }
-
-    /// For a command: the API server is not asked.
-    pub(crate) fn at_hand(settings: &Settings) -> Self {
-        file(settings).map_or_else(|| Self::Cache(cache(settings)), Self::File)
     }
 
     /// Brings `known` up to date. Cheap: it is called every few seconds.
@@ -71,11 +65,6 @@ impl NpnSource {
                 known.absorb(answer.map_err(|error| chain(error.as_ref())), Instant::now());
             }
             Self::ApiServer(watch) => *known = watch.current(instance, FIRST_ANSWER).await,
-            Self::Cache(copy) => match read_copy(copy, instance) {
-                Ok(Some((npn, age))) => known.recall(Some(npn), age, None, Instant::now()),
-                Ok(None) => known.fail("the agent does not run and left no copy".to_owned(), Instant::now()),
-                Err(error) => known.fail(chain(error.as_ref()), Instant::now()),
-            },
         }
     }
 
@@ -83,7 +72,7 @@ impl NpnSource {
     pub(crate) fn store_copy(&mut self) -> Result<(), String> {
         match self {
             Self::ApiServer(watch) => watch.store_copy(),
-            Self::File(_) | Self::Cache(_) => Ok(()),
+            Self::File(_) => Ok(()),
         }
     }
 }
@@ -93,7 +82,6 @@ impl fmt::Display for NpnSource {
         match self {
             Self::File(path) => path.display().fmt(f),
             Self::ApiServer(_) => f.write_str("API server"),
-            Self::Cache(copy) => copy.path().display().fmt(f),
         }
     }
 }
@@ -102,10 +90,6 @@ impl fmt::Display for NpnSource {
 pub(crate) fn file(settings: &Settings) -> Option<PathBuf> {
     let default = || (!in_cluster()).then(|| settings.data_dir.join("nativepodnetwork.json"));
     settings.npn_file.clone().or_else(default)
-}
-
-fn cache(settings: &Settings) -> CachedCopy {
-    CachedCopy::new(&settings.data_dir, NPN_COPY_FILE)
 }
 
 async fn read_file(path: PathBuf, instance: &Ocid) -> anyhow::Result<Option<NativePodNetwork>> {

@@ -7,6 +7,7 @@ mod tests;
 
 use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imds::{Metadata, VnicList};
@@ -75,9 +76,11 @@ pub struct ClusterSources {
 }
 
 impl ClusterSources {
-    /// For a command: the API server is not asked.
-    pub fn at_hand(settings: &Settings) -> Self {
-        Self { npn: NpnSource::at_hand(settings), attachments: AttachmentSource::at_hand(settings) }
+    /// For tests of the code, outside a cluster: files in place of the API server.
+    pub fn files(settings: &Settings) -> Self {
+        let (npn, _) = NpnSource::watched(settings, Arc::default());
+        let (attachments, _) = AttachmentSource::watched(settings, Arc::default());
+        Self { npn, attachments }
     }
 }
 
