@@ -35,8 +35,7 @@ pub const DEFAULT_CONFIG: &str = "/etc/oke-node-agent/agent.conf";
 const AFTER: &str = "\
 Flags outrank the environment, the environment outranks the file. `oke-node-agent config --explain` describes each key.
 
-Exit status: 0 success; 1 not ready, or failed; 2 wrong command line or configuration; 3 the agent is not running (the
-output is what could be read without it).
+Exit status: 0 success; 1 not ready, or failed; 2 wrong command line or configuration; 3 the agent is not running.
 
 Examples:
   oke-node-agent why-not-ready           why new pods cannot start: run it first
@@ -83,7 +82,7 @@ Examples:
     #[command(after_help = "\
 Links, addresses, rules, all tables, neighbours, nft chains, kernel settings, state files, CNI configurations and
 binaries with their hashes, versions, the last runs of the plugins, conditions, metrics. README.txt in it names what is
-missing. Works while the agent is down. Exit status: 0 written, 1 not.
+missing. While the agent is down it lacks the agent's answers. Exit status: 0 written, 1 not.
 
 Examples:
   oke-node-agent bundle -o /run/vcn-native/node.tar          a container can write to its volumes only

@@ -1,8 +1,7 @@
 //! The command line: the subcommands, their requests to the running agent, and what they print.
 
-pub mod bundle;
-pub mod command;
-pub mod exit;
-mod offline;
-pub mod query;
-pub mod show;
+pub(crate) mod bundle;
+pub(crate) mod command;
+pub(crate) mod exit;
+pub(crate) mod query;
+pub(crate) mod show;

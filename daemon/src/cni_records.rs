@@ -1,7 +1,7 @@
 //! The records of plugin runs: counted, logged, and followed by the work that a pod need not wait for. Plugins do not wait for the
 //! agent: while it is down or its socket full, they write records to a file, which the agent reads later.
 
-pub mod follow_up;
+pub(crate) mod follow_up;
 mod line;
 mod recent;
 
@@ -18,13 +18,12 @@ use tokio::time::sleep_until;
 
 use crate::lifecycle::agent::Agent;
 use line::RunLog;
-pub use recent::RecentRuns;
+pub(crate) use recent::RecentRuns;
 
 /// When the file is read after a record: others may have gone there because the socket's queue was full (10 by default in the
 /// kernel). Without records it is not read.
 const AFTER_A_RECORD: Duration = Duration::from_secs(1);
 
-/// Takes in records.
 #[derive(Debug)]
 struct Intake {
     agent: Arc<Agent>,
@@ -43,18 +42,12 @@ enum Channel {
 }
 
 /// Creates the socket in the state directory.
-///
-/// # Errors
-/// If that fails.
-pub fn listen(state_dir: &Path) -> Result<Listener, ListenError> {
+pub(crate) fn listen(state_dir: &Path) -> Result<Listener, ListenError> {
     Listener::bind(state_dir)
 }
 
 /// Takes in records.
-///
-/// # Errors
-/// If the socket fails.
-pub async fn run(listener: Listener, agent: Arc<Agent>) -> io::Result<()> {
+pub(crate) async fn run(listener: Listener, agent: Arc<Agent>) -> io::Result<()> {
     let intake = Arc::new(Intake::new(agent));
     let readable = Readable::new(listener.as_fd())?;
     // At the start: records from before.

@@ -30,7 +30,7 @@ use controller_rules::ControllerRules;
 use trusted_keys::ControllerKeys;
 
 /// Serves the channel and publishes its key, with retries. While that fails, `notices` say why.
-pub async fn run(
+pub(crate) async fn run(
     settings: Arc<Settings>,
     status_server: Arc<StatusServer>,
     gate: RepairGate,

@@ -1,12 +1,12 @@
 //! Decisions, all pure: from the facts of a node to its desired network and the addresses that pods may use.
 
-pub mod desired;
-pub mod devices;
-pub mod exclusive;
-pub mod host_address;
-pub mod offers;
-pub mod pools;
-pub mod refused;
-pub mod requests;
-pub mod slots;
-pub mod usage;
+pub(crate) mod desired;
+pub(crate) mod devices;
+pub(crate) mod exclusive;
+pub(crate) mod host_address;
+pub(crate) mod offers;
+pub(crate) mod pools;
+pub(crate) mod refused;
+pub(crate) mod requests;
+pub(crate) mod slots;
+pub(crate) mod usage;

@@ -19,17 +19,17 @@
 //! pods.
 
 pub mod args;
-pub mod cli;
-pub mod cni_records;
-pub mod controller_channel;
-pub mod decide;
+mod cli;
+mod cni_records;
+mod controller_channel;
+mod decide;
 #[cfg(test)]
 mod fixture;
-pub mod lifecycle;
+mod lifecycle;
 pub mod probes;
 pub mod reconcile;
 pub mod report;
-pub mod run;
+mod run;
 pub mod settings;
 pub mod sources;
 pub mod triggers;

@@ -1,5 +1,5 @@
 //! What frames the agent's life: its directories, and the uninstall when it is deleted.
 
-pub mod agent;
-pub mod directories;
-pub mod uninstall_on_delete;
+pub(crate) mod agent;
+pub(crate) mod directories;
+pub(crate) mod uninstall_on_delete;

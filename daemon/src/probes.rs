@@ -17,7 +17,7 @@ mod http;
 mod icmp;
 mod open;
 mod packet;
-pub mod pod;
+pub(crate) mod pod;
 mod send;
 mod socket;
 mod target;
@@ -36,7 +36,7 @@ use api::probe::{PROBE_VERSION, ProbeError, ProbeReport, ProbeRequest, Task, Wat
 use thiserror::Error;
 use vcn::Family;
 
-pub use handler::ProbeHandler;
+pub(crate) use handler::ProbeHandler;
 
 use flow_tap::FlowTap;
 
@@ -80,9 +80,7 @@ impl ProbeEnvironment {
 }
 
 /// Carries a task out, in the calling thread's network namespace; takes as long as the task says.
-///
-/// # Errors
-/// When the task exceeds a bound, or cannot be prepared. Lost probes are no error.
+/// An error if the task exceeds a bound, or cannot be prepared. Lost probes are no error.
 pub fn perform(request: &ProbeRequest, surroundings: &ProbeEnvironment) -> Result<ProbeReport, TaskError> {
     request.check()?;
     match &request.task {

@@ -12,7 +12,7 @@
 
 mod context;
 mod dead;
-pub mod host;
+pub(crate) mod host;
 mod host_network;
 mod installation;
 mod interference;
@@ -42,8 +42,7 @@ use crate::triggers::drift_hints::DriftHints;
 
 use missing_links::Moment;
 use node_state::NodeState;
-pub use pods::PodsDue;
-use stage::{Stage, StageReport};
+use stage::StageReport;
 
 /// Brings the node in sync with the facts. There is one per node.
 #[derive(Debug)]
@@ -53,7 +52,6 @@ pub struct Reconciler {
     directories: Directories,
     devices: Devices,
     tables: tables::VnicTables,
-    /// When this reconciler was created.
     created: Instant,
     host_network: host_network::HostNetworkStage,
     pods: pods::RunningPods,
@@ -65,8 +63,7 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// # Errors
-    /// If the boot id cannot be read.
+    /// An error if the boot id cannot be read.
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         Ok(Self {
             directories: Directories::of(&settings),
@@ -86,7 +83,7 @@ impl Reconciler {
 
     /// A directory of the agent or the runtime that was removed, moved away or replaced. The agent may have the old one mounted:
     /// then no other program sees what it writes. With the state directory the sockets went as well.
-    pub fn lost(&self, cause: Cause) -> Option<&Path> {
+    pub(crate) fn lost(&self, cause: Cause) -> Option<&Path> {
         self.directories.lost(cause)
     }
 
@@ -95,25 +92,19 @@ impl Reconciler {
         let (begun, unix_millis) = (Instant::now(), unix_millis());
         let node = self.node.clone();
         let (facts, refused) = facts.admitted();
-        let mut context = self.context(&node, &facts, cause);
-        context.so_far.conditions.extend(crate::decide::refused::conditions(&refused));
-        let stages: [&mut dyn Stage; 7] = [
-            &mut self.host_network,
-            &mut pools::PoolsStage,
-            &mut self.pods,
-            &mut self.remains,
-            &mut self.interference,
-            &mut self.installation,
-            // Last: the stages before it free addresses.
-            &mut self.pod_addresses,
-        ];
-        for stage in stages {
-            let report = stage.run(&context);
-            context.so_far.merge(report);
-        }
-        let vnics = context.vnic_states();
-        let usable = context.so_far.is_usable();
-        let StageReport { changes, mut conditions, pod_network, .. } = context.so_far;
+        let mut so_far = StageReport::default();
+        let context = self.context(&node, &facts, cause, &mut so_far);
+        so_far.conditions.extend(crate::decide::refused::conditions(&refused));
+        self.host_network.run(&context, &mut so_far);
+        pools::publish(&context, &mut so_far);
+        self.pods.run(&context, &mut so_far);
+        self.remains.run(&context, &mut so_far);
+        self.interference.run(&context, &mut so_far);
+        so_far.pod_network = Some(self.installation.run(&context, &mut so_far));
+        // Last: the stages before it free addresses.
+        self.pod_addresses.run(&context, &mut so_far);
+        let (vnics, usable) = (context.vnic_states(&so_far), so_far.is_usable());
+        let StageReport { changes, mut conditions, pod_network, .. } = so_far;
         let moment = Moment { cause, grace: node.settings.detach_grace, now: begun };
         self.missing_links.hold_back(&mut conditions, |vnic| !facts.is_missing(vnic), moment);
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
@@ -133,19 +124,19 @@ impl Reconciler {
         report
     }
 
-    /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile, and when to ask again.
-    pub fn attention(&mut self, hints: DriftHints) -> PodsDue {
-        let PodsDue { is_due, again } = self.pods.attention(hints, &self.node.store);
-        PodsDue { is_due: is_due || self.pod_addresses.has_changed(&self.node, self.installation.is_ours()), again }
+    /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile.
+    pub fn attention(&mut self, hints: DriftHints) -> bool {
+        self.pods.attention(hints, &self.node.store)
+            || self.pod_addresses.has_changed(&self.node, self.installation.is_ours())
     }
 
     /// The time until a condition becomes due, if nothing happens before.
-    pub fn due(&self) -> Option<Duration> {
+    pub(crate) fn due(&self) -> Option<Duration> {
         self.missing_links.next(Instant::now())
     }
 
-    /// When to call [`Self::attention`] after a reconcile although nothing happens.
-    pub fn attention_again(&self) -> Option<Duration> {
+    /// When to call [`Self::attention`] again although nothing happens.
+    pub(crate) fn attention_again(&self) -> Option<Duration> {
         self.pods.again()
     }
 }

@@ -1,16 +1,16 @@
 //! What the agent reports: one reconcile report feeds logs, metrics, readiness, Events and the subcommands.
 
-pub mod attachments;
+pub(crate) mod attachments;
 pub mod condition;
 #[cfg(test)]
 mod documents;
 pub mod metrics;
-pub mod node_events;
-pub mod notices;
+pub(crate) mod node_events;
+pub(crate) mod notices;
 pub(crate) mod port;
 pub mod reconcile_report;
-pub mod signals;
-pub mod status;
-pub mod status_server;
-pub mod transitions;
-pub mod vnic_reports;
+pub(crate) mod signals;
+pub(crate) mod status;
+pub(crate) mod status_server;
+pub(crate) mod transitions;
+pub(crate) mod vnic_reports;

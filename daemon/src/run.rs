@@ -21,6 +21,7 @@ use resident::reload::RunningConfiguration;
 use resident::{logging, reload, scrape, server};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use vcn::printable;
 
 use crate::args;
 use crate::args::{BundleOutput, Command, ProbeOutput};
@@ -28,6 +29,7 @@ use crate::cli::bundle;
 use crate::cli::command;
 use crate::cli::command::Invocation;
 use crate::cli::exit::Exit;
+use crate::cli::query::QueryError;
 use crate::cli::show;
 use crate::cni_records;
 use crate::cni_records::follow_up;
@@ -55,7 +57,7 @@ use crate::sources::npn::NpnSource;
 use crate::sources::oke_cni;
 use crate::sources::poller;
 use crate::sources::poller::ClusterSources;
-use crate::triggers::reconcile_loop::{Channels, ReconcileLoop};
+use crate::triggers::reconcile_loop::{ReconcileLoop, Wakeups};
 
 /// How long work in progress may take when the agent gets SIGTERM. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -64,10 +66,7 @@ const FAREWELL: Duration = Duration::from_millis(1000);
 /// Previews waiting for their turn.
 const PREVIEWS: usize = 4;
 
-/// Does what the command line says.
-///
-/// # Errors
-/// When it cannot be done; the agent itself only ends with one when it cannot work at all.
+/// Does what the command line says. The agent itself only ends with an error when it cannot work at all.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
     let invocation = match command::read(arguments.into_iter().collect(), resident::command_line::environment()) {
         Ok(invocation) => invocation,
@@ -98,20 +97,26 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         };
     }
     // An agent goes on with its last good configuration, so its subcommands must not be stopped by the new one.
-    let settings = Arc::new(
-        layers.read(&keys).settings_anyway(&keys).context("no settings, not even those of an empty configuration")?,
-    );
-    let (text, exit) = match command {
-        Command::Status(Output { output }) => show::status(&settings, output)?,
-        Command::WhyNotReady(Output { output }) => show::why_not_ready(&settings, output)?,
-        Command::Pools(Output { output }) => show::pools(&settings, output)?,
-        Command::Attachments(Output { output }) => show::attachments(&settings, output)?,
-        Command::Health(Output { output }) => show::health(&settings, output)?,
-        Command::Plan(Output { output }) => show::plan(&settings, output)?,
+    let settings: Settings =
+        layers.read(&keys).settings_anyway(&keys).context("no settings, not even those of an empty configuration")?;
+    let printout = match command {
+        Command::Status(Output { output }) => show::status(&settings, output),
+        Command::WhyNotReady(Output { output }) => show::why_not_ready(&settings, output),
+        Command::Pools(Output { output }) => show::pools(&settings, output),
+        Command::Attachments(Output { output }) => show::attachments(&settings, output),
+        Command::Health(Output { output }) => show::health(&settings, output),
+        Command::Plan(Output { output }) => show::plan(&settings, output),
         Command::Bundle(BundleOutput { output }) => return bundle::write(&settings, &layers, output.as_deref()),
         Command::Run | Command::Probe(_) | Command::Config(_) => return Ok(Exit::Fine),
     };
-    Ok(print(&text, exit))
+    match printout {
+        Ok((text, exit)) => Ok(print(&text, exit)),
+        Err(error) if matches!(error.downcast_ref(), Some(QueryError::NotRunning(_))) => {
+            eprintln!("oke-node-agent: {}", printable(&error.to_string()));
+            Ok(Exit::NotRunning)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn print(text: &str, exit: Exit) -> Exit {
@@ -180,7 +185,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let (npn, npn_watcher) = NpnSource::watched(&settings, npn_changed.clone());
     let (attachments, attachment_watcher) = AttachmentSource::watched(&settings, npn_changed.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
-    let channels = Channels::new(agent.clone(), notices, previews, reports_in);
+    let wakeups = Wakeups::new(agent.clone(), notices, previews, reports_in);
     log_start(&settings, &npn);
     let cluster = ClusterSources { npn, attachments };
     let file = live.file().display().to_string();
@@ -201,7 +206,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         () = vnic_reports::run(agent.clone()) => bail!("the task that reports VNICs ended"),
         () = oke_cni::run(oke_cni_in, npn_changed) => bail!("the watch of OKE's own CNI ended"),
         () = poller::run(metadata, cluster, &agent, facts_in, oke_cni) => bail!("the sources' task ended"),
-        ended = ReconcileLoop::run(reconciler, channels) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
+        ended = ReconcileLoop::run(reconciler, wakeups) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = cni_records::run(records, agent.clone()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(agent.clone()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, status_server.clone(), notices_of("port")) => bail!("the port's server ended"),

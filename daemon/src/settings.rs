@@ -52,9 +52,6 @@ impl Settings {
     }
 
     /// Checks options as typed.
-    ///
-    /// # Errors
-    /// If they are not valid together.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
         let (state_dir, data_dir) = (options.state_dir.clone(), options.data_dir.clone());
         let state = installer::StateDirectories { state_dir, data_dir };
@@ -93,46 +90,3 @@ impl ProgramSettings for Settings {
 
 #[cfg(test)]
 mod precedence;
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::args::Args;
-
-    fn read(arguments: &[&str]) -> Result<Settings, String> {
-        let parsed = Args::try_parse_from(["oke-node-agent"].iter().chain(arguments));
-        Settings::new(parsed.map_err(|error| error.to_string())?.options).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn nothing_typed_is_a_valid_setting() {
-        let settings = read(&[]).unwrap();
-        assert_eq!(settings.npn_file, None);
-        assert_eq!(settings.socket(), PathBuf::from("/run/vcn-native/agent.sock"));
-        assert_eq!(settings.pods_may_use_metadata, Permission::Allow);
-    }
-
-    #[test]
-    fn invalid_value_error_names_its_option() {
-        for (arguments, option) in [
-            (["--state-dir", "run"], "--state-dir"),
-            (["--bm-port-0", "a name"], "--bm-port-0"),
-            (["--metrics-port", "9808"], "--metrics-port needs --node-ip (NODE_IP)"),
-            (["--resync-seconds", "0"], "--resync-seconds"),
-            (["--resync-seconds", "NaN"], "--resync-seconds"),
-            (["--oci-metadata-base-url", "nonsense"], "--oci-metadata-base-url"),
-            (["--oci-metadata-base-url", "https://169.254.169.254/opc/v2"], "--oci-metadata-base-url"),
-        ] {
-            let message = read(&arguments).unwrap_err();
-            assert!(message.contains(option), "{message}");
-        }
-    }
-
-    #[test]
-    fn options_may_follow_the_subcommand() {
-        let arguments = ["oke-node-agent", "status", "-o", "json", "--state-dir", "/tmp/x"];
-        assert_eq!(Args::try_parse_from(arguments).unwrap().options.state_dir, PathBuf::from("/tmp/x"));
-    }
-}

@@ -1,8 +1,8 @@
 //! When to reconcile: when a source has news, the kernel's network or a file changed, or an interval passed.
 
 pub mod drift_hints;
-pub mod file_changes;
-pub mod kernel_events;
-pub mod reconcile_loop;
+pub(crate) mod file_changes;
+pub(crate) mod kernel_events;
+pub(crate) mod reconcile_loop;
 mod schedule;
 mod wakeups;

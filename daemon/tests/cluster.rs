@@ -359,7 +359,7 @@ fn nothing_is_installed_while_okes_cni_exists() {
     cluster.wait_remembered(OKES, false);
     let agent = cluster.node.ready_agent(&[]);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())]);
-    assert_eq!((installed(), agent.events("oke_cni.unknown").len()), ([1, 1], 0));
+    assert_eq!((installed(), agent.events("oke_cni.watch_lost").len()), ([1, 1], 0));
 }
 
 /// Ten thousand agents watch it: a request each in five minutes would be 33 a second.
@@ -391,7 +391,7 @@ fn okes_daemonset_is_followed_by_one_watch() {
 
     // A server that comes again, without what the watch would go on from: 410.
     cluster.server.stop().unwrap();
-    wait_for("the loss", || agent.events("oke_cni.unknown").len() == 1, || agent.log());
+    wait_for("the loss", || agent.events("oke_cni.watch_lost").len() == 1, || agent.log());
     cluster.node.inside(|| cluster.server.start_again().unwrap());
     cluster.do_(async |server| server.expire().await.unwrap());
     cluster.delete(OKES);
@@ -443,14 +443,14 @@ fn missing_right_to_read_okes_cni_is_logged_once() {
         }));
         cluster.wait_may(lacks, false);
         let agent = cluster.node.ready_agent(&[]);
-        wait_for("the refusal", || !agent.events("oke_cni.unknown").is_empty(), || agent.log());
-        let told = agent.events("oke_cni.unknown").remove(0);
+        wait_for("the refusal", || !agent.events("oke_cni.watch_lost").is_empty(), || agent.log());
+        let told = agent.events("oke_cni.watch_lost").remove(0);
         let missing = format!("cannot {missed} resource \"daemonsets\" in API group \"apps\" in the namespace");
         assert!(told["message"].as_str().unwrap().contains(&missing), "{told}");
         if missed == "list" {
             cluster.grant();
             wait_for("the answer", || agent.events("oke_cni.watched_again").len() == 1, || agent.log());
-            assert_eq!(agent.events("oke_cni.unknown").len(), 1);
+            assert_eq!(agent.events("oke_cni.watch_lost").len(), 1);
         }
         agent.stop();
     }

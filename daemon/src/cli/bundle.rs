@@ -1,11 +1,11 @@
-//! `bundle`: the state of this node's network in a tar, for support. The agent answers most of it; without one, the command
-//! collects the same itself. An entry that cannot be read is listed, and the others follow.
+//! `bundle`: the state of this node's network in a tar, for support. An entry that cannot be read is listed, and the others
+//! follow, so that the kernel's state and the files are there without an agent.
 //!
 //! A bundle has no secrets, because it has only these: the agent's answers, the kernel's network state, our state files by name,
 //! and the names, plugin types and keys of CNI configurations, never a value.
 //!
 //! ```text
-//!   agent (or the same, collected) ─┐
+//!   agent: its answers ─────────────┐
 //!   kernel: links … nft, sysctls ───┼─▶ entry ─▶ tar (streamed: the container has little memory)
 //!   files: state, CNI, versions ────┘     └────▶ README.txt: its entries, and missing ones
 //! ```
@@ -16,16 +16,13 @@ mod kernel;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use ipam::AtomicFile;
 use resident::config::{Layers, explain};
-use resident::logging::chain;
 
 use crate::cli::exit::Exit;
-use crate::cli::offline;
 use crate::cli::query::{QueryError, query};
 use crate::settings::Settings;
 use archive::Archive;
@@ -42,10 +39,7 @@ const ANSWERS: [(&str, &str); 7] = [
 ];
 
 /// Writes a bundle to a file, or to standard output.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -> anyhow::Result<Exit> {
+pub(crate) fn write(settings: &Settings, layers: &Layers, output: Option<&Path>) -> anyhow::Result<Exit> {
     if let Some(path) = output {
         let file = AtomicFile::create(path, 0o600).with_context(|| format!("writing {}", path.display()))?;
         let mut archive = Archive::new(file);
@@ -66,7 +60,7 @@ pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -
     Ok(Exit::Fine)
 }
 
-fn collect<W: io::Write>(settings: &Arc<Settings>, layers: &Layers, archive: &mut Archive<W>) -> io::Result<()> {
+fn collect<W: io::Write>(settings: &Settings, layers: &Layers, archive: &mut Archive<W>) -> io::Result<()> {
     let origin = agent(settings, archive)?;
     let keys = crate::args::keys();
     let read = layers.read(&keys);
@@ -82,33 +76,22 @@ fn collect<W: io::Write>(settings: &Arc<Settings>, layers: &Layers, archive: &mu
     ))
 }
 
-/// The agent's answers, or the same collected here; returns a sentence that says which.
-fn agent<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>) -> io::Result<&'static str> {
+/// The agent's answers; returns a sentence that says whether there are any.
+fn agent<W: io::Write>(settings: &Settings, archive: &mut Archive<W>) -> io::Result<&'static str> {
     for (path, name) in ANSWERS {
         match query(&settings.socket(), path) {
             Ok(body) => archive.text(name, &body)?,
-            Err(QueryError::NotRunning { .. }) => {
-                offline(settings, archive)?;
-                return Ok("The agent was not running: the bundle command collected agent/ itself.");
+            Err(error @ QueryError::NotRunning(_)) => {
+                archive.missing("answers of the agent", &error.to_string());
+                return Ok("The agent was not running: agent/ has no answers.");
             }
             // It hangs, and would delay every request.
-            Err(error @ QueryError::NoAnswer { .. }) => {
-                archive.missing(name, &chain(&error));
-                offline(settings, archive)?;
-                return Ok("The agent was running and DID NOT ANSWER: the bundle command collected agent/ itself.");
+            Err(error @ QueryError::NoAnswer(_)) => {
+                archive.missing(&format!("{name} and later answers of the agent"), &error.to_string());
+                return Ok("The agent was running and DID NOT ANSWER: agent/ lacks answers.");
             }
-            Err(error) => archive.missing(name, &chain(&error)),
+            Err(error) => archive.missing(name, &error.to_string()),
         }
     }
     Ok("The agent was running: agent/ has its answers.")
-}
-
-fn offline<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>) -> io::Result<()> {
-    let in_words = |error: anyhow::Error| format!("{error:#}");
-    let status = offline::status(settings).map_err(in_words);
-    let plan = status.as_ref().map(|status| status.report.clone()).map_err(Clone::clone);
-    archive.json("agent/status.json", status)?;
-    archive.json("agent/plan.json", plan)?;
-    archive.json("agent/pools.json", offline::pools(settings).map_err(in_words))?;
-    archive.json("agent/attachments.json", offline::attachments(settings).map_err(in_words))
 }

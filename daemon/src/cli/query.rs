@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -13,86 +13,45 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit of a preview, which waits for the reconcile in progress.
 const PREVIEW_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// TextLimits answer, in bytes; the attachments of a full node are some 100 KiB.
+/// The longest answer, in bytes; the attachments of a full node are some 100 KiB.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
-pub enum QueryError {
-    /// No agent listens.
-    #[error("the agent is not running ({path})", path = .path.display())]
-    NotRunning {
-        /// The socket.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The socket answers root only.
-    #[error("connecting to the agent at {path}: it answers root only; run this as root", path = .path.display())]
-    NotRoot {
-        /// The socket.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The agent runs and does not answer.
-    #[error("requesting {request} from the agent")]
-    NoAnswer {
-        /// The path.
-        request: String,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The agent answered with an error.
-    #[error("requesting {request} from the agent: status {status}: {body}")]
-    Refused {
-        /// The path.
-        request: String,
-        /// The HTTP status.
-        status: u16,
-        /// Its message.
-        body: String,
-    },
+pub(crate) enum QueryError {
+    #[error("the agent is not running ({0})")]
+    NotRunning(String),
+    /// The agent runs and does not answer; it would delay the next request as well.
+    #[error("{0}")]
+    NoAnswer(String),
+    #[error("{0}")]
+    Other(String),
 }
 
 /// Requests a path from the agent behind a socket.
-///
-/// # Errors
-/// [`QueryError::NotRunning`] if there is none.
-pub fn query(socket: &Path, request: &str) -> Result<String, QueryError> {
-    let mut stream = UnixStream::connect(socket).map_err(|source| {
-        let path = socket.to_owned();
-        match source.kind() {
-            io::ErrorKind::PermissionDenied => QueryError::NotRoot { path, source },
-            _ => QueryError::NotRunning { path, source },
-        }
+pub(crate) fn query(socket: &Path, request: &str) -> Result<String, QueryError> {
+    let path = socket.display();
+    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => QueryError::Other(format!(
+            "connecting to the agent at {path}: it answers root only; run this as root: {error}"
+        )),
+        _ => QueryError::NotRunning(format!("{path}: {error}")),
     })?;
     let timeout = if request == "/plan" { PREVIEW_TIMEOUT } else { TIMEOUT };
-    let answer = exchange(&mut stream, request, timeout).map_err(|source| {
-        let source = match source.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!(
-                    "no answer within {} s: it is stopped, starved or hangs; `kubectl logs` of its pod shows its last actions",
-                    timeout.as_secs()
-                ),
-            ),
-            _ => source,
-        };
-        QueryError::NoAnswer { request: request.to_owned(), source }
+    let no_answer = |cause: &str| QueryError::NoAnswer(format!("requesting {request} from the agent: {cause}"));
+    let answer = exchange(&mut stream, request, timeout).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => no_answer(&format!(
+            "no answer within {} s: it is stopped, starved or hangs; `kubectl logs` of its pod shows its last actions",
+            timeout.as_secs()
+        )),
+        _ => no_answer(&error.to_string()),
     })?;
-    let malformed = || QueryError::NoAnswer {
-        request: request.to_owned(),
-        source: io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"),
-    };
+    let malformed = || no_answer("the answer is not HTTP");
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
-    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(malformed)?;
+    let status: u16 = head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(malformed)?;
     match status {
         200 => Ok(body.to_owned()),
-        _ => Err(QueryError::Refused { request: request.to_owned(), status, body: body.trim().to_owned() }),
+        _ => Err(QueryError::Other(format!("requesting {request} from the agent: status {status}: {}", body.trim()))),
     }
 }
 

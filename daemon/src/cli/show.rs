@@ -1,10 +1,9 @@
-//! The subcommands that print: they ask the agent or, if none runs, collect the answer themselves.
+//! The subcommands that print what the agent answers.
 
 mod health;
 mod table;
 mod why;
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context;
@@ -14,119 +13,74 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cli::exit::Exit;
-use crate::cli::offline;
-use crate::cli::query::{QueryError, query};
+use crate::cli::query::query;
+use crate::report::attachments::Attachment;
+use crate::report::status::Status;
 use crate::settings::Settings;
 use resident::page::Page;
 
 /// What is printed, and the exit status.
-pub type Printout = (String, Exit);
-
-/// An answer.
-struct Answer<T> {
-    /// Whether an agent gave it.
-    from_agent: bool,
-    value: T,
-}
+pub(crate) type Printout = (String, Exit);
 
 /// `status`.
-///
-/// # Errors
-/// If neither the agent nor the node answers.
-pub fn status(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
-    let answer = answer(settings, "/status", || offline::status(settings))?;
-    let exit = if answer.value.readiness.ready { Exit::Fine } else { Exit::Not };
-    print(&answer, format, exit, table::status)
+pub(crate) fn status(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
+    let status: Status = answer(settings, "/status")?;
+    let exit = if status.readiness.ready { Exit::Fine } else { Exit::Not };
+    print(&status, format, exit, table::status)
 }
 
 /// `why-not-ready`.
-///
-/// # Errors
-/// If neither the agent nor the node answers.
-pub fn why_not_ready(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
-    let Answer { from_agent, value } = answer(settings, "/status", || offline::status(settings))?;
-    let value = why::Diagnosis::of(&value, SystemTime::now());
-    let exit = if value.ready { Exit::Fine } else { Exit::Not };
-    print(&Answer { from_agent, value }, format, exit, why::text)
+pub(crate) fn why_not_ready(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
+    let diagnosis = why::Diagnosis::of(&answer(settings, "/status")?, SystemTime::now());
+    let exit = if diagnosis.ready { Exit::Fine } else { Exit::Not };
+    print(&diagnosis, format, exit, why::text)
 }
 
 /// `pools`.
-///
-/// # Errors
-/// If there are none of this boot, or they cannot be read.
-pub fn pools(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
-    print(&answer(settings, "/pools", || offline::pools(settings))?, format, Exit::Fine, table::pools)
+pub(crate) fn pools(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
+    print(&answer(settings, "/pools")?, format, Exit::Fine, table::pools)
 }
 
 /// `attachments`.
-///
-/// # Errors
-/// If they cannot be read.
-pub fn attachments(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
-    let answer = answer(settings, "/attachments", || offline::attachments(settings))?;
-    print(&answer, format, Exit::Fine, |page, all| table::attachments(page, all))
+pub(crate) fn attachments(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
+    let all: Vec<Attachment> = answer(settings, "/attachments")?;
+    print(&all, format, Exit::Fine, |page, all| table::attachments(page, all))
 }
 
 /// `plan`.
-///
-/// # Errors
-/// If neither the agent nor the node answers.
-pub fn plan(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Printout> {
-    let answer = answer(settings, "/plan", || Ok(offline::preview(settings)?.1))?;
-    print(&answer, format, Exit::Fine, table::plan)
+pub(crate) fn plan(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
+    print(&answer(settings, "/plan")?, format, Exit::Fine, table::plan)
 }
 
 /// `health`.
-///
-/// # Errors
-/// If the agent's answer cannot be read.
-pub fn health(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
-    // Signals are measured over time, so that there are none without an agent.
-    let answer = answer(settings, "/health-signals", || Ok(::health::Report::default()))?;
-    let has_problem = answer.value.signals.iter().any(|state| state.verdict == ::health::Verdict::Problem);
+pub(crate) fn health(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
+    let report: ::health::Report = answer(settings, "/health-signals")?;
+    let has_problem = report.signals.iter().any(|state| state.verdict == ::health::Verdict::Problem);
     let exit = if has_problem { Exit::Not } else { Exit::Fine };
-    print(&answer, format, exit, |page, report| health::text(page, report, SystemTime::now()))
+    print(&report, format, exit, |page, report| health::text(page, report, SystemTime::now()))
 }
 
 /// `config`.
-///
-/// # Errors
-/// If it cannot be written as JSON.
-pub fn configuration(layers: &Layers, asked: &ConfigArgs) -> anyhow::Result<Printout> {
+pub(crate) fn configuration(layers: &Layers, asked: &ConfigArgs) -> anyhow::Result<Printout> {
     let (text, is_valid) = explain::tell::<Settings>(&crate::args::keys(), layers, asked)?;
     Ok((text, if is_valid { Exit::Fine } else { Exit::Usage }))
 }
 
-fn answer<T: DeserializeOwned>(
-    settings: &Settings,
-    path: &str,
-    offline: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<Answer<T>> {
-    match query(&settings.socket(), path) {
-        Ok(body) => {
-            let value = serde_json::from_str(&body).with_context(|| format!("reading the agent's answer to {path}"))?;
-            Ok(Answer { from_agent: true, value })
-        }
-        Err(QueryError::NotRunning { .. }) => Ok(Answer { from_agent: false, value: offline()? }),
-        Err(error) => Err(error.into()),
-    }
+fn answer<T: DeserializeOwned>(settings: &Settings, path: &str) -> anyhow::Result<T> {
+    let body = query(&settings.socket(), path)?;
+    serde_json::from_str(&body).with_context(|| format!("reading the agent's answer to {path}"))
 }
 
 fn print<T: Serialize>(
-    answer: &Answer<T>,
+    answer: &T,
     format: Format,
     exit: Exit,
     table: impl FnOnce(&mut Page, &T),
 ) -> anyhow::Result<Printout> {
-    let exit = if answer.from_agent { exit } else { Exit::NotRunning };
     if format == Format::Json {
-        return Ok((serde_json::to_string_pretty(&answer.value)? + "\n", exit));
+        return Ok((serde_json::to_string_pretty(answer)? + "\n", exit));
     }
     let mut page = Page::default();
-    if !answer.from_agent {
-        page.line("The agent is not running; this command collected the following itself.");
-        page.line("");
-    }
-    table(&mut page, &answer.value);
+    table(&mut page, answer);
     Ok((page.into_text(), exit))
 }

@@ -10,11 +10,10 @@
 
 mod worker;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipam::COOLDOWN;
@@ -43,23 +42,13 @@ const LONGEST: usize = 8192;
 /// What records and reconciles leave to do.
 #[derive(Debug, Default)]
 pub struct FollowUps {
-    pending: Mutex<Pending>,
+    plan: Mutex<Plan>,
     added: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Pending {
-    added: HashSet<IpAddr>,
-    /// Addresses were freed.
-    freed: bool,
-    /// Cooldowns may have begun.
-    ran: bool,
 }
 
 /// Work that is due now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DueWork {
-    /// Addresses to announce.
+pub(crate) struct DueWork {
     pub announce: Vec<IpAddr>,
     /// Whether to remove the connections of all freed addresses.
     pub forget: bool,
@@ -67,90 +56,76 @@ pub struct DueWork {
     pub check: bool,
 }
 
-/// The result of work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkResult {
-    /// The time until the next cooldown ends; `None` without a check or a cooldown.
-    pub next_check: Option<Duration>,
-    /// Whether something failed.
-    pub failed: bool,
+/// When work is due.
+#[derive(Debug, Default)]
+struct Plan {
+    announce: HashSet<IpAddr>,
+    /// Second announcements, the earliest first.
+    again: VecDeque<(Instant, Vec<IpAddr>)>,
+    forget: Option<Instant>,
+    check: Option<Instant>,
 }
 
 impl FollowUps {
-    /// Notes a record's addresses.
     pub fn note(&self, record: &VerbRecord) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if record.verb == "ADD" && record.code == 0 && pending.added.len() < LONGEST {
-            pending.added.extend(&record.addresses);
-        }
-        // A failed GC frees addresses, too.
-        pending.freed |= matches!(record.verb.as_str(), "DEL" | "GC") && !record.addresses.is_empty();
-        // So does a failed ADD, which has no connections yet.
-        pending.ran = true;
+        self.plan().note(record, Instant::now());
         self.added.notify_one();
     }
 
     /// Notes that the agent freed addresses.
     pub fn freed(&self) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        (pending.freed, pending.ran) = (true, true);
+        self.plan().freed(Instant::now());
         self.added.notify_one();
     }
 
-    fn take(&self) -> Pending {
-        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Does the work when it is due. Without work it sleeps without a timer.
-///
-/// # Errors
-/// If the worker panicked.
-pub async fn run(agent: Arc<Agent>) -> io::Result<()> {
+pub(crate) async fn run(agent: Arc<Agent>) -> io::Result<()> {
     let mut worker = Worker::new(agent.clone());
     let follow_ups = &agent.follow_ups;
-    let mut plan = Plan { check: Some(Instant::now()), ..Plan::default() };
+    follow_ups.plan().check = Some(Instant::now());
     loop {
-        // Cancel-safe: a notification that is not waited for stays, with the addresses; and a timer.
+        let next = follow_ups.plan().next();
+        // Cancel-safe: a notification that is not waited for stays, and the plan has what it is about; and a timer.
         tokio::select! {
-            () = follow_ups.added.notified() => plan.add(follow_ups.take(), Instant::now()),
-            () = sleep_until(plan.next().unwrap_or_else(Instant::now)), if plan.next().is_some() => {}
+            () = follow_ups.added.notified() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
-        let due = plan.due(Instant::now());
+        let due = follow_ups.plan().due(Instant::now());
         if due == DueWork::default() {
             continue;
         }
-        let checked = due.check;
         // Kernel and files: short, but not on the thread that answers health checks.
         let work = tokio::task::spawn_blocking(move || {
-            let result = worker.work(&due);
-            (worker, result)
+            let next_check = worker.work(&due);
+            (worker, next_check)
         });
-        let (returned, result) = work.await.map_err(io::Error::other)?;
+        let (returned, next_check) = work.await.map_err(io::Error::other)?;
         worker = returned;
-        plan.done(result, checked, Instant::now());
+        follow_ups.plan().checked(next_check, Instant::now());
     }
 }
 
-/// When work is due.
-#[derive(Debug, Default)]
-struct Plan {
-    announce: Vec<IpAddr>,
-    /// Second announcements, the earliest first.
-    again: std::collections::VecDeque<(Instant, Vec<IpAddr>)>,
-    forget: Option<Instant>,
-    check: Option<Instant>,
-}
-
 impl Plan {
-    fn add(&mut self, pending: Pending, now: Instant) {
-        self.announce.extend(pending.added);
-        if pending.freed {
-            self.forget.get_or_insert(now + GATHERING);
+    fn note(&mut self, record: &VerbRecord, now: Instant) {
+        if record.verb == "ADD" && record.code == 0 && self.announce.len() < LONGEST {
+            self.announce.extend(&record.addresses);
         }
-        if pending.ran {
-            self.check.get_or_insert(now + COOLDOWN + BETWEEN_CHECKS);
+        // A failed GC frees addresses, too.
+        if matches!(record.verb.as_str(), "DEL" | "GC") && !record.addresses.is_empty() {
+            self.freed(now);
         }
+        // So does a failed ADD, which has no connections yet: a cooldown may have begun.
+        self.check.get_or_insert(now + COOLDOWN + BETWEEN_CHECKS);
+    }
+
+    fn freed(&mut self, now: Instant) {
+        self.forget.get_or_insert(now + GATHERING);
+        self.check.get_or_insert(now + COOLDOWN + BETWEEN_CHECKS);
     }
 
     fn next(&self) -> Option<Instant> {
@@ -158,9 +133,8 @@ impl Plan {
         [again, self.forget, self.check].into_iter().flatten().min()
     }
 
-    /// Takes the work that is due.
     fn due(&mut self, now: Instant) -> DueWork {
-        let mut announce = std::mem::take(&mut self.announce);
+        let mut announce: Vec<IpAddr> = self.announce.drain().collect();
         if !announce.is_empty() {
             self.again.push_back((now + SECOND_ANNOUNCEMENT, announce.clone()));
         }
@@ -171,12 +145,9 @@ impl Plan {
         DueWork { announce, forget: take(&mut self.forget), check: take(&mut self.check) }
     }
 
-    fn done(&mut self, result: WorkResult, checked: bool, now: Instant) {
-        let next = match result {
-            WorkResult { failed: true, .. } if checked => Some(RETRY),
-            WorkResult { next_check, .. } => next_check.map(|wait| wait.max(BETWEEN_CHECKS)),
-        };
-        if let Some(wait) = next {
+    /// Plans the next check, from the time until the next cooldown ends. An error if a check failed.
+    fn checked(&mut self, next: Result<Option<Duration>, ()>, now: Instant) {
+        if let Some(wait) = next.map_or(Some(RETRY), |next| next.map(|wait| wait.max(BETWEEN_CHECKS))) {
             let at = now + wait;
             self.check = Some(self.check.map_or(at, |planned| planned.min(at)));
         }
@@ -191,20 +162,14 @@ mod tests {
         IpAddr::from([10, 0, 4, last])
     }
 
-    fn pending(verb: &str, code: u32, last: u8) -> Pending {
-        let follow_ups = FollowUps::default();
-        follow_ups.note(&VerbRecord {
-            addresses: vec![address(last)],
-            code,
-            ..VerbRecord::begin("vcn-native", "0", verb)
-        });
-        follow_ups.take()
+    fn record(verb: &str, code: u32, last: u8) -> VerbRecord {
+        VerbRecord { addresses: vec![address(last)], code, ..VerbRecord::begin("vcn-native", "0", verb) }
     }
 
     #[test]
     fn added_address_is_announced_twice() {
         let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.add(pending("ADD", 0, 7), now);
+        plan.note(&record("ADD", 0, 7), now);
         assert_eq!(plan.due(now).announce, [address(7)]);
         assert_eq!(plan.due(now), DueWork::default());
         assert_eq!(plan.next(), Some(now + SECOND_ANNOUNCEMENT));
@@ -216,8 +181,8 @@ mod tests {
     fn freed_addresses_are_gathered_and_every_run_is_checked_after_cooldown() {
         for (verb, code, forget) in [("ADD", 11, false), ("CHECK", 0, false), ("DEL", 0, true), ("GC", 999, true)] {
             let (mut plan, now) = (Plan::default(), Instant::now());
-            plan.add(pending(verb, code, 7), now);
-            plan.add(pending(verb, code, 8), now + GATHERING / 2);
+            plan.note(&record(verb, code, 7), now);
+            plan.note(&record(verb, code, 8), now + GATHERING / 2);
             assert_eq!(plan.due(now + GATHERING / 2), DueWork::default());
             assert_eq!(plan.due(now + GATHERING), DueWork { forget, ..DueWork::default() }, "{verb}");
             let end = plan.next().unwrap();
@@ -230,22 +195,19 @@ mod tests {
     #[test]
     fn run_without_freed_addresses_removes_no_connections() {
         let (mut plan, now) = (Plan::default(), Instant::now());
-        let follow_ups = FollowUps::default();
-        follow_ups.note(&VerbRecord::begin("vcn-native", "0", "GC"));
-        plan.add(follow_ups.take(), now);
+        plan.note(&VerbRecord::begin("vcn-native", "0", "GC"), now);
         assert_eq!(plan.due(now + GATHERING), DueWork::default());
-        follow_ups.freed();
-        plan.add(follow_ups.take(), now);
+        plan.freed(now);
         assert!(plan.due(now + GATHERING).forget, "the agent freed some");
     }
 
     #[test]
     fn checks_keep_a_distance_and_failure_is_retried() {
         let (mut plan, now) = (Plan::default(), Instant::now());
-        plan.done(WorkResult { next_check: Some(Duration::from_millis(1)), failed: false }, true, now);
+        plan.checked(Ok(Some(Duration::from_millis(1))), now);
         assert_eq!(plan.next(), Some(now + BETWEEN_CHECKS));
-        let (mut plan, failed) = (Plan::default(), WorkResult { next_check: None, failed: true });
-        plan.done(failed, true, now);
+        let mut plan = Plan::default();
+        plan.checked(Err(()), now);
         assert_eq!(plan.next(), Some(now + RETRY));
     }
 }

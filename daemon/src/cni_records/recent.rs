@@ -8,7 +8,6 @@ use telemetry::VerbRecord;
 /// How many of each are kept; a record has some 500 bytes.
 const KEPT: usize = 64;
 
-/// The last runs.
 #[derive(Debug, Default)]
 pub struct RecentRuns {
     runs: Mutex<Runs>,
@@ -21,7 +20,6 @@ struct Runs {
 }
 
 impl RecentRuns {
-    /// Keeps a run.
     pub fn note(&self, record: &VerbRecord) {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = if record.code == 0 { &mut runs.successes } else { &mut runs.failures };

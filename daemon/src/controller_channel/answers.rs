@@ -20,7 +20,6 @@ use crate::report::status::Status;
 use crate::report::status_server::StatusServer;
 use crate::settings::Settings;
 
-/// The answers.
 pub(super) struct Answers {
     pub(super) settings: Arc<Settings>,
     pub(super) status_server: Arc<StatusServer>,
@@ -149,8 +148,8 @@ mod tests {
     #[test]
     fn details_beyond_a_reply_lose_what_is_healthy() {
         let read = |verdicts: &[&str], length: usize| {
-            let status = json!({ "agent": { "running": true, "version": "1" }, "ready": true, "conditions": [],
-                "sources": [], "report": { "cause": "timer", "unixMillis": 1, "micros": 1, "changes": [],
+            let status = json!({ "agent": { "running": true, "version": "1", "uptimeSeconds": 1 }, "ready": true,
+                "conditions": [], "sources": [], "report": { "cause": "timer", "unixMillis": 1, "micros": 1, "changes": [],
                     "conditions": [], "vnics": [], "usable": true } });
             let state = |verdict: &&str| {
                 json!({ "signal": "pids", "verdict": verdict, "unit": "percent", "detail": "x".repeat(length),

@@ -36,9 +36,7 @@ impl ControllerRules {
     }
 
     /// Keeps other rules; none withdraw the earlier ones.
-    ///
-    /// # Errors
-    /// If they are not a file of rules, or cannot be written. The earlier ones then stay.
+    /// After an error the earlier ones stay.
     pub(super) async fn replace(&self, text: Bytes) -> Result<(), RulesError> {
         let path = self.0.clone().lock_owned().await;
         spawn_blocking(move || write(&path, &text)).await?

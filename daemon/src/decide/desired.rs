@@ -24,12 +24,10 @@ use crate::settings::Ports;
 
 /// What is known, from outside and from the kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct HostFacts<'a> {
+pub(crate) struct HostFacts<'a> {
     /// The instance's VNICs, the primary one first.
     pub vnics: &'a [Vnic],
-    /// Its NativePodNetwork.
     pub npn: Option<&'a NativePodNetwork>,
-    /// The host's links.
     pub links: &'a [netlink::Link],
     /// Which of them were the VNICs' before.
     pub devices: &'a Devices,
@@ -39,16 +37,13 @@ pub struct HostFacts<'a> {
     pub own: &'a [HostAddress],
     /// Addresses that pods hold.
     pub held: &'a HashSet<IpAddr>,
-    /// What its VNICs are requested for.
     pub requests: &'a Requests,
 }
 
 /// What the operator and the owner of the pod network decide.
 #[derive(Clone, Copy, Debug)]
-pub struct Policy<'a> {
-    /// Physical ports by name.
+pub(crate) struct Policy<'a> {
     pub ports: &'a Ports,
-    /// Whether pods may use the metadata service.
     pub pods_may_use_metadata: bool,
     /// Whether pods may send from addresses of others.
     pub pods_may_spoof: bool,
@@ -64,7 +59,7 @@ pub struct Policy<'a> {
 
 /// The desired network, and why parts of it are missing.
 #[derive(Clone, Debug, Default)]
-pub struct DesiredState {
+pub(crate) struct DesiredState {
     /// The host's network; `None` while the primary VNIC is unknown or has no link.
     pub network: Option<HostNetwork>,
     /// Objects that stay although they are not wanted: pods may still use them. A reason to hand the pod network over may come
@@ -81,12 +76,12 @@ pub struct DesiredState {
 }
 
 /// The VNICs to configure: all but the primary one, which is the operating system's (promise P2).
-pub fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
+pub(crate) fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
     vnics.iter().skip(1).map(|vnic| &vnic.id)
 }
 
 /// The host's network.
-pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> DesiredState {
+pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> DesiredState {
     let Some(first) = facts.vnics.first() else { return DesiredState::default() };
     let primary = match placement(first, facts, policy) {
         Ok(placement) => placement.link().clone(),
@@ -228,7 +223,7 @@ fn is_finished(facts: HostFacts<'_>) -> bool {
 /// Whether the list of VNICs seems to be incomplete: it lacks one that the NativePodNetwork names and whose device is here, as
 /// far as that can be seen. Stale objects may then be in use by pods, and an agent that has just started never saw the VNIC
 /// listed.
-pub fn is_incomplete(facts: HostFacts<'_>) -> bool {
+pub(crate) fn is_incomplete(facts: HostFacts<'_>) -> bool {
     let bare_metal = facts.vnics.iter().any(|vnic| vnic.nic_index.is_some());
     unlisted(facts).any(|vnic| bare_metal || facts.links.iter().any(|link| link.mac == Some(vnic.mac)))
 }
@@ -239,8 +234,7 @@ fn unlisted<'a>(facts: HostFacts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
     named.filter(move |named| !facts.vnics.iter().any(|vnic| vnic.id == named.vnic_id))
 }
 
-/// The entry of a VNIC.
-pub fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
+pub(crate) fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
     npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
 }
 

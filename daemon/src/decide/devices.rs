@@ -9,12 +9,12 @@ use vcn::{IfName, MacAddr, Ocid, Vnic};
 
 /// The interface index of each VNIC.
 #[derive(Clone, Debug, Default)]
-pub struct Devices(HashMap<Ocid, u32>);
+pub(crate) struct Devices(HashMap<Ocid, u32>);
 
 impl Devices {
     /// The link of a VNIC whose MAC no link has any more. On bare metal, ports may have MACs of their own, so nothing is
     /// assumed there.
-    pub fn renumbered<'a>(&self, vnic: &Vnic, vnics: &[Vnic], links: &'a [Link]) -> Option<&'a Link> {
+    pub(crate) fn renumbered<'a>(&self, vnic: &Vnic, vnics: &[Vnic], links: &'a [Link]) -> Option<&'a Link> {
         let index = self.0.get(&vnic.id)?;
         let is_found = links.iter().any(|link| link.mac == Some(vnic.mac));
         let is_anothers = |mac: Option<MacAddr>| vnics.iter().any(|other| Some(other.mac) == mac);
@@ -23,7 +23,7 @@ impl Devices {
     }
 
     /// Notes at which link each VNIC is.
-    pub fn note<'a>(&mut self, placed: impl Iterator<Item = (&'a Ocid, &'a IfName)>, links: &[Link]) {
+    pub(crate) fn note<'a>(&mut self, placed: impl Iterator<Item = (&'a Ocid, &'a IfName)>, links: &[Link]) {
         let index = |name: &IfName| links.iter().find(|link| link.name == *name).map(|link| link.index);
         self.0 = placed.filter_map(|(id, name)| Some((id.clone(), index(name)?))).collect();
     }

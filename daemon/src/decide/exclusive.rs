@@ -9,7 +9,7 @@ use crate::report::condition::{Condition, Reason};
 
 /// A VNIC for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExclusiveVnic {
+pub(crate) struct ExclusiveVnic {
     /// As the metadata service lists it, with the own address of each family.
     pub vnic: Vnic,
     /// Its routing table, which stays empty on the host.
@@ -18,7 +18,6 @@ pub struct ExclusiveVnic {
     pub link: Option<IfName>,
     /// The tag of the VLAN link that the pod gets.
     pub vlan: Option<VlanTag>,
-    /// Whether a pod has it.
     pub is_in_pod: bool,
 }
 
@@ -51,7 +50,6 @@ impl ExclusiveVnic {
     }
 }
 
-/// The VNIC with this OCID.
-pub fn find<'a>(exclusive: &'a [ExclusiveVnic], id: &Ocid) -> Option<&'a ExclusiveVnic> {
+pub(crate) fn find<'a>(exclusive: &'a [ExclusiveVnic], id: &Ocid) -> Option<&'a ExclusiveVnic> {
     exclusive.iter().find(|it| it.vnic.id == *id)
 }

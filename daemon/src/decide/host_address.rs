@@ -15,10 +15,9 @@ use crate::report::condition::{Condition, Reason};
 
 /// An address that one of our rules marks as the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostAddress {
+pub(crate) struct HostAddress {
     /// The table of its VNIC.
     pub table: TableId,
-    /// The address.
     pub address: IpAddr,
     /// Whether the host has it. It never got one that a pod held when the rule was made, and loses others with a link that goes
     /// down.

@@ -15,7 +15,7 @@ use crate::sources::node_facts::NodeFacts;
 
 /// The entries, given the host and the present file. While nothing is known of VnicAttachments, those of the file stay whose
 /// VNICs are still listed.
-pub fn offers(
+pub(crate) fn offers(
     facts: &NodeFacts,
     requests: &Requests,
     hosted: ConfiguredVnics<'_>,
@@ -43,7 +43,7 @@ pub fn offers(
 
 /// The file of a node whose pod network is another program's: the entries for `vnic-attach` are the agent's all the same, and the
 /// others stay as they are. `None` if nothing is to be published.
-pub fn alone(offers: Vec<VnicPool>, current: Option<&Pools>, boot: &BootId, now: BootTime) -> Option<Pools> {
+pub(crate) fn alone(offers: Vec<VnicPool>, current: Option<&Pools>, boot: &BootId, now: BootTime) -> Option<Pools> {
     let pools = current.map_or(&[][..], |pools| &pools.vnics);
     if offers.is_empty() && pools.iter().all(|pool| pool.attach.is_none()) {
         return None;

@@ -19,7 +19,7 @@ use crate::sources::node_facts::NodeFacts;
 
 /// What the host has for pods' packets.
 #[derive(Clone, Copy, Debug)]
-pub struct ConfiguredVnics<'a> {
+pub(crate) struct ConfiguredVnics<'a> {
     /// The VNICs whose configuration is in sync.
     pub vnics: &'a [HostVnic],
     /// Whether the kernel has IPv6; if not, IPv6 addresses are ignored.
@@ -28,15 +28,14 @@ pub struct ConfiguredVnics<'a> {
 
 /// When the file is written.
 #[derive(Clone, Copy, Debug)]
-pub struct WriteTime<'a> {
-    /// The boot.
+pub(crate) struct WriteTime<'a> {
     pub boot: &'a BootId,
     /// The time since it.
     pub now: BootTime,
 }
 
 /// The pools, given the host and the present file; without what is offered to pods that request a VNIC by name.
-pub fn next(
+pub(crate) fn next(
     facts: &NodeFacts,
     hosted: ConfiguredVnics<'_>,
     current: Option<&Pools>,
@@ -69,7 +68,7 @@ pub fn next(
 /// Whether new pods get addresses of a bare-metal VNIC that the metadata service no longer lists: only while no listed VNIC
 /// serves pods. If OCI detached it, its link stays and its packets vanish, and it would get most of the new pods, as the least
 /// used VNIC. `None` for any other VNIC: a virtual machine loses the device with the VNIC.
-pub fn unlisted_serves_new_pods(id: &Ocid, facts: &NodeFacts, hosted: &[HostVnic]) -> Option<bool> {
+pub(crate) fn unlisted_serves_new_pods(id: &Ocid, facts: &NodeFacts, hosted: &[HostVnic]) -> Option<bool> {
     let is_held = |host: &HostVnic| facts.held().any(|held| *held == host.vnic.id);
     let serves_pods = |host: &&HostVnic| npn_vnic(facts.npn(), &host.vnic.id).is_some_and(NpnVnic::serves_all_pods);
     let mut of_pods = hosted.iter().filter(serves_pods);
@@ -88,7 +87,7 @@ fn families(npn: &NativePodNetwork, ipv6: bool) -> Vec<Family> {
 }
 
 /// Why there are no addresses yet, or not the newest; `None` if OKE has finished.
-pub fn pending(facts: &NodeFacts) -> Option<(Reason, String)> {
+pub(crate) fn pending(facts: &NodeFacts) -> Option<(Reason, String)> {
     if let Some(error) = &facts.npn.error {
         let why = format!("the NativePodNetwork cannot be read: {error}");
         return Some((Reason::NativePodNetworkUnreadable, why));

@@ -28,11 +28,9 @@ const NAMED: usize = 3;
 pub struct RefusedAddress {
     /// The VNIC that is said to have it.
     pub vnic: Ocid,
-    /// The document that offers it.
     pub source: AddressSource,
     /// The address or block.
     pub block: IpNetwork,
-    /// Refusal.
     pub why: Refusal,
 }
 
@@ -41,11 +39,9 @@ pub struct RefusedAddress {
 pub enum AddressSource {
     /// The metadata service's list of VNICs.
     Metadata,
-    /// The NativePodNetwork.
     PodNetwork,
 }
 
-/// Refusal an address is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No subnet has addresses of its kind.
@@ -65,7 +61,7 @@ pub enum Refusal {
 /// Removes refused addresses from the metadata service's list; a secondary VNIC without another address loses the family. Of
 /// two VNICs with the same address, the primary one keeps it, else the first one. The primary VNIC is not changed: the agent
 /// never configures its addresses.
-pub fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<RefusedAddress> {
+pub(crate) fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<RefusedAddress> {
     let mut owners: BTreeMap<IpAddr, Ocid> = BTreeMap::new();
     for vnic in listed.iter().filter(|vnic| Some(&vnic.id) == primary) {
         let own = vnic.addressing.iter().flat_map(|(_, at)| at.listed());
@@ -102,7 +98,7 @@ pub fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<RefusedAddress>
 
 /// The NativePodNetwork without refused addresses, the host's own and those for pods, and what was refused. Of a block that
 /// holds some, the rest stays, as smaller blocks.
-pub fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork, Vec<RefusedAddress>) {
+pub(crate) fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork, Vec<RefusedAddress>) {
     let (mut npn, mut refused) = (npn.clone(), Vec::new());
     for NpnVnic { vnic_id, addressing, .. } in &mut npn.vnics {
         for family in Family::ALL {
@@ -126,13 +122,13 @@ pub fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork,
 }
 
 /// What is left of blocks that were published for pods of a VNIC.
-pub fn still_usable(vnic: &Ocid, family: Family, vnics: &[Vnic], blocks: &[IpNetwork]) -> Vec<IpNetwork> {
+pub(crate) fn still_usable(vnic: &Ocid, family: Family, vnics: &[Vnic], blocks: &[IpNetwork]) -> Vec<IpNetwork> {
     let subnet = SubnetFacts::of(vnic, family, vnics, None).without_own(family, vnics);
     blocks.iter().flat_map(|block| subnet.usable(*block, &mut |_, _| {})).collect()
 }
 
 /// One condition for each VNIC.
-pub fn conditions(refused: &[RefusedAddress]) -> Vec<Condition> {
+pub(crate) fn conditions(refused: &[RefusedAddress]) -> Vec<Condition> {
     let mut by_vnic: BTreeMap<&Ocid, Vec<&RefusedAddress>> = BTreeMap::new();
     for one in refused {
         by_vnic.entry(&one.vnic).or_default().push(one);

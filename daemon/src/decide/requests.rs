@@ -13,12 +13,11 @@ use crate::decide::desired::npn_vnic;
 use crate::report::condition::Reason;
 use crate::sources::node_facts::NodeFacts;
 
-/// The requests, by VNIC.
-pub type Requests = BTreeMap<Ocid, VnicRequest>;
+pub(crate) type Requests = BTreeMap<Ocid, VnicRequest>;
 
 /// What one VNIC is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VnicRequest {
+pub(crate) struct VnicRequest {
     /// The generation of the VnicAttachment that says so.
     pub generation: Option<i64>,
     /// What it serves.
@@ -35,7 +34,7 @@ pub struct VnicRequest {
 }
 
 /// The requests for VNICs of this node.
-pub fn requests(facts: &NodeFacts) -> Requests {
+pub(crate) fn requests(facts: &NodeFacts) -> Requests {
     let attachments = facts.attachments.value.iter().flatten();
     let of = |attachment: &VnicAttachment| {
         let status = attachment.status.as_ref()?;
@@ -47,7 +46,7 @@ pub fn requests(facts: &NodeFacts) -> Requests {
 }
 
 /// Whether VnicAttachments matter to this node: one may describe a VNIC that is listed, or reports a VNIC that is no longer.
-pub fn needs_attachments(facts: &NodeFacts) -> bool {
+pub(crate) fn needs_attachments(facts: &NodeFacts) -> bool {
     let mut secondary = facts.vnics().iter().skip(1);
     secondary.any(|vnic| npn_vnic(facts.npn(), &vnic.id).is_none())
         || facts.attachments.value.iter().flatten().any(|attachment| {
@@ -60,7 +59,7 @@ pub fn needs_attachments(facts: &NodeFacts) -> bool {
 
 /// Whether the report must change if the VNIC is no longer listed. A deleted object goes with its VNIC; only the end of pods
 /// matters then.
-pub fn must_report_end(attachment: &VnicAttachment, report: &NodeReport) -> bool {
+pub(crate) fn must_report_end(attachment: &VnicAttachment, report: &NodeReport) -> bool {
     let is_deleted = attachment.metadata.deletion_timestamp.is_some();
     report.in_use > 0 || !is_deleted && (report.configured || report.reason != Reason::VnicNotListed.word())
 }
@@ -88,17 +87,17 @@ impl VnicRequest {
     }
 
     /// Whether one pod at a time has the VNIC itself.
-    pub fn is_exclusive(&self) -> bool {
+    pub(crate) fn is_exclusive(&self) -> bool {
         (self.purpose, self.offer.mode) == (Purpose::Attach, AttachMode::Exclusive)
     }
 
     /// Whether several pods have an address each.
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         (self.purpose, self.offer.mode) == (Purpose::Attach, AttachMode::Shared)
     }
 
     /// Its own address of a family, as the controller knows it.
-    pub fn own(&self, family: Family) -> Option<IpAddr> {
+    pub(crate) fn own(&self, family: Family) -> Option<IpAddr> {
         self.own.iter().copied().find(|address| Family::of(*address) == family)
     }
 }

@@ -19,7 +19,7 @@ const FILE: &str = "tables.json";
 
 /// The slots in use.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Slots {
+pub(crate) struct Slots {
     slots: BTreeMap<Ocid, u32>,
     /// Fields of a newer version.
     extra: Map<String, Value>,
@@ -27,7 +27,7 @@ pub struct Slots {
 
 /// What refers to our tables outside of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableReferences {
+pub(crate) struct TableReferences {
     /// Tables that any route, rule or allocation of any program refers to.
     pub tables: BTreeSet<TableId>,
     /// Tables that are known to be a VNIC's, from which a lost file is restored.
@@ -36,13 +36,13 @@ pub struct TableReferences {
 
 /// `tables.json`, in the directory that outlives a boot.
 #[derive(Clone, Debug)]
-pub struct SlotFile {
+pub(crate) struct SlotFile {
     path: PathBuf,
 }
 
 /// Why the slots cannot be read or written.
 #[derive(Debug, Error)]
-pub enum SlotError {
+pub(crate) enum SlotError {
     /// The file cannot be read or has a newer format: it must not be replaced.
     #[error("reading {FILE}")]
     Read(#[source] io::Error),
@@ -66,19 +66,19 @@ struct Document {
 
 impl Slots {
     /// The VNIC's table.
-    pub fn table(&self, vnic: &Ocid) -> Option<TableId> {
+    pub(crate) fn table(&self, vnic: &Ocid) -> Option<TableId> {
         self.slots.get(vnic).map(|slot| table_of(*slot))
     }
 
     /// Whether exactly these VNICs have a slot, so that none is to be assigned or freed.
-    pub fn are_for<'a>(&self, present: impl IntoIterator<Item = &'a Ocid>) -> bool {
+    pub(crate) fn are_for<'a>(&self, present: impl IntoIterator<Item = &'a Ocid>) -> bool {
         let present: BTreeSet<&Ocid> = present.into_iter().collect();
         present.len() == self.slots.len() && present.iter().all(|id| self.slots.contains_key(*id))
     }
 
     /// Assigns a slot to every VNIC that is present: the one it has, else the one its routes show, else the lowest that is free
     /// and not referred to. Frees those of VNICs that are gone once nothing refers to them.
-    pub fn assign<'a>(&mut self, present: impl IntoIterator<Item = &'a Ocid>, referred: &TableReferences) {
+    pub(crate) fn assign<'a>(&mut self, present: impl IntoIterator<Item = &'a Ocid>, referred: &TableReferences) {
         let present: Vec<&Ocid> = present.into_iter().collect();
         self.slots.retain(|id, slot| present.contains(&id) || referred.tables.contains(&table_of(*slot)));
         for id in &present {
@@ -102,15 +102,12 @@ impl Slots {
 
 impl SlotFile {
     /// The file in `data_dir`.
-    pub fn new(data_dir: &Path) -> Self {
+    pub(crate) fn new(data_dir: &Path) -> Self {
         Self { path: data_dir.join(FILE) }
     }
 
     /// The slots in the file; none if there is no file.
-    ///
-    /// # Errors
-    /// [`SlotError::Read`] or [`SlotError::Damaged`].
-    pub fn read(&self) -> Result<Slots, SlotError> {
+    pub(crate) fn read(&self) -> Result<Slots, SlotError> {
         let bytes = match read_state(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Slots::default()),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(SlotError::Damaged(error)),
@@ -125,18 +122,12 @@ impl SlotFile {
     }
 
     /// Renames a damaged file to `tables.json.damaged`, for an investigation.
-    ///
-    /// # Errors
-    /// [`SlotError::Write`].
-    pub fn set_aside(&self) -> Result<(), SlotError> {
+    pub(crate) fn set_aside(&self) -> Result<(), SlotError> {
         ipam::set_aside(&self.path).map(drop).map_err(SlotError::Write)
     }
 
     /// Replaces the file.
-    ///
-    /// # Errors
-    /// [`SlotError::Write`].
-    pub fn write(&self, slots: &Slots) -> Result<(), SlotError> {
+    pub(crate) fn write(&self, slots: &Slots) -> Result<(), SlotError> {
         let document = Document { version: VERSION, slots: slots.slots.clone(), extra: slots.extra.clone() };
         let text = serde_json::to_string_pretty(&document).map_err(|error| SlotError::Write(error.into()))?;
         write_atomically(&self.path, (text + "\n").as_bytes()).map_err(SlotError::Write)

@@ -13,7 +13,7 @@ use vcn::{AttachMode, Family, IfName, Ocid, Purpose, TableId};
 /// The pools of a node and what is held of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Why the pools are empty or incomplete, as the plugins report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -26,19 +26,14 @@ pub struct Usage {
 /// One family of one VNIC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PoolUsage {
-    /// The VNIC.
+pub(crate) struct PoolUsage {
     pub vnic_id: Ocid,
-    /// Its link.
     pub link: IfName,
-    /// Its table.
     pub table: TableId,
-    /// What it is for.
     pub purpose: Purpose,
     /// The `spec.name` of the VnicAttachment by which pods share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<String>,
-    /// The family.
     pub family: Family,
     /// Addresses for pods.
     pub total: u64,
@@ -53,7 +48,7 @@ pub struct PoolUsage {
 /// Interfaces of pods whose records can be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AttachmentCounts {
+pub(crate) struct AttachmentCounts {
     /// Their ADD has finished.
     pub committed: usize,
     /// Their ADD has not finished.
@@ -62,7 +57,7 @@ pub struct AttachmentCounts {
 
 impl Usage {
     /// Counts. A held address is not free, even if its record cannot be read.
-    pub fn of(pools: &Pools, allocations: &Allocations, now: BootTime) -> Self {
+    pub(crate) fn of(pools: &Pools, allocations: &Allocations, now: BootTime) -> Self {
         let held: HashSet<IpAddr> = allocations.in_use().collect();
         let cooling: HashSet<IpAddr> = allocations
             .freed
@@ -97,13 +92,13 @@ impl Usage {
     }
 
     /// Whether any address is for pods, held or not: a full node is as usable as an empty one.
-    pub fn offers_any(pools: &Pools) -> bool {
+    pub(crate) fn offers_any(pools: &Pools) -> bool {
         pools.for_pods().any(|vnic| vnic.families.iter().any(|(_, pool)| size(pool) > 0))
     }
 }
 
 /// The pod that holds an allocation, or its container if no pod is known.
-pub fn holder(allocation: &Allocation) -> String {
+pub(crate) fn holder(allocation: &Allocation) -> String {
     match &allocation.pod {
         Some(pod) => format!("{}/{}", pod.namespace, pod.name),
         None => allocation.key.container_id.to_string(),
@@ -111,7 +106,7 @@ pub fn holder(allocation: &Allocation) -> String {
 }
 
 /// How many addresses a pool has for pods. Overlapping ranges count once.
-pub fn size(pool: &FamilyPool) -> u64 {
+pub(crate) fn size(pool: &FamilyPool) -> u64 {
     let mut ranges: Vec<&IpNetwork> = pool.addresses.iter().collect();
     // Two CIDR blocks either are disjoint or one contains the other. In this order a block follows the one that contains it.
     ranges.sort_unstable_by_key(|range| (range.network(), range.prefix()));

@@ -13,24 +13,18 @@ use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
 use crate::settings::Settings;
 use crate::sources::node_facts::NodeFacts;
 
-/// The running agent.
 #[derive(Debug)]
 pub struct Agent {
-    /// The settings.
     pub settings: Arc<Settings>,
     /// The boot that files are of.
     pub boot: BootId,
-    /// When it started.
     pub started: Instant,
-    /// The metrics.
     pub metrics: Metrics,
     /// What is known from outside.
     pub facts: watch::Receiver<NodeFacts>,
     /// The last reconcile.
     pub reports: watch::Receiver<Option<CompletedReconcile>>,
-    /// Work after plugin runs.
     pub follow_ups: FollowUps,
-    /// The last plugin runs.
     pub recent: RecentRuns,
     /// Notified of each run of a plugin: it may have taken the last address, or freed one.
     pub plugin_ran: Notify,
@@ -41,8 +35,6 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// # Errors
-    /// If the boot id cannot be read.
     pub fn new(
         settings: Arc<Settings>,
         facts: watch::Receiver<NodeFacts>,
@@ -64,7 +56,6 @@ impl Agent {
         })
     }
 
-    /// The report of the last reconcile.
     pub fn report(&self) -> Option<Arc<ReconcileReport>> {
         self.reports.borrow().as_ref().map(|completed| completed.report.clone())
     }

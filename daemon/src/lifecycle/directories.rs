@@ -19,7 +19,7 @@ const MADE_ONCE: [&str; 3] = [AGENT_LOCK, AGENT_SOCKET, telemetry::SOCKET];
 
 /// Those that were there.
 #[derive(Debug)]
-pub struct Directories {
+pub(crate) struct Directories {
     begun: Vec<WatchedDirectory>,
 }
 
@@ -34,7 +34,7 @@ struct WatchedDirectory {
 
 impl Directories {
     /// As they are now; what is not there is not missed.
-    pub fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &Settings) -> Self {
         let installer = &settings.installer;
         let mounts = mounts();
         let begun = |path: &PathBuf| {
@@ -51,7 +51,7 @@ impl Directories {
 
     /// One that was removed or moved away, or that another has taken the place of. One that was moved is not looked for at
     /// every event of the kernel's: reading all mounts takes as long as all the rest of the check.
-    pub fn lost(&self, cause: Cause) -> Option<&Path> {
+    pub(crate) fn lost(&self, cause: Cause) -> Option<&Path> {
         let gone = self.begun.iter().find(|begun| identity(&begun.path) != Some(begun.identity));
         let moved = || {
             let mounts = mounts();
@@ -67,10 +67,8 @@ impl Directories {
 }
 
 /// Makes a directory that only root may look into, and those above it. One that is there and in use stays as it is.
-///
-/// # Errors
-/// Any but "it is there".
-pub fn make(path: &Path) -> io::Result<()> {
+/// That it is there is no error.
+pub(crate) fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         // Fresh from the kubelet, which makes a volume's directory readable for all users.
         return match fs::read_dir(path)?.next() {

@@ -8,7 +8,7 @@ use resident::api_server;
 use crate::settings::{Permission, Settings};
 
 /// Whether the node is to be uninstalled. Not if the API server does not answer, or it was switched off.
-pub async fn is_for_good(settings: &Settings) -> bool {
+pub(crate) async fn is_for_good(settings: &Settings) -> bool {
     let daemon_set = settings.pod_name.as_deref().and_then(daemon_set_of);
     let Some(name) =
         daemon_set.filter(|_| settings.uninstall_when_deleted == Permission::Allow && api_server::in_cluster())
@@ -32,7 +32,7 @@ pub async fn is_for_good(settings: &Settings) -> bool {
 
 /// Removes our files and objects from the node, as the command does, never forced. To be called when nothing of the agent works
 /// any more and its lock is free: `ended` says whether that is sure.
-pub fn uninstall(settings: &Settings, ended: bool) {
+pub(crate) fn uninstall(settings: &Settings, ended: bool) {
     if !ended {
         let why = "a reconcile was still running and could recreate the objects";
         return tracing::warn!(event = "agent.uninstall_refused", reason = "busy", why, "everything stays; {ELSE}");

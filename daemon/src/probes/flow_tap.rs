@@ -18,7 +18,6 @@ const LINGER: Duration = Duration::from_millis(60);
 /// The most packets of all flows of the two addresses that it reads: hosts that are this busy are not slowed down by a tap.
 const MOST: u64 = 2_000_000;
 
-/// A running tap.
 pub(super) struct FlowTap {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<(TapCounts, Option<Failure>)>>,

@@ -12,7 +12,7 @@ const AT_ONCE: usize = 4;
 
 /// The agent's part of network tests.
 #[derive(Clone, Debug)]
-pub struct ProbeHandler {
+pub(crate) struct ProbeHandler {
     surroundings: Arc<ProbeEnvironment>,
     free: Arc<Semaphore>,
     /// Throughput is sent by one task at a time, and received by one.
@@ -24,15 +24,14 @@ pub struct ProbeHandler {
 pub(super) type ProbeAnswer = (u16, Vec<u8>);
 
 impl ProbeHandler {
-    /// It is idle.
-    pub fn new(surroundings: ProbeEnvironment) -> Self {
+    pub(crate) fn new(surroundings: ProbeEnvironment) -> Self {
         let places = |number| Arc::new(Semaphore::new(number));
         let surroundings = Arc::new(surroundings);
         Self { surroundings, free: places(AT_ONCE), sender: places(1), receiver: places(1) }
     }
 
     /// Carries a request out. 400 for one that exceeds a bound, 429 while others are in progress.
-    pub async fn answer(&self, body: &[u8]) -> ProbeAnswer {
+    pub(crate) async fn answer(&self, body: &[u8]) -> ProbeAnswer {
         let request = match ProbeRequest::read(body) {
             Ok(request) => request,
             Err(error) => return (400, error.to_string().into_bytes()),

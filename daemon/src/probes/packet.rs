@@ -9,7 +9,6 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// A packet's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers<'a> {
     pub(super) source: IpAddr,

@@ -15,10 +15,7 @@ const MESSAGE_MAX: usize = 4096;
 const REQUEST: &str = "PROBE_REQUEST";
 
 /// Sends the request of the environment, and writes the report, or why there is none, to the container's termination message.
-///
-/// # Errors
-/// When there is no report.
-pub fn run(message: &Path) -> anyhow::Result<()> {
+pub(crate) fn run(message: &Path) -> anyhow::Result<()> {
     let report = env::var(REQUEST).context(REQUEST).and_then(|request| report(&request));
     let text = match &report {
         Ok(report) => report.clone(),

@@ -16,7 +16,6 @@ use vcn::Family;
 pub(super) struct ProbeRoute {
     /// The target, with the link's number where it is link-local.
     pub(super) target: SocketAddr,
-    /// The source address.
     pub(super) source: Option<IpAddr>,
     /// The source's port; any if 0.
     pub(super) source_port: u16,
@@ -33,9 +32,7 @@ pub(super) struct ProbeRoute {
 
 impl ProbeRoute {
     /// Asks the kernel.
-    ///
-    /// # Errors
-    /// When the kernel does not list its links and addresses. That it has no route is no error.
+    /// That it has no route is no error.
     pub(super) fn find(task: &SendTask, mut target: SocketAddr) -> Result<Self, netlink::Error> {
         let mut kernel = netlink::Socket::open()?;
         let addresses = kernel.addresses(None)?;
@@ -77,9 +74,6 @@ impl ProbeRoute {
 
     /// A socket that is bound and not connected. A source that is no address of the host is allowed: its answers are seen by the
     /// tap alone.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
     pub(super) fn open(&self, kind: Type, protocol: Option<Protocol>) -> io::Result<Socket> {
         let family = self.family();
         let domain = if family == Family::Ipv4 { Domain::IPV4 } else { Domain::IPV6 };
@@ -103,9 +97,6 @@ impl ProbeRoute {
     }
 
     /// A connected stream. Closing it resets the connection, so that its port is free at once.
-    ///
-    /// # Errors
-    /// When the kernel refuses it, or the target.
     pub(super) fn connect(&self, within: Duration) -> io::Result<Socket> {
         let socket = self.open(Type::STREAM, Some(Protocol::TCP))?;
         socket.set_linger(Some(Duration::ZERO))?;

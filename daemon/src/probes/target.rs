@@ -35,9 +35,7 @@ pub(super) struct Destination {
 
 impl Destination {
     /// Resolves a target.
-    ///
-    /// # Errors
-    /// When it has no address of the source's family, or one that is never probed.
+    /// An error if it has no address of the source's family, or one that is never probed.
     pub(super) fn of(task: &SendTask, surroundings: &ProbeEnvironment) -> Result<Self, TaskError> {
         let port = match (task.port, task.kind) {
             (0, ProbeKind::Http) => HTTP,

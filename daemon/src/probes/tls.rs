@@ -15,9 +15,6 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, Signa
 struct AnyCertificate(Arc<CryptoProvider>);
 
 /// TLS over a connected stream. The handshake comes with the first write.
-///
-/// # Errors
-/// When the host is no name that a certificate can have.
 pub(super) fn over<S: Read + Write>(stream: S, host: &str) -> io::Result<StreamOwned<ClientConnection, S>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())

@@ -12,39 +12,32 @@ use vcn::{Ocid, Vnic};
 
 use super::installation::{Owner, Ownership};
 use super::node_state::NodeState;
-use super::{Reconciler, StageReport, sources};
+use super::{Reconciler, StageReport, host, sources};
 use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
 use crate::decide::exclusive;
 use crate::decide::host_address::HostAddress;
 use crate::decide::requests::{self, Requests};
 use crate::decide::usage::Usage;
-use crate::lifecycle::directories;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, VnicState};
-use crate::settings::{HostNetworking, Permission, Settings};
+use crate::settings::{HostNetworking, Permission};
 use crate::sources::node_facts::NodeFacts;
 
 /// What the stages of one reconcile read.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
-    /// Why it runs.
     pub(super) cause: Cause,
     pub(super) node: &'a NodeState,
     pub(super) facts: &'a NodeFacts,
-    /// Who owns the pod network.
     pub(super) ownership: Ownership,
-    /// The host's links.
     pub(super) links: Vec<Link>,
     pub(super) has_ipv6: bool,
     /// Addresses that pods hold; the host never gets them.
     pub(super) held: HashSet<IpAddr>,
-    /// What VNICs are requested for.
     pub(super) requests: Requests,
     pub(super) wanted: DesiredState,
     /// Whether our objects that are no longer desired are removed.
     pub(super) removes_stale: bool,
-    /// What the stages so far have reported.
-    pub(super) so_far: StageReport,
 }
 
 impl Context<'_> {
@@ -62,29 +55,27 @@ impl Context<'_> {
         self.wanted.network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default()
     }
 
-    /// The index of a VNIC's link.
     pub(super) fn index_of(&self, vnic: &HostVnic) -> Option<u32> {
         self.links.iter().find(|link| link.name == *vnic.placement.link()).map(|link| link.index)
     }
 
     /// Whether a VNIC is set up as it is requested: on the host, or in a pod or ready for one.
-    fn is_configured(&self, id: &Ocid) -> Option<bool> {
+    fn is_configured(&self, id: &Ocid, so_far: &StageReport) -> Option<bool> {
         // Without its own file the agent cannot say what pods are offered.
         let is_lost = |it: &Condition| it.reason == Reason::StateFailed && it.subject.as_deref() == Some("pools.json");
-        if self.node.settings.host_networking == HostNetworking::Off || self.so_far.conditions.iter().any(is_lost) {
+        if self.node.settings.host_networking == HostNetworking::Off || so_far.conditions.iter().any(is_lost) {
             return None;
         }
-        let is_on_host = || self.so_far.configured.iter().flatten().any(|host| host.vnic.id == *id);
+        let is_on_host = || so_far.configured.iter().flatten().any(|host| host.vnic.id == *id);
         let exclusive = exclusive::find(&self.wanted.exclusive, id);
         Some(exclusive.map_or_else(is_on_host, |it| it.is_in_pod || it.link.is_some()))
     }
 
-    /// The VNICs as they are reported.
-    pub(super) fn vnic_states(&self) -> Vec<VnicState> {
+    pub(super) fn vnic_states(&self, so_far: &StageReport) -> Vec<VnicState> {
         let primary = self.wanted.network.as_ref().map(|network| &network.primary);
         let state = |(at, vnic): (usize, &Vnic)| {
             let host = self.vnics().iter().find(|host| host.vnic.id == vnic.id);
-            let mut conditions = self.so_far.conditions.iter();
+            let mut conditions = so_far.conditions.iter();
             let addressing = host.map_or(&vnic.addressing, |host| &host.vnic.addressing);
             let entry = npn_vnic(self.facts.npn(), &vnic.id);
             let exclusive = exclusive::find(&self.wanted.exclusive, &vnic.id);
@@ -105,7 +96,7 @@ impl Context<'_> {
                 name: request.map(|request| request.offer.name.clone()),
                 purpose: request.map(|request| request.purpose),
                 generation: request.and_then(|request| request.generation),
-                configured: request.and_then(|_| self.is_configured(&vnic.id)),
+                configured: request.and_then(|_| self.is_configured(&vnic.id, so_far)),
                 trouble: conditions
                     .find(|condition| condition.subject.as_deref() == Some(vnic.id.as_str()))
                     .map(|condition| condition.reason),
@@ -117,14 +108,16 @@ impl Context<'_> {
 
 impl Reconciler {
     /// Reads the kernel and computes what the host's network must be.
-    pub(super) fn context<'a>(&mut self, node: &'a NodeState, facts: &'a NodeFacts, cause: Cause) -> Context<'a> {
+    pub(super) fn context<'a>(
+        &mut self,
+        node: &'a NodeState,
+        facts: &'a NodeFacts,
+        cause: Cause,
+        so_far: &mut StageReport,
+    ) -> Context<'a> {
         let (settings, is_preview) = (&*node.settings, cause == Cause::Preview);
-        let mut so_far = StageReport::default();
-        if !is_preview {
-            so_far.conditions.extend(create_directories(settings));
-        }
         so_far.conditions.extend(sources::conditions(facts, Instant::now()));
-        let links = node.host.links().unwrap_or_else(|error| {
+        let links = host::links().unwrap_or_else(|error| {
             so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });
@@ -143,7 +136,8 @@ impl Reconciler {
             lived,
         };
         let (own, held) = addresses(node);
-        let has_ipv6 = node.host.speaks_ipv6();
+        // With `ipv6.disable=1` the settings are missing as well.
+        let has_ipv6 = settings.sysctl_root.join("net/ipv6").exists();
         let requests = requests::requests(facts);
         let known = HostFacts {
             vnics: facts.vnics(),
@@ -173,17 +167,8 @@ impl Reconciler {
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
         so_far.conditions.append(&mut wanted.conditions);
-        Context { cause, node, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale, so_far }
+        Context { cause, node, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale }
     }
-}
-
-/// The state directory is a tmpfs and empty after a boot.
-fn create_directories(settings: &Settings) -> impl Iterator<Item = Condition> {
-    [&settings.state_dir, &settings.data_dir].into_iter().filter_map(|directory| {
-        let error = directories::make(directory).err()?;
-        let message = format!("creating {}: {error}", directory.display());
-        Some(Condition::degraded(Reason::StateFailed, message).about(directory.display()))
-    })
 }
 
 /// Whether pods may depend on what this agent configured in this boot, on a node with another pod network: there are
@@ -200,6 +185,6 @@ fn may_have_pods(node: &NodeState) -> bool {
 /// a newer version, the addresses that routes lead to pods count as held. Errors are reported by the stages that ask the same.
 fn addresses(node: &NodeState) -> (Vec<HostAddress>, HashSet<IpAddr>) {
     let held = node.store.held().ok().filter(|held| !held.is_empty());
-    let held = held.unwrap_or_else(|| node.host.pods().unwrap_or_default());
-    (node.host.own().unwrap_or_default(), held)
+    let held = held.unwrap_or_else(|| host::pods().unwrap_or_default());
+    (host::own().unwrap_or_default(), held)
 }

@@ -9,7 +9,7 @@
 //! the host as long as its pod lives; when that ends, a device comes back, and a VLAN link goes with it: of the latter the next
 //! pod that wants the VNIC finds out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use datapath::pod::LinkEnds;
@@ -20,7 +20,7 @@ use resident::logging::chain;
 
 use super::context::Context;
 use super::remains::unknown;
-use super::{StageReport, pods};
+use super::{StageReport, host, pods};
 use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Changed;
@@ -41,14 +41,6 @@ struct DeadCandidate {
     allocation: Allocation,
     /// Why it could not be ended.
     error: Option<String>,
-}
-
-/// The result of ending an attachment.
-enum EndResult {
-    /// It has ended, or it is not dead after all.
-    Settled,
-    /// A plugin is working on it at this moment.
-    Busy,
 }
 
 impl DeadPods {
@@ -77,10 +69,10 @@ impl DeadPods {
             self.absent.clear();
             return Ok(());
         }
-        let mut places = context.node.host.places()?;
-        let links = PodLinks::among(&context.node.host.links()?);
+        let mut places = context.node.places()?;
+        let links = host::links()?;
         let before = std::mem::take(&mut self.absent);
-        for allocation in settled.into_iter().filter(|it| is_overdue(it) || links.is_dead(it)) {
+        for allocation in settled.into_iter().filter(|it| is_overdue(it) || is_dead(it, &links)) {
             let key = allocation.key.to_string();
             let known = before.get(&key).filter(|known| known.allocation == allocation);
             let since = known.map_or_else(Instant::now, |known| known.since);
@@ -88,8 +80,8 @@ impl DeadPods {
             let mut error = None;
             if is_due || is_overdue(&allocation) {
                 error = match end(&allocation, context, &mut places, report) {
-                    Ok(EndResult::Settled) => continue,
-                    Ok(EndResult::Busy) => known.and_then(|known| known.error.clone()),
+                    Ok(false) => continue,
+                    Ok(true) => known.and_then(|known| known.error.clone()),
                     Err(error) => Some(error),
                 };
                 report.conditions.extend(error.iter().map(|error| {
@@ -110,7 +102,7 @@ fn restore_records(context: &Context<'_>, report: &mut StageReport) -> Result<()
     if !matches!(store.sweep(), Ok(true) | Err(ipam::Error::Damaged { .. })) {
         return Ok(());
     }
-    let mut places = context.node.host.places().map_err(|error| unknown(ABOUT, &error))?;
+    let mut places = context.node.places().map_err(|error| unknown(ABOUT, &error))?;
     let host = Snapshot::of_host(&mut places).map_err(|error| unknown(ABOUT, &error))?;
     // After the kernel has answered: a damaged record may be all that is known of who holds what.
     let set_aside = store.set_aside();
@@ -129,29 +121,30 @@ fn restore_records(context: &Context<'_>, report: &mut StageReport) -> Result<()
     Ok(())
 }
 
-/// Does what DEL does. An error says what is left.
+/// Does what DEL does. Returns whether a plugin is working on the attachment at this moment; if not, it has ended, or it is not
+/// dead after all. An error says what is left.
 fn end(
     allocation: &Allocation,
     context: &Context<'_>,
     places: &mut Places,
     report: &mut StageReport,
-) -> Result<EndResult, String> {
+) -> Result<bool, String> {
     let store = &context.node.store;
     let lock = store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
-    let Some(_lock) = lock else { return Ok(EndResult::Busy) };
+    let Some(_lock) = lock else { return Ok(true) };
     if store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
-        return Ok(EndResult::Settled);
+        return Ok(false);
     }
     let network = pods::network(allocation, |id| pods::link_of(context.vnics(), id));
     let recorded = match attachment::network_of(allocation, None).filter(|extra| extra.device.is_some()) {
         Some(extra) if pod::give_back(&extra, places).map_err(|error| chain(&error))? => Vec::new(),
-        Some(_) => return Ok(EndResult::Settled),
+        Some(_) => return Ok(false),
         None => pod::recorded(&network, places).map_err(|error| chain(&error))?,
     };
     // An ADD of the same attachment came first. (One that was killed may have created its link.)
     let lasts = allocation.tentative_until.is_none();
     if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
-        return Ok(EndResult::Settled);
+        return Ok(false);
     }
     let steps = plan(&[], &recorded);
     let failures = dismantle(&steps, places);
@@ -164,51 +157,24 @@ fn end(
         Ok::<_, ipam::Error>(if same { held.release(&allocation.key, now) } else { None })
     };
     let released = store.update_for(&allocation.key, release).map_err(|error| chain(&error))?;
-    let Some(released) = released else { return Ok(EndResult::Settled) };
+    let Some(released) = released else { return Ok(false) };
     report.changes.push(ended(&released));
-    Ok(EndResult::Settled)
+    Ok(false)
 }
 
-/// What identifies the host ends of pods' links. Any of the three is enough: another program may rename a link or remove its
-/// alias.
-struct PodLinks {
-    aliases: HashSet<String>,
-    names: HashSet<vcn::IfName>,
-    macs: HashSet<vcn::MacAddr>,
-    /// Links that have an alias or a name, and their Ethernet addresses.
-    devices: HashSet<(vcn::MacAddr, String)>,
-}
-
-impl PodLinks {
-    fn among(links: &[Link]) -> Self {
-        Self {
-            aliases: links.iter().filter_map(|link| link.alias.clone()).collect(),
-            names: links.iter().map(|link| link.name.clone()).collect(),
-            macs: links.iter().filter_map(|link| link.mac).collect(),
-            devices: links
-                .iter()
-                .filter_map(|link| Some((link.mac?, link)))
-                .flat_map(|(mac, link)| {
-                    link.alias.iter().cloned().chain([link.name.to_string()]).map(move |it| (mac, it))
-                })
-                .collect(),
-        }
-    }
-
-    /// Whether the pod of an attachment has ended.
-    fn is_dead(&self, allocation: &Allocation) -> bool {
-        let Some(link) = &allocation.exclusive else { return !self.has(allocation) };
-        let ends = LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone());
-        let known = [ends.alias, ends.pod.to_string(), link.link.to_string()];
-        link.vlan.is_none() && known.into_iter().any(|name| self.devices.contains(&(link.mac, name)))
-    }
-
-    fn has(&self, allocation: &Allocation) -> bool {
-        let ends = LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone());
-        self.aliases.contains(&ends.alias)
-            || self.names.contains(&allocation.host_link)
-            || self.macs.contains(&ends.host_mac)
-    }
+/// Whether the pod of an attachment has ended. Any of three identifies the host end of its link: another program may rename a
+/// link or remove its alias.
+fn is_dead(allocation: &Allocation, links: &[Link]) -> bool {
+    let ends = LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone());
+    let has_alias = |link: &Link, alias: &str| link.alias.as_deref() == Some(alias);
+    let Some(own) = &allocation.exclusive else {
+        return !links.iter().any(|link| {
+            has_alias(link, &ends.alias) || link.name == allocation.host_link || link.mac == Some(ends.host_mac)
+        });
+    };
+    let known = [ends.alias.as_str(), ends.pod.as_str(), own.link.as_str()];
+    let is_known = |link: &Link| known.iter().any(|name| link.name.as_str() == *name || has_alias(link, name));
+    own.vlan.is_none() && links.iter().any(|link| link.mac == Some(own.mac) && is_known(link))
 }
 
 fn ended(allocation: &Allocation) -> Changed {
@@ -241,7 +207,7 @@ mod tests {
             }))
             .unwrap()
         };
-        let is_dead = |links: &[Link], vlan| PodLinks::among(links).is_dead(&allocation(vlan));
+        let is_dead = |links: &[Link], vlan| is_dead(&allocation(vlan), links);
         assert!(!is_dead(&[link("ens3", 0x0a)], None), "a pod has it");
         assert!(is_dead(std::slice::from_ref(&nic), None) && is_dead(&[link("ens6", 0x0c)], None));
         assert!(!is_dead(&[link("macvlan0", 0x0c)], None), "another link with its MAC");

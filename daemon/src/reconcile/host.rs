@@ -7,7 +7,6 @@ mod foreign_routes;
 use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
 use datapath::host::{self, HostNetwork};
 use datapath::{Change, Error, Object, Places, Step};
@@ -20,16 +19,9 @@ use crate::report::condition::Condition;
 
 use batches::batches;
 
-/// The host's kernel.
-#[derive(Clone, Debug)]
-pub struct Host {
-    sysctl_root: PathBuf,
-}
-
 /// Steps that are applied together or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// What they are about.
+pub(crate) struct Batch {
     pub part: Part,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -37,20 +29,18 @@ pub struct Batch {
 
 /// A part of the host's network that can fail on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     /// One of our objects, no longer desired.
     Stale,
     /// Settings and rules of the whole host.
     Base,
-    /// A VNIC.
     Vnic(Ocid),
     /// Our nft tables. User-mode kernels have none: pods then have no DNS at the link-local address.
     Nft,
 }
 
-/// What has to change.
 #[derive(Debug)]
-pub struct HostPlan {
+pub(crate) struct HostPlan {
     /// The steps, in order.
     pub batches: Vec<Batch>,
     /// Objects that are not wanted and stay.
@@ -59,152 +49,97 @@ pub struct HostPlan {
     pub conditions: Vec<Condition>,
 }
 
-/// A batch that was applied, or failed.
-#[derive(Debug)]
-pub struct AppliedBatch {
-    /// The batch.
-    pub batch: Batch,
-    /// Its result.
-    pub result: Result<(), Error>,
+/// The host's links.
+pub(crate) fn links() -> Result<Vec<Link>, netlink::Error> {
+    Socket::open()?.links()
 }
 
-impl Host {
-    /// The kernel, with its settings at a path.
-    pub fn new(sysctl_root: &Path) -> Self {
-        Self { sysctl_root: sysctl_root.to_owned() }
-    }
+/// The host's own IPv6 addresses, as our rules mark them; assigned ones first.
+pub(crate) fn own() -> Result<Vec<HostAddress>, netlink::Error> {
+    let mut socket = Socket::open()?;
+    let rules = socket.rules(Family::Ipv6)?;
+    let assigned: HashSet<IpAddr> = socket.addresses(None)?.iter().map(|it| it.address.ip()).collect();
+    let ours = rules.iter().filter(|it| it.protocol == PROTOCOL && it.priority == RulePriorities::FROM_VNIC);
+    let own = ours.filter_map(|rule| Some((rule.table, rule.from?.ip())));
+    let mut own: Vec<HostAddress> =
+        own.map(|(table, address)| HostAddress { table, address, is_assigned: assigned.contains(&address) }).collect();
+    own.sort_by_key(|own| !own.is_assigned);
+    Ok(own)
+}
 
-    /// The host's links.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn links(&self) -> Result<Vec<Link>, netlink::Error> {
-        Socket::open()?.links()
+/// The addresses that our routes lead to pods.
+pub(crate) fn pods() -> Result<HashSet<IpAddr>, netlink::Error> {
+    let (mut socket, mut pods) = (Socket::open()?, HashSet::new());
+    for family in Family::ALL {
+        let to_pods = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
+        pods.extend(socket.routes(&to_pods)?.into_iter().map(|route| route.destination.ip()));
     }
+    Ok(pods)
+}
 
-    /// Whether the kernel has IPv6 (with `ipv6.disable=1` the settings are missing as well).
-    pub fn speaks_ipv6(&self) -> bool {
-        self.sysctl_root.join("net/ipv6").exists()
-    }
-
-    /// The host's own IPv6 addresses, as our rules mark them; assigned ones first.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn own(&self) -> Result<Vec<HostAddress>, netlink::Error> {
-        let mut socket = Socket::open()?;
-        let rules = socket.rules(Family::Ipv6)?;
-        let assigned: HashSet<IpAddr> = socket.addresses(None)?.iter().map(|it| it.address.ip()).collect();
-        let ours = rules.iter().filter(|it| it.protocol == PROTOCOL && it.priority == RulePriorities::FROM_VNIC);
-        let own = ours.filter_map(|rule| Some((rule.table, rule.from?.ip())));
-        let mut own: Vec<HostAddress> = own
-            .map(|(table, address)| HostAddress { table, address, is_assigned: assigned.contains(&address) })
-            .collect();
-        own.sort_by_key(|own| !own.is_assigned);
-        Ok(own)
-    }
-
-    /// The addresses that our routes lead to pods.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn pods(&self) -> Result<HashSet<IpAddr>, netlink::Error> {
-        let (mut socket, mut pods) = (Socket::open()?, HashSet::new());
-        for family in Family::ALL {
-            let to_pods = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
-            pods.extend(socket.routes(&to_pods)?.into_iter().map(|route| route.destination.ip()));
-        }
-        Ok(pods)
-    }
-
-    /// What refers to our tables: every route and rule, because a table that another program uses is not free either. The
-    /// rule of a VNIC's own address has the VNIC's table.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn referred(&self, vnics: &[Vnic]) -> Result<TableReferences, netlink::Error> {
-        let mut socket = Socket::open()?;
-        let mut referred = TableReferences::default();
-        for family in Family::ALL {
-            let routes = socket.routes(&RouteFilter::all(family))?;
-            referred.tables.extend(routes.into_iter().map(|route| route.table).filter(is_ours));
-            for rule in socket.rules(family)? {
-                if rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_VNIC {
-                    let own = |vnic: &&Vnic| {
-                        vnic.addressing
-                            .of(family)
-                            .is_some_and(|at| rule.from.is_some_and(|from| at.listed().any(|own| own == from.ip())))
-                    };
-                    referred.owners.extend(vnics.iter().find(own).map(|vnic| (vnic.id.clone(), rule.table)));
-                }
-                referred.tables.extend(Some(rule.table).filter(is_ours));
+/// What refers to our tables: every route and rule, because a table that another program uses is not free either. The
+/// rule of a VNIC's own address has the VNIC's table.
+pub(crate) fn referred(vnics: &[Vnic]) -> Result<TableReferences, netlink::Error> {
+    let mut socket = Socket::open()?;
+    let mut referred = TableReferences::default();
+    for family in Family::ALL {
+        let routes = socket.routes(&RouteFilter::all(family))?;
+        referred.tables.extend(routes.into_iter().map(|route| route.table).filter(is_ours));
+        for rule in socket.rules(family)? {
+            if rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_VNIC {
+                let own = |vnic: &&Vnic| {
+                    vnic.addressing
+                        .of(family)
+                        .is_some_and(|at| rule.from.is_some_and(|from| at.listed().any(|own| own == from.ip())))
+                };
+                referred.owners.extend(vnics.iter().find(own).map(|vnic| (vnic.id.clone(), rule.table)));
             }
+            referred.tables.extend(Some(rule.table).filter(is_ours));
         }
-        Ok(referred)
     }
+    Ok(referred)
+}
 
-    /// What has to change. Objects that are `spared` stay although they are not wanted. If foreign routes in the table of pods
-    /// would refuse every packet, no rule leads there. The host gets no address that a pod holds (`held`).
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn plan(&self, network: &HostNetwork, spared: &[Object], held: &HashSet<IpAddr>) -> Result<HostPlan, Error> {
-        let mut places = self.places()?;
-        let mut desired = host::desired(network);
-        let is_held = |object: &Object| matches!(object, Object::Address(it) if held.contains(&it.address.ip()));
-        desired.retain(|object| !is_held(object));
-        let observed = host::observe(&desired, &mut places)?;
-        // Routes in that table matter only if a rule leads there, or is to.
-        let leads = |family: &Family| {
-            let rule = host::to_pods(*family);
-            let mut there = desired.iter().chain(observed.iter().map(|(_, found)| found));
-            there.any(|object| object.same_slot(&rule))
-        };
-        let families: Vec<Family> = Family::ALL.into_iter().filter(leads).collect();
-        let foreign = foreign_routes::look(&families)
-            .map_err(|source| Error::Observe { what: format!("routes in table {PODS_TABLE}"), source })?;
-        let barring = foreign.iter().filter(|it| it.blocks());
-        let barred: Vec<Object> = barring.map(|it| host::to_pods(it.route.family())).collect();
-        let barred = |object: &Object| barred.iter().any(|rule| rule.same_slot(object));
-        desired.retain(|object| !barred(object));
-        let mut steps = datapath::plan(&host::placed(desired), &observed);
-        let mut left = Vec::new();
-        steps.retain(|step| match &step.change {
-            Change::Delete(found) if spared.iter().any(|object| object.same_slot(found) && !barred(object)) => {
-                left.push(found.clone());
-                false
-            }
-            Change::Add(_) | Change::Delete(_) | Change::Replace { .. } => true,
-        });
-        // Not as a stale object, which a later reconcile may remove: the host has no network as long as the rule is there.
-        let (urgent, steps): (Vec<Step>, Vec<Step>) =
-            steps.into_iter().partition(|step| matches!(&step.change, Change::Delete(object) if barred(object)));
-        let urgent = urgent.into_iter().map(|step| Batch { part: Part::Base, steps: vec![step] });
-        let batches = urgent.chain(batches(steps, network)).collect();
-        Ok(HostPlan { batches, spared: left, conditions: foreign_routes::conditions(&foreign) })
-    }
-
-    /// Applies the batches, each even if others fail.
-    ///
-    /// # Errors
-    /// If the kernel does not answer at all.
-    pub fn apply(&self, batches: Vec<Batch>) -> Result<Vec<AppliedBatch>, Error> {
-        let mut places = self.places()?;
-        let mut tried = Vec::with_capacity(batches.len());
-        for batch in batches {
-            let result = datapath::apply(&batch.steps, &mut places);
-            tried.push(AppliedBatch { batch, result });
+/// What has to change. Objects that are `spared` stay although they are not wanted. If foreign routes in the table of pods
+/// would refuse every packet, no rule leads there. The host gets no address that a pod holds (`held`).
+pub(crate) fn plan(
+    places: &mut Places,
+    network: &HostNetwork,
+    spared: &[Object],
+    held: &HashSet<IpAddr>,
+) -> Result<HostPlan, Error> {
+    let mut desired = host::desired(network);
+    let is_held = |object: &Object| matches!(object, Object::Address(it) if held.contains(&it.address.ip()));
+    desired.retain(|object| !is_held(object));
+    let observed = host::observe(&desired, places)?;
+    // Routes in that table matter only if a rule leads there, or is to.
+    let leads = |family: &Family| {
+        let rule = host::to_pods(*family);
+        let mut there = desired.iter().chain(observed.iter().map(|(_, found)| found));
+        there.any(|object| object.same_slot(&rule))
+    };
+    let families: Vec<Family> = Family::ALL.into_iter().filter(leads).collect();
+    let foreign = foreign_routes::look(&families)
+        .map_err(|source| Error::Observe { what: format!("routes in table {PODS_TABLE}"), source })?;
+    let barring = foreign.iter().filter(|it| it.blocks());
+    let barred: Vec<Object> = barring.map(|it| host::to_pods(it.route.family())).collect();
+    let barred = |object: &Object| barred.iter().any(|rule| rule.same_slot(object));
+    desired.retain(|object| !barred(object));
+    let mut steps = datapath::plan(&host::placed(desired), &observed);
+    let mut left = Vec::new();
+    steps.retain(|step| match &step.change {
+        Change::Delete(found) if spared.iter().any(|object| object.same_slot(found) && !barred(object)) => {
+            left.push(found.clone());
+            false
         }
-        Ok(tried)
-    }
-
-    /// The host as a place of objects.
-    ///
-    /// # Errors
-    /// If the kernel does not answer.
-    pub fn places(&self) -> Result<Places, Error> {
-        Places::host(&self.sysctl_root).map_err(|source| Error::Observe { what: "the host".into(), source })
-    }
+        Change::Add(_) | Change::Delete(_) | Change::Replace { .. } => true,
+    });
+    // Not as a stale object, which a later reconcile may remove: the host has no network as long as the rule is there.
+    let (urgent, steps): (Vec<Step>, Vec<Step>) =
+        steps.into_iter().partition(|step| matches!(&step.change, Change::Delete(object) if barred(object)));
+    let urgent = urgent.into_iter().map(|step| Batch { part: Part::Base, steps: vec![step] });
+    let batches = urgent.chain(batches(steps, network)).collect();
+    Ok(HostPlan { batches, spared: left, conditions: foreign_routes::conditions(&foreign) })
 }
 
 impl fmt::Display for Part {

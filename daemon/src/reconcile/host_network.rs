@@ -3,22 +3,21 @@
 #[cfg(test)]
 mod tests;
 
-use datapath::host::{self, HostNetwork, HostVnic};
+use datapath::host::{HostNetwork, HostVnic, desired};
 use datapath::{Change, LinkKind, Object, Step};
 use installer::SettingChange;
 use netlink::Link;
 use resident::logging::chain;
 use vcn::IfName;
 
+use super::StageReport;
 use super::context::Context;
-use super::host::{AppliedBatch, Batch, Part};
+use super::host::{self, Batch, Part};
 use super::installation::Ownership;
-use super::{Stage, StageReport};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
 use crate::settings::HostNetworking;
 
-/// The stage.
 #[derive(Debug, Default)]
 pub(super) struct HostNetworkStage {
     /// What failed in the last reconcile.
@@ -33,6 +32,18 @@ struct FailedBatch {
 }
 
 impl HostNetworkStage {
+    pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
+        let Some(network) = &context.wanted.network else { return };
+        if context.node.settings.host_networking == HostNetworking::Off {
+            return;
+        }
+        match self.sync(network, context, report) {
+            Ok(vnics) if context.is_preview() || !self.has_failed(&Part::Base) => report.configured = Some(vnics),
+            Ok(_) => {}
+            Err(error) => report.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error))),
+        }
+    }
+
     /// What has to change, as far as it is tried now.
     fn plan(
         &mut self,
@@ -40,11 +51,11 @@ impl HostNetworkStage {
         context: &Context<'_>,
         report: &mut StageReport,
     ) -> Result<Vec<Batch>, datapath::Error> {
-        let mut plan = context.node.host.plan(network, &context.wanted.spared, &context.held)?;
+        let mut plan = host::plan(&mut context.node.places()?, network, &context.wanted.spared, &context.held)?;
         // Other conditions say why objects of undecided VNICs stay.
         let undecided = HostNetwork { vnics: context.wanted.undecided.clone(), ..network.clone() };
         if !undecided.vnics.is_empty() {
-            let reported = host::desired(&undecided);
+            let reported = desired(&undecided);
             plan.spared.retain(|object| !reported.iter().any(|reported| reported.same_slot(object)));
         }
         report.conditions.extend(plan.conditions);
@@ -75,9 +86,12 @@ impl HostNetworkStage {
         if let Err(error) = installer::note_settings(&context.node.settings.data_dir, &context.node.boot, &changes) {
             report.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("sysctls.json"));
         }
-        let applied = if batches.is_empty() { Vec::new() } else { context.node.host.apply(batches)? };
-        for AppliedBatch { batch, result } in applied {
-            match result {
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let mut places = context.node.places()?;
+        for batch in batches {
+            match datapath::apply(&batch.steps, &mut places) {
                 Ok(()) => report.changes.extend(batch.steps.iter().map(changed)),
                 Err(error) => {
                     let condition =
@@ -94,7 +108,7 @@ impl HostNetworkStage {
         let host = network.vnics.iter().find(|it| *part == Part::Vnic(it.vnic.id.clone()))?;
         let link = host.placement.link();
         let message = || format!("its link {link} went away while it was configured");
-        let is_lost = is_lost(link, &context.links, &context.node.host.links().ok()?);
+        let is_lost = is_lost(link, &context.links, &host::links().ok()?);
         is_lost.then(|| Condition::degraded(Reason::LinkMissing, message()).about(part))
     }
 
@@ -128,22 +142,6 @@ impl HostNetworkStage {
 
     fn has_failed(&self, part: &Part) -> bool {
         self.failed.iter().any(|failed| failed.batch.part == *part)
-    }
-}
-
-impl Stage for HostNetworkStage {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        let Some(network) = &context.wanted.network else { return report };
-        if context.node.settings.host_networking == HostNetworking::Off {
-            return report;
-        }
-        match self.sync(network, context, &mut report) {
-            Ok(vnics) if context.is_preview() || !self.has_failed(&Part::Base) => report.configured = Some(vnics),
-            Ok(_) => {}
-            Err(error) => report.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error))),
-        }
-        report
     }
 }
 

@@ -8,9 +8,9 @@ use installer::{
 };
 use resident::logging::chain;
 
+use super::StageReport;
 use super::context::Context;
 use super::node_state::NodeState;
-use super::{Stage, StageReport};
 use crate::decide::usage::Usage;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
@@ -30,7 +30,6 @@ pub(super) struct Installation {
 /// Which pod network a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// Our pod network.
     Ours,
     /// Another one, or another one is meant.
     Other,
@@ -41,7 +40,6 @@ pub(super) enum Ownership {
 /// Which pod network owns the node, as the installer sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
-    /// Which pod network it has.
     pub(super) ownership: Ownership,
     /// Whether OKE's own CNI may use VNICs here.
     pub(super) oke: bool,
@@ -49,7 +47,6 @@ pub(super) struct Owner {
 
 #[derive(Debug)]
 struct LastRun {
-    /// The settings of that run.
     settings: installer::Settings,
     signals: Signals,
     usable: bool,
@@ -94,9 +91,9 @@ impl Installation {
     }
 
     /// Installs the binaries if the node has our pod network, and the configuration if pods can use an address.
-    fn install(&mut self, context: &Context<'_>, findings: &mut StageReport) -> PodNetworkState {
+    pub(super) fn run(&mut self, context: &Context<'_>, so_far: &mut StageReport) -> PodNetworkState {
         let (settings, cause) = (&*context.node.settings, context.cause);
-        let (our_network, usable) = (context.is_ours(), context.so_far.is_usable());
+        let (our_network, usable) = (context.is_ours(), so_far.is_usable());
         let signals = context.facts.signals(&settings.signals);
         if let Some(last) = &self.last
             && last.was_asked(settings, &signals)
@@ -104,7 +101,7 @@ impl Installation {
             && last.decision.install == our_network
             && (cause == Cause::Kernel || last.still_holds(settings))
         {
-            findings.conditions.extend(last.conditions.iter().cloned());
+            so_far.conditions.extend(last.conditions.iter().cloned());
             return last.state.clone();
         }
         let found = looked_at(settings);
@@ -112,9 +109,9 @@ impl Installation {
             Cause::Preview => installer::dry_run(&settings.installer, &signals, usable, &mut self.versions),
             _ => installer::reconcile(&settings.installer, &signals, usable, &mut self.versions),
         };
-        findings.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
+        so_far.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
         let conditions = conditions(&report, self.runtime, are_published(context.node));
-        findings.conditions.extend(conditions.iter().cloned());
+        so_far.conditions.extend(conditions.iter().cloned());
         let state = PodNetworkState {
             install: report.decision.install,
             decided_by: report.decision.decided_by.to_string(),
@@ -135,14 +132,6 @@ impl Installation {
             self.last = Some(LastRun { settings, signals, usable, decision, state, conditions, files });
         }
         state
-    }
-}
-
-impl Stage for Installation {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        report.pod_network = Some(self.install(context, &mut report));
-        report
     }
 }
 

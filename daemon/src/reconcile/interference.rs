@@ -8,8 +8,8 @@
 mod checks;
 mod kernel;
 
+use super::StageReport;
 use super::context::Context;
-use super::{Stage, StageReport};
 use crate::report::condition::Condition;
 use crate::report::reconcile_report::Cause;
 
@@ -20,11 +20,12 @@ pub(super) struct Interference {
     forward_filter: kernel::ForwardFilter,
 }
 
-impl Stage for Interference {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let Some(network) = &context.wanted.network else { return StageReport::default() };
+impl Interference {
+    pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
+        let Some(network) = &context.wanted.network else { return };
         if context.cause == Cause::Kernel {
-            return StageReport::of_conditions(self.found.iter().cloned());
+            report.conditions.extend(self.found.iter().cloned());
+            return;
         }
         let mut found = self.forward_filter.check(network);
         found.extend(kernel::conflicts(context));
@@ -32,6 +33,6 @@ impl Stage for Interference {
         if !context.is_preview() {
             self.found.clone_from(&found);
         }
-        StageReport::of_conditions(found)
+        report.conditions.extend(found);
     }
 }

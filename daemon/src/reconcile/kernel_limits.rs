@@ -28,8 +28,7 @@ const LOOK: Duration = Duration::from_secs(15);
 pub struct RepairGate(Arc<Mutex<Option<Instant>>>);
 
 impl RepairGate {
-    /// Notes what the controller says.
-    pub fn note(&self, is_allowed: bool, now: Instant) {
+    pub(crate) fn note(&self, is_allowed: bool, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = is_allowed.then_some(now);
     }
 
@@ -129,83 +128,4 @@ fn memory() -> u64 {
     let kibibytes =
         text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
     kibibytes.map_or(0, |kibibytes: u64| kibibytes * 1024)
-}
-
-#[cfg(test)]
-mod tests {
-    use health::SignalState;
-    use serde_json::json;
-
-    use super::*;
-
-    const CONNECTIONS: &str = "net/netfilter/nf_conntrack_max";
-
-    fn problem(signal: &str) -> Report {
-        let now = unix_millis();
-        let state: SignalState = serde_json::from_value(json!({
-            "signal": signal, "verdict": "problem", "action": "repair", "unit": "percent", "detail": "",
-            "sampledUnixMillis": now, "sinceUnixMillis": now, "everySeconds": 3600,
-        }))
-        .unwrap();
-        Report { signals: vec![state], ..Report::default() }
-    }
-
-    fn write(root: &Path, settings: &[(&str, &str)]) {
-        for (setting, value) in settings {
-            let file = root.join(setting);
-            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            std::fs::write(file, value).unwrap();
-        }
-    }
-
-    fn read(root: &Path, setting: &str) -> String {
-        std::fs::read_to_string(root.join(setting)).unwrap().trim().to_owned()
-    }
-
-    /// Repairs, permitted after a while, until a condition is there: its text.
-    async fn repaired(root: &Path, report: Report) -> String {
-        let before = read(root, CONNECTIONS);
-        let (signals_in, signals) = watch::channel(report.clone());
-        let (notices, mut notes) = Notices::channel();
-        let gate = RepairGate::default();
-        tokio::spawn(run(root.to_owned(), signals, gate.clone(), Notices::of("limits", &notices)));
-        sleep(LOOK * 3).await;
-        assert_eq!(read(root, CONNECTIONS), before, "the controller has not asked");
-        gate.note(true, Instant::now());
-        notes.mark_unchanged();
-        signals_in.send_replace(report);
-        while notes.borrow_and_update().values().flatten().next().is_none() {
-            notes.changed().await.unwrap();
-        }
-        let conditions = notes.borrow();
-        conditions.values().flatten().next().unwrap().to_string()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn limit_is_raised_while_the_controller_allows_it() {
-        let directory = tempfile::tempdir().unwrap();
-        write(directory.path(), &[(CONNECTIONS, "262144\n")]);
-        let condition = repaired(directory.path(), problem("conntrack_use")).await;
-        assert_eq!(read(directory.path(), CONNECTIONS), "524288");
-        let expected = "LimitRaised (connections): raised net.netfilter.nf_conntrack_max from 262144 to 524288";
-        assert!(condition.starts_with(expected), "{condition}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn each_family_is_raised_from_its_own_value() {
-        let directory = tempfile::tempdir().unwrap();
-        let family = |name, [first, second, third]: [&'static str; 3]| {
-            let settings = [("gc_thresh1", first), ("gc_thresh2", second), ("gc_thresh3", third)];
-            settings.map(|(setting, value)| (format!("net/{name}/neigh/default/{setting}"), value))
-        };
-        let settings = [family("ipv4", ["2048", "4096", "8192"]), family("ipv6", ["128", "512", "1024"])].concat();
-        for (setting, value) in &settings {
-            write(directory.path(), &[(setting, value), (CONNECTIONS, "1")]);
-        }
-        let condition = repaired(directory.path(), problem("neighbour_use")).await;
-        let raised: Vec<_> = settings.iter().map(|(setting, _)| read(directory.path(), setting)).collect();
-        assert_eq!(raised, ["4096", "8192", "16384", "256", "1024", "2048"]);
-        assert!(condition.contains("net.ipv4.neigh.default.gc_thresh3 from 8192 to 16384"), "{condition}");
-        assert!(condition.contains("net.ipv6.neigh.default.gc_thresh3 from 1024 to 2048"), "{condition}");
-    }
 }

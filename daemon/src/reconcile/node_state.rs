@@ -2,30 +2,34 @@
 
 use std::sync::Arc;
 
+use datapath::{Error, Places};
 use ipam::{BootId, Pools, Store};
 
-use super::host::Host;
 use crate::settings::Settings;
 
-/// The node.
 #[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) settings: Arc<Settings>,
     pub(super) boot: BootId,
     /// What pods hold.
     pub(super) store: Store,
-    pub(super) host: Host,
 }
 
 impl NodeState {
     pub(super) fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let boot = BootId::current()?;
-        let (store, host) = (Store::new(&settings.state_dir, boot.clone()), Host::new(&settings.sysctl_root));
-        Ok(Self { settings, boot, store, host })
+        let store = Store::new(&settings.state_dir, boot.clone());
+        Ok(Self { settings, boot, store })
     }
 
     /// The addresses that pods may get, as published in this boot.
     pub(super) fn pools(&self) -> Result<Pools, ipam::Error> {
         Pools::read(&self.settings.state_dir, &self.boot)
+    }
+
+    /// The host as a place of objects.
+    pub(super) fn places(&self) -> Result<Places, Error> {
+        let sysctl_root = &self.settings.sysctl_root;
+        Places::host(sysctl_root).map_err(|source| Error::Observe { what: "the host".into(), source })
     }
 }

@@ -14,7 +14,6 @@ use super::{StageReport, host_network};
 /// The most that is remembered; the rest follows when these are gone.
 const REMEMBERED: usize = 4096;
 
-/// Objects of no pod.
 #[derive(Debug, Default)]
 pub(super) struct OrphanedObjects {
     /// When each orphaned object was first seen, by its description.
@@ -35,7 +34,7 @@ impl OrphanedObjects {
     /// Removes what has been orphaned for long enough, notes what seems so.
     fn remove(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), Box<dyn std::error::Error>> {
         let store = &context.node.store;
-        let mut places = context.node.host.places()?;
+        let mut places = context.node.places()?;
         let found = pod::orphans(&Snapshot::of_host(&mut places)?);
         // Read after the kernel: an ADD writes its record before its network. A damaged record is reported by another stage.
         let Ok(held) = store.held() else { return Ok(()) };

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use api::npn::NpnVnic;
 use vcn::Family;
 
+use super::StageReport;
 use super::context::Context;
 use super::node_state::NodeState;
-use super::{Stage, StageReport};
 use crate::decide::pools;
 use crate::decide::usage::size;
 use crate::report::condition::{Condition, Reason};
@@ -25,17 +25,15 @@ impl PodAddresses {
     pub(super) fn has_changed(&self, node: &NodeState, is_ours: bool) -> bool {
         is_ours && exhausted(node).is_some() != self.is_exhausted
     }
-}
 
-impl Stage for PodAddresses {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let installs = context.so_far.pod_network.as_ref().is_some_and(|pod_network| pod_network.install);
+    pub(super) fn run(&mut self, context: &Context<'_>, so_far: &mut StageReport) {
+        let installs = so_far.pod_network.as_ref().is_some_and(|pod_network| pod_network.install);
         let exhausted = if installs { exhausted(context.node) } else { None };
         if !context.is_preview() || !installs {
             self.is_exhausted = exhausted.is_some();
         }
-        let missing = if installs { missing(context) } else { Vec::new() };
-        StageReport::of_conditions(missing.into_iter().chain(exhausted))
+        let missing = if installs { missing(context.facts, so_far) } else { Vec::new() };
+        so_far.conditions.extend(missing.into_iter().chain(exhausted));
     }
 }
 
@@ -61,18 +59,17 @@ fn exhausted(node: &NodeState) -> Option<Condition> {
 }
 
 /// Why pods get no addresses, or not the newest.
-fn missing(context: &Context<'_>) -> Vec<Condition> {
-    let (so_far, facts) = (&context.so_far, context.facts);
+fn missing(facts: &NodeFacts, so_far: &StageReport) -> Vec<Condition> {
     let is_blocked = so_far.conditions.iter().any(Condition::blocks);
     match pools::pending(facts) {
         Some((reason, message)) if so_far.offers_addresses => {
             let degraded = Condition::degraded(reason, message);
-            [Some(degraded), unconnected(context).filter(|_| !is_blocked)].into_iter().flatten().collect()
+            [Some(degraded), unconnected(so_far).filter(|_| !is_blocked)].into_iter().flatten().collect()
         }
         Some((reason, message)) => vec![Condition::blocking(reason, message)],
         // What keeps the addresses from being published is reported already.
         None if is_blocked => Vec::new(),
-        None if so_far.offers_addresses => unconnected(context).into_iter().collect(),
+        None if so_far.offers_addresses => unconnected(so_far).into_iter().collect(),
         None => vec![reserved_for_resources(facts).unwrap_or_else(|| {
             let message = "no configured VNIC of the NativePodNetwork has addresses for pods";
             Condition::blocking(Reason::NoUsableAddress, message)
@@ -80,9 +77,9 @@ fn missing(context: &Context<'_>) -> Vec<Condition> {
     }
 }
 
-fn unconnected(context: &Context<'_>) -> Option<Condition> {
+fn unconnected(so_far: &StageReport) -> Option<Condition> {
     let message = "there are addresses, but the host's network is not in sync";
-    (!context.so_far.is_usable()).then(|| Condition::blocking(Reason::NoUsableAddress, message))
+    (!so_far.is_usable()).then(|| Condition::blocking(Reason::NoUsableAddress, message))
 }
 
 /// Why no pod can start although OKE has finished: all VNICs are for pods that request an application resource.

@@ -20,7 +20,7 @@ use resident::logging::chain;
 use vcn::{IfName, Mtu, Ocid};
 
 use super::context::Context;
-use super::{Stage, StageReport, host_network};
+use super::{StageReport, host_network};
 use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
@@ -56,16 +56,12 @@ struct FailedRepair {
     condition: Condition,
 }
 
-/// Whether running pods need a reconcile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PodsDue {
-    /// A reconcile is due.
-    pub is_due: bool,
-    /// When to ask again.
-    pub again: Option<Duration>,
-}
-
 impl RunningPods {
+    pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
+        let repaired = self.repair_all(context, report);
+        report.conditions.extend(repaired.err());
+    }
+
     /// Repairs what was missing before, notes what is missing now.
     fn repair_all(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), Condition> {
         let cause = context.cause;
@@ -80,7 +76,7 @@ impl RunningPods {
         let running: Vec<&Allocation> = finished.filter(is_ours).collect();
         let broken = if running.is_empty() { Ok(Vec::new()) } else { broken(&running, context) };
         let (broken, mut places) = broken
-            .and_then(|broken| Ok((broken, context.node.host.places()?)))
+            .and_then(|broken| Ok((broken, context.node.places()?)))
             .map_err(|error| Condition::degraded(Reason::PodNetworkBroken, chain(&error)).about("pods"))?;
         if context.is_preview() {
             for (allocation, steps) in broken {
@@ -108,11 +104,10 @@ impl RunningPods {
 
     /// Whether a reconcile is due: for drift that was found, or for hints of kernel events about recorded pods. New `hints` must
     /// settle first.
-    pub(super) fn attention(&mut self, hints: DriftHints, store: &Store) -> PodsDue {
+    pub(super) fn attention(&mut self, hints: DriftHints, store: &Store) -> bool {
         let settled = std::mem::replace(&mut self.hints, hints);
-        let is_due = !self.drift.is_empty()
-            || (!settled.is_empty() && store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)));
-        PodsDue { is_due, again: self.again() }
+        !self.drift.is_empty()
+            || (!settled.is_empty() && store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)))
     }
 
     /// When to ask for attention again although nothing happens.
@@ -152,21 +147,12 @@ impl RunningPods {
     }
 }
 
-impl Stage for RunningPods {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        let repaired = self.repair_all(context, &mut report);
-        report.conditions.extend(repaired.err());
-        report
-    }
-}
-
 /// The pods that lack something, and what.
 fn broken<'a>(
     running: &[&'a Allocation],
     context: &Context<'_>,
 ) -> Result<Vec<(&'a Allocation, Vec<Step>)>, datapath::Error> {
-    let mut places = context.node.host.places()?;
+    let mut places = context.node.places()?;
     let host = Snapshot::of_host(&mut places)?;
     let lacks = |allocation: &&'a Allocation| {
         let network = network(allocation, |id| link_of(context.vnics(), id));

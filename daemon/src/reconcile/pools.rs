@@ -6,65 +6,56 @@ use ipam::{BootTime, Pools};
 use resident::logging::chain;
 
 use super::context::Context;
-use super::{Stage, StageReport, sources};
+use super::{StageReport, sources};
 use crate::decide::offers;
 use crate::decide::pools::{self, ConfiguredVnics};
 use crate::decide::usage::{Usage, size};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Changed;
 
-/// The stage.
-#[derive(Debug)]
-pub(super) struct PoolsStage;
-
-impl Stage for PoolsStage {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        let configured = context.so_far.configured.as_deref();
-        let for_pods = configured.filter(|_| context.is_ours()).unwrap_or_default();
-        report.conditions.extend(sources::unlisted(context.facts, for_pods, context.has_ipv6));
-        let state_dir = &context.node.settings.state_dir;
-        let current = match context.node.pools() {
-            Ok(pools) => Some(pools),
-            Err(ipam::Error::NoPools { .. }) => None,
-            Err(error) => {
-                // The plugins cannot use a damaged file either: it is replaced as soon as there is something to publish.
-                report.conditions.push(failed(&error, Condition::degraded));
-                None
-            }
-        };
-        report.offers_addresses = context.is_ours() && current.as_ref().is_some_and(Usage::offers_any);
-        // Nothing is known of the host: what was published is as good as it was.
-        let Some(configured) = configured else { return report };
-        let hosted = ConfiguredVnics { vnics: configured, ipv6: context.has_ipv6 };
-        let now = BootTime::now().unwrap_or_default();
-        let known = [&context.so_far.conditions[..], &report.conditions[..]].concat();
-        let offers =
-            offers::offers(context.facts, &context.requests, hosted, &context.wanted.exclusive, current.as_ref());
-        // No cluster whose pods get VCN addresses, as far as is known.
-        let is_alone = !context.is_ours() || current.is_none() && context.facts.npn().is_none();
-        let pools = if is_alone {
-            offers::alone(offers, current.as_ref(), &context.node.boot, now)
-        } else {
-            let moment = pools::WriteTime { boot: &context.node.boot, now };
-            let (mut pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), moment, &known);
-            report.conditions.extend(conditions);
-            pools.vnics.extend(offers);
-            Some(pools)
-        };
-        let Some(pools) = pools.filter(|pools| current.as_ref() != Some(pools)) else { return report };
-        let written = if context.is_preview() { Ok(true) } else { pools.write(state_dir) };
-        match written {
-            Ok(_) => {
-                report.changes.push(published(state_dir, &pools));
-                report.offers_addresses = context.is_ours() && Usage::offers_any(&pools);
-            }
-            Err(error) => {
-                let severity = if report.offers_addresses { Condition::degraded } else { Condition::blocking };
-                report.conditions.push(failed(&error, severity));
-            }
+pub(super) fn publish(context: &Context<'_>, so_far: &mut StageReport) {
+    let configured = so_far.configured.clone();
+    let for_pods = configured.as_deref().filter(|_| context.is_ours()).unwrap_or_default();
+    so_far.conditions.extend(sources::unlisted(context.facts, for_pods, context.has_ipv6));
+    let state_dir = &context.node.settings.state_dir;
+    let current = match context.node.pools() {
+        Ok(pools) => Some(pools),
+        Err(ipam::Error::NoPools { .. }) => None,
+        Err(error) => {
+            // The plugins cannot use a damaged file either: it is replaced as soon as there is something to publish.
+            so_far.conditions.push(failed(&error, Condition::degraded));
+            None
         }
-        report
+    };
+    so_far.offers_addresses = context.is_ours() && current.as_ref().is_some_and(Usage::offers_any);
+    // Nothing is known of the host: what was published is as good as it was.
+    let Some(configured) = &configured else { return };
+    let hosted = ConfiguredVnics { vnics: configured, ipv6: context.has_ipv6 };
+    let now = BootTime::now().unwrap_or_default();
+    let offers = offers::offers(context.facts, &context.requests, hosted, &context.wanted.exclusive, current.as_ref());
+    // No cluster whose pods get VCN addresses, as far as is known.
+    let is_alone = !context.is_ours() || current.is_none() && context.facts.npn().is_none();
+    let pools = if is_alone {
+        offers::alone(offers, current.as_ref(), &context.node.boot, now)
+    } else {
+        let moment = pools::WriteTime { boot: &context.node.boot, now };
+        let known = &so_far.conditions;
+        let (mut pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), moment, known);
+        so_far.conditions.extend(conditions);
+        pools.vnics.extend(offers);
+        Some(pools)
+    };
+    let Some(pools) = pools.filter(|pools| current.as_ref() != Some(pools)) else { return };
+    let written = if context.is_preview() { Ok(true) } else { pools.write(state_dir) };
+    match written {
+        Ok(_) => {
+            so_far.changes.push(published(state_dir, &pools));
+            so_far.offers_addresses = context.is_ours() && Usage::offers_any(&pools);
+        }
+        Err(error) => {
+            let severity = if so_far.offers_addresses { Condition::degraded } else { Condition::blocking };
+            so_far.conditions.push(failed(&error, severity));
+        }
     }
 }
 

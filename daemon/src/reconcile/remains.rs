@@ -2,14 +2,13 @@
 
 use resident::logging::chain;
 
+use super::StageReport;
 use super::context::Context;
 use super::dead::DeadPods;
 use super::orphans::OrphanedObjects;
-use super::{Stage, StageReport};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Cause;
 
-/// The stage.
 #[derive(Debug, Default)]
 pub(super) struct Remains {
     dead: DeadPods,
@@ -18,18 +17,18 @@ pub(super) struct Remains {
     found: Vec<Condition>,
 }
 
-impl Stage for Remains {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
+impl Remains {
+    pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
         // Kernel events come with every pod, and this can wait for the timer. Meanwhile it reports what it found last: otherwise
         // its conditions would come and go with every event, and each time put off the next retry.
         if context.is_ours() && matches!(context.cause, Cause::Kernel | Cause::Preview) {
-            return StageReport::of_conditions(self.found.iter().cloned());
+            report.conditions.extend(self.found.iter().cloned());
+            return;
         }
-        let mut report = StageReport::default();
-        self.dead.run(context, &mut report);
-        self.orphans.run(context, &mut report);
-        self.found.clone_from(&report.conditions);
-        report
+        let before = report.conditions.len();
+        self.dead.run(context, report);
+        self.orphans.run(context, report);
+        self.found = report.conditions.iter().skip(before).cloned().collect();
     }
 }
 

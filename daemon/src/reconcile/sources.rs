@@ -8,12 +8,12 @@ use vcn::Family;
 
 use crate::decide::pools;
 use crate::report::condition::{Condition, Reason};
-use crate::sources::node_facts::{CopyErrors, NodeFacts};
+use crate::sources::node_facts::NodeFacts;
 
 /// What is wrong with the sources.
 pub(super) fn conditions(facts: &NodeFacts, now: Instant) -> Vec<Condition> {
     let unusable = facts.unusable.iter().map(|entry| unusable(entry, facts));
-    unusable.chain(stale_copies(&facts.copy_errors)).chain(metadata(facts, now)).chain(attachments(facts)).collect()
+    unusable.chain(stale_copies(facts)).chain(metadata(facts, now)).chain(attachments(facts)).collect()
 }
 
 fn attachments(facts: &NodeFacts) -> Option<Condition> {
@@ -82,18 +82,12 @@ pub(super) fn unlisted(facts: &NodeFacts, hosted: &[HostVnic], has_ipv6: bool) -
     }))
 }
 
-fn stale_copies(errors: &CopyErrors) -> impl Iterator<Item = Condition> {
-    let copies = [
-        ("native-pod-network copy", &errors.npn, "the API server"),
-        ("instance and VNICs copy", &errors.machine, "the metadata service"),
-        ("VnicAttachments copy", &errors.attachments, "the API server"),
-    ];
-    copies.into_iter().filter_map(|(copy, error, source)| {
-        let error = error.as_ref()?;
+fn stale_copies(facts: &NodeFacts) -> impl Iterator<Item = Condition> {
+    facts.copy_errors.iter().map(|(copy, error)| {
         let message = format!(
-            "{error}; an agent that starts while {source} does not answer would use an older copy; the agent retries"
+            "{error}; an agent that starts while its source does not answer would use an older copy; the agent retries"
         );
-        Some(Condition::degraded(Reason::StateFailed, message).about(copy))
+        Condition::degraded(Reason::StateFailed, message).about(copy)
     })
 }
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use resident::logging::chain;
 use vcn::Vnic;
 
+use super::host;
 use super::node_state::NodeState;
 use crate::decide::desired::secondary;
 use crate::decide::slots::{SlotError, SlotFile, Slots, TableReferences};
 use crate::report::condition::{Condition, Reason};
 
-/// The tables of the VNICs.
 #[derive(Debug)]
 pub(super) struct VnicTables {
     file: SlotFile,
@@ -65,7 +65,7 @@ impl VnicTables {
 
 /// What refers to our tables: routes and rules in the kernel, allocations and pools on disk.
 fn referred(node: &NodeState, vnics: &[Vnic]) -> Result<TableReferences, netlink::Error> {
-    let mut referred = node.host.referred(vnics)?;
+    let mut referred = host::referred(vnics)?;
     if let Ok(pools) = node.pools() {
         referred.owners.extend(pools.vnics.into_iter().map(|vnic| (vnic.vnic_id, vnic.table)));
     }

@@ -13,35 +13,29 @@ use crate::reconcile::pods::network;
 /// One pod's interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Attachment {
+pub(crate) struct Attachment {
     /// `namespace/name`, if the runtime named the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// The pod's UID, if the runtime named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// The CNI network.
     pub network: String,
     /// The container (the pod's sandbox).
     pub container: String,
     /// The interface in the pod.
     pub interface: IfName,
-    /// Its addresses, with the VNIC of each.
     pub addresses: Vec<AssignedAddress>,
-    /// The host end of its link.
     pub host_link: IfName,
     /// Seconds since it got its addresses.
     pub age_seconds: u64,
-    /// Its state.
     pub state: AttachmentState,
-    /// What is wrong with it.
     pub problems: Vec<String>,
 }
 
-/// The state of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AttachmentState {
+pub(crate) enum AttachmentState {
     /// Its ADD has finished.
     Running,
     /// Its ADD has not finished yet.
@@ -59,10 +53,8 @@ struct HostView {
 }
 
 /// All attachments whose records can be read, oldest first.
-///
-/// # Errors
-/// If there are records and none can be read, or the kernel does not answer.
-pub fn read(
+/// An error if there are records and none can be read.
+pub(crate) fn read(
     state_dir: &Path,
     sysctl_root: &Path,
     boot: &BootId,

@@ -138,8 +138,7 @@ impl Metrics {
         self.registry.descriptions()
     }
 
-    /// Counts a reconcile.
-    pub fn reconciled(&self, report: &ReconcileReport) {
+    pub(crate) fn reconciled(&self, report: &ReconcileReport) {
         let result = if report.conditions.is_empty() {
             "ok"
         } else if report.is_ready() {
@@ -164,12 +163,11 @@ impl Metrics {
     }
 
     /// How many objects were repaired since the start.
-    pub fn repairs(&self) -> u64 {
+    pub(crate) fn repairs(&self) -> u64 {
         self.repairs.load(Ordering::Relaxed)
     }
 
-    /// Sets the gauges of health signals.
-    pub fn set_signals(&self, report: &health::Report) {
+    pub(crate) fn set_signals(&self, report: &health::Report) {
         self.signals.clear();
         self.signal_values.clear();
         for state in &report.signals {
@@ -182,12 +180,11 @@ impl Metrics {
     }
 
     /// Counts a request to the metadata service.
-    pub fn metadata_answered(&self, document: &'static str, answered: bool) {
+    pub(crate) fn metadata_answered(&self, document: &'static str, answered: bool) {
         self.metadata_requests.get_or_create(&MetadataRequest { document, result: result_word(answered) }).inc();
     }
 
-    /// Counts a plugin run.
-    pub fn verb(&self, record: &VerbRecord) {
+    pub(crate) fn verb(&self, record: &VerbRecord) {
         let total = ("total".into(), record.total_micros);
         for (phase, micros) in record.phases.iter().chain([&total]) {
             let labels = VerbPhase {
@@ -209,33 +206,31 @@ impl Metrics {
     }
 
     /// Counts a record that could not be read.
-    pub fn record_refused(&self) {
+    pub(crate) fn record_refused(&self) {
         self.plugin_runs.records_refused.inc();
     }
 
     /// Counts addresses of which the work after a verb is done or failed.
-    pub fn followed_up(&self, what: &'static str, done: bool, addresses: usize) {
+    pub(crate) fn followed_up(&self, what: &'static str, done: bool, addresses: usize) {
         self.follow_ups.get_or_create(&FollowUp { what, result: result_word(done) }).inc_by(addresses as u64);
     }
 
-    /// Counts removed connections.
-    pub fn connections_forgotten(&self, connections: usize) {
+    pub(crate) fn connections_forgotten(&self, connections: usize) {
         self.connections_forgotten.inc_by(connections as u64);
     }
 
     /// Counts an attempt to write a Kubernetes Event.
-    pub fn event_attempted(&self, written: bool) {
+    pub(crate) fn event_attempted(&self, written: bool) {
         self.events.get_or_create(&Outcome { result: result_word(written) }).inc();
     }
 
-    /// Counts a report of a VNIC.
-    pub fn vnic_reported(&self, written: bool) {
+    pub(crate) fn vnic_reported(&self, written: bool) {
         let result = if written { "ok" } else { "error" };
         self.vnic_reports.get_or_create(&Outcome { result }).inc();
     }
 
     /// Counts transitions without an Event.
-    pub fn events_dropped(&self, transitions: usize) {
+    pub(crate) fn events_dropped(&self, transitions: usize) {
         if transitions > 0 {
             self.events.get_or_create(&Outcome { result: "dropped" }).inc_by(transitions as u64);
         }
@@ -243,7 +238,7 @@ impl Metrics {
 
     /// Sets the gauges and returns all metrics in Prometheus' text format. A gauge without a known value is absent: a zero
     /// would look like a value.
-    pub fn text(&self, facts: &NodeFacts, report: Option<&ReconcileReport>, usage: Option<&Usage>) -> String {
+    pub(crate) fn text(&self, facts: &NodeFacts, report: Option<&ReconcileReport>, usage: Option<&Usage>) -> String {
         let now = Instant::now();
         let ages = [
             ("instance", facts.instance.age(now)),

@@ -31,7 +31,6 @@ use crate::sources::backoff::chance;
 use plan::{ConditionKey, Plan, ReportedEvent, Transition};
 use reported::ReportedFile;
 
-/// The task.
 #[derive(Debug)]
 struct Recorder {
     agent: Arc<Agent>,
@@ -55,7 +54,7 @@ const PACE: Duration = Duration::from_secs(1);
 const RETRY: Backoff = Backoff { first: Duration::from_secs(4), cap: Duration::from_secs(300) };
 
 /// Writes Events until no reports come any more.
-pub async fn run(agent: Arc<Agent>) {
+pub(crate) async fn run(agent: Arc<Agent>) {
     match names(&agent.settings, in_cluster()) {
         Ok(names) => Recorder { reports: agent.reports.clone(), agent }.report(&names).await,
         Err(why) => {

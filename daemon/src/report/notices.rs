@@ -12,7 +12,7 @@ pub(crate) type Notes = BTreeMap<&'static str, Vec<Condition>>;
 
 /// What a task reports, until it reports something else.
 #[derive(Clone, Debug)]
-pub struct Notices {
+pub(crate) struct Notices {
     task: &'static str,
     notes: watch::Sender<Notes>,
 }
@@ -29,7 +29,7 @@ impl Notices {
     }
 
     /// Replaces what the task reported.
-    pub fn report(&self, conditions: impl IntoIterator<Item = Condition>) {
+    pub(crate) fn report(&self, conditions: impl IntoIterator<Item = Condition>) {
         let now: Vec<Condition> = conditions.into_iter().collect();
         self.notes.send_if_modified(|notes| {
             let before = notes.insert(self.task, now.clone()).unwrap_or_default();

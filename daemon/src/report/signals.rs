@@ -22,10 +22,7 @@ use crate::sources::backoff::chance;
 
 /// Starts the thread, unless HEALTH is off. It ends when the results have no reader any more. The controller reports the Node's
 /// allocatable memory.
-///
-/// # Errors
-/// If the thread cannot be started.
-pub fn start(
+pub(crate) fn start(
     agent: Arc<Agent>,
     allocatable_memory: watch::Receiver<Option<u64>>,
 ) -> io::Result<watch::Receiver<Report>> {
@@ -67,8 +64,7 @@ fn permitted(report: Report, settings: &Settings) -> Report {
     if settings.repairs == Toggle::On { report } else { report.without_repairs() }
 }
 
-/// The wall clock.
-pub fn unix_millis() -> u64 {
+pub(crate) fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

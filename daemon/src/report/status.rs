@@ -10,11 +10,9 @@ use crate::report::reconcile_report::ReconcileReport;
 use crate::sources::node_facts::NodeFacts;
 use crate::sources::source::Source;
 
-/// The node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
-    /// The agent.
+pub(crate) struct Status {
     pub agent: AgentState,
     /// Whether the agent is ready, and why not.
     #[serde(flatten)]
@@ -22,40 +20,35 @@ pub struct Status {
     /// The instance, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<Instance>,
-    /// The sources.
     pub sources: Vec<SourceState>,
-    /// The last reconcile or, without an agent, a preview.
+    /// The last reconcile, once there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<ReconcileReport>,
 }
 
-/// The agent itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AgentState {
-    /// Whether it runs. If not, the command line collected the rest itself.
+pub(crate) struct AgentState {
+    /// It does, because it answers.
     pub running: bool,
     /// The version of the program that answers.
     pub version: String,
     /// Seconds since it started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uptime_seconds: Option<u64>,
+    pub uptime_seconds: u64,
 }
 
 /// Whether the agent is ready, as `/readyz` answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Readiness {
-    /// Whether it is.
+pub(crate) struct Readiness {
     pub ready: bool,
     /// The raised conditions, the worst first.
     pub conditions: Vec<Condition>,
 }
 
-/// A source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SourceState {
+pub(crate) struct SourceState {
     /// Its name, as in metrics.
     pub name: String,
     /// Its last good answer, in a word or two.
@@ -68,16 +61,9 @@ pub struct SourceState {
     pub error: Option<String>,
 }
 
-impl AgentState {
-    /// An agent that does not run.
-    pub fn stopped() -> Self {
-        Self { running: false, version: env!("CARGO_PKG_VERSION").to_owned(), uptime_seconds: None }
-    }
-}
-
 impl Readiness {
     /// After a reconcile, or before the first one.
-    pub fn of(report: Option<&ReconcileReport>) -> Self {
+    pub(crate) fn of(report: Option<&ReconcileReport>) -> Self {
         report.map_or_else(
             || {
                 let starting = Condition::blocking(Reason::Starting, "the first reconcile has not finished");
@@ -90,7 +76,7 @@ impl Readiness {
 
 impl Status {
     /// The node with these facts, after that reconcile.
-    pub fn of(agent: AgentState, facts: &NodeFacts, report: Option<&ReconcileReport>) -> Self {
+    pub(crate) fn of(agent: AgentState, facts: &NodeFacts, report: Option<&ReconcileReport>) -> Self {
         let now = Instant::now();
         Self {
             agent,

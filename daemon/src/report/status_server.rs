@@ -25,10 +25,8 @@ const PREVIEW: Duration = Duration::from_secs(20);
 
 /// What the answers are made from.
 #[derive(Clone, Debug)]
-pub struct StatusServer {
-    /// The agent.
+pub(crate) struct StatusServer {
     pub agent: Arc<Agent>,
-    /// The results of health signals.
     pub signals: watch::Receiver<health::Report>,
     /// The loop that makes previews.
     pub previews: mpsc::Sender<PreviewRequest>,
@@ -76,18 +74,16 @@ impl StatusServer {
         }
     }
 
-    /// The results of health signals.
     pub(crate) fn signals(&self) -> health::Report {
         let report = self.signals.borrow().clone();
         report.at(signals::unix_millis())
     }
 
-    /// The node as it is now.
     pub(crate) fn current_status(&self) -> Status {
         let agent = AgentState {
             running: true,
-            uptime_seconds: Some(self.agent.started.elapsed().as_secs()),
-            ..AgentState::stopped()
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: self.agent.started.elapsed().as_secs(),
         };
         Status::of(agent, &self.agent.facts.borrow(), self.agent.report().as_deref())
     }

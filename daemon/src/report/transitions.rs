@@ -7,8 +7,7 @@ use crate::report::reconcile_report::{Cause, ReconcileReport};
 /// Changes of one reconcile that get a line each; flushing the rules of a full node causes some 500.
 const LOGGED: usize = 50;
 
-/// Logs what changed.
-pub fn log(before: Option<&ReconcileReport>, now: &ReconcileReport) {
+pub(crate) fn log(before: Option<&ReconcileReport>, now: &ReconcileReport) {
     let cause = now.cause.as_str();
     let logged = if is_reverted(now) && before.is_some_and(is_reverted) { 0 } else { LOGGED };
     for change in now.changes.iter().take(logged) {

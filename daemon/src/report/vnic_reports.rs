@@ -41,7 +41,6 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::f
 /// The name of the agent's writes.
 const FIELD_MANAGER: &str = "oke-node-agent";
 
-/// The task.
 #[derive(Debug)]
 struct VnicReporter {
     agent: Arc<Agent>,
@@ -51,7 +50,7 @@ struct VnicReporter {
 }
 
 /// Reports until the agent ends.
-pub async fn run(agent: Arc<Agent>) {
+pub(crate) async fn run(agent: Arc<Agent>) {
     if in_cluster() {
         let (facts, reports) = (agent.facts.clone(), agent.reports.clone());
         VnicReporter { agent, facts, reports }.run().await;

@@ -68,8 +68,14 @@ NPN_FILE=\"/x\"
 COMPLETELY_FOREIGN_KEY=1
 ";
     // Other programs have variables, too.
-    let environment = [("DETACH_GRACE_SECOND", "8"), ("PODS_MAY_USE_METADATA", "Deny")];
-    let flags = [("RESYNC_SECONDS", "often"), ("CNI_TAKEOVER", "maybe"), ("BM_PORT_0", "a name")];
+    let environment =
+        [("DETACH_GRACE_SECOND", "8"), ("OCI_METADATA_BASE_URL", "nonsense"), ("PODS_MAY_USE_METADATA", "Deny")];
+    let flags = [
+        ("RESYNC_SECONDS", "often"),
+        ("DETACH_GRACE_SECONDS", "NaN"),
+        ("CNI_TAKEOVER", "maybe"),
+        ("BM_PORT_0", "a name"),
+    ];
     assert_eq!(
         Scene::new(file, &environment, &flags).problems(),
         [
@@ -82,9 +88,11 @@ COMPLETELY_FOREIGN_KEY=1
             r#"agent.conf, line 6: STATE_DIR is "run": not an absolute path"#,
             "agent.conf, line 9: COMPLETELY_FOREIGN_KEY is no key",
             "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
+            r#"environment: OCI_METADATA_BASE_URL is "nonsense": using "nonsense" as the metadata service's base URL: not an http:// URL"#,
             r#"environment: PODS_MAY_USE_METADATA is "Deny", which is none of allow, deny; did you mean deny?"#,
             r#"command line: BM_PORT_0 is "a name": "a name" is not a link name: it contains '/', ':', NUL or white space"#,
             r#"command line: CNI_TAKEOVER is "maybe", which is none of true, false"#,
+            r#"command line: DETACH_GRACE_SECONDS is "NaN": not between 0.1 and 3600 seconds"#,
             r#"command line: RESYNC_SECONDS is "often": invalid float literal"#,
         ]
     );
@@ -95,6 +103,8 @@ fn conflicting_values_are_reported() {
     let together = Scene::new("CNI_SOURCE_DIR=/srv/cni\nCNI_BIN_DIR=/srv/cni\n", &[], &[]);
     let problems = together.problems();
     assert!(problems.len() == 1 && problems[0].starts_with("configuration: "), "{problems:?}");
+    let [problem] = Scene::new("METRICS_PORT=9808\n", &[], &[]).problems().try_into().unwrap();
+    assert!(problem.contains("--metrics-port needs --node-ip (NODE_IP)"), "{problem}");
 }
 
 #[test]

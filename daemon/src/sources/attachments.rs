@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   API server ──watch by spec.instanceId──▶ InstanceWatch ──▶ cached copy on disk
-//!                                                 │                  │ (an agent that starts, a command, no cluster)
+//!                                                 │                  │ (an agent that starts, no cluster)
 //!                                                 └─▶ AttachmentSource ◀─┘
 //! ```
 
@@ -24,23 +24,23 @@ use crate::sources::cached_copy::CachedCopy;
 use crate::sources::instance_watch::{InstanceWatch, InstanceWatcher};
 use crate::sources::source::Source;
 
-pub use watch::OwnAttachments;
+pub(crate) use watch::OwnAttachments;
 
 /// What is known of this instance's VnicAttachments.
-pub type KnownAttachments = Source<Vec<VnicAttachment>>;
+pub(crate) type KnownAttachments = Source<Vec<VnicAttachment>>;
 
 /// Where they come from.
 #[derive(Debug)]
-pub enum AttachmentSource {
+pub(crate) enum AttachmentSource {
     /// The API server, watched.
     ApiServer(InstanceWatch<OwnAttachments>),
-    /// The cached copy, for a command that runs without the agent and an agent outside a cluster.
+    /// The cached copy, for an agent outside a cluster.
     Cache(CachedCopy),
 }
 
 /// Whether VnicAttachments matter to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub(crate) enum Need {
     /// It has a VNIC that one may describe, or the end of one is not reported yet. The first answer is waited for as long as this.
     Some {
         /// How long.
@@ -52,21 +52,20 @@ pub enum Need {
 
 impl AttachmentSource {
     /// For the agent, with the task that must run for it, which notifies `changed`.
-    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnAttachments>>) {
+    pub(crate) fn watched(
+        settings: &Settings,
+        changed: Arc<Notify>,
+    ) -> (Self, Option<InstanceWatcher<OwnAttachments>>) {
+        let copy = CachedCopy::new(&settings.data_dir, ATTACHMENTS_COPY_FILE);
         if !in_cluster() {
-            return (Self::at_hand(settings), None);
+            return (Self::Cache(copy), None);
         }
-        let (watch, watcher) = InstanceWatch::new(cache(settings), changed);
+        let (watch, watcher) = InstanceWatch::new(copy, changed);
         (Self::ApiServer(watch), Some(watcher))
     }
 
-    /// For a command: the API server is not asked.
-    pub fn at_hand(settings: &Settings) -> Self {
-        Self::Cache(cache(settings))
-    }
-
     /// Brings `known` up to date. Cheap: it is called every few seconds.
-    pub async fn refresh(&self, instance: &Ocid, need: Need, known: &mut KnownAttachments) {
+    pub(crate) async fn refresh(&self, instance: &Ocid, need: Need, known: &mut KnownAttachments) {
         match (self, need) {
             (Self::ApiServer(watch), Need::None) => {
                 watch.stop();
@@ -82,20 +81,13 @@ impl AttachmentSource {
         }
     }
 
-    /// Keeps the cached copy up to date, if the source has one.
-    ///
-    /// # Errors
-    /// Why it is not; the next call retries.
-    pub fn store_copy(&mut self) -> Result<(), String> {
+    /// Keeps the cached copy up to date, if the source has one. After an error, the next call retries.
+    pub(crate) fn store_copy(&mut self) -> Result<(), String> {
         match self {
             Self::ApiServer(watch) => watch.store_copy(),
             Self::Cache(_) => Ok(()),
         }
     }
-}
-
-fn cache(settings: &Settings) -> CachedCopy {
-    CachedCopy::new(&settings.data_dir, ATTACHMENTS_COPY_FILE)
 }
 
 /// The cached copy and its age, without those of another instance, whose disk this may have been.

@@ -3,22 +3,25 @@
 use std::time::Duration;
 
 use backoff::Backoff;
-pub use backoff::chance;
+pub(crate) use backoff::chance;
 use tokio::time::sleep;
 
 /// Between failures of the same thing.
-pub const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(30) };
+pub(crate) const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(30) };
 
 /// Between two questions to sources that are incomplete: OKE takes a minute to create a NativePodNetwork.
-pub const UNSETTLED: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_secs(10) };
+pub(crate) const UNSETTLED: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_secs(10) };
 
 /// How long events are gathered before a reconcile. It grows while another program reverts our repairs, so that the conflict
 /// does not use up the machine. It stays well below the second within which drift is repaired: on a busy machine the look and
 /// the repair take time as well.
-pub const DEBOUNCE: Backoff = Backoff { first: Duration::from_millis(50), cap: Duration::from_millis(400) };
+pub(crate) const DEBOUNCE: Backoff = Backoff { first: Duration::from_millis(50), cap: Duration::from_millis(400) };
 
 /// Tries until it succeeds. `report` gets why it failed, and nothing once it has succeeded.
-pub async fn persist<T>(mut attempt: impl AsyncFnMut() -> Result<T, String>, report: impl Fn(Option<String>)) -> T {
+pub(crate) async fn persist<T>(
+    mut attempt: impl AsyncFnMut() -> Result<T, String>,
+    report: impl Fn(Option<String>),
+) -> T {
     let mut failures = 0;
     loop {
         match attempt().await {
@@ -34,6 +37,6 @@ pub async fn persist<T>(mut attempt: impl AsyncFnMut() -> Result<T, String>, rep
 }
 
 /// Between nine tenths and all of a regular interval, so that the nodes of a pool do not ask at the same time.
-pub fn jittered(interval: Duration, chance: f64) -> Duration {
+pub(crate) fn jittered(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0)
 }

@@ -22,7 +22,7 @@ const REFRESH: Duration = Duration::from_hours(1);
 
 /// A file that holds the last answer of a source.
 #[derive(Debug)]
-pub struct CachedCopy {
+pub(crate) struct CachedCopy {
     path: PathBuf,
     /// What the file holds, as far as this process wrote it.
     written: Option<WrittenCopy>,
@@ -31,13 +31,12 @@ pub struct CachedCopy {
 /// The last answer of a source.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CachedAnswer<T> {
+pub(crate) struct CachedAnswer<T> {
     version: u32,
     /// When the source confirmed it last, by the wall clock; up to [`REFRESH`] too early.
     pub as_of_unix_millis: u64,
     /// The boot in which it did.
     pub boot_id: Option<BootId>,
-    /// The answer.
     pub value: T,
 }
 
@@ -49,27 +48,24 @@ struct WrittenCopy {
 
 impl<T> CachedAnswer<T> {
     /// How old it is; zero if the clock was set back.
-    pub fn age(&self, now: SystemTime) -> Duration {
+    pub(crate) fn age(&self, now: SystemTime) -> Duration {
         now.duration_since(UNIX_EPOCH + Duration::from_millis(self.as_of_unix_millis)).unwrap_or_default()
     }
 }
 
 impl CachedCopy {
     /// The file of that name in a directory that outlives a boot.
-    pub fn new(data_dir: &Path, name: &str) -> Self {
+    pub(crate) fn new(data_dir: &Path, name: &str) -> Self {
         Self { path: data_dir.join(name), written: None }
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Reads the copy; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is damaged, or has a newer format.
-    pub fn read<T: DeserializeOwned>(&self) -> io::Result<Option<CachedAnswer<T>>> {
+    /// An error if it cannot be read, is damaged, or has a newer format.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> io::Result<Option<CachedAnswer<T>>> {
         let bytes = match read_state(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read?,
@@ -84,10 +80,8 @@ impl CachedCopy {
 
     /// Makes the file hold `value`, confirmed at `as_of`; `None` removes it. Writes only if the answer changed or its time is
     /// off by an hour. A failed write is retried by the next call.
-    ///
-    /// # Errors
-    /// If the disk is full, broken or read-only; the file is then as it was.
-    pub fn store<T: Serialize + ?Sized>(&mut self, value: Option<&T>, as_of: SystemTime) -> Result<(), String> {
+    /// After an error the file is as it was.
+    pub(crate) fn store<T: Serialize + ?Sized>(&mut self, value: Option<&T>, as_of: SystemTime) -> Result<(), String> {
         let failed =
             |operation: &str, error: &io::Error| format!("{operation} {}: {}", self.path.display(), chain(error));
         let Some(value) = value else {

@@ -5,7 +5,7 @@ use std::fs;
 
 /// A container runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContainerRuntime {
+pub(crate) enum ContainerRuntime {
     /// Skips a configuration that it cannot read, or that names a plugin without a binary.
     CriO,
     /// Any other, or unknown. containerd rejects all configurations because of one that it cannot read, and takes the first one
@@ -15,7 +15,7 @@ pub enum ContainerRuntime {
 
 impl ContainerRuntime {
     /// That of this container.
-    pub fn current() -> Self {
+    pub(crate) fn current() -> Self {
         fs::read_to_string("/proc/self/mountinfo").map_or(Self::Unknown, |mounts| Self::of(&mounts))
     }
 

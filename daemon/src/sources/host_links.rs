@@ -4,9 +4,6 @@ use netlink::{Link, RouteFilter, Socket};
 use vcn::{Family, MacAddr, TableId};
 
 /// The MACs of the host's links.
-///
-/// # Errors
-/// If the kernel does not answer.
 pub(crate) fn macs() -> Result<Vec<MacAddr>, netlink::Error> {
     Ok(Socket::open()?.links()?.into_iter().filter_map(|link| link.mac).collect())
 }
@@ -14,16 +11,12 @@ pub(crate) fn macs() -> Result<Vec<MacAddr>, netlink::Error> {
 /// The device of the main table's default route.
 #[derive(Debug)]
 pub(crate) struct Uplink {
-    /// Its MAC.
     pub(crate) mac: MacAddr,
     /// The MACs of all devices.
     pub(crate) devices: Vec<MacAddr>,
 }
 
 /// The uplink; `None` if the default route uses no device (but a tunnel or a bond).
-///
-/// # Errors
-/// If the kernel does not answer.
 pub(crate) fn uplink() -> Result<Option<Uplink>, netlink::Error> {
     let mut socket = Socket::open()?;
     let links = socket.links()?;

@@ -30,13 +30,13 @@ const STALE: Duration = Duration::from_mins(5);
 const UNKNOWN_KIND: Duration = Duration::from_mins(4);
 
 /// A kind of objects, and what a list of them says.
-pub trait InstanceKind: Debug + Send + 'static {
+pub(crate) trait InstanceKind: Debug + Send + 'static {
     /// An object as it is watched.
     type Object: Resource<DynamicType: Clone + Debug + Eq + Hash> + Clone + DeserializeOwned + Debug + Send + 'static;
     /// What is learnt; the default is that there is no object.
     type Value: Clone + Debug + Default + PartialEq + Send + Sync;
-    /// The name of the log event of a cached copy that cannot be used.
-    const COPY_UNUSABLE: &str;
+    /// Of names of log events.
+    const PREFIX: &'static str;
 
     /// How the objects of an instance are watched.
     fn watch(instance: &Ocid) -> ObjectWatch<Self::Object>;
@@ -45,15 +45,12 @@ pub trait InstanceKind: Debug + Send + 'static {
     fn read(instance: &Ocid, objects: Vec<Self::Object>, before: Option<Self::Value>) -> ListResult<Self::Value>;
 
     /// The cached copy and its age.
-    ///
-    /// # Errors
-    /// When it cannot be used.
     fn read_copy(copy: &CachedCopy, instance: &Ocid) -> anyhow::Result<Option<(Self::Value, Duration)>>;
 }
 
 /// What a list says.
 #[derive(Debug)]
-pub struct ListResult<V> {
+pub(crate) struct ListResult<V> {
     /// `None`: it cannot be used, and the last good answer stays.
     pub value: Option<V>,
     /// The objects for the cached copy; `None` removes it.
@@ -64,16 +61,15 @@ pub struct ListResult<V> {
 
 /// What the watch knows, for the source poller.
 #[derive(Debug)]
-pub struct InstanceWatch<W: InstanceKind> {
+pub(crate) struct InstanceWatch<W: InstanceKind> {
     /// The instance to watch for; none while nothing is to be watched.
     instance: watch::Sender<Option<Ocid>>,
     state: watch::Sender<WatchState<W::Value>>,
     copy: CachedCopy,
 }
 
-/// The task that watches.
 #[derive(Debug)]
-pub struct InstanceWatcher<W: InstanceKind> {
+pub(crate) struct InstanceWatcher<W: InstanceKind> {
     instance: watch::Receiver<Option<Ocid>>,
     state: watch::Sender<WatchState<W::Value>>,
     changed: Arc<Notify>,
@@ -133,7 +129,7 @@ impl<W: InstanceKind> InstanceWatch<W> {
             Ok(Some((value, age))) => known.recall(value, age, None, Instant::now()),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(event = W::COPY_UNUSABLE, error = %chain(error.as_ref()), "starting without it");
+                tracing::warn!(event = format!("{}.copy_unusable", W::PREFIX), error = %chain(error.as_ref()), "starting without it");
             }
         }
         known
@@ -175,7 +171,7 @@ impl<V: Clone> WatchState<V> {
 
 impl<W: InstanceKind> InstanceWatcher<W> {
     /// Watches whenever there is something to watch.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             let Ok(instance) = self.instance.wait_for(Option::is_some).await.map(|instance| instance.clone()) else {
                 return;

@@ -21,14 +21,8 @@ pub(super) struct Machine {
     pub(super) vnics: Vec<Vnic>,
 }
 
-/// The copy in the settings' directory.
 pub(super) fn open(settings: &Settings) -> CachedCopy {
     CachedCopy::new(&settings.data_dir, VNICS_COPY_FILE)
-}
-
-/// What an earlier agent knew, for a command that runs without one.
-pub(crate) fn recalled(settings: &Settings) -> NodeFacts {
-    recall(&open(settings))
 }
 
 /// The facts of the cached copy, if it is surely of this machine: an image may be made of another one's disk. It is if it was

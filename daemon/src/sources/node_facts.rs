@@ -40,8 +40,8 @@ pub struct NodeFacts {
     pub unusable: Vec<UnusableVnic>,
     /// Addresses of the last list of VNICs that were removed from it.
     pub refused: Vec<RefusedAddress>,
-    /// Why cached copies are out of date.
-    pub copy_errors: CopyErrors,
+    /// Cached copies that are out of date, and why.
+    pub copy_errors: Vec<(&'static str, String)>,
     /// VNICs that are kept although the last list lacks them.
     missing: Absences<Ocid>,
     /// Families that are kept although the entries of their VNICs lack them.
@@ -54,17 +54,6 @@ pub struct NodeFacts {
     is_recalled: bool,
     /// The primary VNIC, fixed by the first list: an instance has the same one for its whole life.
     primary: Option<Ocid>,
-}
-
-/// Why cached copies are out of date; `None` for one that is not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CopyErrors {
-    /// That of the NativePodNetwork.
-    pub npn: Option<String>,
-    /// That of the instance and its VNICs.
-    pub machine: Option<String>,
-    /// That of the VnicAttachments.
-    pub attachments: Option<String>,
 }
 
 /// Whether a list of VNICs lacks the primary one, as far as the host can tell: its default route uses a link (with MAC
@@ -125,8 +114,7 @@ impl NodeFacts {
         self.vnics.value.as_deref().unwrap_or_default()
     }
 
-    /// The NativePodNetwork, if there is one.
-    pub fn npn(&self) -> Option<&NativePodNetwork> {
+    pub(crate) fn npn(&self) -> Option<&NativePodNetwork> {
         self.npn.value.as_ref().and_then(Option::as_ref)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   API server ──watch──▶ InstanceWatch ──▶ cached copy on disk
-//!                            │                     │ (an agent that starts, a preview)
+//!                            │                     │ (an agent that starts)
 //!   NPN_FILE ────────────────┴──▶ NpnSource ◀──────┘
 //! ```
 
@@ -27,66 +27,52 @@ use crate::sources::cached_copy::{CachedAnswer, CachedCopy};
 use crate::sources::instance_watch::{InstanceWatch, InstanceWatcher};
 use crate::sources::source::Source;
 
-pub use watch::OwnNpn;
+pub(crate) use watch::OwnNpn;
 
 /// How long the first question waits for the first answer.
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 
 /// What is known of this instance's NativePodNetwork; the inner `None` is the answer that there is none.
-pub type KnownNpn = Source<Option<NativePodNetwork>>;
+pub(crate) type KnownNpn = Source<Option<NativePodNetwork>>;
 
 /// The source that the settings and the environment choose.
 #[derive(Debug)]
-pub enum NpnSource {
+pub(crate) enum NpnSource {
     /// A file; without it there is no NativePodNetwork.
     File(PathBuf),
     /// The API server, watched.
     ApiServer(InstanceWatch<OwnNpn>),
-    /// The cached copy of what the API server said, for a command that runs without the agent.
-    Cache(CachedCopy),
 }
 
 impl NpnSource {
     /// For the agent, with the task that must run for it, which notifies `changed`.
-    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnNpn>>) {
+    pub(crate) fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<InstanceWatcher<OwnNpn>>) {
         match file(settings) {
             Some(file) => (Self::File(file), None),
             None => {
-                let (watch, watcher) = InstanceWatch::new(cache(settings), changed);
+                let copy = CachedCopy::new(&settings.data_dir, NPN_COPY_FILE);
+                let (watch, watcher) = InstanceWatch::new(copy, changed);
                 (Self::ApiServer(watch), Some(watcher))
             }
         }
     }
 
-    /// For a command: the API server is not asked.
-    pub fn at_hand(settings: &Settings) -> Self {
-        file(settings).map_or_else(|| Self::Cache(cache(settings)), Self::File)
-    }
-
     /// Brings `known` up to date. Cheap: it is called every few seconds.
-    pub async fn refresh(&self, instance: &Ocid, known: &mut KnownNpn) {
+    pub(crate) async fn refresh(&self, instance: &Ocid, known: &mut KnownNpn) {
         match self {
             Self::File(path) => {
                 let answer = read_file(path.clone(), instance).await;
                 known.absorb(answer.map_err(|error| chain(error.as_ref())), Instant::now());
             }
             Self::ApiServer(watch) => *known = watch.current(instance, FIRST_ANSWER).await,
-            Self::Cache(copy) => match read_copy(copy, instance) {
-                Ok(Some((npn, age))) => known.recall(Some(npn), age, None, Instant::now()),
-                Ok(None) => known.fail("the agent does not run and left no copy".to_owned(), Instant::now()),
-                Err(error) => known.fail(chain(error.as_ref()), Instant::now()),
-            },
         }
     }
 
-    /// Keeps the cached copy up to date, if the source has one.
-    ///
-    /// # Errors
-    /// Why it is not; the next call retries.
-    pub fn store_copy(&mut self) -> Result<(), String> {
+    /// Keeps the cached copy up to date, if the source has one. After an error, the next call retries.
+    pub(crate) fn store_copy(&mut self) -> Result<(), String> {
         match self {
             Self::ApiServer(watch) => watch.store_copy(),
-            Self::File(_) | Self::Cache(_) => Ok(()),
+            Self::File(_) => Ok(()),
         }
     }
 }
@@ -96,19 +82,14 @@ impl fmt::Display for NpnSource {
         match self {
             Self::File(path) => path.display().fmt(f),
             Self::ApiServer(_) => f.write_str("API server"),
-            Self::Cache(copy) => copy.path().display().fmt(f),
         }
     }
 }
 
 /// The file, if that is the source.
-pub fn file(settings: &Settings) -> Option<PathBuf> {
+pub(crate) fn file(settings: &Settings) -> Option<PathBuf> {
     let default = || (!in_cluster()).then(|| settings.data_dir.join("nativepodnetwork.json"));
     settings.npn_file.clone().or_else(default)
-}
-
-fn cache(settings: &Settings) -> CachedCopy {
-    CachedCopy::new(&settings.data_dir, NPN_COPY_FILE)
 }
 
 async fn read_file(path: PathBuf, instance: &Ocid) -> anyhow::Result<Option<NativePodNetwork>> {

@@ -21,9 +21,8 @@ use crate::sources::backoff::{chance, jittered};
 /// How long a lasting watch lasts.
 const WATCH: Duration = Duration::from_mins(30);
 
-/// What to watch, and how.
 #[derive(Debug)]
-pub struct ObjectWatch<K: Resource> {
+pub(crate) struct ObjectWatch<K: Resource> {
     /// The field that chooses them: `metadata.name`, or one that the kind makes selectable.
     pub field: &'static str,
     /// Its value; names the watch in messages.
@@ -32,7 +31,6 @@ pub struct ObjectWatch<K: Resource> {
     pub kind: &'static str,
     /// Its kind, for the API.
     pub resource: K::DynamicType,
-    /// Opens its API.
     pub api: fn(Client) -> Api<K>,
     /// How the server is asked; the field is added.
     pub config: watcher::Config,
@@ -40,51 +38,23 @@ pub struct ObjectWatch<K: Resource> {
     pub deadline: Duration,
     /// Between failures; the nodes of a cluster fail together when its API server does.
     pub retry: Backoff,
-    /// The names of the log events of a lost and of a restored watch.
-    pub events: LogEvents,
-}
-
-/// Names of log events.
-#[derive(Debug)]
-pub struct LogEvents {
-    /// Of a lost watch.
-    pub lost: &'static str,
-    /// Of a restored watch.
-    pub restored: &'static str,
+    /// The log events are `PREFIX.watch_lost` and `PREFIX.watched_again`.
+    pub prefix: &'static str,
 }
 
 /// Why a watch ended.
 #[derive(Debug, Error)]
-pub enum WatchEnd {
-    /// There is no client.
-    #[error("setting up the client of the API server: {0}")]
-    Client(String),
-    /// No answer came in time.
-    #[error("the API server does not answer within {} s", .0.as_secs())]
-    Timeout(Duration),
-    /// The API server ended it.
-    #[error("the API server closed the watch")]
-    Closed,
-    /// The API server refused it, or the connection broke.
-    #[error("watching {kind} {name} at {server}: {cause}")]
-    Failed {
-        /// The kind.
-        kind: &'static str,
-        /// The field's value.
-        name: String,
-        /// The API server's address.
-        server: String,
-        /// The cause.
-        cause: String,
-    },
-    /// The kind does not exist.
+pub(crate) enum WatchEnd {
     #[error("the API server does not know the kind {0} (404)")]
     UnknownKind(&'static str),
+    /// There is no client, the API server refused or closed it, it does not answer in time, or the connection broke.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// A list as the server has it in memory: thousands of nodes ask, and none needs the newest. The next watch continues with one
 /// request. A dead connection is noticed then; bookmarks, one a minute, keep an idle one open.
-pub fn lasting() -> watcher::Config {
+pub(crate) fn lasting() -> watcher::Config {
     let lasts = u32::try_from(jittered(WATCH, chance()).as_secs()).unwrap_or(u32::MAX);
     watcher::Config::default().any_semantic().timeout(lasts)
 }
@@ -95,12 +65,12 @@ where
 {
     /// Watches without end. `observe` gets the objects as they are, by name, or why the watch ended. It returns the time until the
     /// next watch if that is no failure; then nothing is logged.
-    pub async fn run(self, mut observe: impl FnMut(Result<Vec<K>, &WatchEnd>) -> Option<Duration>) {
+    pub(crate) async fn run(self, mut observe: impl FnMut(Result<Vec<K>, &WatchEnd>) -> Option<Duration>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {
             let watch = self.watch_once(|objects| {
                 if is_lost {
-                    tracing::info!(event = self.events.restored, name = self.name);
+                    tracing::info!(event = format!("{}.watched_again", self.prefix), name = self.name);
                 }
                 (failures, is_lost) = (0, false);
                 observe(Ok(objects));
@@ -108,7 +78,7 @@ where
             let end = watch.await;
             let pause = observe(Err(&end)).unwrap_or_else(|| {
                 if !is_lost {
-                    tracing::warn!(event = self.events.lost, name = self.name, "{end}");
+                    tracing::warn!(event = format!("{}.watch_lost", self.prefix), name = self.name, "{end}");
                 }
                 (failures, is_lost) = (failures.saturating_add(1), true);
                 self.retry.delay(failures, chance())
@@ -121,7 +91,7 @@ where
     async fn watch_once(&self, mut observe: impl FnMut(Vec<K>)) -> WatchEnd {
         let (client, server) = match api_server::client() {
             Ok(client) => client,
-            Err(cause) => return WatchEnd::Client(cause),
+            Err(cause) => return WatchEnd::Failed(format!("setting up the client of the API server: {cause}")),
         };
         let config = self.config.clone().fields(&format!("{}={}", self.field, self.name));
         let mut events = pin!(watcher((self.api)(client), config));
@@ -145,28 +115,38 @@ where
         };
         match tokio::time::timeout(self.deadline, first).await {
             Ok(Ok(Some(objects))) => observe(objects),
-            Ok(Ok(None)) => return WatchEnd::Closed,
-            Ok(Err(error)) => return self.end(server, &error),
-            Err(_) => return WatchEnd::Timeout(self.deadline),
+            Ok(Ok(None)) => return closed(),
+            Ok(Err(error)) => return self.end(&server, &error),
+            Err(_) => {
+                let seconds = self.deadline.as_secs();
+                return WatchEnd::Failed(format!("the API server does not answer within {seconds} s"));
+            }
         }
         // The server closes every watch after some minutes, and the watcher opens the next; a dead connection is noticed then.
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => change(event).into_iter().for_each(&mut observe),
-                Err(error) => return self.end(server, &error),
+                Err(error) => return self.end(&server, &error),
             }
         }
-        WatchEnd::Closed
+        closed()
     }
 
-    fn end(&self, server: String, error: &watcher::Error) -> WatchEnd {
+    fn end(&self, server: &str, error: &watcher::Error) -> WatchEnd {
         match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
                 WatchEnd::UnknownKind(self.kind)
             }
-            error => WatchEnd::Failed { kind: self.kind, name: self.name.clone(), server, cause: cause(error) },
+            error => {
+                let (kind, name, cause) = (self.kind, &self.name, cause(error));
+                WatchEnd::Failed(format!("watching {kind} {name} at {server}: {cause}"))
+            }
         }
     }
+}
+
+fn closed() -> WatchEnd {
+    WatchEnd::Failed("the API server closed the watch".to_owned())
 }
 
 /// What the API server said, or why it said nothing. The errors of kube repeat their causes and print a refusal as a data

@@ -12,7 +12,7 @@ use kube::core::PartialObjectMeta;
 use resident::api_server;
 use tokio::sync::{Notify, watch};
 
-use crate::sources::object_watch::{LogEvents, ObjectWatch, lasting};
+use crate::sources::object_watch::{ObjectWatch, lasting};
 
 /// Where OKE installs it.
 const NAMESPACE: &str = "kube-system";
@@ -21,10 +21,10 @@ const NAMESPACE: &str = "kube-system";
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 /// Whether the DaemonSet exists; `None` until the first question has ended, with or without an answer.
-pub type DaemonSetAnswer = Option<Presence>;
+pub(crate) type DaemonSetAnswer = Option<Presence>;
 
 /// Watches and notifies `changed`. The last answer stays while there is no watch.
-pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
+pub(crate) async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
     let publish = |answer| {
         if found.send_if_modified(|known| absorb(known, answer)) {
             changed.notify_one();
@@ -43,7 +43,7 @@ pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
         config: lasting(),
         deadline: ANSWER,
         retry: Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(5) },
-        events: LogEvents { lost: "oke_cni.unknown", restored: "oke_cni.watched_again" },
+        prefix: "oke_cni",
     };
     watch
         .run(|objects| {

@@ -7,6 +7,7 @@ mod tests;
 
 use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imds::{Metadata, VnicList};
@@ -23,7 +24,7 @@ use crate::settings::Settings;
 use crate::sources::attachments::{AttachmentSource, Need};
 use crate::sources::host_links::{self, Uplink};
 use crate::sources::machine_copy;
-use crate::sources::node_facts::{CopyErrors, ExpectedItem, NodeFacts, lacks_primary};
+use crate::sources::node_facts::{ExpectedItem, NodeFacts, lacks_primary};
 use crate::sources::npn::{FIRST_ANSWER, NpnSource};
 use crate::sources::oke_cni;
 
@@ -70,16 +71,16 @@ const _: () = {
 /// What the API server, or a file in its place, is asked for.
 #[derive(Debug)]
 pub struct ClusterSources {
-    /// The NativePodNetwork.
-    pub npn: NpnSource,
-    /// The VnicAttachments.
-    pub attachments: AttachmentSource,
+    pub(crate) npn: NpnSource,
+    pub(crate) attachments: AttachmentSource,
 }
 
 impl ClusterSources {
-    /// For a command: the API server is not asked.
-    pub fn at_hand(settings: &Settings) -> Self {
-        Self { npn: NpnSource::at_hand(settings), attachments: AttachmentSource::at_hand(settings) }
+    /// For tests of the code, outside a cluster: files in place of the API server.
+    pub fn files(settings: &Settings) -> Self {
+        let (npn, _) = NpnSource::watched(settings, Arc::default());
+        let (attachments, _) = AttachmentSource::watched(settings, Arc::default());
+        Self { npn, attachments }
     }
 }
 
@@ -116,11 +117,12 @@ pub async fn run<M: Metadata>(
         // As it is by now: the sources may have taken far longer than its answer was waited for.
         facts.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(facts.oke_daemonset);
         pace.note(facts.is_settled());
-        facts.copy_errors = CopyErrors {
-            npn: cluster.npn.store_copy().err(),
-            machine: machine_copy::store(&mut copy, &facts).err(),
-            attachments: cluster.attachments.store_copy().err(),
-        };
+        let stored = [
+            ("native-pod-network copy", cluster.npn.store_copy()),
+            ("instance and VNICs copy", machine_copy::store(&mut copy, &facts)),
+            ("VnicAttachments copy", cluster.attachments.store_copy()),
+        ];
+        facts.copy_errors = stored.into_iter().filter_map(|(copy, stored)| Some((copy, stored.err()?))).collect();
         published.send_replace(facts.clone());
         let was_link = Cell::new(false);
         let link = async {

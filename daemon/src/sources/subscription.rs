@@ -36,7 +36,6 @@ impl<T> Subscription<T> {
         subscription
     }
 
-    /// The source, while it is open.
     pub(crate) const fn source(&mut self) -> Option<&mut T> {
         match &mut self.state {
             State::Open(source) => Some(source),

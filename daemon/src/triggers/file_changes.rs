@@ -14,18 +14,16 @@ use crate::report::reconcile_report::ReconcileReport;
 use crate::settings::Settings;
 use crate::sources::npn;
 
-/// What changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileChange {
+pub(crate) struct FileChange {
     /// What the agent writes, or what decides about it.
     pub installed: bool,
-    /// The NativePodNetwork.
     pub npn: bool,
 }
 
 /// Watches files for one task.
 #[derive(Debug)]
-pub struct FileWatch {
+pub(crate) struct FileWatch {
     inotify: Inotify,
     readable: Readable,
     directories: Vec<PathBuf>,
@@ -42,10 +40,7 @@ pub struct FileWatch {
 
 impl FileWatch {
     /// Watches the files that the settings name.
-    ///
-    /// # Errors
-    /// If the system has no watches left.
-    pub fn watch(settings: &Settings) -> io::Result<Self> {
+    pub(crate) fn watch(settings: &Settings) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
         let directories = [&settings.installer.cni_bin_dir, &settings.installer.cni_conf_dir].map(PathBuf::clone);
         let mut files = Self {
@@ -65,7 +60,7 @@ impl FileWatch {
     }
 
     /// Notes the files as they are, before a reconcile that reads all of them. Watches new ones.
-    pub fn note_files(&mut self) {
+    pub(crate) fn note_files(&mut self) {
         let npn_dir = self.npn_file.as_deref().and_then(Path::parent);
         let directories = self.directories.iter().map(PathBuf::as_path).chain(npn_dir);
         directories.chain([self.pools.as_path()]).for_each(|path| self.arm(path));
@@ -73,7 +68,7 @@ impl FileWatch {
     }
 
     /// Notes what a reconcile wrote. It is indistinguishable from a change of another program, so one more reconcile follows.
-    pub fn written(&mut self, report: &ReconcileReport) {
+    pub(crate) fn written(&mut self, report: &ReconcileReport) {
         if report.changes.iter().any(|change| matches!(change.noun.as_str(), "cni" | "pools")) {
             self.arm(&self.pools);
             self.is_owed = true;
@@ -81,10 +76,8 @@ impl FileWatch {
     }
 
     /// Waits for changes. Cancel-safe.
-    ///
-    /// # Errors
-    /// If the watch is broken: open another.
-    pub async fn news(&mut self) -> io::Result<FileChange> {
+    /// After an error, open another.
+    pub(crate) async fn news(&mut self) -> io::Result<FileChange> {
         loop {
             if !self.is_owed {
                 self.readable.wait(|| drain(&self.inotify)).await?;

@@ -19,7 +19,7 @@ const VCN_MACS: [u8; 3] = [0x02, 0x00, 0x17];
 
 /// What kernel events concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KernelChange {
+pub(crate) enum KernelChange {
     /// Running pods: there are hints to take.
     Hints,
     /// The host's own network.
@@ -31,7 +31,7 @@ pub enum KernelChange {
 
 /// The kernel's events, for one task to wait for.
 #[derive(Debug)]
-pub struct KernelWatch {
+pub(crate) struct KernelWatch {
     readable: Readable,
     reader: EventReader,
 }
@@ -51,17 +51,14 @@ struct Carriers(HashSet<u32>);
 
 /// Changes of our nft tables: a firewall that starts flushes the tables of other programs.
 #[derive(Debug)]
-pub struct NftWatch {
+pub(crate) struct NftWatch {
     /// `None` if the kernel has no nf_tables.
     watch: Option<(nft::Watch, Readable)>,
 }
 
 impl KernelWatch {
     /// Subscribes in the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// If no socket can be opened.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let monitor = Monitor::open().map_err(io::Error::other)?;
         // After the subscription, so that no change is missed. Without the list, the timer finds what changed.
         let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
@@ -71,29 +68,25 @@ impl KernelWatch {
     }
 
     /// Waits for an event that causes a reconcile. Cancel-safe: a reconcile sees the effect of all events.
-    ///
-    /// # Errors
-    /// If the socket is broken: open another.
-    pub async fn concerning(&mut self) -> io::Result<KernelChange> {
+    /// After an error, open another.
+    pub(crate) async fn concerning(&mut self) -> io::Result<KernelChange> {
         let Self { readable, reader } = self;
         readable.wait(|| reader.read()).await
     }
 
     /// Takes in the events so far, before a full reconcile. Returns whether they concern links.
-    ///
-    /// # Errors
-    /// If the socket is broken: open another.
-    pub fn take_in(&mut self) -> io::Result<bool> {
+    /// After an error, open another.
+    pub(crate) fn take_in(&mut self) -> io::Result<bool> {
         Ok(self.reader.read()? == Some(KernelChange::Host { links: true }))
     }
 
     /// Whether there are hints that were not taken. The same hint again is then no news.
-    pub fn has_hints(&self) -> bool {
+    pub(crate) fn has_hints(&self) -> bool {
         !self.reader.hints.is_empty()
     }
 
     /// Takes the hints so far that running pods drifted.
-    pub fn take_hints(&mut self) -> DriftHints {
+    pub(crate) fn take_hints(&mut self) -> DriftHints {
         std::mem::take(&mut self.reader.hints)
     }
 }
@@ -133,10 +126,7 @@ impl EventReader {
 
 impl NftWatch {
     /// Subscribes in the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// If no socket can be opened.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         match nft::Watch::open(NFT_TABLE) {
             Ok(watch) => {
                 let readable = Readable::new(watch.as_fd())?;
@@ -148,17 +138,15 @@ impl NftWatch {
     }
 
     /// Waits until our table changes; without nf_tables it never returns. Cancel-safe.
-    ///
-    /// # Errors
-    /// If the socket is broken: open another.
-    pub async fn touched(&mut self) -> io::Result<()> {
+    /// After an error, open another.
+    pub(crate) async fn touched(&mut self) -> io::Result<()> {
         let Some((watch, readable)) = &mut self.watch else { return std::future::pending().await };
         while !readable.wait(|| watch.drain().map_err(io::Error::other)).await? {}
         Ok(())
     }
 
     /// Takes in the changes so far, before a reconcile. A broken socket is found by the next wait.
-    pub fn take_in(&mut self) {
+    pub(crate) fn take_in(&mut self) {
         if let Some((watch, _)) = &mut self.watch {
             let _ = watch.drain();
         }

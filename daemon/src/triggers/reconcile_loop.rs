@@ -7,20 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
 use super::schedule::Schedule;
-use super::wakeups::{WakeReason, Wakeups};
+use super::wakeups::WakeReason;
 use crate::lifecycle::agent::Agent;
+use crate::reconcile::Reconciler;
 use crate::reconcile::pods::SETTLED;
-use crate::reconcile::{PodsDue, Reconciler};
 use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::report::transitions;
 use crate::sources::backoff::chance;
 use crate::sources::poller::PUBLISHED;
 
-pub use super::wakeups::{Channels, PreviewRequest};
+pub(crate) use super::wakeups::{PreviewRequest, Wakeups};
 
-/// The loop.
 #[derive(Debug)]
-pub struct ReconcileLoop {
+pub(crate) struct ReconcileLoop {
     /// Locked by one task at a time: the mutex only lets the reconciler run on another thread.
     reconciler: Arc<Mutex<Reconciler>>,
     wakeups: Wakeups,
@@ -28,12 +27,8 @@ pub struct ReconcileLoop {
 }
 
 impl ReconcileLoop {
-    /// Runs reconciles until the sources' task ends.
-    ///
-    /// # Errors
-    /// If a reconcile panicked, or a directory that it works in was removed: the agent must be restarted.
-    pub async fn run(reconciler: Reconciler, channels: Channels) -> io::Result<()> {
-        let mut wakeups = Wakeups::new(channels);
+    /// Runs reconciles until the sources' task ends. After an error the agent must be restarted.
+    pub(crate) async fn run(reconciler: Reconciler, mut wakeups: Wakeups) -> io::Result<()> {
         wakeups.wait_for_facts(PUBLISHED).await;
         let reconciler = Arc::new(Mutex::new(reconciler));
         let mut this = Self { reconciler, wakeups, schedule: Schedule::new(Instant::now()) };
@@ -106,8 +101,8 @@ impl ReconcileLoop {
                 WakeReason::Hints => self.schedule.attend(Instant::now() + SETTLED),
                 WakeReason::Attention => {
                     let hints = self.wakeups.take_hints();
-                    let attention = self.on_thread(move |reconciler| reconciler.attention(hints));
-                    let PodsDue { is_due, again } = attention.await?;
+                    let is_due = self.on_thread(move |reconciler| reconciler.attention(hints)).await?;
+                    let again = self.reconciler().attention_again();
                     self.schedule.attention = again.map(|wait| Instant::now() + wait);
                     if is_due {
                         return Ok(Some(Cause::Kernel));

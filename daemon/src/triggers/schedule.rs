@@ -23,7 +23,6 @@ const STREAM: Duration = Duration::from_secs(2);
 /// So many reconciles of a stream are not delayed: manual changes, or a boot, are over by then.
 const UNDELAYED: u32 = 4;
 
-/// When to reconcile.
 #[derive(Debug)]
 pub(super) struct Schedule {
     /// When the next one is due, if nothing happens before.

@@ -20,38 +20,19 @@ use crate::sources::node_facts::NodeFacts;
 use crate::sources::subscription::Subscription;
 
 /// Asks for a preview: the report of a reconcile that changed nothing.
-pub type PreviewRequest = oneshot::Sender<ReconcileReport>;
-
-/// What other tasks tell the loop, and what it tells them.
-#[derive(Debug)]
-pub struct Channels {
-    /// The agent.
-    agent: Arc<Agent>,
-    /// What is known from outside; its own receiver, which notes what it has seen.
-    facts: watch::Receiver<NodeFacts>,
-    /// Conditions of other tasks.
-    notices: watch::Receiver<Notes>,
-    /// Requests for previews.
-    previews: mpsc::Receiver<PreviewRequest>,
-    /// Where reports are published.
-    reports: watch::Sender<Option<CompletedReconcile>>,
-}
-
-impl Channels {
-    pub(crate) fn new(
-        agent: Arc<Agent>,
-        notices: watch::Receiver<Notes>,
-        previews: mpsc::Receiver<PreviewRequest>,
-        reports: watch::Sender<Option<CompletedReconcile>>,
-    ) -> Self {
-        Self { facts: agent.facts.clone(), agent, notices, previews, reports }
-    }
-}
+pub(crate) type PreviewRequest = oneshot::Sender<ReconcileReport>;
 
 /// What wakes the loop.
 #[derive(Debug)]
-pub(super) struct Wakeups {
-    channels: Channels,
+pub(crate) struct Wakeups {
+    agent: Arc<Agent>,
+    /// Conditions of other tasks.
+    notices: watch::Receiver<Notes>,
+    previews: mpsc::Receiver<PreviewRequest>,
+    /// Where reports are published.
+    reports: watch::Sender<Option<CompletedReconcile>>,
+    /// Its own receiver, which notes what it has seen.
+    changed_facts: watch::Receiver<NodeFacts>,
     /// What is known from outside.
     pub(super) facts: NodeFacts,
     kernel: Subscription<KernelWatch>,
@@ -73,26 +54,32 @@ pub(super) enum WakeReason {
 }
 
 impl Wakeups {
-    pub(super) fn new(channels: Channels) -> Self {
+    pub(crate) fn new(
+        agent: Arc<Agent>,
+        notices: watch::Receiver<Notes>,
+        previews: mpsc::Receiver<PreviewRequest>,
+        reports: watch::Sender<Option<CompletedReconcile>>,
+    ) -> Self {
         let kernel = Subscription::open("kernel", chance, KernelWatch::open);
         let nft = Subscription::open("nft", chance, NftWatch::open);
-        let files = Subscription::open("files", chance, || FileWatch::watch(&channels.agent.settings));
-        Self { channels, facts: NodeFacts::default(), kernel, nft, files }
+        let files = Subscription::open("files", chance, || FileWatch::watch(&agent.settings));
+        let (changed_facts, facts) = (agent.facts.clone(), NodeFacts::default());
+        Self { agent, notices, previews, reports, changed_facts, facts, kernel, nft, files }
     }
 
     /// Waits for the first facts. Events are gathered meanwhile: a link that comes then is news for the sources.
     pub(super) async fn wait_for_facts(&mut self, patience: Duration) {
-        let _ = tokio::time::timeout(patience, self.channels.facts.changed()).await;
-        self.facts = self.channels.facts.borrow_and_update().clone();
+        let _ = tokio::time::timeout(patience, self.changed_facts.changed()).await;
+        self.facts = self.changed_facts.borrow_and_update().clone();
     }
 
     pub(super) fn agent(&self) -> &Agent {
-        &self.channels.agent
+        &self.agent
     }
 
     /// Publishes a report; returns the one before.
     pub(super) fn publish(&self, completed: CompletedReconcile) -> Option<Arc<ReconcileReport>> {
-        self.channels.reports.send_replace(Some(completed)).map(|completed| completed.report)
+        self.reports.send_replace(Some(completed)).map(|completed| completed.report)
     }
 
     /// Notes the files as they are, before a reconcile that reads all of them.
@@ -111,7 +98,7 @@ impl Wakeups {
 
     /// What is wrong with the sources of wake-ups.
     pub(super) fn conditions(&mut self) -> impl Iterator<Item = Condition> {
-        let notices = self.channels.notices.borrow_and_update().clone();
+        let notices = self.notices.borrow_and_update().clone();
         let own = [self.kernel.condition(), self.nft.condition(), self.files.condition()];
         own.into_iter().flatten().chain(notices.into_values().flatten())
     }
@@ -137,21 +124,20 @@ impl Wakeups {
 
     /// Waits once; `None` if the loop need not know.
     async fn wait(&mut self, schedule: &Schedule) -> Option<WakeReason> {
-        let Channels { agent, notices, facts, previews, .. } = &mut self.channels;
         let attention = schedule.attention;
         // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
         // does after its wait is not cancelled.
         Some(tokio::select! {
             () = sleep_until(schedule.next) => WakeReason::Reconcile(schedule.cause()),
             () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => WakeReason::Attention,
-            () = agent.plugin_ran.notified() => WakeReason::Hints,
-            Ok(()) = notices.changed() => WakeReason::Reconcile(Cause::Retry),
-            Some(request) = previews.recv() => WakeReason::Preview(request),
-            changed = facts.changed() => {
+            () = self.agent.plugin_ran.notified() => WakeReason::Hints,
+            Ok(()) = self.notices.changed() => WakeReason::Reconcile(Cause::Retry),
+            Some(request) = self.previews.recv() => WakeReason::Preview(request),
+            changed = self.changed_facts.changed() => {
                 if changed.is_err() {
                     return Some(WakeReason::Ended);
                 }
-                let before = std::mem::replace(&mut self.facts, facts.borrow_and_update().clone());
+                let before = std::mem::replace(&mut self.facts, self.changed_facts.borrow_and_update().clone());
                 return (!self.facts.says_the_same(&before)).then_some(WakeReason::Reconcile(Cause::Sources));
             }
             concern = self.kernel.news(KernelWatch::open, KernelWatch::concerning) => {
@@ -161,19 +147,19 @@ impl Wakeups {
                     None => true,
                 };
                 if are_links {
-                    self.channels.agent.links_changed.notify_one();
+                    self.agent.links_changed.notify_one();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
             touched = self.nft.news(NftWatch::open, NftWatch::touched) => {
                 if touched.is_some() && self.gather(schedule).await {
-                    self.channels.agent.links_changed.notify_one();
+                    self.agent.links_changed.notify_one();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
-            news = self.files.news(|| FileWatch::watch(&agent.settings), FileWatch::news) => {
+            news = self.files.news(|| FileWatch::watch(&self.agent.settings), FileWatch::news) => {
                 if news.is_none_or(|news| news.npn) {
-                    agent.npn_changed.notify_one();
+                    self.agent.npn_changed.notify_one();
                 }
                 match news {
                     Some(FileChange { installed: false, .. }) => return None,

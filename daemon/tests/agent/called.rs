@@ -59,7 +59,7 @@ impl Node {
                 let real = imds::Imds::new(&self.metadata.base_url(), imds::POLICY).unwrap();
                 let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
                 let mut world = NodeFacts::default();
-                poller::ask(&mut world, &fake, &ClusterSources::at_hand(settings), settings, &Metrics::default()).await;
+                poller::ask(&mut world, &fake, &ClusterSources::files(settings), settings, &Metrics::default()).await;
                 world
             })
         })
@@ -103,7 +103,7 @@ impl Node {
         let hints = DriftHints { addresses: addresses.into_iter().collect(), ..DriftHints::default() };
         self.call(|| {
             reconciler.attention(hints);
-            reconciler.attention(DriftHints::default()).is_due
+            reconciler.attention(DriftHints::default())
         })
     }
 

@@ -46,7 +46,4 @@ fn signals_are_reported_with_cause_and_next_step() {
     for signal in ["version_plugin", "version_attach_plugin"] {
         wait_for(signal, || state(signal)["detail"] == env!("CARGO_PKG_VERSION"), || state(signal).to_string());
     }
-    agent.stop();
-    let output = node.output(&["health"]);
-    assert_eq!(output.status.code(), Some(3));
 }

@@ -5,10 +5,12 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use netlink::{LinkChange, NeighbourFilter, RouteFilter, Socket};
+use oke_node_agent::report::reconcile_report::Cause;
 use sandbox::kept_waiting;
 use vcn::{Family, HOST_LINK_PREFIX, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use crate::follow_up::dual_stack_node;
+use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, RARELY, wait_for};
 use crate::pod::{Pod, is_link};
 use crate::running::{SECOND, at_once, in_time};
@@ -146,8 +148,11 @@ fn drift_during_agent_downtime_is_planned_and_repaired_at_start() {
     let whole = left(&node);
     agent.stop();
     node.on(flush_rules);
-    let text = String::from_utf8(node.output(&["plan"]).stdout).unwrap();
-    assert!(text.contains("rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"), "{text}");
+    let settings = node.settings(&RARELY);
+    let facts = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+    let plan = node.pass(&mut node.reconciler(&settings), &facts, Cause::Preview);
+    let planned = "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)";
+    assert!(plan.changes.iter().any(|change| change.text == planned), "{:#?}", plan.changes);
     let agent = node.ready_agent(&RARELY);
     wait_for("the repair", || left(&node) == whole, || agent.log());
     pod.wait_connected();

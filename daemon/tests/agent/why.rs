@@ -83,12 +83,3 @@ fn blocking_condition_is_shown_with_age_and_next_step() {
     assert!(text.lines().count() < 25, "one screen:\n{text}");
     assert_eq!(node.output(&["status"]).status.code(), Some(1));
 }
-
-#[test]
-fn missing_agent_exits_3_and_shows_blocking_conditions() {
-    let node = Node::new();
-    node.metadata.set_vnics(vec![vnic("primary", 10)]);
-    let (status, why) = why(&node);
-    assert_eq!((status, &why["ready"]), (3, &false.into()), "{why}");
-    assert_eq!(reasons(&why["blocking"]), ["NativePodNetworkPending"]);
-}

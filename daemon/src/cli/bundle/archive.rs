@@ -11,7 +11,6 @@ const LONGEST: usize = 4 << 20;
 
 pub(super) struct Archive<W: Write> {
     tar: tar::Builder<W>,
-    /// The names of the entries.
     names: Vec<String>,
     /// Missing entries, and why.
     missing: Vec<(String, String)>,
@@ -50,12 +49,10 @@ impl<W: Write> Archive<W> {
         }
     }
 
-    /// Notes a missing entry.
     pub(super) fn missing(&mut self, name: &str, why: &str) {
         self.missing.push((name.to_owned(), why.to_owned()));
     }
 
-    /// Adds README.txt.
     pub(super) fn readme(&mut self, head: &str) -> io::Result<()> {
         let mut text = format!("{head}\nEntries:\n");
         for name in &self.names {

@@ -13,9 +13,8 @@ use crate::report::reconcile_report::{ReconcileReport, UnmanagedReason, VnicStat
 use crate::report::status::{AgentState, Status};
 
 pub(super) fn status(page: &mut Page, status: &Status) {
-    let AgentState { running, version, uptime_seconds } = &status.agent;
-    let uptime = uptime_seconds.map(|seconds| format!(", up {}", age(seconds))).unwrap_or_default();
-    page.field("agent", if *running { format!("running, version {version}{uptime}") } else { "not running".into() });
+    let AgentState { version, uptime_seconds, .. } = &status.agent;
+    page.field("agent", format_args!("running, version {version}, up {}", age(*uptime_seconds)));
     page.field("ready", if status.readiness.ready { "yes" } else { "no" });
     if let Some(instance) = &status.instance {
         page.field("instance", format_args!("{} {} {}", instance.id, instance.shape, instance.region));

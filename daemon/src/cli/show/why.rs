@@ -96,10 +96,13 @@ mod tests {
     use crate::report::condition::Reason;
     use crate::report::status::{AgentState, Readiness};
 
+    fn agent() -> AgentState {
+        AgentState { running: true, version: "0".to_owned(), uptime_seconds: 0 }
+    }
+
     fn diagnosis(ready: bool, conditions: Vec<Condition>) -> (Diagnosis, String) {
         let readiness = Readiness { ready, conditions };
-        let status =
-            Status { agent: AgentState::stopped(), readiness, instance: None, sources: Vec::new(), report: None };
+        let status = Status { agent: agent(), readiness, instance: None, sources: Vec::new(), report: None };
         let diagnosis = Diagnosis::of(&status, UNIX_EPOCH + Duration::from_secs(1000));
         let mut page = Page::default();
         text(&mut page, &diagnosis);
@@ -115,7 +118,7 @@ mod tests {
             "vnics": [vnic], "usable": true });
         let conditions = vec![Condition::degraded(Reason::LinkMissing, "no link").about(id)];
         let status = Status {
-            agent: AgentState::stopped(),
+            agent: agent(),
             readiness: Readiness { ready: true, conditions },
             instance: None,
             sources: Vec::new(),

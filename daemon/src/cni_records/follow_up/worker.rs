@@ -10,7 +10,7 @@ use netlink::{Announcer, conntrack};
 use resident::logging::chain;
 use vcn::Family;
 
-use super::{DueWork, WorkResult};
+use super::DueWork;
 use crate::lifecycle::agent::Agent;
 
 /// The work, as a word for logs and metrics.
@@ -20,7 +20,6 @@ const FORGET: &str = "forget";
 /// Time limit of one walk through a table of millions of connections; announcements wait for it.
 const LONGEST_WALK: Duration = Duration::from_secs(60);
 
-/// The worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     agent: Arc<Agent>,
@@ -36,30 +35,35 @@ impl Worker {
         Self { agent, store, announcer: None, failing: BTreeSet::new() }
     }
 
-    /// Does what is due. A failure does not stop the rest; it is logged when it begins and when it ends.
-    pub(super) fn work(&mut self, due: &DueWork) -> WorkResult {
-        let mut result = WorkResult::default();
+    /// Does what is due. A failure does not stop the rest; it is logged when it begins and when it ends. Returns the time until the
+    /// next cooldown ends, `None` without a check or a cooldown, or an error if the check failed.
+    pub(super) fn work(&mut self, due: &DueWork) -> Result<Option<Duration>, ()> {
         if !due.announce.is_empty() {
             let announced = self.announce(&due.announce);
-            result.failed |= !self.settled(ANNOUNCE, due.announce.len(), announced);
+            self.settle(ANNOUNCE, due.announce.len(), announced);
         }
         if due.forget {
             let (addresses, forgotten) = match self.unforgotten() {
                 Ok(freed) => (freed.len(), self.flush(&freed.into_iter().map(|freed| freed.address).collect())),
                 Err(error) => (0, Err(chain(&error))),
             };
-            result.failed |= !self.settled(FORGET, addresses, forgotten);
+            self.settle(FORGET, addresses, forgotten);
         }
-        if due.check {
-            match self.check_cooldowns() {
-                Ok((forgotten, next)) => {
-                    result.next_check = next;
-                    result.failed |= forgotten > 0 && !self.settled(FORGET, forgotten, Ok(()));
+        if !due.check {
+            return Ok(None);
+        }
+        match self.check_cooldowns() {
+            Ok((forgotten, next)) => {
+                if forgotten > 0 {
+                    self.settle(FORGET, forgotten, Ok(()));
                 }
-                Err((addresses, error)) => result.failed |= !self.settled(FORGET, addresses, Err(error)),
+                Ok(next)
+            }
+            Err((addresses, error)) => {
+                self.settle(FORGET, addresses, Err(error));
+                Err(())
             }
         }
-        result
     }
 
     /// Announces each address in the subnet of its VNIC, if the VNIC and its link are there.
@@ -128,22 +132,13 @@ impl Worker {
         }
     }
 
-    /// Counts the result, and logs when failures begin and end. Returns whether it succeeded.
-    fn settled(&mut self, what: &'static str, addresses: usize, outcome: Result<(), String>) -> bool {
+    /// Counts the result, and logs when failures begin and end.
+    fn settle(&mut self, what: &'static str, addresses: usize, outcome: Result<(), String>) {
         self.agent.metrics.followed_up(what, outcome.is_ok(), addresses);
         match outcome {
-            Ok(()) => {
-                if self.failing.remove(what) {
-                    tracing::info!(event = "follow_up.recovered", what);
-                }
-                true
-            }
-            Err(error) => {
-                if self.failing.insert(what) {
-                    tracing::warn!(event = "follow_up.failed", what, "{error}");
-                }
-                false
-            }
+            Ok(()) if self.failing.remove(what) => tracing::info!(event = "follow_up.recovered", what),
+            Err(error) if self.failing.insert(what) => tracing::warn!(event = "follow_up.failed", what, "{error}"),
+            Ok(()) | Err(_) => {}
         }
     }
 }

@@ -12,7 +12,6 @@ use super::blocks::{holds, is_single, kind, overlap, without};
 
 /// What is known of the subnet of one VNIC, in one family.
 pub(super) struct SubnetFacts<'a> {
-    /// The VNIC.
     id: &'a Ocid,
     /// The CIDR blocks that a source names.
     blocks: Vec<IpNetwork>,
@@ -79,7 +78,6 @@ impl<'a> SubnetFacts<'a> {
         self.closed.entry(address).or_insert(why);
     }
 
-    /// Refusal all of a block is refused.
     pub(super) fn refusal(&self, block: IpNetwork) -> Option<Refusal> {
         if let Some(kind) = kind(block) {
             return Some(Refusal::Kind(kind));

@@ -8,18 +8,13 @@ use super::Usage;
 
 impl Usage {
     /// The pools and what pods hold of them, as far as records can be read.
-    ///
-    /// # Errors
-    /// If there are no pools of this boot, or one of the files cannot be read.
-    pub fn read(state_dir: &Path, boot: &BootId) -> Result<Self, ipam::Error> {
+    /// An error if there are no pools of this boot.
+    pub(crate) fn read(state_dir: &Path, boot: &BootId) -> Result<Self, ipam::Error> {
         held(&Pools::read(state_dir, boot)?, state_dir, boot)
     }
 
     /// The same for metrics: without published pools there are no addresses, and pods may run all the same.
-    ///
-    /// # Errors
-    /// If one of the files cannot be read.
-    pub fn counted(state_dir: &Path, boot: &BootId) -> Result<Self, ipam::Error> {
+    pub(crate) fn counted(state_dir: &Path, boot: &BootId) -> Result<Self, ipam::Error> {
         match Pools::read(state_dir, boot) {
             Err(ipam::Error::NoPools { .. }) => held(&Pools::new(boot.clone(), Vec::new(), None), state_dir, boot),
             pools => held(&pools?, state_dir, boot),

@@ -1,17 +1,16 @@
 //! Interference that the kernel shows, whichever program caused it: conflicting configuration of a VNIC, a pod's address on
 //! the host, and a firewall that stops forwarded packets.
 
-use std::collections::HashSet;
-use std::net::IpAddr;
 use std::time::Instant;
 
 use datapath::host::HostNetwork;
 use netlink::nft::{BlockingChain, ForwardPath, LinkMatch};
-use netlink::{Address, RouteFilter, Rule, Socket};
+use netlink::{Address, Rule, Socket};
 use resident::logging::chain;
-use vcn::{Family, HOST_LINK_PREFIX, PODS_TABLE, PROTOCOL};
+use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL};
 
 use super::Context;
+use crate::reconcile::host;
 use crate::report::condition::{Condition, Reason};
 
 /// A check of the forward chains is put off for this many times the time of the last one: a node may have tens of thousands
@@ -26,39 +25,18 @@ pub(super) struct ForwardFilter {
     not_before: Option<Instant>,
 }
 
-/// What conflicts are found in.
-struct Observed {
-    addresses: Vec<Address>,
-    rules: Vec<Rule>,
-    /// Addresses that our routes lead to pods.
-    pods: HashSet<IpAddr>,
-}
-
 /// VNICs that another program configures too, and pods' addresses that the host holds.
 pub(super) fn conflicts(context: &Context<'_>) -> Vec<Condition> {
-    match Observed::read() {
-        Ok(Observed { addresses, rules, pods }) => {
-            let mut found = configured_twice(context, &addresses, &rules);
-            found.extend(
-                addresses.iter().filter(|it| pods.contains(&it.address.ip())).map(|it| held_by_host(context, it)),
-            );
-            found
-        }
-        Err(error) => vec![unreadable(&error, "conflicting configuration")],
-    }
+    observed_conflicts(context).unwrap_or_else(|error| vec![unreadable(&error, "conflicting configuration")])
 }
 
-impl Observed {
-    fn read() -> Result<Self, netlink::Error> {
-        let mut socket = Socket::open()?;
-        let (mut rules, mut pods) = (Vec::new(), HashSet::new());
-        for family in Family::ALL {
-            rules.extend(socket.rules(family)?);
-            let to_pods = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
-            pods.extend(socket.routes(&to_pods)?.into_iter().map(|route| route.destination.ip()));
-        }
-        Ok(Self { addresses: socket.addresses(None)?, rules, pods })
-    }
+fn observed_conflicts(context: &Context<'_>) -> Result<Vec<Condition>, netlink::Error> {
+    let mut socket = Socket::open()?;
+    let rules = [socket.rules(Family::Ipv4)?, socket.rules(Family::Ipv6)?].concat();
+    let (pods, addresses) = (host::pods()?, socket.addresses(None)?);
+    let mut found = configured_twice(context, &addresses, &rules);
+    found.extend(addresses.iter().filter(|it| pods.contains(&it.address.ip())).map(|it| held_by_host(context, it)));
+    Ok(found)
 }
 
 /// The kernel delivers packets for its own addresses locally, before any route.

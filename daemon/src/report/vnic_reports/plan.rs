@@ -24,7 +24,6 @@ pub(super) struct WrittenReport {
     pub(super) at: Instant,
 }
 
-/// What is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Report {
     /// The VnicAttachment's name.

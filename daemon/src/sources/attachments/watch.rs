@@ -12,16 +12,16 @@ use vcn::Ocid;
 use super::read_copy;
 use crate::sources::cached_copy::CachedCopy;
 use crate::sources::instance_watch::{InstanceKind, ListResult};
-use crate::sources::object_watch::{LogEvents, ObjectWatch, lasting};
+use crate::sources::object_watch::{ObjectWatch, lasting};
 
 /// The VnicAttachments of an instance.
 #[derive(Debug)]
-pub struct OwnAttachments;
+pub(crate) struct OwnAttachments;
 
 impl InstanceKind for OwnAttachments {
     type Object = DeserializeGuard<VnicAttachment>;
     type Value = Vec<VnicAttachment>;
-    const COPY_UNUSABLE: &str = "attachments.copy_unusable";
+    const PREFIX: &'static str = "attachments";
 
     fn watch(instance: &Ocid) -> ObjectWatch<Self::Object> {
         ObjectWatch {
@@ -33,7 +33,7 @@ impl InstanceKind for OwnAttachments {
             config: lasting(),
             deadline: Duration::from_secs(30),
             retry: Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(2) },
-            events: LogEvents { lost: "attachments.watch_lost", restored: "attachments.watched_again" },
+            prefix: Self::PREFIX,
         }
     }
 

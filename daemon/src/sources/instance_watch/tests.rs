@@ -63,7 +63,7 @@ fn unknown_kind_takes_no_object_away() {
     assert!(observer.lose(&unknown()).is_some() && observer.lose(&unknown()).is_some());
     assert_eq!(watch.state.borrow().known.value, Some(None));
     observer.observe(object(INSTANCE));
-    assert!(observer.lose(&unknown()).is_none() && observer.lose(&WatchEnd::Closed).is_none());
+    assert!(observer.lose(&unknown()).is_none() && observer.lose(&WatchEnd::Failed(String::new())).is_none());
     assert!(observer.lose(&unknown()).is_none());
     assert!(watch.state.borrow().known.value.as_ref().unwrap().is_some());
 }

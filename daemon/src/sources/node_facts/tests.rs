@@ -232,7 +232,7 @@ fn list_without_vnic_of_default_route_lacks_the_primary_vnic() {
 
 #[test]
 fn failure_to_write_a_copy_is_news() {
-    let copy_errors = CopyErrors { npn: Some("no space".into()), ..CopyErrors::default() };
+    let copy_errors = vec![("native-pod-network copy", "no space".into())];
     let facts = NodeFacts { copy_errors, ..NodeFacts::default() };
     assert!(!facts.says_the_same(&NodeFacts::default()) && facts.says_the_same(&facts.clone()));
 }

@@ -14,16 +14,16 @@ use vcn::Ocid;
 use super::{parse, read_copy};
 use crate::sources::cached_copy::CachedCopy;
 use crate::sources::instance_watch::{InstanceKind, ListResult};
-use crate::sources::object_watch::{LogEvents, ObjectWatch};
+use crate::sources::object_watch::ObjectWatch;
 
 /// The NativePodNetwork, which has the instance's unique id as its name.
 #[derive(Debug)]
-pub struct OwnNpn;
+pub(crate) struct OwnNpn;
 
 impl InstanceKind for OwnNpn {
     type Object = DynamicObject;
     type Value = Option<NativePodNetwork>;
-    const COPY_UNUSABLE: &str = "npn.copy_unusable";
+    const PREFIX: &'static str = "npn";
 
     fn watch(instance: &Ocid) -> ObjectWatch<DynamicObject> {
         ObjectWatch {
@@ -35,7 +35,7 @@ impl InstanceKind for OwnNpn {
             config: Config::default(),
             deadline: Duration::from_secs(30),
             retry: Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(60) },
-            events: LogEvents { lost: "npn.watch_lost", restored: "npn.watched_again" },
+            prefix: Self::PREFIX,
         }
     }
 
