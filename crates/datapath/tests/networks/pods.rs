@@ -10,7 +10,7 @@ use datapath::{Place, Places, Step, apply, plan, pods};
 use netlink::{LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
 use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
-use crate::host::returned::run;
+use crate::host::run;
 
 fn name(text: &str) -> IfName {
     IfName::new(text).unwrap()
