@@ -228,6 +228,8 @@ fn the_nft_tables_read_as_the_plan_does() {
             "iifname \"vcn*\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
             "iifname \"ens5\" fib daddr oifname != \"vcn*\" fib daddr type unicast fib saddr oifname \"vcn*\" \
              counter packets 0 bytes 0 drop",
+            "ip daddr 169.254.169.254 tcp dport 80 accept",
+            "masquerade comment",
             "type filter hook postrouting priority filter; policy accept;",
             "iifname \"ens3\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop",
             "iifname \"ens3\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
