@@ -1,13 +1,11 @@
 //! The reconciler against a kernel, in the agent's container without the program around it.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
 use oke_node_agent::report::condition::Reason;
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
-use sandbox::Container;
 use serde_json::Value;
 use vcn::{Family, Mtu};
 
@@ -187,27 +185,6 @@ fn read_only_settings_make_the_node_unusable_with_a_reason() {
     let others = pass.conditions.iter().filter(|it| it.blocks() && it.reason != Reason::HostNetworkFailed);
     assert_eq!(others.map(|it| it.reason).collect::<Vec<_>>(), []);
     assert!(!scene.node.path("net.d").join(vcn::CONFLIST_FILE).exists());
-}
-
-/// Proves that the code that these tests call runs in the agent's container.
-#[test]
-fn reconcile_without_a_privilege_fails_where_it_is_needed() {
-    let lacking = |lack: &dyn Fn(&Node, Container) -> Container| {
-        let Scene { node, settings, facts, .. } = Scene::new(&[vnic("pods", 33)]);
-        let pass = node.first_pass_in(&lack(&node, node.container()), &settings, &facts);
-        let reasons: BTreeSet<_> = pass.conditions.iter().map(|it| it.reason).collect();
-        (pass.is_ready(), reasons, node.rules(Family::Ipv4).len())
-    };
-    let reasons = |reasons: &[Reason]| reasons.iter().copied().collect::<BTreeSet<_>>();
-    assert_eq!(lacking(&|_, whole| whole), (true, reasons(&[]), 5));
-    let capability = lacking(&|_, whole| whole.without_capability("NET_ADMIN"));
-    assert_eq!(capability, (false, reasons(&[Reason::HostNetworkFailed]), 0));
-    let settings = lacking(&|_, whole| whole.without_volume("/proc/sys/net".as_ref()));
-    assert_eq!((settings.0, settings.1), (false, reasons(&[Reason::HostNetworkFailed])));
-    for below in ["bin", "net.d"] {
-        let (ready, found, _) = lacking(&|node, whole| whole.without_volume(&node.path(below)));
-        assert_eq!((ready, found), (false, reasons(&[Reason::InstallerFailed])), "{below}");
-    }
 }
 
 #[test]
