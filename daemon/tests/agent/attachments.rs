@@ -1,10 +1,9 @@
 //! `attachments`: who has what, and what is wrong with it.
 
-use netlink::LinkChange;
 use serde_json::Value;
 
 use crate::follow_up::dual_stack_node;
-use crate::node::{Node, RARELY, name, wait_for};
+use crate::node::{Node, RARELY, wait_for};
 use crate::pod::Pod;
 
 fn attachments(node: &Node) -> Vec<Value> {
@@ -45,18 +44,13 @@ fn problems_are_shown_with_and_without_an_agent() {
     let (broken, dead, adding) = (Pod::add(&node, "broken"), Pod::add(&node, "dead"), Pod::add(&node, "adding"));
     adding.reopen(&node);
     agent.stop();
-    node.on(|socket| {
-        let rules = socket.rules(vcn::Family::Ipv4).unwrap();
-        let of_pod = |it: &&netlink::Rule| it.from.is_some_and(|from| from.ip() == broken.addresses()[0]);
-        socket.delete_rule(rules.iter().find(of_pod).unwrap()).unwrap();
-        socket.delete_link_named(dead.host_link()).unwrap();
-        socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap();
-    });
+    let (address, link) = (broken.addresses()[0], dead.host_link());
+    node.sh(&format!("ip rule del pref 1536 from {address}; ip link del {link}; ip link set ens5 down"));
     let output = node.output(&["attachments", "-o", "json"]);
     assert_eq!(output.status.code(), Some(3));
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let of = |container: &str| all.iter().find(|it| it["container"] == container).unwrap();
-    let lacks = format!("missing on the host: rule add pref 1536 from {} lookup 1000", broken.addresses()[0]);
+    let lacks = format!("missing on the host: rule add pref 1536 from {address} lookup 1000");
     assert!(problems(of("broken")).contains(&lacks), "{:?}", problems(of("broken")));
     assert!(problems(of("broken")).iter().any(|it| it.starts_with("the VNIC's link ens5 is down")));
     assert_eq!(of("dead")["state"], "link-gone");

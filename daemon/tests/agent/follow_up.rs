@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use host_harness::ip;
 use ipam::{BootTime, COOLDOWN, FreedAddress};
-use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
+use netlink::{Address, Neighbour, NeighbourFilter, Socket, conntrack};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect as reach, socket};
 use telemetry::{Delivery, Sink, VerbRecord};
 use vcn::MacAddr;
@@ -30,13 +30,10 @@ fn tell(node: &Node, verb: &str, addresses: &[&str]) {
 
 /// Someone on the VNIC's subnet: its router.
 pub(crate) fn raise_neighbour(node: &Node) {
-    node.on_fabric(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.change_link(index, &[LinkChange::Up]).unwrap();
-        for address in ["10.0.33.1/24", "2603:c020:0:33::1/64", "fe80::200:17ff:fe00:1/64"] {
-            socket.add_address(&Address { nodad: true, ..Address::new(index, address.parse().unwrap()) }).unwrap();
-        }
-    });
+    node.fabric_sh(
+        "ip link set ens5 up; ip addr add 10.0.33.1/24 dev ens5
+         ip addr add 2603:c020:0:33::1/64 dev ens5 nodad; ip addr add fe80::200:17ff:fe00:1/64 dev ens5 nodad",
+    );
 }
 
 fn believe(socket: &mut Socket, address: IpAddr, mac: MacAddr) {

@@ -35,11 +35,7 @@ fn hanging_plugin_delays_repair_only_until_its_deadline() {
     in_time(DEADLINE + SECOND, "repaired while a plugin hangs", || {
         let before = asked(&node);
         wait_for("it to be asked again", || asked(&node) > before, || agent.log());
-        node.on(|socket| {
-            for rule in socket.rules(Family::Ipv4).unwrap().iter().filter(|rule| rule.protocol == vcn::PROTOCOL) {
-                socket.delete_rule(rule).unwrap();
-            }
-        });
+        node.sh("ip rule flush protocol 157");
         agent.timed(|| wait_for("the rules", || node.rules(Family::Ipv4) == whole, || agent.log()))
     });
     assert_eq!(node.conditions(), ["PluginUnanswered"]);

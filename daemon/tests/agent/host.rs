@@ -191,12 +191,7 @@ fn read_only_settings_make_the_node_unusable_with_a_reason() {
 fn foreign_routes_and_rules_stay_even_in_our_tables() {
     let scene = Scene::new(&[vnic("pods", 33)]);
     let node = &scene.node;
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens3")).unwrap();
-        let mut route = netlink::Route::new("192.168.0.0/16".parse().unwrap(), index, vcn::TableId(1000), 4);
-        route.gateway = Some("10.0.10.1".parse().unwrap());
-        socket.add_route(&route).unwrap();
-    });
+    node.sh("ip route add 192.168.0.0/16 via 10.0.10.1 table 1000 proto static");
     scene.reconcile(Cause::Start);
     assert_eq!(node.routes(Family::Ipv4, 1000), ["192.168.0.0/16 10.0.10.1"]);
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
@@ -276,10 +271,7 @@ fn removed_address_of_a_vnic_goes_and_foreign_ones_stay() {
     let mut scene = Scene::new(&[vnic("a", 33)]);
     let begun = Instant::now();
     scene.reconcile(Cause::Start);
-    scene.node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.add_address(&netlink::Address::new(index, "192.0.2.5/32".parse().unwrap())).unwrap();
-    });
+    scene.node.sh("ip addr add 192.0.2.5/32 dev ens5");
     let addresses = |node: &Node| {
         let mut ipv4 = node.addresses("ens5");
         ipv4.retain(|address| !address.contains(':'));
