@@ -146,31 +146,6 @@ fn the_file_is_bounded_and_the_older_generation_is_kept() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
 
-#[test]
-fn parallel_writers_rotate_without_losing_or_mixing_lines() {
-    let dir = dir();
-    // Large enough that the two generations hold everything: then any loss would be the rotation's fault.
-    let line = record("w0-000").to_line().len() as u64;
-    let (writers, each) = (8, 100);
-    let sink = Sink::new(dir.path()).with_log_limit(line * writers * each * 6 / 10);
-    thread::scope(|scope| {
-        for writer in 0..writers {
-            let sink = &sink;
-            scope.spawn(move || {
-                for number in 0..each {
-                    assert_eq!(sink.send(&record(format!("w{writer}-{number:03}"))), Delivery::Log);
-                }
-            });
-        }
-    });
-    assert!(dir.path().join("verbs.log.1").exists(), "it must have rotated");
-    let mut got = containers(dir.path());
-    got.sort();
-    let mut expected: Vec<_> = (0..writers).flat_map(|w| (0..each).map(move |n| format!("w{w}-{n:03}"))).collect();
-    expected.sort();
-    assert_eq!(got, expected);
-}
-
 fn taken(dir: &Path) -> Vec<String> {
     let mut containers = Vec::new();
     match take_log(dir, |record| containers.push(record.container_id)) {

@@ -1,10 +1,9 @@
 //! `attachments`: who has what, and what is wrong with it.
 
-use netlink::LinkChange;
 use serde_json::Value;
 
 use crate::follow_up::dual_stack_node;
-use crate::node::{Node, RARELY, name, wait_for};
+use crate::node::{Node, RARELY, wait_for};
 use crate::pod::Pod;
 
 fn attachments(node: &Node) -> Vec<Value> {

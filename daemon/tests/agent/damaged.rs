@@ -5,7 +5,6 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use netlink::RouteFilter;
 use oke_node_agent::report::condition::Reason;
 use oke_node_agent::report::reconcile_report::Cause;
 use serde_json::Value;
@@ -136,7 +135,10 @@ fn damaged_index_delays_no_table_on_a_foreign_pod_network() {
         for lost in ["run/pools.json", "lib/tables.json"] {
             fs::remove_file(node.path(lost)).unwrap();
         }
-        forget_table(&node, 1000);
+        node.sh("for family in -4 -6; do
+                ip $family route flush table 1000
+                while ip $family rule del lookup 1000 2>/dev/null; do :; done
+            done");
         node.plug("ens6", 34);
         let settings = node.settings(&["--pod-network", "none"]);
         let world = node.world(vec![vnic("primary", 10), vnic("late", 34)], &settings);
@@ -148,18 +150,4 @@ fn damaged_index_delays_no_table_on_a_foreign_pod_network() {
         assert!(texts(&pass).iter().any(|text| text.starts_with(rule)), "{:#?}", pass.changes);
         assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
     }
-}
-
-/// Removes all rules and routes of a table.
-fn forget_table(node: &Node, table: u32) {
-    node.on(|socket| {
-        for family in Family::ALL {
-            for rule in socket.rules(family).unwrap().iter().filter(|rule| rule.table.0 == table) {
-                socket.delete_rule(rule).unwrap();
-            }
-            for route in socket.routes(&RouteFilter::all(family)).unwrap().iter().filter(|it| it.table.0 == table) {
-                socket.delete_route(route).unwrap();
-            }
-        }
-    });
 }

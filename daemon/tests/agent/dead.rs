@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use ipam::NetnsRecord;
-use netlink::{LinkChange, Rule};
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
-use vcn::{Family, MacAddr, PROTOCOL, RulePriorities, TableId};
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
@@ -70,10 +68,8 @@ fn pod_with_stale_namespace_path_or_changed_link_lives() {
         Ok::<_, ipam::Error>(())
     });
     renamed.unwrap();
-    node.on(|socket| {
-        socket.change_link_named(nameless.host_link(), &[LinkChange::Alias("mine".into())]).unwrap();
-        socket.change_link_named(other.host_link(), &[LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]))]).unwrap();
-    });
+    let (nameless_link, other_link) = (nameless.host_link(), other.host_link());
+    node.sh(&format!("ip link set {nameless_link} alias mine; ip link set {other_link} address 02:00:00:00:00:09"));
     node.wait_timer_passes(&agent, 4);
     assert_eq!(held(&node), [nameless.addresses(), other.addresses()].concat());
     nameless.wait_connected();
@@ -125,11 +121,7 @@ fn remains_of_deleted_pod_are_reported_until_they_are_removed() {
     let mut reconciler = node.reconciler(&settings);
     assert_eq!(node.pass(&mut reconciler, &world, Cause::Start).conditions, []);
     drop(Pod::add(&node, "died"));
-    node.on(|socket| {
-        let from = Some("10.0.33.47/32".parse().unwrap());
-        let rule = Rule { from, ..Rule::new(Family::Ipv4, RulePriorities::FROM_POD, TableId(1000), PROTOCOL) };
-        socket.add_rule(&rule).unwrap();
-    });
+    node.sh("ip rule add pref 1536 from 10.0.33.47 lookup 1000 proto 157");
     let powerless = node.container().without_capability("NET_ADMIN");
     let of_pods_gone = |pass: ReconcileReport| -> Vec<String> {
         let subjects = [Some("died"), Some("what is about no pod")];

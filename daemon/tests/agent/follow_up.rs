@@ -1,14 +1,12 @@
 //! What the agent does after plugins' runs: judged by what neighbours believe and by which connections the kernel knows.
 
 use std::cell::Cell;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use host_harness::ip;
 use ipam::{BootTime, COOLDOWN, FreedAddress};
-use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect as reach, socket};
+use netlink::{Neighbour, NeighbourFilter, Socket};
 use telemetry::{Delivery, Sink, VerbRecord};
 use vcn::MacAddr;
 
@@ -30,13 +28,10 @@ fn tell(node: &Node, verb: &str, addresses: &[&str]) {
 
 /// Someone on the VNIC's subnet: its router.
 pub(crate) fn raise_neighbour(node: &Node) {
-    node.on_fabric(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.change_link(index, &[LinkChange::Up]).unwrap();
-        for address in ["10.0.33.1/24", "2603:c020:0:33::1/64", "fe80::200:17ff:fe00:1/64"] {
-            socket.add_address(&Address { nodad: true, ..Address::new(index, address.parse().unwrap()) }).unwrap();
-        }
-    });
+    node.fabric_sh(
+        "ip link set ens5 up; ip addr add 10.0.33.1/24 dev ens5
+         ip addr add 2603:c020:0:33::1/64 dev ens5 nodad; ip addr add fe80::200:17ff:fe00:1/64 dev ens5 nodad",
+    );
 }
 
 fn believe(socket: &mut Socket, address: IpAddr, mac: MacAddr) {
@@ -113,49 +108,20 @@ fn missing_right_to_announce_is_logged_once() {
     assert_eq!(node.get("/healthz").0, 200);
 }
 
-/// Connections between addresses of the node's own loopback, one by UDP and one by TCP for each pair; the latter are open until
-/// what is answered is dropped.
-fn connect(node: &Node, pairs: &[(&str, &str)]) -> Vec<(TcpListener, OwnedFd)> {
-    node.on(|socket| {
-        let lo = socket.index_of(&name("lo")).unwrap();
-        for address in pairs.iter().flat_map(|(from, to)| [from, to]) {
-            let address = Address { nodad: true, ..Address::new(lo, ip(address).into()) };
-            socket.replace_address(&address).unwrap();
+/// Has the kernel know connections, one by UDP and one by TCP for each pair.
+fn connect(node: &Node, pairs: &[(&str, &str)]) {
+    for (from, to) in pairs {
+        for kind in ["udp", "tcp --state ESTABLISHED"] {
+            let ends = format!("-s {from} -d {to} --sport 4000 --dport 80");
+            node.sh(&format!("conntrack -I -p {kind} {ends} --timeout 36000"));
         }
-    });
-    let connected = |(from, to): &(&str, &str)| {
-        let receiver = UdpSocket::bind((*to, 0)).unwrap();
-        let sender = UdpSocket::bind((*from, 0)).unwrap();
-        receiver.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let arrives = || {
-            sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
-            receiver.recv(&mut [0; 8]).is_ok()
-        };
-        assert!((0..50).any(|_| arrives()), "nothing arrives at {to}");
-        let listener = TcpListener::bind((*to, 0)).unwrap();
-        let family = if ip(from).is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        let asking = socket(family, SockType::Stream, SockFlag::empty(), None).unwrap();
-        bind(asking.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(ip(from), 0))).unwrap();
-        reach(asking.as_raw_fd(), &SockaddrStorage::from(listener.local_addr().unwrap())).unwrap();
-        (listener, asking)
-    };
-    node.inside(|| pairs.iter().map(connected).collect())
+    }
 }
 
-/// How many connections an address has; they are gone then.
-fn count_out(node: &Node, address: &str) -> usize {
-    node.inside(|| {
-        conntrack::Socket::open().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap().connections
-    })
-}
-
-/// A kernel tracks connections only where something asks for their state. Unanswered ones it forgets after half a minute,
-/// which is no more than some tests take on a busy machine.
-fn track(node: &Node) {
-    let rules = "add table inet t; add chain inet t out { type filter hook output priority 0; }; \
-                 add rule inet t out ct state new accept";
-    assert!(node.inside(|| std::process::Command::new("nft").arg(rules).status().unwrap()).success());
-    node.inside(|| std::fs::write("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "600").unwrap());
+/// How many connections an address has.
+fn count(node: &Node, address: &str) -> usize {
+    let all = node.sh("conntrack -L -f ipv4; conntrack -L -f ipv6");
+    all.lines().filter(|line| line.contains(&format!("={address} "))).count()
 }
 
 /// Puts addresses on the list of those that were freed some time ago.
@@ -184,14 +150,14 @@ fn forgotten(node: &Node, agent: &Agent, count: u32) {
 #[test]
 fn only_connections_of_freed_addresses_are_removed() {
     let (node, agent) = dual_stack_node().with_agent(&[]);
-    track(&node);
     // Three of pods, then two of others, of each family.
     let addresses = [
         ["10.0.33.33", "10.0.33.34", "10.0.33.35", "10.9.9.9", "10.9.9.8"],
         ["2603:c020:0:33::21", "2603:c020:0:33::22", "2603:c020:0:33::23", "2001:db8::9", "2001:db8::8"],
     ];
-    let _open =
-        addresses.map(|[a, b, c, peer, other]| connect(&node, &[(a, peer), (peer, b), (peer, other), (c, peer)]));
+    for [a, b, c, peer, other] in addresses {
+        connect(&node, &[(a, peer), (peer, b), (peer, other), (c, peer)]);
+    }
     let [[a4, b4, c4, ..], [a6, b6, c6, ..]] = addresses;
     // As if time were ahead by a day: the cooldown does not end in a test.
     let at = BootTime::now().unwrap().after(Duration::from_secs(86_400));
@@ -201,7 +167,7 @@ fn only_connections_of_freed_addresses_are_removed() {
     forgotten(&node, &agent, 8);
     for [a, b, c, _, other] in addresses {
         assert_eq!(
-            [a, b, other, c].map(|address| count_out(&node, address)),
+            [a, b, other, c].map(|address| count(&node, address)),
             [0, 0, 2, 2],
             "connections of other addresses stay"
         );
@@ -215,8 +181,7 @@ fn only_connections_of_freed_addresses_are_removed() {
 fn connections_are_removed_again_when_the_cooldown_ends() {
     let (node, agent) = Node::with_pods().with_agent(&[]);
     agent.stop();
-    track(&node);
-    let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);
+    connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);
     let begun = Instant::now();
     let reserved = reserve(&node, &published(&node), "vcn-native/c1/eth0", name("vcn0123456789ab"));
     assert_eq!(reserved.addresses[0].address, ip("10.0.33.32"));
@@ -232,5 +197,5 @@ fn connections_are_removed_again_when_the_cooldown_ends() {
     wait_for("the second address", || marked("10.0.33.34"), || agent.log());
     assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
     forgotten(&node, &agent, 4);
-    assert_eq!(count_out(&node, "10.0.33.32"), 2, "an address in use keeps its connections");
+    assert_eq!(count(&node, "10.0.33.32"), 2, "an address in use keeps its connections");
 }

@@ -1,13 +1,11 @@
 //! The reconciler against a kernel, in the agent's container without the program around it.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
 use oke_node_agent::report::condition::Reason;
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
-use sandbox::Container;
 use serde_json::Value;
 use vcn::{Family, Mtu};
 
@@ -189,37 +187,11 @@ fn read_only_settings_make_the_node_unusable_with_a_reason() {
     assert!(!scene.node.path("net.d").join(vcn::CONFLIST_FILE).exists());
 }
 
-/// Proves that the code that these tests call runs in the agent's container.
-#[test]
-fn reconcile_without_a_privilege_fails_where_it_is_needed() {
-    let lacking = |lack: &dyn Fn(&Node, Container) -> Container| {
-        let Scene { node, settings, facts, .. } = Scene::new(&[vnic("pods", 33)]);
-        let pass = node.first_pass_in(&lack(&node, node.container()), &settings, &facts);
-        let reasons: BTreeSet<_> = pass.conditions.iter().map(|it| it.reason).collect();
-        (pass.is_ready(), reasons, node.rules(Family::Ipv4).len())
-    };
-    let reasons = |reasons: &[Reason]| reasons.iter().copied().collect::<BTreeSet<_>>();
-    assert_eq!(lacking(&|_, whole| whole), (true, reasons(&[]), 5));
-    let capability = lacking(&|_, whole| whole.without_capability("NET_ADMIN"));
-    assert_eq!(capability, (false, reasons(&[Reason::HostNetworkFailed]), 0));
-    let settings = lacking(&|_, whole| whole.without_volume("/proc/sys/net".as_ref()));
-    assert_eq!((settings.0, settings.1), (false, reasons(&[Reason::HostNetworkFailed])));
-    for below in ["bin", "net.d"] {
-        let (ready, found, _) = lacking(&|node, whole| whole.without_volume(&node.path(below)));
-        assert_eq!((ready, found), (false, reasons(&[Reason::InstallerFailed])), "{below}");
-    }
-}
-
 #[test]
 fn foreign_routes_and_rules_stay_even_in_our_tables() {
     let scene = Scene::new(&[vnic("pods", 33)]);
     let node = &scene.node;
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens3")).unwrap();
-        let mut route = netlink::Route::new("192.168.0.0/16".parse().unwrap(), index, vcn::TableId(1000), 4);
-        route.gateway = Some("10.0.10.1".parse().unwrap());
-        socket.add_route(&route).unwrap();
-    });
+    node.sh("ip route add 192.168.0.0/16 via 10.0.10.1 table 1000 proto static");
     scene.reconcile(Cause::Start);
     assert_eq!(node.routes(Family::Ipv4, 1000), ["192.168.0.0/16 10.0.10.1"]);
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
@@ -299,10 +271,7 @@ fn removed_address_of_a_vnic_goes_and_foreign_ones_stay() {
     let mut scene = Scene::new(&[vnic("a", 33)]);
     let begun = Instant::now();
     scene.reconcile(Cause::Start);
-    scene.node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.add_address(&netlink::Address::new(index, "192.0.2.5/32".parse().unwrap())).unwrap();
-    });
+    scene.node.sh("ip addr add 192.0.2.5/32 dev ens5");
     let addresses = |node: &Node| {
         let mut ipv4 = node.addresses("ens5");
         ipv4.retain(|address| !address.contains(':'));

@@ -68,20 +68,26 @@ fn interfering_network_managers_are_reported_and_nothing_written() {
     write(&node, &link, "ADMIN_STATE=configured\nOPER_STATE=routable\n");
     write(&node, &device, "[device]\nmanaged=true\n");
     write(&node, "etc/systemd/networkd.conf", "[Network]\nManageForeignRoutes=no\n");
+    let timer = node.path("host/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer");
+    fs::create_dir_all(timer.parent().unwrap()).unwrap();
+    // Where it leads is the host's, and nothing is there for the agent.
+    symlink("/usr/lib/systemd/system/nm-cloud-setup.timer", &timer).unwrap();
     let before = host_files(&node);
     let agent = node.ready_agent(&[]);
-    let said = wait_told(&node, &agent, "NetworkManagerInterferes", 3);
+    let said = wait_told(&node, &agent, "NetworkManagerInterferes", 4);
     assert!(said[1].starts_with("systemd-networkd, ens5: systemd-networkd gives the link"), "{said:?}");
     assert!(said[0].contains("([Network] ManageForeignRoutingPolicyRules is on)"), "{said:?}");
     assert!(said[2].starts_with("NetworkManager, ens5: NetworkManager deletes our addresses"), "{said:?}");
+    assert!(said[3].starts_with("nm-cloud-setup: ") && said[3].contains("systemctl disable --now"), "{said:?}");
     assert_eq!(host_files(&node), before);
     write(&node, &link, "ADMIN_STATE=unmanaged\n");
     write(&node, &device, "[device]\nmanaged=false\n");
+    fs::remove_file(timer).unwrap();
     wait_told(&node, &agent, "NetworkManagerInterferes", 1);
 }
 
 #[test]
-fn networkd_configuration_is_read_from_every_directory() {
+fn networkd_settings_are_merged_from_site_and_admin_directories() {
     let node = dual_stack_node();
     write(&node, "run/systemd/netif/state", "");
     let agent = node.ready_agent(&[]);
@@ -89,55 +95,19 @@ fn networkd_configuration_is_read_from_every_directory() {
     let text = |removes: &str| {
         format!("[Network]\nManageForeignRoutingPolicyRules={removes}\nManageForeignRoutes={removes}\n")
     };
-    for below in [
-        "usr/lib/systemd/networkd.conf",
-        "usr/lib/systemd/networkd.conf.d/10-vendor.conf",
-        "usr/local/lib/systemd/networkd.conf.d/10-site.conf",
-        "run/systemd/networkd.conf.d/10-boot.conf",
-    ] {
-        write(&node, below, &text("no"));
-        wait_told(&node, &agent, "NetworkManagerInterferes", 0);
-        write(&node, "etc/systemd/networkd.conf.d/90-admin.conf", &text("yes"));
-        wait_told(&node, &agent, "NetworkManagerInterferes", 1);
-        for file in [below, "etc/systemd/networkd.conf.d/90-admin.conf"] {
-            fs::remove_file(node.path("host").join(file)).unwrap();
-        }
-    }
+    let (site, admin) =
+        ("usr/local/lib/systemd/networkd.conf.d/10-site.conf", "etc/systemd/networkd.conf.d/90-admin.conf");
+    write(&node, site, &text("no"));
+    wait_told(&node, &agent, "NetworkManagerInterferes", 0);
+    write(&node, admin, &text("yes"));
+    wait_told(&node, &agent, "NetworkManagerInterferes", 1);
+    fs::remove_file(node.path("host").join(admin)).unwrap();
+    wait_told(&node, &agent, "NetworkManagerInterferes", 0);
+    fs::remove_file(node.path("host").join(site)).unwrap();
     wait_told(&node, &agent, "NetworkManagerInterferes", 1);
     let documented = "etc/systemd/networkd.conf.d/50-vcn-native.conf";
     let page = include_str!("../../../docs/operator.md");
     write(&node, documented, page.split("```").find(|block| block.contains(&format!("# /{documented}"))).unwrap());
-    wait_told(&node, &agent, "NetworkManagerInterferes", 0);
-}
-
-#[test]
-fn ocid_is_reported_while_enabled_for_vnics() {
-    let node = dual_stack_node();
-    write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = true\nscan_interval = 60\n");
-    let agent = node.ready_agent(&[]);
-    assert_eq!(told(&node, "ConflictingConfiguration"), [""; 0]);
-    let wants = node.path("host/etc/systemd/system/multi-user.target.wants");
-    fs::create_dir_all(&wants).unwrap();
-    symlink("/usr/lib/systemd/system/ocid.service", wants.join("ocid.service")).unwrap();
-    let said = wait_told(&node, &agent, "ConflictingConfiguration", 1);
-    assert!(said[0].starts_with("ocid: ") && said[0].contains("systemctl disable --now ocid"), "{said:?}");
-    write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = False\n");
-    wait_told(&node, &agent, "ConflictingConfiguration", 0);
-}
-
-#[test]
-fn nm_cloud_setup_is_reported_while_its_timer_is_enabled() {
-    let node = dual_stack_node();
-    write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
-    let agent = node.ready_agent(&[]);
-    assert_eq!(told(&node, "NetworkManagerInterferes"), [""; 0]);
-    let timer = node.path("host/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer");
-    fs::create_dir_all(timer.parent().unwrap()).unwrap();
-    // Where it leads is the host's, and nothing is there for the agent.
-    symlink("/usr/lib/systemd/system/nm-cloud-setup.timer", &timer).unwrap();
-    let said = wait_told(&node, &agent, "NetworkManagerInterferes", 1);
-    assert!(said[0].starts_with("nm-cloud-setup: ") && said[0].contains("systemctl disable --now"), "{said:?}");
-    fs::remove_file(timer).unwrap();
     wait_told(&node, &agent, "NetworkManagerInterferes", 0);
 }
 

@@ -1,6 +1,6 @@
 //! What happens to the links of VNICs: each time the pods on them are connected again, judged by packets.
 
-use netlink::{Address, Link, LinkChange, Socket};
+use netlink::{Link, Socket};
 use vcn::{Family, MacAddr, Mtu};
 
 use crate::follow_up::{dual_stack_node, raise_neighbour};
@@ -64,24 +64,13 @@ fn drift_of_a_vnic_link_is_repaired() {
 #[test]
 fn vnic_link_with_flapping_carrier_carries_its_pods_again() {
     let (node, agent, pod) = node_with_a_pod();
-    let far =
-        |change: LinkChange<'_>| node.on_fabric(|socket| socket.change_link_named(&name("ens5"), &[change]).unwrap());
-    far(LinkChange::Down);
-    far(LinkChange::Up);
-    raise_again(&node);
+    // IPv6 addresses go with a link that is lowered.
+    node.fabric_sh(
+        "ip link set ens5 down; ip link set ens5 up
+         ip addr replace 2603:c020:0:33::1/64 dev ens5 nodad; ip addr replace fe80::200:17ff:fe00:1/64 dev ens5 nodad",
+    );
     wait_for("its carrier", || node.on(|socket| socket.link(&name("ens5")).unwrap().running), || agent.log());
     connected(&node, &agent, &pod);
-}
-
-/// IPv6 addresses go with a link that is lowered.
-fn raise_again(node: &Node) {
-    node.on_fabric(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        for address in ["2603:c020:0:33::1/64", "fe80::200:17ff:fe00:1/64"] {
-            let address = Address { nodad: true, ..Address::new(index, address.parse().unwrap()) };
-            socket.replace_address(&address).unwrap();
-        }
-    });
 }
 
 /// With what it knows of its neighbours, or it would go on for a while.
@@ -206,10 +195,7 @@ fn named_link_is_the_physical_port_without_a_matching_address() {
     // The primary VNIC is known by its port, too.
     node.metadata.set_vnics(vec![untagged("primary", 11, 0), untagged("second", 34, 1)]);
     let missing = || node.conditions().contains(&"PrimaryLinkMissing".to_owned());
-    node.on(|socket| {
-        let mac = LinkChange::Mac("02:00:17:00:00:63".parse().unwrap());
-        socket.change_link_named(&name("ens3"), &[mac]).unwrap();
-    });
+    node.sh("ip link set ens3 address 02:00:17:00:00:63");
     wait_for("its condition", missing, || format!("{:?}\n{}", node.conditions(), agent.log()));
     agent.stop();
     let agent = node.agent(&["--pod-network", "none", "--bm-port-1", "ens6", "--bm-port-0", "ens3"]);

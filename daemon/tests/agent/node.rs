@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 pub(crate) use host_harness::name;
-use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
+use netlink::{LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
 use sandbox::{Container, Image, spawn_first};
 use serde_json::{Value, json};
 use vcn::{Family, MacAddr, TableId};
@@ -57,19 +57,14 @@ impl Node {
     /// A node with its primary link `ens3` (10.0.10.7, default route) and nothing else.
     pub(crate) fn new() -> Self {
         let (netns, fabric) = (Netns::create().unwrap(), Netns::create().unwrap());
-        netns.run(|| Socket::open().unwrap().change_link_named(&name("lo"), &[LinkChange::Up]).unwrap()).unwrap();
+        host_harness::sh(&netns, "ip link set lo up");
         let metadata = Metadata::start(&netns);
         let node =
             Self { metadata, directory: tempfile::tempdir().unwrap(), netns, fabric, api_server: OnceLock::new() };
         node.plug("ens3", 10);
-        node.on(|socket| {
-            let index = socket.index_of(&name("ens3")).unwrap();
-            socket.change_link_named(&name("ens3"), &[LinkChange::Up]).unwrap();
-            socket.add_address(&Address::new(index, "10.0.10.7/24".parse().unwrap())).unwrap();
-            let mut route = Route::new("0.0.0.0/0".parse().unwrap(), index, TableId::MAIN, 16);
-            route.gateway = Some("10.0.10.1".parse().unwrap());
-            socket.add_route(&route).unwrap();
-        });
+        node.sh(
+            "ip link set ens3 up; ip addr add 10.0.10.7/24 dev ens3; ip route add default via 10.0.10.1 proto dhcp",
+        );
         for directory in ["source", "bin", "net.d", "host/usr", "host/sys/fs/cgroup"] {
             fs::create_dir_all(node.path(directory)).unwrap();
         }
@@ -135,6 +130,11 @@ impl Node {
         .filter(|(option, _)| !more.contains(option))
         .flat_map(|(option, value)| [option.to_owned(), value])
         .collect()
+    }
+
+    /// Runs a script where the other ends of its links are.
+    pub(crate) fn fabric_sh(&self, script: &str) -> String {
+        host_harness::sh(&self.fabric, script)
     }
 
     /// Works on the other ends of its links, which have the same names.
@@ -372,11 +372,7 @@ impl Node {
     }
 
     pub(crate) fn delete_rule(&self, family: Family, priority: u32) {
-        self.on(|socket| {
-            let rules = socket.rules(family).unwrap();
-            let rule = rules.iter().find(|rule| rule.priority.0 == priority).unwrap();
-            socket.delete_rule(rule).unwrap();
-        });
+        self.sh(&format!("ip -{} rule del pref {priority}", if family == Family::Ipv4 { 4 } else { 6 }));
     }
 
     pub(crate) fn sysctl(&self, below: &str) -> String {

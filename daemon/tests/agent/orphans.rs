@@ -1,34 +1,19 @@
 //! Our orphaned objects are removed, foreign ones stay, and no pod loses anything.
 
-use netlink::{LinkChange, Neighbour, Rule};
-use vcn::{Family, PROTOCOL, RulePriorities, TableId};
-
 use crate::follow_up::dual_stack_node;
-use crate::node::{name, wait_for};
+use crate::node::wait_for;
 use crate::pod::Pod;
 use crate::pods::left;
-
-fn rule(from: &str, protocol: u8) -> Rule {
-    let from = Some(from.parse().unwrap());
-    Rule { from, ..Rule::new(Family::Ipv4, RulePriorities::FROM_POD, TableId(1000), protocol) }
-}
 
 #[test]
 fn only_our_own_orphaned_rules_and_proxies_are_removed() {
     let (node, agent) = dual_stack_node().with_agent(&[]);
     let (pod, adding) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
     adding.reopen(&node);
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.add_rule(&rule("10.0.33.41/32", 4)).unwrap();
-        socket.add_neighbour(&Neighbour::proxy(index, "10.0.33.41".parse().unwrap())).unwrap();
-    });
+    node.sh("ip rule add pref 1536 from 10.0.33.41 lookup 1000 proto 4; ip neigh add proxy 10.0.33.41 dev ens5");
     let before = left(&node);
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.add_rule(&rule("10.0.33.40/32", PROTOCOL)).unwrap();
-        socket.add_neighbour(&Neighbour::proxy(index, "10.0.33.40".parse().unwrap()).by(PROTOCOL)).unwrap();
-    });
+    node.sh("ip rule add pref 1536 from 10.0.33.40 lookup 1000 proto 157
+         ip neigh add proxy 10.0.33.40 dev ens5 protocol 157");
     wait_for("them to go", || left(&node) == before, || format!("{:#?} of {before:#?}\n{}", left(&node), agent.log()));
     // The agent may have been faster than this test: compare only what was there.
     agent.wait_said("host.repaired", "rule del pref 1536 from 10.0.33.40 lookup 1000 (of no pod)");
@@ -56,10 +41,7 @@ fn pod_leaves_nothing_after_its_vnic_link_was_renamed() {
     let nothing = left(&node);
     let pod = Pod::add(&node, "a");
     // While it is up, or its proxies would go.
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.change_link(index, &[LinkChange::Rename(name("storage0"))]).unwrap();
-    });
+    node.sh("ip link set ens5 name storage0");
     // DEL knows the link by its old name.
     pod.del(&node);
     wait_for("nothing to be left", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));

@@ -1,14 +1,11 @@
 //! A VNIC's own IPv6 address among those of its pods: the metadata service lists them all, in whatever order.
 
-use std::net::IpAddr;
-
-use netlink::{Address, Rule};
 use serde_json::json;
-use vcn::{Family, PROTOCOL, RulePriorities, TableId};
+use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Node, name, native_pod_network, wait_for};
+use crate::node::{Node, native_pod_network, wait_for};
 use crate::pod::Pod;
 
 /// The address of the host's, and one that is for pods.
@@ -26,18 +23,14 @@ fn ipv6(pod: &Pod) -> String {
     pod.addresses().iter().find(|it| it.is_ipv6()).unwrap().to_string()
 }
 
+/// The kernel no longer tells which address is the host's.
+fn forget_own(node: &Node) {
+    node.sh(&format!("ip addr del {OWN}/128 dev ens5; ip -6 rule del pref 1537"));
+}
+
 /// The host's global addresses on the VNIC's link.
 fn hosts(node: &Node) -> Vec<String> {
     node.addresses("ens5").into_iter().filter(|it| it.starts_with("2603:")).collect()
-}
-
-/// The kernel no longer tells which address is the host's.
-fn forget_own(node: &Node) {
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.delete_address(&Address::new(index, format!("{OWN}/128").parse().unwrap())).unwrap();
-    });
-    node.delete_rule(Family::Ipv6, RulePriorities::FROM_VNIC.0);
 }
 
 #[test]
@@ -92,9 +85,7 @@ fn pod_address_is_not_assigned_to_the_host_without_index() {
 #[test]
 fn rule_for_pod_address_does_not_assign_it_to_host() {
     let node = dual_stack_node();
-    let rule = Rule::new(Family::Ipv6, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
-    let from: IpAddr = FOR_PODS.parse().unwrap();
-    node.on(|socket| socket.add_rule(&Rule { from: Some(from.into()), ..rule }).unwrap());
+    node.sh(&format!("ip -6 rule add pref 1537 from {FOR_PODS} lookup 1000 proto 157"));
     list(&node, &[FOR_PODS, OWN]);
     let agent = node.ready_agent(&[]);
     wait_for("the host's own", || hosts(&node) == [format!("{OWN}/128")], || agent.log());
@@ -107,16 +98,13 @@ fn pod_address_assigned_to_the_host_is_removed_at_once() {
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
     drop(agent);
-    let taken: IpAddr = ipv6(&pod).parse().unwrap();
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.add_address(&Address { nodad: true, ..Address::new(index, taken.into()) }).unwrap();
-        let rule = Rule::new(Family::Ipv6, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
-        socket.add_rule(&Rule { from: Some(taken.into()), ..rule }).unwrap();
-    });
+    let taken = ipv6(&pod);
+    node.sh(&format!(
+        "ip addr add {taken}/128 dev ens5 nodad; ip -6 rule add pref 1537 from {taken} lookup 1000 proto 157"
+    ));
     // The kernel adds the address's local route later.
     wait_for("the pod is cut off", || !pod.is_connected(), String::new);
-    list(&node, &[&taken.to_string(), OWN]);
+    list(&node, &[&taken, OWN]);
     let agent = node.ready_agent(&["--detach-grace-seconds", "600"]);
     wait_for("the host's own alone", || hosts(&node) == [format!("{OWN}/128")], || agent.log());
     pod.wait_connected();

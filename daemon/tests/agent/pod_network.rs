@@ -192,20 +192,6 @@ fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
     assert_eq!(configurations(&node), ["10-flannel.conflist"]);
 }
 
-/// The runtime may see more than the agent: it is reported all the same.
-#[test]
-fn dangling_link_before_our_configuration_is_reported() {
-    let (node, agent) = Node::with_pods().with_agent(&[]);
-    let link = node.path("net.d/00-gone.conflist");
-    std::os::unix::fs::symlink("/nowhere/x", &link).unwrap();
-    node.wait_conditions(&agent, &["RuntimeConfigurationBlocked"]);
-    assert_eq!(node.get("/readyz").0, 503);
-    let (_, why) = node.run(&["why-not-ready"]);
-    assert!(why.contains("1. RuntimeConfigurationBlocked (00-gone.conflist)") && why.contains("/nowhere/x"), "{why}");
-    fs::remove_file(&link).unwrap();
-    wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
-}
-
 #[test]
 fn foreign_configuration_before_own_blocks_when_binary_is_missing() {
     let (node, agent) = Node::with_pods().with_agent(&[]);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use netlink::{LinkChange, NeighbourFilter, RouteFilter, Socket};
 use oke_node_agent::report::reconcile_report::Cause;
 use sandbox::kept_waiting;
-use vcn::{Family, HOST_LINK_PREFIX, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{Family, HOST_LINK_PREFIX, MacAddr, PODS_TABLE, RulePriorities};
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
@@ -35,70 +35,41 @@ pub(crate) fn left(node: &Node) -> Vec<String> {
     })
 }
 
-fn flush_rules(socket: &mut Socket) {
-    for family in Family::ALL {
-        for rule in socket.rules(family).unwrap().iter().filter(|rule| rule.protocol == PROTOCOL) {
-            socket.delete_rule(rule).unwrap();
-        }
-    }
-}
-
-fn flush_rules_of_pods(socket: &mut Socket, _: &Pod) {
-    for family in Family::ALL {
-        for rule in socket.rules(family).unwrap().iter().filter(|it| it.priority == RulePriorities::FROM_POD) {
-            socket.delete_rule(rule).unwrap();
-        }
-    }
-}
-
-fn delete_routes(socket: &mut Socket, pod: &Pod) {
-    for family in Family::ALL {
-        let filter = RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) };
-        let routes = socket.routes(&filter).unwrap();
-        for route in routes.iter().filter(|it| pod.addresses().contains(&it.destination.ip())) {
-            socket.delete_route(route).unwrap();
-        }
-    }
-}
-
-fn change(socket: &mut Socket, pod: &Pod, change: LinkChange<'_>) {
-    socket.change_link_named(pod.host_link(), &[change]).unwrap();
-}
-
-const OTHER_MAC: LinkChange<'_> = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
-
-/// What is broken of a pod's network, how, and the beginning of the repair's report.
-type Drift = (&'static str, fn(&mut Socket, &Pod), &'static str);
+const OTHER_MAC: &str = "ip link set VETH address 02:00:00:00:00:09";
+const OTHER_MTU: &str = "ip link set VETH mtu 1400";
+/// All of our rules.
+const FLUSH_RULES: &str = "ip rule flush protocol 157; ip -6 rule flush protocol 157";
 
 #[test]
 fn drift_of_pods_is_repaired_within_a_second() {
-    let drifts: [Drift; 6] = [
-        ("all rules", |socket, _| flush_rules(socket), "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"),
-        ("the rules of pods", flush_rules_of_pods, "rule add pref 1536"),
-        ("the MAC of a host end", |socket, pod| change(socket, pod, OTHER_MAC), "link set vcn"),
-        ("the MTU of a host end", |socket, pod| change(socket, pod, LinkChange::Mtu(Mtu(1400))), "link set vcn"),
-        ("the routes of a pod", delete_routes, "route add 10.0.33.32"),
+    // What is broken of a pod's network (`VETH` is its host end), and the beginning of the repair's report.
+    let drifts = [
+        (FLUSH_RULES, "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"),
+        ("for pod in 1 2; do ip rule del pref 1536; ip -6 rule del pref 1536; done", "rule add pref 1536"),
+        (OTHER_MAC, "link set vcn"),
+        (OTHER_MTU, "link set vcn"),
+        ("ip route flush table 999 dev VETH; ip -6 route flush table 999 dev VETH", "route add 10.0.33.32"),
         // The pod's own end has lost its carrier meanwhile, but nothing else.
-        ("a host end that is down", |socket, pod| change(socket, pod, LinkChange::Down), "link set vcn"),
+        ("ip link set VETH down", "link set vcn"),
     ];
-    at_once(drifts, |(what, break_it, said)| {
+    at_once(drifts, |(what, said)| {
         let (node, agent) = dual_stack_node().with_agent(&RARELY);
         let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
         let whole = left(&node);
         pods.iter().for_each(Pod::wait_connected);
         let seen = || format!("{:#?} of {whole:#?}\n{}", left(&node), agent.log());
         in_time(SECOND, what, || {
-            node.on(|socket| break_it(socket, &pods[0]));
+            node.sh(&what.replace("VETH", pods[0].host_link().as_str()));
             agent.timed(|| wait_for(what, || left(&node) == whole, seen))
         });
         // Not timed: packets may be lost, and a ping waits a second for each.
         pods.iter().for_each(Pod::wait_connected);
         let said = agent.wait_said("host.repaired", said);
-        if what == "the MTU of a host end" {
+        if what == OTHER_MTU {
             let (now, was) = said["change"].as_str().unwrap().split_once(" (was ").unwrap();
             assert!(now.contains(" mtu 9000") && was.contains(" mtu 1400"), "{said}");
         }
-        if what == "all rules" {
+        if what == FLUSH_RULES {
             let counted = r#"oke_node_agent_reconcile_changes_total{noun="rule",cause="kernel"}"#;
             assert!(node.get("/metrics").1.contains(counted));
         }
@@ -127,7 +98,9 @@ fn drift_is_seen_although_it_was_undone_once_before() {
     let whole = left(&node);
     pod.wait_connected();
     let before = node.passes("kernel");
-    let break_it = |socket: &mut Socket| change(socket, &pod, OTHER_MAC);
+    let break_it = |socket: &mut Socket| {
+        socket.change_link_named(pod.host_link(), &[LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]))]).unwrap();
+    };
     node.on(|socket| {
         let own = socket.link(pod.host_link()).unwrap().mac.unwrap();
         break_it(socket);
@@ -147,7 +120,7 @@ fn drift_during_agent_downtime_is_planned_and_repaired_at_start() {
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
     agent.stop();
-    node.on(flush_rules);
+    node.sh(FLUSH_RULES);
     let settings = node.settings(&RARELY);
     let facts = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
     let plan = node.pass(&mut node.reconciler(&settings), &facts, Cause::Preview);
@@ -226,7 +199,7 @@ fn del_at_any_moment_of_a_repair_leaves_nothing() {
     for number in 0..25 {
         let pod = Pod::add(&node, &format!("c{number}"));
         let broken = Instant::now();
-        node.on(flush_rules);
+        node.sh(FLUSH_RULES);
         // A repair takes some 300 ms: the DELs are spread over it and what follows.
         while broken.elapsed() < Duration::from_millis(20) * number {
             std::thread::yield_now();

@@ -5,12 +5,12 @@ use std::fs;
 use std::net::TcpStream;
 use std::time::Instant;
 
-use netlink::{LinkChange, Socket, nft};
+use netlink::nft;
 use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Node, RARELY, name, wait_for};
+use crate::node::{Node, RARELY, wait_for};
 use crate::pod::Pod;
 use crate::running::{SECOND, in_time};
 
@@ -48,8 +48,9 @@ fn drift_is_repaired_within_a_second() {
         comments() == whole
     });
     // The kernel takes the routes of a link that goes down with it.
-    let down = |socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap();
-    repaired("the link", &|node| node.on(down), &|| node.routes(Family::Ipv4, 1000).len() == 2);
+    repaired("the link", &|node| drop(node.sh("ip link set ens5 down")), &|| {
+        node.routes(Family::Ipv4, 1000).len() == 2
+    });
     agent.wait_said("host.repaired", "rule add pref 1537");
 }
 
@@ -146,7 +147,7 @@ fn hot_plugged_vnic_is_configured_when_its_link_appears() {
     let mut plugged = 0;
     in_time(SECOND, "the late VNIC's pool", || {
         if plugged > 0 {
-            node.on(|socket| socket.delete_link_named(&name("ens6")).unwrap());
+            node.sh("ip link del ens6");
             node.wait_conditions(&agent, &["LinkMissing"]);
         }
         node.plug("ens6", 34);

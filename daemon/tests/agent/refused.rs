@@ -2,13 +2,12 @@
 
 use std::net::{IpAddr, UdpSocket};
 
-use netlink::{Address, Rule};
 use serde_json::json;
-use vcn::{Family, PROTOCOL, RulePriorities, TableId};
+use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Node, name, native_pod_network, wait_for};
+use crate::node::{Node, native_pod_network, wait_for};
 use crate::pod::Pod;
 
 /// The address that the host asks the metadata service from: the service's own where the host took it for its own.
@@ -87,13 +86,9 @@ fn metadata_address_on_the_host_is_removed_at_start() {
     let kept = std::fs::read_to_string(&copy).unwrap();
     assert!(kept.contains("10.0.33.7"), "{kept}");
     std::fs::write(&copy, kept.replace("10.0.33.7", "169.254.169.254")).unwrap();
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        let foul = "169.254.169.254/32".parse().unwrap();
-        socket.add_address(&Address::new(index, foul)).unwrap();
-        let rule = Rule::new(Family::Ipv4, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
-        socket.add_rule(&Rule { from: Some(foul), ..rule }).unwrap();
-    });
+    node.sh(
+        "ip addr add 169.254.169.254/32 dev ens5; ip rule add pref 1537 from 169.254.169.254 lookup 1000 proto 157",
+    );
     assert_eq!(asks_metadata_from(&node), IpAddr::from(vcn::METADATA_ADDRESS));
     // While that is so, the service does not answer.
     node.metadata.set_status(503);

@@ -4,11 +4,10 @@ use std::fs;
 use std::net::IpAddr;
 use std::process::Command;
 
-use netlink::{Address, LinkChange, Route};
 use oke_node_agent::report::condition::Reason;
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport, UnmanagedReason, VnicState};
 use serde_json::{Value, json};
-use vcn::{ATTACHMENTS_COPY_FILE, Family, Mtu, TableId};
+use vcn::{ATTACHMENTS_COPY_FILE, Family, Mtu};
 
 use crate::called::{Scene, texts};
 use crate::metadata::{dual_stack, vnic};
@@ -56,25 +55,13 @@ fn offer(scene: &Scene) -> Option<Value> {
 
 /// On the fabric: a router with two networks behind it, and one behind another host of the subnet.
 fn networks_behind(node: &Node) {
-    node.on_fabric(|socket| {
-        let (lo, link) = (socket.index_of(&name("lo")).unwrap(), socket.index_of(&name("ens6")).unwrap());
-        for (index, address) in [
-            (lo, "172.16.0.1/32"),
-            (lo, "192.168.5.1/32"),
-            (lo, "fd00:5::1/128"),
-            (link, "10.0.34.1/24"),
-            (link, "10.0.34.9/24"),
-            (link, "fe80::200:17ff:fe00:1/64"),
-        ] {
-            let mut address = Address::new(index, address.parse().unwrap());
-            address.nodad = true;
-            socket.add_address(&address).unwrap();
-        }
-        for link in ["lo", "ens6"] {
-            socket.change_link_named(&name(link), &[LinkChange::Mtu(Mtu(9000)), LinkChange::Up]).unwrap();
-        }
-        socket.add_route(&Route::new("2603:c020:0:34::7/128".parse().unwrap(), link, TableId::MAIN, 16)).unwrap();
-    });
+    node.fabric_sh(
+        "for address in 172.16.0.1/32 192.168.5.1/32 fd00:5::1/128; do ip addr add $address dev lo; done
+         for address in 10.0.34.1/24 10.0.34.9/24; do ip addr add $address dev ens6; done
+         ip addr add fe80::200:17ff:fe00:1/64 dev ens6 nodad
+         for link in lo ens6; do ip link set $link mtu 9000 up; done
+         ip route add 2603:c020:0:34::7 dev ens6",
+    );
 }
 
 /// One echo request of that many bytes, with headers, to an address, from whichever the kernel chooses.
@@ -146,7 +133,7 @@ fn requested_vnic_is_used_under_any_name_of_its_link() {
     let exclusive = json!({ "purpose": "Attach", "mode": "Exclusive" });
     for (spec, offered) in [(json!({ "purpose": "Host" }), false), (shared, true), (exclusive.clone(), true)] {
         let scene = scene(spec.clone(), json!({ "podAddresses": ["10.0.34.8"] }));
-        scene.node.on_fabric(|socket| socket.delete_link_named(&name("ens6")).unwrap());
+        scene.node.fabric_sh("ip link del ens6");
         let pass = scene.reconcile(Cause::Start);
         assert_eq!(storage(&pass).configured, Some(false), "{spec}");
         scene.node.plug("enp0s9f1", 34);
@@ -172,22 +159,18 @@ fn exclusive_vnic_is_in_its_pod_or_missing() {
     let before = offer(&scene).unwrap();
     assert_eq!((&before["link"], &before["ipv4"]["reserved"]), (&json!("ens6"), &json!([])));
 
-    let link = |up: bool| {
-        let fabric = |node: &Node| node.on_fabric(|socket| socket.delete_link_named(&name("ens6")).unwrap());
-        if up { scene.node.plug("ens6", 34) } else { fabric(&scene.node) }
-    };
-    link(false);
+    scene.node.fabric_sh("ip link del ens6");
     let pass = scene.reconcile(Cause::Start);
     assert_eq!((storage(&pass).trouble, storage(&pass).configured), (Some(Reason::LinkMissing), Some(false)));
     assert_eq!(offer(&scene), None);
-    link(true);
+    scene.node.plug("ens6", 34);
     scene.reconcile(Cause::Kernel);
 
     // A pod has it: the plugin moved the link and holds the address.
     let address: IpAddr = "10.0.34.7".parse().unwrap();
     let held = hold(&scene.node, "vnic-attach/c1/net1");
     assert!(held.addresses.iter().any(|held| held.address == address));
-    link(false);
+    scene.node.fabric_sh("ip link del ens6");
     for cause in [Cause::Start, Cause::Timer] {
         let pass = scene.reconcile(cause);
         assert_eq!(
@@ -217,19 +200,6 @@ fn report_mode_changes_nothing_and_off_does_not_look() {
     }
 }
 
-/// Works with `ip` where the other ends of the node's links are.
-fn fabric_ip(node: &Node, arguments: &str) {
-    let words: Vec<&str> = arguments.split(' ').collect();
-    let output = node.inside_fabric(|| Command::new("ip").args(words).output().unwrap());
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// The Ethernet address from which the fabric got the VNIC's last packet.
-fn sender(node: &Node, link: &str) -> String {
-    let shown = || Command::new("ip").args(["neigh", "show", "to", "10.0.34.7", "dev", link]).output().unwrap().stdout;
-    String::from_utf8(node.inside_fabric(shown)).unwrap()
-}
-
 /// Bare metal: the VNIC `storage` on a tag of port 0, and an untagged one on port 1, whose link has another address.
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
@@ -250,22 +220,24 @@ fn requested_vnics_of_bare_metal_use_their_tags_and_ports() {
     let refused = first.conditions.iter().find(|it| it.subject.as_deref() == Some("ocid1.vnic.oc1.iad.other")).unwrap();
     assert!(refused.message.contains("name it with BM_PORT_1"), "the port is not guessed: {refused}");
     assert_eq!(storage(&first).configured, Some(true), "{:#?}", first.conditions);
-    fabric_ip(&node, "link set lo up");
-    fabric_ip(&node, "link set ens3 mtu 9000 up");
-    fabric_ip(&node, "addr add 172.16.0.1/32 dev lo");
+    node.fabric_sh("ip link set lo up; ip link set ens3 mtu 9000 up; ip addr add 172.16.0.1/32 dev lo");
     // The second time OCI gave the VNIC another tag.
     for tag in [7, 9] {
         let link = format!("v{tag}");
-        fabric_ip(&node, &format!("link add link ens3 name {link} type vlan id {tag}"));
-        fabric_ip(&node, &format!("addr add 10.0.34.1/24 dev {link}"));
-        fabric_ip(&node, &format!("link set {link} up"));
+        node.fabric_sh(&format!(
+            "ip link add link ens3 name {link} type vlan id {tag}
+             ip addr add 10.0.34.1/24 dev {link}
+             ip link set {link} up"
+        ));
         std::thread::sleep(settings.detach_grace);
         let pass = pass(tag, Cause::Timer);
         assert_eq!(storage(&pass).link.as_ref().map(ToString::to_string), Some(format!("nic0.{tag}")));
         assert!(answers(&node, "172.16.0.1", 1500) && !answers(&node, "172.16.0.1", 1501), "tag {tag}");
-        assert!(sender(&node, &link).contains("lladdr 02:00:17:00:00:22"), "{}", sender(&node, &link));
+        // The Ethernet address from which the fabric got the VNIC's last packet.
+        let sender = node.fabric_sh(&format!("ip neigh show to 10.0.34.7 dev {link}"));
+        assert!(sender.contains("lladdr 02:00:17:00:00:22"), "{sender}");
         assert_eq!(node.on(|socket| socket.link(&name("ens3")).unwrap().mtu), Mtu::VCN, "others are on the port");
-        fabric_ip(&node, &format!("link del {link}"));
+        node.fabric_sh(&format!("ip link del {link}"));
     }
     // The untagged one, by the name of its port.
     let settings = node.settings(&["--pod-network", "none", "--bm-port-1", "eth1"]);

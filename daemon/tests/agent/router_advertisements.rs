@@ -3,7 +3,6 @@
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
-use netlink::{Address, LinkChange};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, setsockopt};
 use nix::sys::socket::{socket, sockopt};
 use vcn::Family;
@@ -39,18 +38,8 @@ fn has_default(node: &Node) -> bool {
 /// As a machine boots: it takes advertisements and forwards nothing.
 fn booted() -> Node {
     let node = dual_stack_node();
-    node.inside(|| {
-        std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "0").unwrap();
-        for link in ["ens3", "ens5"] {
-            std::fs::write(format!("/proc/sys/net/ipv6/conf/{link}/accept_ra"), "1").unwrap();
-        }
-    });
-    node.on_fabric(|socket| {
-        let index = socket.index_of(&name("ens3")).unwrap();
-        socket.change_link(index, &[LinkChange::Up]).unwrap();
-        let address = Address { nodad: true, ..Address::new(index, format!("{ROUTER}/64").parse().unwrap()) };
-        socket.add_address(&address).unwrap();
-    });
+    node.sh("cd /proc/sys/net/ipv6/conf; echo 0 >all/forwarding; echo 1 >ens3/accept_ra; echo 1 >ens5/accept_ra");
+    node.fabric_sh(&format!("ip link set ens3 up; ip addr add {ROUTER}/64 dev ens3 nodad"));
     node
 }
 
@@ -66,13 +55,7 @@ fn advertised_default_route_survives_the_agents_start() {
     assert_eq!(node.sysctl("net/ipv6/conf/all/forwarding"), "1");
     assert!(has_default(&node), "{:?}\n{}", node.routes(Family::Ipv6, 254), agent.log());
     // If another program removes it, it is learnt again.
-    node.on(|socket| {
-        let filter =
-            netlink::RouteFilter { table: Some(vcn::TableId::MAIN), ..netlink::RouteFilter::all(Family::Ipv6) };
-        let routes = socket.routes(&filter).unwrap();
-        let default = routes.iter().find(|it| it.destination.prefix() == 0).unwrap();
-        socket.delete_route(default).unwrap();
-    });
+    node.sh("ip -6 route del default");
     assert!(!has_default(&node));
     wait_for("the default route to be learnt again", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
 }

@@ -3,13 +3,12 @@
 //! and addresses, and some settings.
 
 use host_harness::{differences, foreign_lines, text_of};
-use netlink::LinkChange;
 use serde_json::{Value, json};
 use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::vnic;
-use crate::node::{Node, RARELY, name, wait_for};
+use crate::node::{Node, RARELY, wait_for};
 
 /// Our settings of VNIC links, and what the kernel derives from an MTU.
 const OURS: [&str; 9] = [
@@ -98,7 +97,7 @@ fn furnish(node: &Node) {
     node.inside(|| {
         commands.lines().map(str::trim).filter(|line| !line.is_empty()).for_each(|line| drop(text_of(line)))
     });
-    node.on_fabric(|socket| socket.change_link_named(&name("ens3"), &[LinkChange::Up]).unwrap());
+    node.fabric_sh("ip link set ens3 up");
     // Links without addresses are listed, too.
     let settled = || node.inside(|| !text_of("ip -6 addr show tentative").contains("inet6"));
     let tentative = || node.inside(|| text_of("ip -6 addr show tentative"));
@@ -116,16 +115,13 @@ fn foreign_objects_are_unchanged_by_the_agent() {
     assert!(rules.iter().any(|rule| rule.starts_with("1537 10.0.33.7/32")), "it works here: {rules:?}");
     assert_eq!(differences(&before, &dump(&node)), [""; 0]);
     // It repairs what is its own.
-    node.on(|socket| {
-        let all = socket.rules(Family::Ipv4).unwrap();
-        all.iter().filter(|it| it.protocol == vcn::PROTOCOL).for_each(|rule| socket.delete_rule(rule).unwrap());
-    });
+    node.sh("ip rule flush protocol 157");
     wait_for("the repair", || node.rules(Family::Ipv4) == rules, || agent.log());
     // And takes it away when it is no longer wanted.
     node.metadata.set_vnics(vec![crate::metadata::vnic("primary", 10)]);
     node.publish("SUCCESS", &[]);
     // With a VNIC that is detached its device goes, and with that all that others had on it.
-    node.on(|socket| socket.delete_link_named(&name("ens5")).unwrap());
+    node.sh("ip link del ens5");
     let ours = |rule: &String| rule.starts_with("1537");
     wait_for("the VNIC to go", || !node.rules(Family::Ipv4).iter().any(ours), || agent.log());
     let elsewhere: Vec<String> = before.into_iter().filter(|line| !line.contains("ens5")).collect();

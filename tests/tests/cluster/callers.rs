@@ -128,29 +128,32 @@ fn cnitool_runs_a_chain_with_reference_plugins() {
         json!({ "type": "vcn-native" }),
         json!({ "type": "portmap", "capabilities": { "portMappings": true }, "snat": true }),
         json!({ "type": "bandwidth", "ingressRate": rate, "ingressBurst": rate, "egressRate": rate, "egressBurst": rate }),
-        json!({ "type": "tuning", "sysctl": { "net.core.somaxconn": "500" } }),
+        json!({ "type": "tuning", "sysctl": { "net.core.somaxconn": "500" }, "mac": "02:00:00:00:00:99", "mtu": 1300,
+            "promisc": true }),
         json!({ "type": "vnic-attach" }),
     ];
-    // The newest that Debian's plugins know.
-    let world = World::new(&list("1.0.0", &plugins));
-    let before = world.traces();
-    let result: Value = serde_json::from_str(&text(world.cnitool("add"))).unwrap();
-    assert_eq!(result["cniVersion"], "1.0.0");
-    assert!(result["ips"][0]["address"].as_str().unwrap().starts_with("10.0.0."), "{result}");
-    assert!(reaches(&world.pod, "10.0.0.1"));
-    assert!(sh(&world.pod, "cat /proc/sys/net/core/somaxconn").starts_with("500"));
-    assert!(world.traces().contains("8080") || sh(&world.host, "iptables-save -t nat").contains("8080"));
-    // portmap 1.1.1 expects the rules of one family among the other's, too, so its CHECK never passes.
-    let checked: Vec<Value> = plugins.iter().filter(|plugin| plugin["type"] != "portmap").cloned().collect();
-    world.configure(&list("1.0.0", &checked));
-    text(world.cnitool("check"));
-    world.configure(&list("1.0.0", &plugins));
-    assert_eq!(world.held(), 1);
-    for _ in 0..2 {
-        text(world.cnitool("del"));
+    // 1.0.0 is the newest that Debian's plugins know.
+    for version in ["0.4.0", "1.0.0"] {
+        let world = World::new(&list(version, &plugins));
+        let before = world.traces();
+        let result: Value = serde_json::from_str(&text(world.cnitool("add"))).unwrap();
+        assert_eq!(result["cniVersion"], version);
+        assert!(result["ips"][0]["address"].as_str().unwrap().starts_with("10.0.0."), "{result}");
+        assert_eq!(result["interfaces"][1]["mac"], "02:00:00:00:00:99", "tuning changed the pod's link");
+        assert!(reaches(&world.pod, "10.0.0.1"));
+        assert!(sh(&world.pod, "cat /proc/sys/net/core/somaxconn").starts_with("500"));
+        assert!(world.traces().contains("8080") || sh(&world.host, "iptables-save -t nat").contains("8080"));
+        // portmap 1.1.1 expects the rules of one family among the other's, too, so its CHECK never passes.
+        let checked: Vec<Value> = plugins.iter().filter(|plugin| plugin["type"] != "portmap").cloned().collect();
+        world.configure(&list(version, &checked));
+        text(world.cnitool("check"));
+        world.configure(&list(version, &plugins));
+        assert_eq!(world.held(), 1);
+        for _ in 0..2 {
+            text(world.cnitool("del"));
+        }
+        assert_eq!((world.held(), world.traces()), (0, before), "{version}");
     }
-    assert_eq!(world.held(), 0);
-    assert_eq!(world.traces(), before);
 }
 
 #[test]

@@ -6,7 +6,6 @@
     reason = "a test may fail by panicking, its helper functions too"
 )]
 
-mod arbitrary;
 mod call;
 mod configuration;
 mod environment;

@@ -1,7 +1,6 @@
-//! The plugin as a process, as runtimes start it: its status, its answer, a panic inside, and documents in pieces. The plugins' own
-//! tests close, fill and hold its streams.
+//! The plugin as a process, as runtimes start it: its status, its answer, a panic inside. The plugins' own tests close, fill and
+//! hold its streams.
 
-use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
@@ -66,29 +65,4 @@ fn panic_returns_one_reply_with_code_100_in_requested_version() {
         assert!(reply["details"].as_str().unwrap().contains("noop.rs:"), "{reply}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("panicked at"), "{output:?}");
     }
-}
-
-#[test]
-fn a_document_in_many_small_pieces_is_read_whole() {
-    let mut child = plugin("ADD").spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    for byte in config_without("prevResult").to_string().as_bytes() {
-        stdin.write_all(&[*byte]).unwrap();
-        stdin.flush().unwrap();
-    }
-    drop(stdin);
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
-}
-
-#[test]
-fn document_larger_than_a_pipe_is_read_completely() {
-    let mut config = config_without("prevResult");
-    config["padding"] = "x".repeat(3 << 20).into();
-    assert_eq!(with_config(plugin("ADD"), &config).status.code(), Some(0));
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("config");
-    std::fs::write(&path, config.to_string()).unwrap();
-    let mut command = plugin("ADD");
-    command.stdin(File::open(&path).unwrap());
-    assert_eq!(command.output().unwrap().status.code(), Some(0));
 }

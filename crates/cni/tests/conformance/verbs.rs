@@ -150,11 +150,3 @@ fn disabled_gc_does_nothing_and_succeeds() {
     }
     assert_eq!(kept(&config_with("disableGC", json!("false"))), ["Net_1/a/eth0"]);
 }
-
-#[test]
-fn gc_is_asked_even_when_our_own_fields_are_wrong() {
-    let outcome = Call::of("GC").config(&config_with("mtu", json!("x"))).run();
-    outcome.silent();
-    let [PluginCall::Gc(request)] = outcome.calls.as_slice() else { panic!("{outcome:?}") };
-    assert!(request.conf.is_err());
-}

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use datapath::pod::{self, LinkEnds, PodAddress, PodNetwork};
 use datapath::{Place, Places, Snapshot, Step, apply, plan, pods};
-use netlink::{LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
-use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
+use netlink::{LinkChange, LinkKind, Netns, NewLink, Peer, Socket};
+use vcn::{Family, IfName, Mtu, RulePriorities, TableId};
 
-use crate::host::returned::run;
+use crate::host::run;
 
 fn name(text: &str) -> IfName {
     IfName::new(text).unwrap()
@@ -67,12 +67,13 @@ fn texts(steps: &[Step]) -> Vec<String> {
     steps.iter().map(ToString::to_string).collect()
 }
 
-/// Breaks an object of the first of three pods and repairs it. Returns the steps, and checks that none is left.
-fn mended(break_it: impl FnOnce(&mut Socket, &PodNetwork) + Send) -> Vec<String> {
+/// Breaks an object of the first of three pods by a script, in which `VETH` is its host end, and repairs it. Returns the steps,
+/// and checks that none is left.
+fn mended(script: &str) -> Vec<String> {
     let mut repairs = Vec::new();
     on_a_host(3, |places, pods| {
         assert_eq!(texts(&todo(pods, places)), [""; 0]);
-        break_it(&mut Socket::open().unwrap(), pods.first().unwrap());
+        script.replace("VETH", pods[0].ends.host.as_str()).split("; ").for_each(|command| drop(run(command)));
         let steps = todo(pods, places);
         repairs = texts(&steps);
         for step in steps {
@@ -84,109 +85,67 @@ fn mended(break_it: impl FnOnce(&mut Socket, &PodNetwork) + Send) -> Vec<String>
 }
 
 #[test]
-fn flushed_rules_are_restored() {
-    let repairs = mended(|socket, _| {
-        for family in Family::ALL {
-            for rule in socket.rules(family).unwrap().iter().filter(|rule| rule.priority == RulePriorities::FROM_POD) {
-                socket.delete_rule(rule).unwrap();
-            }
-        }
-    });
-    assert_eq!(repairs.len(), 6);
-    assert!(repairs.contains(&"rule add pref 1536 from 10.0.4.0 lookup 1001".to_owned()), "{repairs:#?}");
-}
-
-#[test]
-fn deleted_or_diverted_route_is_restored() {
-    let repairs = mended(|socket, pod| {
-        let route = |address: &str, link: &str| {
-            let index = socket_index(link);
-            Route { scope_link: true, ..Route::new(address.parse().unwrap(), index, PODS_TABLE, PROTOCOL) }
-        };
-        socket.replace_route(&route("10.0.4.0/32", "ens5")).unwrap();
-        let v6 = RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(Family::Ipv6) };
-        let lost = socket.routes(&v6).unwrap().into_iter().find(|it| it.destination.ip() == pod_ipv6(pod)).unwrap();
-        socket.delete_route(&lost).unwrap();
-    });
-    let host = pod_number(0).ends.host;
-    let expected = ["10.0.4.0", "2001:db8::"].map(|it| format!("{it} dev {host} table 999 proto 157"));
-    assert_eq!(repairs, [format!("route replace {}", expected[0]), format!("route add {}", expected[1])]);
-}
-
-#[test]
-fn lowered_host_end_is_restored_with_what_it_carried() {
-    let repairs = mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Down]).unwrap());
-    for part in ["link set ", "addr add fe80::1/128", "route add 10.0.4.0 ", "route add 2001:db8:: "] {
-        assert!(repairs.iter().any(|step| step.starts_with(part)), "{part} is not in {repairs:#?}");
-    }
-}
-
-#[test]
-fn changed_settings_and_proxies_of_host_end_are_restored() {
-    let ends = pod_number(0).ends;
-    let host = &ends.host;
-    for (command, repairs) in [
+fn each_broken_object_of_the_hosts_side_is_repaired_alone() {
+    let LinkEnds { host, host_mac, .. } = pod_number(0).ends;
+    let host_end = format!("link set VETH address {host_mac} mtu 9000 up (was ");
+    // The beginnings of the steps, and whether these are all.
+    for (script, all, repairs) in [
+        ("ip link set VETH address 02:00:00:00:00:09", true, &[host_end.as_str()][..]),
+        ("ip link set VETH mtu 1400", true, &[&host_end]),
         (
-            format!("ip link set {host} address 02:00:00:00:00:09"),
-            vec![format!("link set {host} address {} mtu 9000 up", ends.host_mac)],
+            "ip link set VETH down",
+            false,
+            &["link set VETH ", "addr add fe80::1/128", "route add 10.0.4.0 ", "route add 2001:db8:: "],
         ),
         (
-            format!("ip link set {host} mtu 1400"),
-            vec![format!("link set {host} address {} mtu 9000 up", ends.host_mac)],
-        ),
-        (
-            format!("sysctl -qw net/ipv6/conf/{host}/disable_ipv6=1"),
-            vec![format!("sysctl net/ipv6/conf/{host}/disable_ipv6=0 (was 1)"), "addr add fe80::1/128".into()],
+            "sysctl -qw net/ipv6/conf/VETH/disable_ipv6=1",
+            false,
+            &["sysctl net/ipv6/conf/VETH/disable_ipv6=0 (was 1)", "addr add fe80::1/128"],
         ),
         // A pod could have the host's IPv6 traffic.
+        ("sysctl -qw net/ipv6/conf/VETH/accept_ra=1", true, &["sysctl net/ipv6/conf/VETH/accept_ra=0 (was 1)"]),
+        ("ip neigh del proxy 169.254.1.1 dev VETH", true, &["neigh add proxy 169.254.1.1 dev VETH"]),
+        ("ip neigh del proxy 10.0.4.0 dev ens5", true, &["neigh add proxy 10.0.4.0 dev ens5"]),
+        // The creator of a proxy that is not marked as our own may remove it again.
         (
-            format!("sysctl -qw net/ipv6/conf/{host}/accept_ra=1"),
-            vec![format!("sysctl net/ipv6/conf/{host}/accept_ra=0 (was 1)")],
+            "ip neigh del proxy 10.0.4.0 dev ens5; ip neigh add proxy 10.0.4.0 dev ens5; \
+             ip neigh del proxy 2001:db8:: dev ens5; ip neigh add proxy 2001:db8:: dev ens5 protocol 4",
+            true,
+            &["neigh add proxy 10.0.4.0 dev ens5", "neigh add proxy 2001:db8:: dev ens5"],
         ),
-        (format!("ip neigh del proxy 169.254.1.1 dev {host}"), vec![format!("neigh add proxy 169.254.1.1 dev {host}")]),
-        ("ip neigh del proxy 10.0.4.0 dev ens5".into(), vec!["neigh add proxy 10.0.4.0 dev ens5".into()]),
+        (
+            "ip route replace 10.0.4.0 dev ens5 table 999 proto 157; ip -6 route del 2001:db8:: table 999",
+            true,
+            &[
+                "route replace 10.0.4.0 dev VETH table 999 proto 157",
+                "route add 2001:db8:: dev VETH table 999 proto 157",
+            ],
+        ),
+        // The rule of another program stays.
+        (
+            "ip rule add pref 1536 from 10.0.4.0 lookup 1002 proto 157; ip rule add pref 1536 from 10.0.4.0 lookup 1003 proto 4",
+            true,
+            &["rule del pref 1536 from 10.0.4.0 lookup 1002"],
+        ),
+        (
+            "ip rule flush protocol 157; ip -6 rule flush protocol 157",
+            true,
+            &[
+                "rule add pref 1536 from 10.0.4.0 lookup 1001",
+                "rule add pref 1536 from 10.0.4.1 lookup 1001",
+                "rule add pref 1536 from 10.0.4.2 lookup 1001",
+                "rule add pref 1536 from 2001:db8:: lookup 1001",
+                "rule add pref 1536 from 2001:db8::1 lookup 1001",
+                "rule add pref 1536 from 2001:db8::2 lookup 1001",
+            ],
+        ),
     ] {
-        let mended = mended(|_, _| drop(run(&command)));
-        assert!(mended.len() == repairs.len() || command.contains("disable_ipv6"), "{command}: {mended:#?}");
-        for repair in repairs {
-            assert!(mended.iter().any(|step| step.starts_with(&repair)), "{command}: {repair} is not in {mended:#?}");
+        let mended = mended(script);
+        assert!(mended.len() == repairs.len() || !all, "{script}: {mended:#?}");
+        for repair in repairs.iter().map(|repair| repair.replace("VETH", host.as_str())) {
+            assert!(mended.iter().any(|step| step.starts_with(&repair)), "{script}: {repair} is not in {mended:#?}");
         }
     }
-}
-
-/// Its creator may remove it again, and could not be distinguished from us.
-#[test]
-fn unmarked_proxy_is_replaced_by_our_marked_proxy() {
-    let repairs = mended(|socket, pod| {
-        let address = "10.0.4.0".parse().unwrap();
-        socket.delete_neighbour(&Neighbour::proxy(socket_index("ens5"), address)).unwrap();
-        socket.add_neighbour(&Neighbour::proxy(socket_index("ens5"), address)).unwrap();
-        let other = Neighbour::proxy(socket_index("ens5"), pod_ipv6(pod)).by(4);
-        socket.delete_neighbour(&other).unwrap();
-        socket.add_neighbour(&other).unwrap();
-    });
-    assert_eq!(repairs, ["neigh add proxy 10.0.4.0 dev ens5", "neigh add proxy 2001:db8:: dev ens5"]);
-}
-
-#[test]
-fn host_end_with_changed_mtu_is_restored() {
-    let repairs =
-        mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Mtu(Mtu(1400))]).unwrap());
-    assert_eq!(repairs.len(), 1);
-    assert!(repairs[0].contains(" mtu 9000 up (was ") && repairs[0].contains(" mtu 1400 up"), "{repairs:#?}");
-}
-
-#[test]
-fn own_rule_with_wrong_table_is_deleted_unlike_foreign_rule() {
-    let rule = |table, protocol| {
-        let from = Some("10.0.4.0/32".parse().unwrap());
-        Rule { from, ..Rule::new(Family::Ipv4, RulePriorities::FROM_POD, TableId(table), protocol) }
-    };
-    let repairs = mended(|socket, _| {
-        socket.add_rule(&rule(1002, PROTOCOL)).unwrap();
-        socket.add_rule(&rule(1003, 4)).unwrap();
-    });
-    assert_eq!(repairs, ["rule del pref 1536 from 10.0.4.0 lookup 1002"]);
 }
 
 #[test]
@@ -236,12 +195,4 @@ fn a_full_node_is_looked_at_as_a_whole() {
         steps.into_iter().for_each(|step| apply(&[step], places).unwrap());
         println!("500 rules: {:?}", begun.elapsed());
     });
-}
-
-fn socket_index(link: &str) -> u32 {
-    Socket::open().unwrap().index_of(&name(link)).unwrap()
-}
-
-fn pod_ipv6(pod: &PodNetwork) -> IpAddr {
-    pod.addresses[1].address
 }

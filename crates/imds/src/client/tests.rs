@@ -30,7 +30,7 @@ fn good(text: &str) -> Reply {
 }
 
 async fn ask(script: Vec<Reply>, policy: Policy) -> (Result<Instance, Error>, Server) {
-    let server = Server::start(script).await;
+    let server = Server::start(script);
     let imds = Imds::new(&server.base_url, policy).unwrap();
     (imds.instance().await, server)
 }
@@ -164,7 +164,7 @@ async fn keeps_the_contract(metadata: &impl Metadata, fail: impl AsyncFn(u16)) {
 
 #[tokio::test]
 async fn the_client_keeps_the_contract() {
-    let server = Server::start(vec![good(INSTANCE), good(VNICS), Reply::Status(503)]).await;
+    let server = Server::start(vec![good(INSTANCE), good(VNICS), Reply::Status(503)]);
     keeps_the_contract(&Imds::new(&server.base_url, patient()).unwrap(), async |_| {}).await;
 }
 

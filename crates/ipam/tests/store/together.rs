@@ -224,23 +224,6 @@ fn verbs_wait_only_for_verbs_of_the_same_attachment() {
 }
 
 #[test]
-fn lost_index_is_rebuilt_from_records_before_release() {
-    let dir = tempfile::tempdir().unwrap();
-    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/30"));
-    for id in ["a", "b"] {
-        reserve(&store, &pools, id).unwrap();
-        store.commit(&request(id).key).unwrap();
-    }
-    fs::remove_file(dir.path().join("allocations.json")).unwrap();
-    let key = request("a").key;
-    let now = BootTime::now().unwrap();
-    let released = store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, now))).unwrap().unwrap();
-    let all = store.read().unwrap();
-    assert_eq!(all.allocations.len(), 1, "the other one is on record");
-    assert!(all.freed.iter().any(|freed| freed.address == released.addresses[0].address && !freed.forgotten));
-}
-
-#[test]
 fn no_file_knows_what_time_it_is_outside() {
     let dir = tempfile::tempdir().unwrap();
     let (store, now) = (Store::new(dir.path(), boot()), BootTime::now().unwrap());

@@ -30,8 +30,12 @@ fn on(vnics: &[HostVnic]) -> ConfiguredVnics<'_> {
     ConfiguredVnics { vnics, ipv6: true }
 }
 
+fn with_conditions(facts: &NodeFacts, hosted: ConfiguredVnics<'_>, current: Option<&Pools>) -> (Pools, Vec<Condition>) {
+    next(facts, hosted, current, WriteTime { boot: &boot(), now: NOW }, &[])
+}
+
 fn pools(facts: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
-    next(facts, on(hosted), current, WriteTime { boot: &boot(), now: NOW }, &[]).0
+    with_conditions(facts, on(hosted), current).0
 }
 
 fn addresses(pools: &Pools) -> Vec<String> {
@@ -70,24 +74,18 @@ fn link_mac_is_fixed_except_on_a_bare_metal_port() {
 }
 
 #[test]
-fn pools_name_what_is_awaited() {
+fn pools_name_what_is_awaited_and_stay_once_published() {
+    let published = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     for (npn, reason) in [
         (Ok(Some(npn("BACKOFF"))), "NativePodNetwork is BACKOFF: FailedToCreatePrivateIP"),
         (Ok(None), "this instance has no NativePodNetwork (yet)"),
         (Err("no answer".into()), "the NativePodNetwork cannot be read: no answer"),
     ] {
-        let pools = pools(&facts(npn), &hosted(), None);
-        assert_eq!((pools.vnics.len(), pools.reason.as_deref()), (0, Some(reason)));
-    }
-}
-
-#[test]
-fn published_pools_are_kept_while_native_pod_network_is_unusable() {
-    let published = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
-    for npn in [Ok(Some(npn("IN_PROGRESS"))), Ok(None), Err("no answer".into())] {
-        let now = pools(&facts(npn), &hosted(), Some(&published));
-        assert_eq!(now.vnics, published.vnics);
-        assert!(now.reason.is_some());
+        let facts = facts(npn);
+        for (current, vnics) in [(None, &[][..]), (Some(&published), &published.vnics)] {
+            let now = pools(&facts, &hosted(), current);
+            assert_eq!((now.vnics.as_slice(), now.reason.as_deref()), (vnics, Some(reason)));
+        }
     }
 }
 
@@ -127,20 +125,10 @@ fn vnic_out_of_sync_is_left_out_with_a_reason() {
 fn family_without_host_routes_is_left_out_and_reported() {
     let mut hosted = hosted();
     hosted[0].vnic.addressing.ipv4 = None;
-    let (pools, conditions) =
-        next(&facts(Ok(Some(npn("SUCCESS")))), on(&hosted), None, WriteTime { boot: &boot(), now: NOW }, &[]);
+    let (pools, conditions) = with_conditions(&facts(Ok(Some(npn("SUCCESS")))), on(&hosted), None);
     assert!(pools.vnics[0].families.is_empty());
     assert_eq!(conditions.iter().map(|c| c.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     assert!(pools.reason.unwrap().starts_with("RouterUnknown"));
-}
-
-#[test]
-fn vnic_for_application_resources_is_not_in_the_general_pool() {
-    let mut npn = npn("SUCCESS");
-    npn.vnics[0].application_resources = vec!["storage".into()];
-    let pools = pools(&facts(Ok(Some(npn))), &hosted(), None);
-    assert_eq!(pools.vnics[0].purpose, Purpose::Attach);
-    assert_eq!(pools.for_pods().count(), 0);
 }
 
 #[test]
@@ -148,24 +136,6 @@ fn unknown_fields_of_pools_stay() {
     let mut published = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     published.extra.insert("later".into(), true.into());
     assert_eq!(pools(&facts(Ok(None)), &hosted(), Some(&published)).extra, published.extra);
-}
-
-#[test]
-fn ipv6_addresses_are_ignored_on_a_kernel_without_ipv6() {
-    let mut npn = npn("SUCCESS");
-    npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
-    let offered = facts(Ok(Some(npn)));
-    let vnics = hosted();
-    let (_, conditions) = next(&offered, on(&vnics), None, WriteTime { boot: &boot(), now: NOW }, &[]);
-    assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
-    let (pools, conditions) = next(
-        &offered,
-        ConfiguredVnics { vnics: &vnics, ipv6: false },
-        None,
-        WriteTime { boot: &boot(), now: NOW },
-        &[],
-    );
-    assert_eq!((conditions, pools.reason), (vec![], None));
 }
 
 #[test]
@@ -193,10 +163,12 @@ fn pods_get_the_families_that_oke_created_addresses_of() {
     let vnics = hosted();
     let pools = pools(&both, &vnics, None);
     assert_eq!((pools.offered(), pools.families()), (vec![Family::Ipv4], vec![Family::Ipv4, Family::Ipv6]));
-    let (deaf, _) =
-        next(&both, ConfiguredVnics { vnics: &vnics, ipv6: false }, None, WriteTime { boot: &boot(), now: NOW }, &[]);
+    let (_, conditions) = with_conditions(&both, on(&vnics), None);
+    assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
+    let (deaf, conditions) = with_conditions(&both, ConfiguredVnics { vnics: &vnics, ipv6: false }, None);
     assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
-    let later = next(&facts(Ok(None)), on(&vnics), Some(&pools), WriteTime { boot: &boot(), now: NOW }, &[]).0;
+    assert_eq!((conditions, deaf.reason), (vec![], None), "its addresses are ignored");
+    let later = self::pools(&facts(Ok(None)), &vnics, Some(&pools));
     assert_eq!(later.families(), pools.families(), "as long as nothing newer is known");
 }
 

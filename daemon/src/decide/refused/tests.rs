@@ -168,14 +168,9 @@ fn native_pod_network_without_refused_addresses_is_unchanged() {
 #[test]
 fn refused_address_is_removed_from_secondary_vnics_only() {
     let primary = vm_vnics()[0].id.clone();
-    for (address, why) in [
-        ("169.254.169.254", "link-local"),
-        ("10.0.10.7", "the own address of VNIC ocid1.vnic.oc1.iad.primary"),
-        ("10.0.33.1", "the router of the subnet"),
-        ("10.0.33.255", "reserved by OCI in 10.0.33.0/24"),
-        ("127.0.0.1", "loopback"),
-        ("10.0.10.9", "in the subnet of VNIC ocid1.vnic.oc1.iad.primary"),
-    ] {
+    for (address, why) in
+        [("169.254.169.254", "link-local"), ("10.0.10.7", "the own address of VNIC ocid1.vnic.oc1.iad.primary")]
+    {
         let mut listed = dual_stack();
         listed[1].addressing.ipv4.as_mut().unwrap().address = address.parse().unwrap();
         let mut expected = listed.clone();

@@ -74,24 +74,3 @@ fn written_slots_are_read_and_unknown_fields_stay() {
     assert_eq!(file.read().unwrap(), slots);
     assert!(std::fs::read_to_string(path).unwrap().contains("later"));
 }
-
-#[test]
-fn damaged_file_is_set_aside_on_request() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = SlotFile::new(directory.path());
-    std::fs::write(directory.path().join("tables.json"), "{half").unwrap();
-    assert!(matches!(file.read(), Err(SlotError::Damaged(_))));
-    assert!(matches!(file.read(), Err(SlotError::Damaged(_))));
-    file.set_aside().unwrap();
-    assert_eq!(std::fs::read(directory.path().join("tables.json.damaged")).unwrap(), b"{half");
-    assert_eq!(file.read().unwrap(), Slots::default());
-}
-
-#[test]
-fn newer_file_is_refused_and_not_changed() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("tables.json");
-    std::fs::write(&path, r#"{"version":2,"slots":{}}"#).unwrap();
-    assert!(matches!(SlotFile::new(directory.path()).read(), Err(SlotError::Read(_))));
-    assert!(path.exists());
-}

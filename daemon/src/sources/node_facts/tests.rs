@@ -74,30 +74,51 @@ fn last_good_answer_stays_and_ages_when_the_service_fails() {
 }
 
 #[test]
-fn unlisted_vnic_is_removed_after_grace_which_restarts_when_listed() {
-    let mut scene = Scene::listing(&vm_vnics());
-    for second in [10, 39] {
-        assert_eq!(scene.at(second, &alone()), vm_vnics());
-        assert!(!scene.facts.is_settled());
+fn unlisted_vnic_family_or_address_goes_after_grace_which_restarts_when_listed() {
+    for (whole, lacking) in
+        [(vm_vnics(), alone()), (with_ipv6(&["7"]), vm_vnics()), (with_ipv6(&["7", "8"]), with_ipv6(&["8"]))]
+    {
+        let mut scene = Scene::listing(&whole);
+        let before = scene.facts.clone();
+        assert!(before.is_settled());
+        for second in [10, 20, 39] {
+            assert_eq!(scene.at(second, &lacking), whole);
+            assert!(
+                scene.facts.says_the_same(&before) && !scene.facts.is_settled(),
+                "the next answer may have it again"
+            );
+        }
+        assert_eq!(scene.at(39, &whole), whole);
+        for second in [40, 69] {
+            assert_eq!(scene.at(second, &lacking), whole, "with its full grace again");
+        }
+        assert_eq!(scene.at(70, &lacking), lacking);
+        let awaits_vnic = lacking.len() < whole.len();
+        assert_eq!(scene.facts.is_settled(), !awaits_vnic, "the NativePodNetwork names a VNIC that is not listed");
+        assert_eq!(scene.list(List { second: 71, vnics: &lacking }, |_| true), lacking, "it is no longer known");
     }
-    assert_eq!(scene.at(39, &vm_vnics()), vm_vnics());
-    assert_eq!(scene.at(69, &alone()), vm_vnics());
-    assert_eq!(scene.at(99, &alone()), alone());
 }
 
 #[test]
-fn unlisted_vnic_is_kept_while_held_and_reported_after_grace() {
-    let mut scene = Scene::listing(&vm_vnics());
-    let mut held = |second, vnics: &[Vnic], is_held| {
-        let before = scene.facts.clone();
-        let known = scene.list(List { second, vnics }, |_| is_held).to_vec();
-        (known, scene.facts.held().count(), !scene.facts.says_the_same(&before))
-    };
-    assert_eq!(held(0, &alone(), true), (vm_vnics(), 0, false), "in its grace");
-    assert_eq!(held(30, &alone(), true), (vm_vnics(), 1, true));
-    assert_eq!(held(40, &vm_vnics(), true), (vm_vnics(), 0, true));
-    assert_eq!(held(41, &alone(), true), (vm_vnics(), 0, false));
-    assert_eq!(held(71, &alone(), false), (alone(), 0, true), "its device went as well");
+fn unlisted_vnic_or_family_is_kept_while_held_and_reported_after_grace() {
+    let reported = |facts: &NodeFacts| (facts.held().count(), facts.held_families().cloned().collect::<Vec<_>>());
+    let ipv6 = (vm_vnics()[1].id.clone(), Family::Ipv6);
+    for (whole, lacking, after_grace) in
+        [(vm_vnics(), alone(), (1, vec![])), (with_ipv6(&["7"]), vm_vnics(), (0, vec![ipv6]))]
+    {
+        let mut scene = Scene::listing(&whole);
+        let mut held = |second, vnics: &[Vnic], is_held: bool| {
+            let before = scene.facts.clone();
+            let known = scene.list(List { second, vnics }, |_| is_held).to_vec();
+            (known, reported(&scene.facts), !scene.facts.says_the_same(&before))
+        };
+        assert_eq!(held(0, &lacking, true), (whole.clone(), (0, vec![]), false), "in its grace");
+        assert_eq!(held(30, &lacking, true), (whole.clone(), after_grace.clone(), true));
+        assert_eq!(held(60, &whole, true), (whole.clone(), (0, vec![]), true), "it is listed again");
+        assert_eq!(held(90, &lacking, true), (whole.clone(), (0, vec![]), false), "with its full grace");
+        assert_eq!(held(150, &lacking, true), (whole.clone(), after_grace, true));
+        assert_eq!(held(150, &lacking, false), (lacking, (0, vec![]), true), "what held it went as well");
+    }
 }
 
 #[test]
@@ -252,36 +273,6 @@ fn is_ipv6(item: ExpectedItem<'_>) -> bool {
 }
 
 #[test]
-fn lacked_family_goes_after_its_grace() {
-    let mut scene = Scene::listing(&with_ipv6(&["7"]));
-    let before = scene.facts.clone();
-    assert!(before.is_settled());
-    for second in [10, 20, 39] {
-        assert_eq!(scene.at(second, &vm_vnics()), with_ipv6(&["7"]));
-        assert!(scene.facts.says_the_same(&before) && !scene.facts.is_settled(), "the next answer may have it again");
-    }
-    assert_eq!(scene.at(40, &vm_vnics()), vm_vnics());
-    assert!(scene.facts.is_settled());
-    assert_eq!(scene.list(List { second: 41, vnics: &vm_vnics() }, |_| true), vm_vnics(), "it is no longer known");
-}
-
-#[test]
-fn missing_family_is_kept_while_held_and_reported_after_grace() {
-    let mut scene = Scene::listing(&with_ipv6(&["7"]));
-    let mut held = |second, vnics: &[Vnic], is_held: bool| {
-        let known = scene.list(List { second, vnics }, |item| is_held && is_ipv6(item)).to_vec();
-        (known[1].addressing.ipv6.is_some(), scene.facts.held_families().cloned().collect::<Vec<_>>())
-    };
-    let ipv6 = vec![(vm_vnics()[1].id.clone(), Family::Ipv6)];
-    assert_eq!(held(0, &vm_vnics(), true), (true, vec![]), "in its grace");
-    assert_eq!(held(30, &vm_vnics(), true), (true, ipv6.clone()));
-    assert_eq!(held(60, &with_ipv6(&["7"]), true), (true, vec![]), "it is listed again");
-    assert_eq!(held(90, &vm_vnics(), true), (true, vec![]), "with its full grace");
-    assert_eq!(held(150, &vm_vnics(), true), (true, ipv6));
-    assert_eq!(held(150, &vm_vnics(), false), (false, vec![]));
-}
-
-#[test]
 fn family_of_cached_copy_is_restored_only_while_held() {
     for (at_first, later) in [(true, true), (false, true), (false, false)] {
         let mut scene = Scene::recalling(&with_ipv6(&["7"]));
@@ -308,18 +299,4 @@ fn order_of_addresses_is_no_news_and_other_addresses_are() {
         assert_eq!(scene.at(0, &other), other);
         assert!(!scene.facts.says_the_same(&before));
     }
-}
-
-#[test]
-fn lacked_address_goes_after_its_grace() {
-    let (both, one) = (with_ipv6(&["7", "8"]), with_ipv6(&["8"]));
-    let mut scene = Scene::listing(&both);
-    for second in [10, 39] {
-        assert_eq!(scene.at(second, &one), both);
-        assert!(!scene.facts.is_settled(), "the next answer may have it again");
-    }
-    assert_eq!(scene.at(39, &both), both);
-    assert_eq!(scene.at(40, &one), both, "with its full grace again");
-    assert_eq!(scene.at(70, &one), one);
-    assert!(scene.facts.is_settled());
 }

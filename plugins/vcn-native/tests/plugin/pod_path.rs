@@ -2,7 +2,6 @@
 
 mod advertised;
 mod astray;
-mod chain;
 mod check;
 mod connections;
 mod crossed;

@@ -155,6 +155,28 @@ fn link(world: &World, pod: &Server) -> String {
     proxy.split(' ').nth(2).unwrap().to_owned()
 }
 
+/// Another program gives an address of a VNIC's subnet to a network of its own on the node: packets reach it.
+fn passes_to_another_network(world: &World, to: IpAddr) {
+    let ip = format!("ip {}", flag(Family::of(to)));
+    let network = format!(
+        "ip link add others type veth peer name others-end
+         ip link set others up
+         ip link set others-end up
+         {ip} route add {to} dev others
+         {ip} neighbour replace {to} lladdr 02:00:00:00:00:77 dev others"
+    );
+    world.on_node("sh", &["-ec", &network], "");
+    let counting = "add table inet counting
+        add chain inet counting out { type filter hook postrouting priority 300; }
+        add rule inet counting out oifname others udp dport 8080 counter comment \"another network\"";
+    world.on_node("nft", &["-f", "-"], counting);
+    wait_for("a datagram to another network", || {
+        world.client.run(|| datagram(to)).unwrap();
+        counted(&listing(world), "another network") > 0
+    });
+    world.on_node("sh", &["-ec", "nft delete table inet counting; ip link delete others"], "");
+}
+
 /// Packets of others to an address that no pod has are dropped; a pod that gets the address later is asked at once.
 fn packets_to_an_address_that_no_pod_has_are_dropped(kind: MachineKind) {
     let world = World::start_as(kind);
@@ -176,6 +198,7 @@ fn packets_to_an_address_that_no_pod_has_are_dropped(kind: MachineKind) {
             world.client.run(|| datagram(free)).unwrap();
             counted(&listing(&world), &rule) >= DATAGRAMS
         });
+        passes_to_another_network(&world, free);
         proxy("delete");
         (free, rule)
     });

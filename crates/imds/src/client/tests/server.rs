@@ -1,16 +1,9 @@
 //! A metadata service on loopback that answers from a script and is as strict as the real one about headers.
 
-use std::convert::Infallible;
-use std::pin::Pin;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
-
-use http_body_util::Full;
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::{Body, Bytes, Frame, Incoming};
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use std::thread;
 
 /// What to do with a request. The last one of a script is repeated for ever.
 #[derive(Clone, Debug)]
@@ -31,21 +24,16 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) async fn start(script: Vec<Reply>) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    pub(super) fn start(script: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let base_url = format!("http://{}/opc/v2", listener.local_addr().unwrap());
         let paths: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = paths.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
                 let (seen, script) = (seen.clone(), script.clone());
-                tokio::spawn(async move {
-                    let service = hyper::service::service_fn(|request| answer(request, seen.clone(), script.clone()));
-                    // A client that gives up ends the connection: not our failure.
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
-                });
+                // A client that gives up ends the connection: not our failure.
+                thread::spawn(move || answer(&stream, &seen, &script));
             }
         });
         Self { base_url, paths }
@@ -56,53 +44,40 @@ impl Server {
     }
 }
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
-
-async fn answer(
-    request: Request<Incoming>,
-    seen: Arc<Mutex<Vec<String>>>,
-    script: Vec<Reply>,
-) -> Result<Answer, Infallible> {
-    let headers = request.headers();
-    if headers.get("authorization").is_none_or(|value| value != "Bearer Oracle") {
-        return Ok(plain(401, "no authorization header"));
+fn answer(mut stream: &TcpStream, seen: &Mutex<Vec<String>>, script: &[Reply]) -> io::Result<()> {
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+    let has = |name: &str| head.iter().any(|line| line.to_ascii_lowercase().starts_with(name));
+    if !has("authorization: bearer oracle") {
+        return plain(stream, 401, "no authorization header");
     }
-    if ["forwarded", "x-forwarded-for", "x-forwarded-host"].iter().any(|name| headers.contains_key(*name)) {
-        return Ok(plain(403, "forwarded"));
+    if has("forwarded:") || has("x-forwarded-") {
+        return plain(stream, 403, "forwarded");
     }
     let turn = {
         let mut seen = seen.lock().unwrap();
-        seen.push(request.uri().path().to_owned());
+        seen.push(head[0].split(' ').nth(1).unwrap().to_owned());
         seen.len() - 1
     };
-    Ok(match script[turn.min(script.len() - 1)].clone() {
-        Reply::Status(status) => plain(status, "scripted"),
-        Reply::Text(text) => plain(200, &text),
-        Reply::Silence => std::future::pending().await,
-        Reply::Stall => Response::new(UnsyncBoxBody::new(Chunks { left: 1 })),
-        Reply::Endless => Response::new(UnsyncBoxBody::new(Chunks { left: usize::MAX })),
-    })
-}
-
-fn plain(status: u16, text: &str) -> Answer {
-    let body = UnsyncBoxBody::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
-    Response::builder().status(status).body(body).unwrap()
-}
-
-/// So many chunks, then silence.
-struct Chunks {
-    left: usize,
-}
-
-impl Body for Chunks {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.left == 0 {
-            return Poll::Pending;
+    let chunk = [b' '; 4096];
+    match &script[turn.min(script.len() - 1)] {
+        Reply::Status(status) => return plain(stream, *status, "scripted"),
+        Reply::Text(text) => return plain(stream, 200, text),
+        Reply::Silence => {}
+        Reply::Stall => {
+            stream.write_all(b"HTTP/1.1 200 X\r\nContent-Length: 8192\r\n\r\n")?;
+            stream.write_all(&chunk)?;
         }
-        self.left -= 1;
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 4096])))))
+        Reply::Endless => {
+            stream.write_all(b"HTTP/1.1 200 X\r\n\r\n")?;
+            while stream.write_all(&chunk).is_ok() {}
+        }
     }
+    // Until the client gives up.
+    stream.read(&mut [0]).map(drop)
+}
+
+fn plain(mut stream: &TcpStream, status: u16, text: &str) -> io::Result<()> {
+    let length = text.len();
+    write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}")
 }

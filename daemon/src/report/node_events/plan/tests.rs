@@ -1,13 +1,6 @@
 //! Days of a node, in seconds: the conditions, and the Events about them.
 
-use std::fs;
-
-use health::Report;
-use health::repair::TRIAL;
-use serde_json::json;
-
 use super::*;
-use crate::reconcile::kernel_limits::KernelLimits;
 
 const HOLD_FOR: Duration = Duration::from_secs(30);
 
@@ -218,36 +211,4 @@ fn next_check_is_set_only_while_a_transition_is_open() {
     assert_eq!(next(&day, 50), Some(CHECK_AGAIN.as_secs()), "the Event is not allowed yet");
     day.is(40..41, &[missing("a")]);
     assert_eq!(next(&day, 41), None);
-}
-
-#[test]
-fn repair_without_effect_has_an_event_until_it_is_undone() {
-    const LIMIT: &str = "net/netfilter/nf_conntrack_max";
-    let root = tempfile::tempdir().unwrap();
-    fs::create_dir_all(root.path().join(LIMIT).parent().unwrap()).unwrap();
-    fs::write(root.path().join(LIMIT), "1000\n").unwrap();
-    let value = || fs::read_to_string(root.path().join(LIMIT)).unwrap().trim().to_owned();
-    let report = |verdict: &str, percent: f64| -> Report {
-        let state = json!({
-            "signal": "conntrack_use", "verdict": verdict, "action": "repair", "value": percent, "unit": "percent",
-            "detail": "", "sampledUnixMillis": 0, "sinceUnixMillis": 0, "everySeconds": 60,
-        });
-        serde_json::from_value(json!({ "signals": [state] })).unwrap()
-    };
-    let (full, idle) = (report("problem", 90.0), report("healthy", 1.0));
-    let (mut day, mut limits, trial) = (Day::new(), KernelLimits::new(root.path()), TRIAL.as_secs());
-    for (report, seconds, expected) in
-        [(&full, 0..trial, "2000"), (&full, trial..trial + 60, "2000"), (&idle, trial + 60..trial + 120, "1000")]
-    {
-        let conditions = limits.repair(report, true, day.at(seconds.start).into_std());
-        assert_eq!(value(), expected, "{conditions:?}");
-        day.is(seconds, &conditions);
-    }
-    let expected = [
-        (30, "+LimitRaised connections"),
-        (trial + 30, "+RepairWithoutEffect connections"),
-        (trial + 30, "-LimitRaised connections"),
-        (trial + 90, "-RepairWithoutEffect connections"),
-    ];
-    assert_eq!(day.events(), expected);
 }

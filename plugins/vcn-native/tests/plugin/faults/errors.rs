@@ -2,12 +2,11 @@
 //! read, written or renamed. Either the verb copes, or it answers one error and the node is as it was.
 
 use host_harness::{Call, Fault, PATIENCE, assert_success, sample, within};
-use ipam::BootTime;
 use netlink::Sysctls;
 
 use crate::faults::scene::{End, Scene, end};
-use crate::faults::traced::{Failure, Run, deletion, on_each};
-use crate::node::{Node, Pod};
+use crate::faults::traced::{Failure, on_each};
+use crate::node::Pod;
 
 /// What is written in the pod.
 const IN_POD: &str = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6";
@@ -178,44 +177,6 @@ fn late_del_child_keeps_new_link_of_same_name() {
 }
 
 #[test]
-fn gc_names_undeletable_attachment_and_removes_the_other() {
-    let scene = Scene::new();
-    let pods = [Pod::new("one"), Pod::new("two")];
-    let run = scene.run("GC", &pods[0]);
-    let add = || {
-        for pod in &pods {
-            assert_success(&scene.run("ADD", pod).plain());
-        }
-        scene.node.age();
-    };
-    add();
-    let calls = run.calls(None);
-    let removals: Vec<_> = calls.into_iter().filter(|call| deletion(&call.line).is_some()).collect();
-    assert!(removals.len() >= 8, "rules and proxies of either; the link is its own case: {removals:#?}");
-    for call in &removals {
-        // The same number may be another call, where the run went another way.
-        let struck = || {
-            add();
-            let outcome = run.with(call, Fault::Error("EBUSY"));
-            let struck = deletion(&outcome.struck).is_some();
-            if !struck {
-                assert_success(&run.plain());
-            }
-            struck.then_some(outcome.output)
-        };
-        let output = (0..10).find_map(|_| struck()).expect(&call.line);
-        assert_eq!(end(&output, &call.line), End::Error, "{}", call.line);
-        let held = scene.node.allocations().allocations;
-        let left: Vec<_> =
-            held.iter().map(|held| held.key.container_id.as_str()).filter(|id| *id != "resident").collect();
-        assert_eq!(left.len(), 1, "{}: {left:?}", call.line);
-        assert!(String::from_utf8_lossy(&output.stdout).contains(left[0]), "{output:?}");
-        assert_success(&run.plain());
-        scene.assert_as_before(&call.line);
-    }
-}
-
-#[test]
 fn check_and_status_change_nothing_when_any_call_fails() {
     let scene = Scene::new();
     for verb in ["CHECK", "STATUS"] {
@@ -251,51 +212,4 @@ fn del_removes_everything_after_add_with_persistent_failure() {
         scene.assert_only_one_freed_since(&cooldown, case);
         outcome.hit
     });
-}
-
-/// A node whose two addresses are held by ADDs that were killed long ago, without a DEL. And their pods: with a namespace
-/// the kernel takes its links, when it has time.
-fn full_of_halves() -> (Node, [Pod; 2]) {
-    let node = Node::with_addresses(&["10.0.0.8/31"]);
-    let pods = ["a", "b"].map(Pod::new);
-    pods.iter().for_each(|pod| drop(node.add(pod)));
-    node.change_held(|held| held.tentative_until = Some(BootTime(1)));
-    (node, pods)
-}
-
-fn removes_a_rule(call: &str) -> bool {
-    deletion(call) == Some("RTM_DELRULE")
-}
-
-#[test]
-fn full_add_reclaims_second_killed_add_when_first_is_undeletable() {
-    fn add<'a>(node: &'a Node, next: &Pod) -> Run<'a> {
-        let netns = next.path().to_str().unwrap().to_owned();
-        let environment =
-            vec![("CNI_COMMAND", "ADD".to_owned()), ("CNI_CONTAINERID", next.id.clone()), ("CNI_NETNS", netns)];
-        Run { node, environment, conf: node.conf("1.1.0") }
-    }
-    let next = Pod::new("next");
-    let resisted = || {
-        let (node, _pods) = full_of_halves();
-        let calls = add(&node, &next).calls(None);
-        node.del(&next);
-        let removal = calls.iter().find(|call| removes_a_rule(&call.line))?;
-        let (node, _pods) = full_of_halves();
-        let outcome = add(&node, &next).with(removal, Fault::Error("EPERM"));
-        let resisted = removes_a_rule(&outcome.struck);
-        if !resisted {
-            node.del(&next);
-        }
-        resisted.then_some((node, outcome))
-    };
-    let (node, outcome) = (0..40).find_map(|_| resisted()).expect("a removal that failed");
-    assert_success(&outcome.output);
-    assert!(next.reaches("10.0.0.1"));
-    let held = node.allocations().allocations;
-    assert_eq!(
-        held.iter().filter(|held| held.tentative_until.is_some()).count(),
-        1,
-        "the other is still to be taken down"
-    );
 }

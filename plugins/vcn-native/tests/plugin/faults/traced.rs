@@ -28,8 +28,6 @@ pub(crate) struct Outcome {
     pub(crate) output: Output,
     /// Whether the run came to the call at all: which calls are made depends on what others do at the same time.
     pub(crate) hit: bool,
-    /// The call that failed, as strace shows it: the same number of another call where the run went another way.
-    pub(crate) struck: String,
     /// Not to answer is excused where the answer itself could not be written, and where the thread could not come home
     /// from the pod's namespace.
     pub(crate) may_die: bool,
@@ -63,7 +61,7 @@ impl Run<'_> {
     pub(crate) fn with(&self, call: &Call, fault: Fault) -> Outcome {
         let Traced { output, hit, struck, .. } = call.befallen(fault, PLUGIN, |strace| self.by(strace));
         let may_die = struck.iter().any(|line| line.contains(" write(1, ") || line.contains(" setns("));
-        Outcome { output, hit, struck: struck.into_iter().next().unwrap_or_default(), may_die }
+        Outcome { output, hit, may_die }
     }
 
     fn by(&self, program: Command) -> Output {
@@ -74,34 +72,6 @@ impl Run<'_> {
 
 fn child_call(name: &str, nth: usize) -> Call {
     Call { name: name.to_owned(), nth, below: None, line: name.to_owned() }
-}
-
-/// What is deleted by a request to the kernel, as strace shows it. That does not always find out that a socket is a routing
-/// one, and then shows the number instead (linux/rtnetlink.h).
-pub(crate) fn deletion(call: &str) -> Option<&'static str> {
-    let deletions = [
-        ("RTM_DELLINK", "0x11"),
-        ("RTM_DELADDR", "0x15"),
-        ("RTM_DELROUTE", "0x19"),
-        ("RTM_DELNEIGH", "0x1d"),
-        ("RTM_DELRULE", "0x21"),
-    ];
-    let (_, sent) = call.split_once("sendto(")?;
-    let (_, kind) = sent.split_once("type=")?;
-    let shown = kind.split([',', ' ']).next()?;
-    deletions.iter().find(|(name, number)| [name, number].contains(&&shown)).map(|(name, _)| *name)
-}
-
-#[test]
-fn deletion_is_recognized_by_name_or_number() {
-    for (shown, what) in [
-        ("nlmsg_type=RTM_DELRULE, ", Some("RTM_DELRULE")),
-        ("nlmsg_type=0x21 /* NLMSG_??? */, ", Some("RTM_DELRULE")),
-        ("nlmsg_type=RTM_NEWRULE, ", None),
-        ("nlmsg_type=0x210 /* NLMSG_??? */, ", None),
-    ] {
-        assert_eq!(deletion(&format!("sendto(3, [{{nlmsg_len=32, {shown}nlmsg_flags=NLM_F_REQUEST")), what, "{shown}");
-    }
 }
 
 /// Carries out every case, in scenes of their own, and says all of those that failed.

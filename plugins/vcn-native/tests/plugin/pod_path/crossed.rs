@@ -103,25 +103,6 @@ fn slow_del_or_gc_keeps_next_address_owner_connected() {
 }
 
 #[test]
-fn late_del_removes_remains_of_killed_add() {
-    let node = Node::new(Families::Dual);
-    let before = node.snapshot();
-    let killed = Pod::new("killed");
-    let add = node.start_by(injected("rename", "signal=SIGKILL:when=3"), "ADD", &killed, &node.conf("1.0.0"));
-    assert!(!add.wait_with_output().unwrap().status.success());
-    assert!(node.snapshot() != before, "it was killed late");
-    node.change_held(|allocation| allocation.tentative_until = Some(BootTime(1)));
-    let other = Pod::new("other");
-    node.add(&other);
-    node.del(&other);
-    let id = killed.id.clone();
-    drop(killed);
-    node.del(&Pod::new(&id));
-    assert_eq!(node.snapshot(), before);
-    assert_eq!(node.allocations().freed.len(), 4, "all that was held cools down");
-}
-
-#[test]
 fn slow_add_keeps_its_address_until_it_ends() {
     until_met(a_slow_add_keeps_its_address);
 }
@@ -221,17 +202,4 @@ fn del_deletes_connections_when_index_is_lost() {
     assert!(node.sh("cat /proc/net/nf_conntrack").contains("10.0.0.77"));
     node.del(&pod);
     assert!(!node.sh("cat /proc/net/nf_conntrack").contains("10.0.0.77"));
-}
-
-#[test]
-fn add_and_del_handle_identifiers_longer_than_an_alias() {
-    let node = Node::new(Families::V4);
-    let before = node.snapshot();
-    for length in [226, 227, 228, 300] {
-        let pod = Pod::new(&"c".repeat(length));
-        node.add(&pod);
-        assert!(within(PATIENCE, || pod.pings("10.0.0.1") || pod.pings("10.0.1.1")), "{length}");
-        node.del(&pod);
-        assert_eq!(node.snapshot(), before, "{length}");
-    }
 }

@@ -6,7 +6,7 @@ use host_harness::{Families, PATIENCE, assert_success, name, sh, within};
 use ipam::VnicPool;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::read;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::node::{Node, Pod, host_link};
 
@@ -165,45 +165,6 @@ fn pools_that_changed_meanwhile_are_no_obstacle() {
         node.del(&pod);
         assert_nothing_left(&node, &before, case);
     }
-}
-
-#[test]
-fn a_configuration_that_changed_meanwhile_is_no_obstacle() {
-    let node = Node::new(Families::Dual);
-    let before = node.snapshot();
-    let changes = [
-        ("mtu", json!(1280)),
-        ("mtu", json!("large")),
-        ("ipam", json!({"type": "host-local"})),
-        ("dns", json!(7)),
-        ("prevResult", json!({"cniVersion": "9.9.9", "ips": "none"})),
-        ("args", json!([])),
-        ("unknown", json!({"deep": [{}]})),
-    ];
-    for (field, value) in changes {
-        let pod = Pod::new("a");
-        node.add(&pod);
-        let mut conf = node.conf("1.0.0");
-        conf[field] = value;
-        assert_success(&node.cni("DEL", &pod, &conf));
-        assert_nothing_left(&node, &before, &conf.to_string());
-    }
-}
-
-#[test]
-fn redundant_dels_have_no_effect_on_the_next_add() {
-    let node = Node::new(Families::Dual);
-    let before = node.snapshot();
-    let pod = Pod::new("a");
-    for round in 0..3 {
-        (0..3).for_each(|_| node.del(&pod));
-        assert_nothing_left(&node, &before, &format!("DEL without ADD, round {round}"));
-        let result = node.add(&pod);
-        let router = if result.to_string().contains("\"10.0.0.") { "10.0.0.1" } else { "10.0.1.1" };
-        assert!(pod.reaches(router), "{result}");
-        node.del(&pod);
-    }
-    assert_nothing_left(&node, &before, "the last");
 }
 
 /// The kernel frees a link some 15 ms after it is gone, and a program waits for that, which must have none of our files open.

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::node::{Node, PLUGIN, Pod, host_link};
+use crate::node::{Node, PLUGIN, Pod};
 use host_harness::{Families, PATIENCE, assert_success, error_of, json_of, within};
 use ipam::BootTime;
 use serde_json::{Value, json};
@@ -94,6 +94,35 @@ fn gc_frees_dead_pod_when_another_record_is_unreadable() {
     assert!(odd.reaches("10.0.0.1") && !dead.pings("10.0.0.1"));
 }
 
+/// A mount on its record is in the way.
+#[test]
+fn gc_and_full_add_remove_the_other_of_two_when_one_is_undeletable() {
+    for stuck in ["a", "b"] {
+        let node = Node::with_addresses(&["10.0.0.8/31"]);
+        let pods = ["a", "b"].map(Pod::new);
+        pods.iter().for_each(|pod| drop(node.add(pod)));
+        node.age();
+        let on_record = |script: &str| {
+            node.sh(&format!("record=$(ls {}/{stuck}*); {script} $record", node.file("allocations").display()));
+        };
+        on_record("mount --bind $record");
+        let (code, text) = error_of(&node.gc(&[]));
+        assert!(code == 101 && text.contains(&format!("/{stuck}")), "{code} {text}");
+        assert_eq!(held(&node), [format!("vcn-native/{stuck}/eth0")]);
+        on_record("umount");
+
+        // Both as ADDs that were killed long ago.
+        pods.iter().for_each(|pod| drop(node.add(pod)));
+        node.change_held(|held| held.tentative_until = Some(BootTime(1)));
+        on_record("mount --bind $record");
+        let next = Pod::new("next");
+        node.add(&next);
+        assert!(next.reaches("10.0.0.1"));
+        assert_eq!(held(&node), [stuck, "next"].map(|id| format!("vcn-native/{id}/eth0")));
+        on_record("umount");
+    }
+}
+
 #[test]
 fn gc_spares_other_networks_young_pods_and_disabled_networks() {
     let node = Node::new(Families::V4);
@@ -143,19 +172,4 @@ fn waited_for(path: &Path) -> bool {
     let inode = fs::metadata(path).unwrap().ino();
     let locks = fs::read_to_string("/proc/locks").unwrap();
     locks.lines().any(|line| line.contains("->") && line.contains(&format!(":{inode} ")))
-}
-
-#[test]
-fn gc_succeeds_and_keeps_foreign_links_with_our_names() {
-    let node = Node::new(Families::V4);
-    let (renamed, dead) = (Pod::new("renamed"), Pod::new("dead"));
-    let link = host_link(&node.add(&renamed));
-    node.add(&dead);
-    node.age();
-    node.sh(&format!(
-        "ip link del {link}; ip link add {link} type bridge; ip link add vcnforeign type veth peer name other"
-    ));
-    assert_success(&node.gc(&[]));
-    assert!(held(&node).is_empty() && node.pod_rules(Family::Ipv4).is_empty());
-    node.sh(&format!("ip link show {link}; ip link show vcnforeign"));
 }

@@ -112,16 +112,18 @@ fn damaged_record_frees_no_address_while_pools_are_unreadable() {
 /// The kernel keeps 254 bytes of a link's alias: a longer key is there as a hash alone.
 #[test]
 fn pod_with_key_longer_than_alias_keeps_its_address() {
-    let node = Node::with_addresses(&["10.0.0.8/31"]);
-    let running = Pod::new(&"long".repeat(60));
-    node.add(&running);
-    lose_records(&node);
-    fs::remove_file(index(&node)).unwrap();
-    assert_eq!(address(&node.add(&Pod::new("next"))), "10.0.0.9/32");
-    assert_eq!(node.refusal("ADD", &Pod::new("more")).0, 102);
-    assert!(goes_out(&running));
-    node.del(&running);
-    assert_eq!(address(&node.add(&Pod::new("more"))), "10.0.0.8/32");
+    for length in [226, 227, 228, 300] {
+        let node = Node::with_addresses(&["10.0.0.8/31"]);
+        let running = Pod::new(&"c".repeat(length));
+        node.add(&running);
+        lose_records(&node);
+        fs::remove_file(index(&node)).unwrap();
+        assert_eq!(address(&node.add(&Pod::new("next"))), "10.0.0.9/32", "{length}");
+        assert_eq!(node.refusal("ADD", &Pod::new("more")).0, 102, "{length}");
+        assert!(goes_out(&running), "{length}");
+        node.del(&running);
+        assert_eq!(address(&node.add(&Pod::new("more"))), "10.0.0.8/32", "{length}");
+    }
 }
 
 /// Nothing is on record then but what the last DEL found out: the address cools down, and its connections are forgotten.

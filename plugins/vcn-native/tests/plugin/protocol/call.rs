@@ -1,9 +1,8 @@
 //! A call of the plugin as a runtime makes it, to be spoilt; and what must be true of every answer.
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use netlink::Netns;
 use serde_json::{Value, json};
@@ -18,8 +17,8 @@ pub(crate) type Codes = [u64; 6];
 /// What a sound call answers where there are no pools and no pods: it got past the protocol, to the plugin's work.
 pub(crate) const SOUND: Codes = [11, 0, 108, 50, 0, 0];
 
-/// Far more than a start takes, and less than stdin's deadline and a test's patience.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far more than a start takes, and less than a test's patience.
+const SECONDS: &str = "60";
 
 /// A network namespace to be the host's, one to be the pod's, and a state directory without pools.
 pub(crate) struct Machine {
@@ -58,6 +57,13 @@ impl Machine {
         })
     }
 
+    /// Gives a call the configuration with other values.
+    pub(crate) fn changed(&self, changes: &Value) -> impl Fn(Call) -> Call + use<> {
+        let mut config = self.config();
+        config.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        move |call| call.stdin(config.to_string())
+    }
+
     /// The run records that the plugin left for the agent.
     pub(crate) fn records(&self) -> Vec<VerbRecord> {
         telemetry::read_log(self.state.path()).unwrap()
@@ -77,15 +83,17 @@ impl Machine {
         Call { variables, stdin: self.config().to_string().into_bytes() }
     }
 
-    /// A command in the host's namespace with the call's variables.
+    /// A command with the call's variables, which is killed when it does not end.
     pub(crate) fn command(&self, call: &Call, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = Command::new("/usr/bin/timeout");
+        command.args(["--signal=KILL", SECONDS, program]);
         command.env_clear().envs(call.variables.iter().cloned());
         command.env(attachment::STATE_DIR_VARIABLE, self.state.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
+    /// In the host's namespace.
     pub(crate) fn spawn(&self, mut command: Command) -> Child {
         self.host.run(|| command.spawn().unwrap()).unwrap()
     }
@@ -177,34 +185,6 @@ impl Answer {
 
 /// Writes stdin, closes it and waits for the end. The plugin may be gone before it has read all.
 pub(crate) fn fed(mut child: Child, stdin: &[u8]) -> Output {
-    let mut pipe = child.stdin.take();
-    std::thread::scope(|scope| {
-        scope.spawn(move || pipe.as_mut().map(|pipe| pipe.write_all(stdin)));
-        ended(child)
-    })
-}
-
-/// Waits for the end, up to a limit.
-pub(crate) fn ended(mut child: Child) -> Output {
-    let until = Instant::now() + PATIENCE;
-    let read = |stream: Option<Box<dyn Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            stream.map(|mut stream| stream.read_to_end(&mut bytes));
-            bytes
-        })
-    };
-    let stdout = read(child.stdout.take().map(|stream| Box::new(stream) as _));
-    let stderr = read(child.stderr.take().map(|stream| Box::new(stream) as _));
-    let status = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break status,
-            None if Instant::now() > until => {
-                child.kill().unwrap();
-                panic!("the plugin was still running after {PATIENCE:?}");
-            }
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
-    Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    child.wait_with_output().unwrap()
 }

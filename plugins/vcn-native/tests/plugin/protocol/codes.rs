@@ -19,9 +19,9 @@ type Scenario = (ErrorCode, fn() -> Answer, &'static str);
 
 #[rustfmt::skip]
 const SCENARIOS: [Scenario; 18] = [
-    (ErrorCode::INCOMPATIBLE_VERSION, || configured("ADD", "cniVersion", json!("0.2.0")),
+    (ErrorCode::INCOMPATIBLE_VERSION, || configured("ADD", &json!({"cniVersion": "0.2.0"})),
         "set cniVersion to one of these"),
-    (ErrorCode::UNSUPPORTED_FIELD, || configured("ADD", "ipam", json!({"type": "host-local"})),
+    (ErrorCode::UNSUPPORTED_FIELD, || configured("ADD", &json!({"ipam": {"type": "host-local"}})),
         "leave ipam out"),
     (ErrorCode::INVALID_ENVIRONMENT, || spoilt("ADD", |call| call.without("CNI_IFNAME")),
         "the runtime sets them"),
@@ -29,7 +29,7 @@ const SCENARIOS: [Scenario; 18] = [
         "the runtime must give a pipe or a file to read"),
     (ErrorCode::DECODING_FAILURE, || spoilt("ADD", |call| call.stdin("{")),
         "correct the file below /etc/cni/net.d"),
-    (ErrorCode::INVALID_CONFIG, || configured("ADD", "name", json!("")),
+    (ErrorCode::INVALID_CONFIG, || configured("ADD", &json!({"name": ""})),
         "give the network one"),
     (ErrorCode::INVALID_NETNS, || spoilt("ADD", |call| call.with("CNI_NETNS", "/absent")),
         "the runtime must create it before ADD"),
@@ -154,11 +154,9 @@ fn unreadable_stdin() -> Answer {
     Answer::of(&machine.shell(&machine.call("ADD"), "exec \"$0\" </"))
 }
 
-fn configured(verb: &str, key: &str, value: Value) -> Answer {
+fn configured(verb: &str, changes: &Value) -> Answer {
     let machine = Machine::new();
-    let mut config = machine.config();
-    config[key] = value;
-    machine.answer(&machine.call(verb).stdin(config.to_string()))
+    machine.answer(&machine.changed(changes)(machine.call(verb)))
 }
 
 fn state_of_a_newer_version() -> Answer {

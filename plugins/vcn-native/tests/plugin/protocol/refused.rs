@@ -1,7 +1,7 @@
 //! A call that is refused before the plugin reads anything is a line for the agent's log, too: that is where operators are
 //! sent to look for the code.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use telemetry::VerbRecord;
 
 use crate::protocol::call::{Call, Machine};
@@ -16,10 +16,10 @@ fn words(record: &VerbRecord) -> (&str, u32, &str, &str, &str, Option<&str>) {
 fn refused_call_is_logged_with_the_known_attachment_fields() {
     type Spoil = fn(&Machine, Call) -> Call;
     let cases: [(&str, u32, &str, Spoil); 5] = [
-        ("ADD", 1, "vcn-native", |machine, call| changed(machine, call, "cniVersion", json!("0.2.0"))),
-        ("ADD", 6, "vcn-native", |machine, call| changed(machine, call, "mtu", json!("large"))),
-        ("DEL", 7, "", |machine, call| changed(machine, call, "name", json!(""))),
-        ("CHECK", 7, "vcn-native", |machine, call| changed(machine, call, "prevResult", Value::Null)),
+        ("ADD", 1, "vcn-native", |machine, call| machine.changed(&json!({"cniVersion": "0.2.0"}))(call)),
+        ("ADD", 6, "vcn-native", |machine, call| machine.changed(&json!({"mtu": "large"}))(call)),
+        ("DEL", 7, "", |machine, call| machine.changed(&json!({"name": ""}))(call)),
+        ("CHECK", 7, "vcn-native", |machine, call| machine.changed(&json!({"prevResult": null}))(call)),
         ("ADD", 8, "vcn-native", |_, call| call.with("CNI_NETNS", "/proc/thread-self/ns/net")),
     ];
     for (verb, code, network, spoil) in cases {
@@ -29,12 +29,6 @@ fn refused_call_is_logged_with_the_known_attachment_fields() {
         assert_eq!(records.iter().map(words).collect::<Vec<_>>(), [(verb, code, network, "c1", "eth0", Some("web-0"))]);
         assert!(answer.code() == u64::from(code) && records[0].message.contains(answer.message()), "{answer:?}");
     }
-}
-
-fn changed(machine: &Machine, call: Call, key: &str, value: Value) -> Call {
-    let mut config = machine.config();
-    config[key] = value;
-    call.stdin(config.to_string())
 }
 
 #[test]

@@ -10,7 +10,7 @@ use host_harness::Families;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::node::{Node, PLUGIN, Pod};
-use crate::protocol::call::{Answer, Machine, VERBS, ended, fed};
+use crate::protocol::call::{Answer, Machine, VERBS, fed};
 
 /// Reading stdin must be over by then (the plugin gives up after 5 s, and a busy machine takes its time).
 const STDIN_BOUND: Duration = Duration::from_secs(100);
@@ -51,7 +51,7 @@ fn open_or_trickling_stdin_times_out_except_for_version() {
     for (verb, mut child) in calls {
         // What comes late does not extend the time of ADD.
         let stdin = child.stdin.take().map(|stdin| if verb == "ADD" { Err(trickle(stdin)) } else { Ok(stdin) });
-        let answer = Answer::of(&ended(child));
+        let answer = Answer::of(&child.wait_with_output().unwrap());
         assert_eq!(answer.code(), if verb == "VERSION" { 0 } else { 5 }, "{verb}: {answer:?}");
         assert!(verb == "VERSION" || answer.message().starts_with("stdin did not end within 5 s"), "{answer:?}");
         drop(stdin);
