@@ -41,4 +41,3 @@ pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
 pub use settings::{Settings, SettingsError};
 pub use uninstall::{Removal, RemovalStatus, SettingChange, Uninstall, note_settings, on_delete, uninstall};
-pub use versions::VersionCache;

@@ -17,7 +17,6 @@ use crate::decide::pods;
 use crate::error::Error;
 use crate::record::{ConfigurationRecord, Record};
 use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
-use crate::versions::VersionCache;
 
 /// A node's disk, as far as the installer is concerned.
 #[derive(Debug, Default)]
@@ -50,13 +49,7 @@ pub(crate) enum Leftover {
 
 impl Observed {
     /// Reads everything that an installation (`install`) or a chained plugin needs.
-    pub(crate) fn read(
-        settings: &Settings,
-        conf_files: Vec<ConfFile>,
-        record: &Record,
-        install: bool,
-        versions: &mut VersionCache,
-    ) -> Self {
+    pub(crate) fn read(settings: &Settings, conf_files: Vec<ConfFile>, record: &Record, install: bool) -> Self {
         let mut observed = Self { conf_files, copy: ConfAt::settled(&settings.copied_conflist()), ..Self::default() };
         if !install {
             observed.leftover = Leftover::find(settings, record.conflist());
@@ -73,9 +66,9 @@ impl Observed {
         }
         if install {
             observed.conflist = ConfAt::settled(&settings.conflist());
-            observed.chain = binaries::chain(settings, observed.conflist.file(), versions);
+            observed.chain = binaries::chain(settings, observed.conflist.file());
         } else {
-            observed.chain = binaries::guest(settings, versions);
+            observed.chain = binaries::guest(settings);
         }
         let ours = if install { vcn::CONFLIST_FILE } else { vcn::COPIED_CONFLIST_FILE };
         binaries::find_missing(settings, &mut observed.conf_files, ours);

@@ -11,7 +11,7 @@ use super::{ConfFile, ConfText, kind, plugins};
 use crate::error::Error;
 use crate::files::{irregular, same_contents};
 use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH, vnic_attach_entry};
-use crate::versions::{Answer, VersionCache};
+use crate::versions::{Answer, ask};
 
 pub(crate) const BINARY_MODE: u32 = 0o755;
 
@@ -66,7 +66,7 @@ pub(super) fn to_install(settings: &Settings, name: &str) -> Result<Option<Binar
 }
 
 /// The plugins of our chain with their answers.
-pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: &mut VersionCache) -> Vec<ChainBinary> {
+pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>) -> Vec<ChainBinary> {
     let ours = settings.entries().into_iter().map(|entry| (kind(&entry).unwrap_or_default().to_owned(), Some(entry)));
     let mut members: Vec<(String, Option<Value>)> = ours.collect();
     for kind in conflist.and_then(ConfText::list).into_iter().flat_map(plugins).filter_map(kind) {
@@ -76,18 +76,18 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: 
             members.push((kind.to_owned(), None));
         }
     }
-    asked(settings, members, versions)
+    asked(settings, members)
 }
 
 /// The plugin that is chained to another network.
-pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    asked(settings, vec![(VNIC_ATTACH.to_owned(), Some(vnic_attach_entry()))], versions)
+pub(super) fn guest(settings: &Settings) -> Vec<ChainBinary> {
+    asked(settings, vec![(VNIC_ATTACH.to_owned(), Some(vnic_attach_entry()))])
 }
 
-fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
-    let answers = versions.answers(&paths);
-    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, entry), path), answer)| {
+fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>) -> Vec<ChainBinary> {
+    let members = members.into_iter().map(|(name, entry)| {
+        let path = path(settings, &name);
+        let answer = ask(&path);
         let is_dangling = answer == Answer::Missing && entry.is_none() && !is_missing(&path);
         let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
         ChainBinary { name, path, answer, entry }

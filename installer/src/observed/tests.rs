@@ -165,8 +165,8 @@ fn plugins_of_settings_and_preceding_configurations_are_looked_up() {
         ("03-behind.conflist", &["gone"]),
     ];
     let files = files.map(|(name, kinds)| conf_file(name, kinds));
-    let (record, mut versions) = (Record::default(), VersionCache::default());
-    let found = Observed::read(&settings, files.into(), &record, true, &mut versions);
+    let record = Record::default();
+    let found = Observed::read(&settings, files.into(), &record, true);
     let lacking: Vec<_> = found.conf_files.iter().map(|file| file.missing.join(" ")).collect();
     assert_eq!(lacking, ["gone", "loopback", "", ""], "no runtime reads further");
     let asked: Vec<_> = found.chain.iter().map(|binary| binary.name.as_str()).collect();
