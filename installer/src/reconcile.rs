@@ -1,4 +1,4 @@
-//! One reconcile: read, decide, plan, and take the steps; again if another program wrote a configuration at the same moment.
+//! One reconcile: read, decide, and take the steps; again if another program wrote a configuration at the same moment.
 
 use std::time::SystemTime;
 
@@ -7,8 +7,7 @@ use crate::cli::VnicAttach;
 use crate::decide::{Decision, NodeState, Signals, decide, foreign_pods, oke_cni};
 use crate::error::Error;
 use crate::files::{create_directory, lock_out_installers};
-use crate::observed::{ConfFile, Observed, conf_files};
-use crate::plan::{Facts, plan};
+use crate::observed::{ConfFile, conf_files};
 use crate::record::{self, Record};
 use crate::report::Report;
 use crate::settings::Settings;
@@ -91,25 +90,9 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, mode: Mode) -> Rep
     let (record, damage) = Record::read(&settings.data_dir);
     let is_damaged = matches!(damage, Some(Error::Record { .. }));
     let not_set_aside = (is_damaged && mode == Mode::Apply).then(|| Record::set_aside(&settings.data_dir).err());
-    let observed = Observed::read(settings, files, &record, install);
-    let plan = plan(
-        Facts { settings, observed: &observed, record: &record, now: SystemTime::now() },
-        &report.decision,
-        usable,
-    );
-    (report.notes, report.conflist) = (plan.notes, plan.conflist);
-    let binaries_are_known = observed.failures.is_empty();
-    report.failures = observed.failures;
-    report.failures.extend(plan.failures);
     report.failures.extend(damage.into_iter().chain(not_set_aside.flatten()));
-    if mode == Mode::DryRun {
-        report.steps = plan.steps.iter().map(ToString::to_string).collect();
-        return report;
-    }
+    report.applied = mode == Mode::Apply;
     let still_ours = || decision(settings, signals).install;
-    let mut applier = Applier { settings, record, report, binaries_are_known, still_ours: &still_ours };
-    if let Some(wanted) = plan.adopted {
-        applier.note_written(vcn::CONFLIST_FILE, wanted);
-    }
-    applier.apply(plan.steps)
+    let (now, still_ours) = (SystemTime::now(), &still_ours);
+    Applier { settings, record, report, now, still_ours, binaries_in_place: true }.apply(&files, usable)
 }
