@@ -137,7 +137,7 @@ struct Replica {
 
 /// Works until it is stopped; `None` when its configuration file changed.
 async fn controller(settings: Settings, live: RunningConfiguration<Settings>) -> anyhow::Result<Option<Exit>> {
-    logging::start(settings.resident.log_level.into());
+    logging::start(settings.resident.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let status_server = Arc::new(StatusServer::default());

@@ -136,7 +136,7 @@ enum End {
 }
 
 fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<()> {
-    logging::start(settings.resident.log_level.into());
+    logging::start(settings.resident.log_level);
     for directory in [&settings.state_dir, &settings.data_dir] {
         directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
     }

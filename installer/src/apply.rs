@@ -1,94 +1,144 @@
-//! Takes the steps of a plan. Two rules of its own: without every binary no configuration is written, and what a kill could
-//! leave in place is on record before it is written.
+//! Takes the steps of a reconcile, or in a dry run only reports them. Two rules of its own: without every binary no configuration
+//! is written, and what a kill could leave in place is on record before it is written.
 
+mod binaries;
+mod conflist;
+mod copy;
+mod leftover;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use resident::logging::chain;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::files::{is_our_plugin, name as file_name, remove, replace};
-use crate::observed::{BINARY_MODE, Binary, BinaryFound, ConfAt, kind, plugins};
-use crate::plan::{ConfChange, Note, Step};
-use crate::record::Record;
+use crate::files::{name as file_name, remove, replace};
+use crate::note::{Note, NoteKind};
+use crate::observed::{ConfAt, ConfFile, ConfText, chain, kind, plugins};
 use crate::record::backup::Backup;
+use crate::record::{Record, WINDOW};
 use crate::report::{ConflistState, Report};
-use crate::settings::Settings;
+use crate::settings::{OURS, Settings, VNIC_ATTACH};
 
 pub(crate) struct Applier<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) record: Record,
+    /// Steps are taken if it is `applied`.
     pub(crate) report: Report,
-    /// Whether each binary could be compared: it is in place, or a step puts it there.
-    pub(crate) binaries_are_known: bool,
+    pub(crate) now: SystemTime,
     /// Whether our pod network still owns the node: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
+    pub(crate) binaries_in_place: bool,
+}
+
+/// A configuration that is to be written: our own one, or our copy of another network's.
+struct ConfChange {
+    target: PathBuf,
+    document: Value,
+    /// The file when it was read; it is written only if that is still the same.
+    found: Option<ConfText>,
+    /// Our part of it.
+    wanted: Value,
+    /// What another program changed since we last wrote it.
+    reverted: Option<String>,
 }
 
 impl Applier<'_> {
-    /// Takes the steps in order and goes on after a failure. The report lists steps taken and failures.
-    pub(crate) fn apply(mut self, steps: Vec<Step>) -> Report {
-        let mut binaries_in_place = self.binaries_are_known;
-        for step in steps {
-            let change = if let Step::ChangeConf(change) = &step { Some(change) } else { None };
-            if change.is_some() && !binaries_in_place {
-                continue;
+    /// Afterwards the binaries are in place if the decision is to install, and so is the configuration if an address is `usable`.
+    /// If another pod network is meant and no pod uses ours, our configuration is gone. A copy of another network's
+    /// configuration is there if a setting says so. Nothing else changes. The report lists steps taken and failures.
+    pub(crate) fn apply(mut self, files: &[ConfFile], usable: bool) -> Report {
+        self.binaries();
+        if self.report.decision.install {
+            self.conflist(usable, chain);
+            if self.report.conflist != ConflistState::Waiting {
+                self.report.notes.extend(conflist::before_ours(self.settings, files));
             }
-            match self.take(&step) {
-                Ok(()) => {
-                    if change.is_some_and(|change| change.is_conflist()) {
-                        self.report.conflist = ConflistState::InPlace;
-                    }
-                    self.report.steps.push(step.to_string());
-                }
-                Err(error) => {
-                    binaries_in_place &= change.is_some();
-                    if let Step::RemoveConf { leftover: Some((_, left)), .. } = step {
-                        self.report.notes.push(Note::left_behind(left, &chain(&error)));
-                    }
-                    self.report.failures.push(error);
-                }
-            }
+        } else {
+            self.report.notes.extend(none_there(&self, files));
+            self.leftover(files);
         }
-        self.report.applied = true;
+        self.copy(files);
         self.report
     }
 
-    fn take(&mut self, step: &Step) -> Result<(), Error> {
-        match step {
-            Step::InstallBinary(Binary { target, found: BinaryFound::Mode(_), .. }) => {
-                let set = fs::set_permissions(target, Permissions::from_mode(BINARY_MODE));
-                set.map_err(Error::placing(target, "setting its mode"))
-            }
-            Step::InstallBinary(Binary { source, target, found }) => {
-                let contents = File::open(source);
-                let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-                if *found == BinaryFound::Other && !is_our_plugin(target).map_err(Error::reading(target))? {
-                    Backup::make(target, &file_name(target), &self.settings.data_dir)?;
-                }
-                replace(target, contents, BINARY_MODE, |_| Ok(()))
-            }
-            Step::ChangeConf(change) => self.change(change),
-            // Binaries stay: a runtime that has just read the configuration may start one for a pod.
-            Step::RemoveConf { path, found, .. } => {
-                unchanged(path, Some(found))?;
-                match Backup::find(&self.settings.data_dir, &file_name(path)) {
-                    Some(backup) => backup.restore(path)?,
-                    None => remove(path)?,
-                }
-                self.forget(path)
-            }
-            Step::Forget { path } => self.forget(path),
+    /// Takes a step, unless this is a dry run; whether that succeeded.
+    fn step(&mut self, text: String, take: impl FnOnce(&mut Self) -> Result<(), Error>) -> bool {
+        let failure = if self.report.applied { take(self).err() } else { None };
+        let is_taken = failure.is_none();
+        self.report.steps.extend(is_taken.then_some(text));
+        self.report.failures.extend(failure);
+        is_taken
+    }
+
+    /// Writes a configuration, unless a binary is missing or repairs of the file are limited.
+    fn write(&mut self, change: ConfChange) {
+        let (name, is_conflist) = (file_name(&change.target), change.is_conflist());
+        if let Some(difference) = &change.reverted
+            && let Some(known) = self.record.configurations.get(&name)
+            && let Some(pause) = known.pause(self.now)
+        {
+            let (path, difference, times) = (change.target, difference.clone(), known.recent(self.now).len());
+            self.report.failures.push(Error::Contention { path, times, within: WINDOW, difference, pause });
+            return;
+        }
+        if is_conflist {
+            self.report.conflist = ConflistState::Pending;
+        }
+        let is_written = self.binaries_in_place && self.step(change.text(), |applier| applier.put(&name, &change));
+        if is_written && is_conflist && self.report.applied {
+            self.report.conflist = ConflistState::InPlace;
         }
     }
 
+    fn put(&mut self, name: &str, change: &ConfChange) -> Result<(), Error> {
+        let (target, found) = (&change.target, change.found.as_ref());
+        // Checked now, and again right before the rename: another program's change must not be lost.
+        let still_ours = self.still_ours;
+        let check = || {
+            unchanged(target, found.map(|found| &found.contents[..]))?;
+            // Asking plugins and writing binaries takes seconds; a pod of another network that came since may have one of
+            // our addresses.
+            let appears = change.is_conflist() && found.is_none();
+            if appears && !still_ours() { Err(Error::Raced { target: target.clone() }) } else { Ok(()) }
+        };
+        check()?;
+        let was_written = self.record.configurations.get(name).is_some_and(|known| known.wanted.is_some());
+        if !was_written && found.is_some_and(|found| !found.lists(&OURS)) {
+            // It is another program's.
+            Backup::make(target, name, &self.settings.data_dir)?;
+        }
+        let known = self.record.configurations.entry(name.to_owned()).or_default();
+        let kinds = kinds(&change.wanted);
+        if !kinds.is_subset(&known.plugins) {
+            known.plugins.extend(kinds);
+            self.keep();
+        }
+        // Readable by root alone, as the CIS benchmark asks; the runtime is root. A mode that was changed since stays.
+        let mode = found.map_or(0o600, |found| found.mode);
+        replace(target, format!("{:#}\n", change.document).as_bytes(), mode, |_| check())?;
+        if change.reverted.is_some() {
+            self.record.configurations.entry(name.to_owned()).or_default().count(self.now);
+        }
+        self.note_written(name, change.wanted.clone());
+        Ok(())
+    }
+
+    /// Removes one of our configurations if its contents are still `found`; what was there before it comes back. Binaries stay:
+    /// a runtime that has just read the configuration may start one for a pod.
+    fn remove(&mut self, path: &Path, found: &[u8]) -> Result<(), Error> {
+        unchanged(path, Some(found))?;
+        match Backup::find(&self.settings.data_dir, &file_name(path)) {
+            Some(backup) => backup.restore(path)?,
+            None => remove(path)?,
+        }
+        self.forget(path)
+    }
+
+    /// Deletes a configuration that is gone from the record.
     fn forget(&mut self, path: &Path) -> Result<(), Error> {
         let name = file_name(path);
         self.record.configurations.remove(&name);
@@ -98,38 +148,8 @@ impl Applier<'_> {
         backup.map_or(Ok(()), |backup| backup.remove())
     }
 
-    fn change(&mut self, change: &ConfChange) -> Result<(), Error> {
-        let (target, found) = (&change.target, change.found.as_ref().map(|found| &found.contents));
-        let name = &file_name(target);
-        // Checked now, and again right before the rename: another program's change must not be lost.
-        let still_ours = self.still_ours;
-        let check = || {
-            unchanged(target, found)?;
-            // Asking plugins and writing binaries takes seconds; a pod of another network that came since may have one of
-            // our addresses.
-            let appears = change.is_conflist() && found.is_none();
-            if appears && !still_ours() { Err(Error::Raced { target: target.clone() }) } else { Ok(()) }
-        };
-        check()?;
-        if change.backup {
-            Backup::make(target, name, &self.settings.data_dir)?;
-        }
-        let known = self.record.configurations.entry(name.clone()).or_default();
-        let kinds = kinds(&change.wanted);
-        if !kinds.is_subset(&known.plugins) {
-            known.plugins.extend(kinds);
-            self.keep();
-        }
-        replace(target, change.text().as_bytes(), change.mode(), |_| check())?;
-        if change.reverted.is_some() {
-            self.record.configurations.entry(name.clone()).or_default().count(SystemTime::now());
-        }
-        self.note_written(name, change.wanted.clone());
-        Ok(())
-    }
-
     /// Records our part of a configuration that is in place.
-    pub(crate) fn note_written(&mut self, name: &str, wanted: Value) {
+    fn note_written(&mut self, name: &str, wanted: Value) {
         let known = self.record.configurations.entry(name.to_owned()).or_default();
         (known.plugins, known.wanted) = (kinds(&wanted), Some(wanted));
         self.keep();
@@ -146,11 +166,41 @@ impl Applier<'_> {
     }
 }
 
+impl ConfChange {
+    fn is_conflist(&self) -> bool {
+        self.target.ends_with(vcn::CONFLIST_FILE)
+    }
+
+    /// Its line in the report.
+    fn text(&self) -> String {
+        let target = self.target.display();
+        let text = match (self.is_conflist(), &self.found) {
+            (true, Some(_)) => format!("replace {target}"),
+            (true, None) => format!("install {target}"),
+            (false, _) => format!("write {target} with {VNIC_ATTACH}"),
+        };
+        self.reverted.iter().fold(text, |text, reverted| format!("{text} ({reverted})"))
+    }
+}
+
+fn none_there(applier: &Applier<'_>, files: &[ConfFile]) -> Option<Note> {
+    let decision = &applier.report.decision;
+    if !decision.oke || files.iter().any(ConfFile::may_give_a_network) {
+        return None;
+    }
+    let directory = applier.settings.cni_conf_dir.display().to_string();
+    let message = format!(
+        "{directory} holds no CNI configuration that gives pods a network, and our configuration is not installed: {}",
+        decision.reason
+    );
+    Some(Note::new(NoteKind::NoneThere, directory, message))
+}
+
 /// Refuses to change a configuration that another program changed since it was read.
-fn unchanged(path: &Path, found: Option<&Vec<u8>>) -> Result<(), Error> {
+fn unchanged(path: &Path, found: Option<&[u8]>) -> Result<(), Error> {
     match ConfAt::ours(path) {
         ConfAt::Nothing if found.is_none() => Ok(()),
-        ConfAt::File(now) if Some(&now.contents) == found => Ok(()),
+        ConfAt::File(now) if Some(&now.contents[..]) == found => Ok(()),
         _ => Err(Error::Raced { target: path.to_owned() }),
     }
 }

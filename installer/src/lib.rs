@@ -2,11 +2,11 @@
 //! cluster, or in doubt, it leaves the pod network alone and reports which signal decided.
 //!
 //! ```text
-//!   cli ─▶ settings ──┐
-//!   signals ──────────┼─▶ decide ─▶ plan (pure) ─▶ apply ─▶ report
-//!   disk ─▶ observed ─┤                              │
-//!   versions ─────────┤                              ▼
-//!   record ───────────┘◀───────────────────────── files (atomic)
+//!   cli ─▶ settings ─▶ decide ◀─ signals, CNI configurations
+//!                        │
+//!                        ▼
+//!   apply: binaries ─▶ our configuration, or what is left of it ─▶ copy for vnic-attach ─▶ report
+//!     reads files and versions, writes files (atomic) and the record
 //!
 //!   uninstall: refusals ─▶ configurations ─▶ binaries ─▶ kernel ─▶ state
 //! ```
@@ -22,8 +22,8 @@ mod cli;
 mod decide;
 mod error;
 mod files;
+mod note;
 mod observed;
-mod plan;
 mod reconcile;
 mod record;
 mod report;
@@ -35,10 +35,9 @@ pub use cli::{Args, Command, Directories, Options, StateDirectories, UninstallAr
 pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;
+pub use note::{Note, NoteKind};
 pub use observed::ProvidedNetwork;
-pub use plan::{Note, NoteKind};
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
 pub use settings::{Settings, SettingsError};
 pub use uninstall::{Removal, RemovalStatus, SettingChange, Uninstall, note_settings, on_delete, uninstall};
-pub use versions::VersionCache;

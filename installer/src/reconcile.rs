@@ -1,4 +1,4 @@
-//! One reconcile: read, decide, plan, and take the steps; again if another program wrote a configuration at the same moment.
+//! One reconcile: read, decide, and take the steps; again if another program wrote a configuration at the same moment.
 
 use std::time::SystemTime;
 
@@ -7,12 +7,10 @@ use crate::cli::VnicAttach;
 use crate::decide::{Decision, NodeState, Signals, decide, foreign_pods, oke_cni};
 use crate::error::Error;
 use crate::files::{create_directory, lock_out_installers};
-use crate::observed::{ConfFile, Observed, conf_files};
-use crate::plan::{Facts, plan};
+use crate::observed::{ConfFile, conf_files};
 use crate::record::{self, Record};
 use crate::report::Report;
 use crate::settings::Settings;
-use crate::versions::VersionCache;
 
 /// Attempts if another program writes a configuration at the same moment.
 const ATTEMPTS: usize = 5;
@@ -27,11 +25,10 @@ enum Mode {
 ///
 /// On success the binaries are in place if the decision is to install, and so is the configuration once `usable`. Failures
 /// are in the report; everything else was done, and another call tries again.
-pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
-    versions.retry_failed();
+pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool) -> Report {
     let (mut steps, mut attempts) = (Vec::new(), 1);
     loop {
-        let mut report = once(settings, signals, usable, versions, Mode::Apply);
+        let mut report = once(settings, signals, usable, Mode::Apply);
         steps.append(&mut report.steps);
         let is_raced = report.failures.iter().any(|failure| matches!(failure, Error::Raced { .. }));
         if !is_raced || attempts == ATTEMPTS {
@@ -42,9 +39,8 @@ pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions:
 }
 
 /// What [`reconcile`] would do, without doing it.
-pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
-    versions.retry_failed();
-    once(settings, signals, usable, versions, Mode::DryRun)
+pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool) -> Report {
+    once(settings, signals, usable, Mode::DryRun)
 }
 
 /// Whether to install our pod network, and what decided it. It reads the CNI configurations and, before a first
@@ -68,7 +64,7 @@ fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Deci
     decide(settings, signals, NodeState { pods: &foreign_pods(settings, files), ..node })
 }
 
-fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache, mode: Mode) -> Report {
+fn once(settings: &Settings, signals: &Signals, usable: bool, mode: Mode) -> Report {
     let files = match conf_files(&settings.cni_conf_dir) {
         Ok(files) => files,
         Err(error) => return Report::new(Decision::unreadable(&settings.cni_conf_dir)).failed(error),
@@ -94,25 +90,9 @@ fn once(settings: &Settings, signals: &Signals, usable: bool, versions: &mut Ver
     let (record, damage) = Record::read(&settings.data_dir);
     let is_damaged = matches!(damage, Some(Error::Record { .. }));
     let not_set_aside = (is_damaged && mode == Mode::Apply).then(|| Record::set_aside(&settings.data_dir).err());
-    let observed = Observed::read(settings, files, &record, install, versions);
-    let plan = plan(
-        Facts { settings, observed: &observed, record: &record, now: SystemTime::now() },
-        &report.decision,
-        usable,
-    );
-    (report.notes, report.conflist) = (plan.notes, plan.conflist);
-    let binaries_are_known = observed.failures.is_empty();
-    report.failures = observed.failures;
-    report.failures.extend(plan.failures);
     report.failures.extend(damage.into_iter().chain(not_set_aside.flatten()));
-    if mode == Mode::DryRun {
-        report.steps = plan.steps.iter().map(ToString::to_string).collect();
-        return report;
-    }
+    report.applied = mode == Mode::Apply;
     let still_ours = || decision(settings, signals).install;
-    let mut applier = Applier { settings, record, report, binaries_are_known, still_ours: &still_ours };
-    if let Some(wanted) = plan.adopted {
-        applier.note_written(vcn::CONFLIST_FILE, wanted);
-    }
-    applier.apply(plan.steps)
+    let (now, still_ours) = (SystemTime::now(), &still_ours);
+    Applier { settings, record, report, now, still_ours, binaries_in_place: true }.apply(&files, usable)
 }

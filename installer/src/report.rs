@@ -7,7 +7,7 @@ use vcn::printable;
 
 use crate::decide::Decision;
 use crate::error::Error;
-use crate::plan::Note;
+use crate::note::Note;
 
 /// The result of one reconcile.
 #[derive(Debug)]

@@ -4,11 +4,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::thread;
@@ -18,8 +18,6 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
-
-use crate::files::Identity;
 
 /// VERSION is one process start, some milliseconds; a plugin that takes longer is broken.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -45,10 +43,6 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-/// The answers of binaries, by path, kept until the binary changes.
-#[derive(Debug, Default)]
-pub struct VersionCache(BTreeMap<PathBuf, (Option<Identity>, Answer)>);
-
 impl Version {
     /// The version that our configuration is written in: the newest that every runtime in the field knows.
     pub(crate) const CONFIGURATION: Self = Self(1, 0, 0);
@@ -73,29 +67,13 @@ impl FromStr for Version {
     }
 }
 
-impl VersionCache {
-    /// Forgets failed answers, so that each reconcile asks once: its attempts do not wait for a silent plugin again.
-    pub(crate) fn retry_failed(&mut self) {
-        self.0.retain(|_, (_, answer)| !matches!(answer, Answer::Failed(_)));
-    }
-
-    /// The binaries' answers, in their order. Binaries that are not in the list are forgotten.
-    pub(crate) fn answers(&mut self, paths: &[PathBuf]) -> Vec<Answer> {
-        self.answers_within(paths, DEADLINE)
-    }
-
-    fn answers_within(&mut self, paths: &[PathBuf], deadline: Duration) -> Vec<Answer> {
-        self.0.retain(|path, (known, _)| paths.contains(path) && *known == Identity::of(path));
-        let answer = |path: &PathBuf| {
-            let asked = || (Identity::of(path), ask(path, deadline).unwrap_or_else(Answer::Failed));
-            self.0.entry(path.clone()).or_insert_with(asked).1.clone()
-        };
-        paths.iter().map(answer).collect()
-    }
+/// A binary's answer to VERSION.
+pub(crate) fn ask(path: &Path) -> Answer {
+    ask_within(path, DEADLINE).unwrap_or_else(Answer::Failed)
 }
 
 /// One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
-fn ask(path: &Path, deadline: Duration) -> Result<Answer, String> {
+fn ask_within(path: &Path, deadline: Duration) -> Result<Answer, String> {
     let end = Instant::now() + deadline;
     let mut command = Command::new(path);
     command.env_clear().env("CNI_COMMAND", "VERSION").process_group(0);

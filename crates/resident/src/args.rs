@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use thiserror::Error;
 use tracing::Level;
 
@@ -52,21 +53,6 @@ pub enum Format {
     Json,
 }
 
-/// The lowest level that is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// Failures that stop the work.
-    Error,
-    /// Problems.
-    Warn,
-    /// Changes.
-    Info,
-    /// Requests and answers.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
 /// The options that every resident program has.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ResidentOptions {
@@ -83,12 +69,16 @@ pub struct ResidentOptions {
     #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
     pub node_ip: Option<IpAddr>,
     /// The lowest level that is logged
-    #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
-    pub log_level: LogLevel,
+    #[arg(long, global = true, env = "LOG_LEVEL", value_parser = levels(), default_value = "info", value_name = "LEVEL")]
+    pub log_level: Level,
     /// The longest random delay before the program restarts in place with a changed configuration file, in seconds, so that the
     /// programs of a cluster do not restart together
     #[arg(long, global = true, env = "RELOAD_JITTER_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(..=3600), value_name = "SECONDS")]
     pub reload_jitter_seconds: u16,
+}
+
+fn levels() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(["error", "warn", "info", "debug", "trace"]).try_map(|level| level.parse::<Level>())
 }
 
 /// The port has no address.
@@ -112,17 +102,5 @@ impl ResidentOptions {
     /// The longest delay before a changed configuration file takes effect.
     pub fn reload_jitter(&self) -> Duration {
         Duration::from_secs(self.reload_jitter_seconds.into())
-    }
-}
-
-impl From<LogLevel> for Level {
-    fn from(level: LogLevel) -> Self {
-        match level {
-            LogLevel::Error => Self::ERROR,
-            LogLevel::Warn => Self::WARN,
-            LogLevel::Info => Self::INFO,
-            LogLevel::Debug => Self::DEBUG,
-            LogLevel::Trace => Self::TRACE,
-        }
     }
 }

@@ -7,18 +7,17 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::io;
 use std::marker::PhantomData;
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use std::{fs, io};
 
 use tokio::time::Instant;
 
 use crate::config::keys::{Key, Keys};
-use crate::config::{Layers, Place, Problem, ProgramSettings, Read, Values};
+use crate::config::{Layers, Place, Problem, ProgramSettings, Read, Values, file};
 
 /// How often the file is checked; the kubelet takes about a minute to update it.
 const POLL: Duration = Duration::from_secs(5);
@@ -37,14 +36,10 @@ pub struct RunningConfiguration<S> {
     layers: Layers,
     values: Values,
     had_file: bool,
-    /// The file at the last two checks.
-    seen: [FileIdentity; 2],
+    /// The file's text at the last check.
+    seen: Result<String, io::ErrorKind>,
     settings: PhantomData<fn() -> S>,
 }
-
-/// Whether a file is another one or changed, without reading it: device, inode and length; times of modification and change. `None`
-/// if there is none.
-type FileIdentity = Option<([u64; 3], [i64; 4])>;
 
 /// What the file says now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +58,7 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn start(keys: Keys, layers: Layers) -> Result<(S, Self), Vec<Problem>> {
-        let seen = [None, identity(&layers.file)];
+        let seen = text(&layers.file);
         let read = layers.read(&keys);
         let (values, had_file) = (read.values.clone(), read.has_file);
         let settings = read.settings(&keys)?;
@@ -105,12 +100,11 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
         }
     }
 
-    /// Whether the file may have changed since it was read. It is read twice after a change, because another change within a tick
-    /// of the kernel's clock (4 ms) leaves the same times.
+    /// Whether the file may have changed since it was read.
     fn is_unread(&mut self) -> bool {
-        let now = identity(&self.layers.file);
-        let is_unread = self.seen != [now; 2];
-        self.seen = [self.seen[1], now];
+        let now = text(&self.layers.file);
+        let is_unread = self.seen != now;
+        self.seen = now;
         is_unread
     }
 
@@ -148,10 +142,8 @@ pub fn restart() -> io::Error {
     command.args(arguments).exec()
 }
 
-/// Through links: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
-fn identity(file: &Path) -> FileIdentity {
-    let at = fs::metadata(file).ok()?;
-    Some(([at.dev(), at.ino(), at.size()], [at.mtime(), at.mtime_nsec(), at.ctime(), at.ctime_nsec()]))
+fn text(path: &Path) -> Result<String, io::ErrorKind> {
+    file::read(path).map_err(|error| error.kind())
 }
 
 fn message(problems: &[Problem]) -> String {
@@ -171,7 +163,6 @@ fn differ(key: &Key, one: &Values, other: &Values) -> bool {
 mod tests {
     use std::cell::RefCell;
     use std::convert::Infallible;
-    use std::os::unix::fs::symlink;
 
     use clap::Args;
 
@@ -260,34 +251,12 @@ mod tests {
         assert!(message.ends_with("and 981 more") && message.len() < 8192, "{} bytes", message.len());
     }
 
-    #[test]
-    fn file_is_read_twice_after_each_change() {
-        let (scene, mut live) = Scene::new(Some("WORD=one\n"));
-        let mut reads = || [live.is_unread(), live.is_unread(), live.is_unread()];
-        assert_eq!(reads(), [true, false, false], "it was read at the start");
-        scene.write(Some("WORD=seven\n"));
-        assert_eq!(reads(), [true, true, false]);
-        scene.write(None);
-        assert_eq!(reads(), [true, true, false]);
-        // As the kubelet updates a ConfigMap.
-        let at = |name| scene.0.path().join(name);
-        symlink("..data/program.conf", at("program.conf")).unwrap();
-        for version in ["1", "2"] {
-            fs::create_dir(at(version)).unwrap();
-            fs::write(at(version).join("program.conf"), "WORD=one\n").unwrap();
-            symlink(version, at("new")).unwrap();
-            fs::rename(at("new"), at("..data")).unwrap();
-            assert_eq!(reads(), [true, true, false]);
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn change_ends_the_wait_after_jitter_unless_it_became_invalid() {
         let (scene, live) = Scene::new(Some("WORD=one\n"));
         let reports = RefCell::new(Vec::new());
         let steps = async {
-            // Of different lengths: the file system's clock hardly advances.
-            for text in ["WORD=two\n", "WORT=seven\n", "WORD=one\n", "WORD=three\n"] {
+            for text in ["WORD=two\n", "WORT=two\n", "WORD=one\n", "WORD=three\n"] {
                 scene.write(Some(text));
                 tokio::time::sleep(POLL).await;
             }

@@ -3,9 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use installer::{
-    ConflistState, Decision, Note, NoteKind, ProvidedNetwork, Report, Signal, Signals, Snapshot, VersionCache,
-};
+use installer::{ConflistState, Decision, Note, NoteKind, ProvidedNetwork, Report, Signal, Signals, Snapshot};
 use resident::logging::chain;
 
 use super::StageReport;
@@ -24,7 +22,6 @@ use crate::sources::node_facts::NodeFacts;
 pub(super) struct Installation {
     last: Option<LastRun>,
     runtime: ContainerRuntime,
-    versions: VersionCache,
 }
 
 /// Which pod network a node has.
@@ -59,7 +56,7 @@ struct LastRun {
 
 impl Installation {
     pub(super) fn new() -> Self {
-        Self { last: None, runtime: ContainerRuntime::current(), versions: VersionCache::default() }
+        Self { last: None, runtime: ContainerRuntime::current() }
     }
 
     /// Whether the node had our pod network in the last reconcile.
@@ -106,8 +103,8 @@ impl Installation {
         }
         let found = looked_at(settings);
         let report = match cause {
-            Cause::Preview => installer::dry_run(&settings.installer, &signals, usable, &mut self.versions),
-            _ => installer::reconcile(&settings.installer, &signals, usable, &mut self.versions),
+            Cause::Preview => installer::dry_run(&settings.installer, &signals, usable),
+            _ => installer::reconcile(&settings.installer, &signals, usable),
         };
         so_far.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
         let conditions = conditions(&report, self.runtime, are_published(context.node));

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use resident::args::LogLevel;
 use resident::config::Layers;
+use tracing::Level;
 
 use crate::args::keys;
 use crate::settings::{Permission, Ports, Settings};
@@ -50,7 +50,7 @@ fn precedence_is_flag_then_environment_then_file_then_default() {
     let settings = Scene::new(file, &environment, &[("RESYNC_SECONDS", "9")]).settings().unwrap();
     assert_eq!(settings.resync.as_secs(), 9);
     assert_eq!(settings.detach_grace.as_secs(), 8);
-    assert_eq!(settings.resident.log_level, LogLevel::Warn);
+    assert_eq!(settings.resident.log_level, Level::WARN);
     assert_eq!(settings.pods_may_use_metadata, Permission::Allow);
 }
 

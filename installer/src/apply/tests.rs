@@ -1,27 +1,54 @@
 //! Another program is faster; a write fails; the record after each.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
 use crate::decide::{Decision, Signal};
-use crate::observed::ConfText;
-use crate::settings::fixture;
+use crate::observed::Fault;
+use crate::settings::MAIN;
+use crate::settings::fixture::{self, conf_file as conf, faulty};
 
-struct Node {
+pub(super) struct Node {
     directory: TempDir,
+    pub(super) settings: Settings,
+    decision: Decision,
 }
 
 impl Node {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+    pub(super) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("net.d")).unwrap();
+        let (decided_by, reason) = (Signal::Setting, String::new());
+        let decision = Decision { install: true, another: false, oke: false, decided_by, against: vec![], reason };
+        Self { settings: fixture::settings_in(directory.path()), directory, decision }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn root(&self) -> &str {
+        self.directory.path().to_str().unwrap()
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// What a reconcile reports that does this, 110 s after 1970.
+    pub(super) fn apply(&self, act: impl FnOnce(&mut Applier<'_>)) -> Report {
+        let mut applier = Applier {
+            settings: &self.settings,
+            record: self.record(),
+            report: Report { applied: true, ..Report::new(self.decision.clone()) },
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(110),
+            still_ours: &|| true,
+            binaries_in_place: true,
+        };
+        act(&mut applier);
+        applier.report
     }
 
     /// Writes to `target`, which is believed to contain `found`.
@@ -31,27 +58,12 @@ impl Node {
             document: json!("desired"),
             found: found.map(|found| ConfText::new(found.into(), 0o600)),
             wanted: json!({"plugins": [{"type": "vcn-native"}]}),
-            backup: false,
             reverted: Some("it was removed".into()),
         };
-        self.take(Step::ChangeConf(Box::new(change)))
+        self.apply(|applier| applier.write(change))
     }
 
-    fn take(&self, step: Step) -> Report {
-        let settings = fixture::settings_in(self.directory.path());
-        let (decided_by, reason) = (Signal::Setting, String::new());
-        let decision = Decision { install: true, another: false, oke: false, decided_by, against: vec![], reason };
-        let applier = Applier {
-            settings: &settings,
-            record: Record::read(&settings.data_dir).0,
-            report: Report::new(decision),
-            binaries_are_known: true,
-            still_ours: &|| true,
-        };
-        applier.apply(vec![step])
-    }
-
-    fn record(&self) -> Record {
+    pub(super) fn record(&self) -> Record {
         Record::read(&self.path("lib")).0
     }
 
@@ -84,7 +96,7 @@ fn written_configuration_is_recorded_and_failed_one_is_not() {
     assert!(node.write(vcn::CONFLIST_FILE, None).failures.is_empty());
     assert_eq!(fs::read_to_string(node.path(vcn::CONFLIST_FILE)).unwrap(), "\"desired\"\n");
     assert!(known(&node).wanted.is_some());
-    assert_eq!(known(&node).recent(SystemTime::now()).len(), 1);
+    assert_eq!(known(&node).rewrites, [110]);
 }
 
 #[test]
@@ -97,9 +109,79 @@ fn backup_stays_until_the_record_is_written() {
     fs::write(&path, "written").unwrap();
     // In the way of the temporary file.
     fs::create_dir(data.join("installer.json.new")).unwrap();
-    let report = node.take(Step::RemoveConf { path: path.clone(), found: b"written".into(), leftover: None });
+    let report = node.apply(|applier| _ = applier.step(String::new(), |applier| applier.remove(&path, b"written")));
     assert_eq!((Node::words(&report), backup().is_some()), (vec!["not-recorded"], true));
     assert_eq!(fs::read_to_string(&path).unwrap(), "foreign");
     fs::remove_dir(data.join("installer.json.new")).unwrap();
-    assert!(node.take(Step::Forget { path }).failures.is_empty() && backup().is_none());
+    assert!(node.apply(|applier| applier.forget(&path).unwrap()).failures.is_empty() && backup().is_none());
+}
+
+#[test]
+fn only_binary_with_contents_and_mode_of_its_source_stays() {
+    let node = Node::new();
+    let [source, target] = ["source", "bin"].map(|name| node.path(name).join(MAIN));
+    fs::create_dir(node.path("source")).unwrap();
+    fs::create_dir(node.path("bin")).unwrap();
+    fs::write(&source, "binary").unwrap();
+    let install = || node.apply(|applier| applier.binaries());
+    assert_eq!(install().steps, [format!("install {} from {}", target.display(), source.display())]);
+    for (contents, mode, expected) in [
+        ("binary", 0o755, None),
+        ("binary", 0o644, Some(format!("chmod 0755 {} (was 0644)", target.display()))),
+        ("else", 0o755, Some(format!("replace {} from {}", target.display(), source.display()))),
+    ] {
+        fs::write(&target, contents).unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(install().steps.iter().eq(&expected), "{contents} {mode:o}");
+        assert_eq!(fs::read(&target).unwrap(), b"binary");
+    }
+    fs::remove_file(&target).unwrap();
+    symlink(&source, &target).unwrap();
+    assert_eq!(Node::words(&install()), ["in-the-way"]);
+    fs::remove_file(&source).unwrap();
+    assert_eq!(Node::words(&install()), ["source-missing"]);
+}
+
+#[test]
+fn node_of_okes_cni_without_a_configuration_is_noted() {
+    let mut node = Node::new();
+    let mut noted = |files: Vec<ConfFile>, oke| {
+        node.decision = Decision { oke, install: false, ..node.decision.clone() };
+        let report = node.apply(|applier| applier.report.notes.extend(none_there(applier, &files)));
+        report.notes.iter().any(|note| note.kind == NoteKind::NoneThere)
+    };
+    let oci = |fault| vec![faulty("10-oci.conflist", &[], fault)];
+    assert!(noted(vec![], true) && !noted(vec![], false));
+    assert!(noted(vec![conf("99-loopback.conf", &["loopback"])], true));
+    assert!(noted(oci(Fault::Refused("{".into())), true));
+    assert!(!noted(vec![conf("00-multus.conf", &["multus"])], true));
+    assert!(!noted(oci(Fault::Unread("a link".into())), true));
+}
+
+#[test]
+fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
+    let mut node = Node::new();
+    let path = node.settings.conflist();
+    let ours = || conf(vcn::CONFLIST_FILE, &["vcn-native"]);
+    let flannel = || conf("10-flannel.conflist", &["flannel"]);
+    let multus = || conf("00-multus.conf", &["multus-shim"]);
+    let refused = || faulty("04-flannel.conflist", &["flannel"], Fault::Refused("it has no name".to_owned()));
+    let (label, setting, nothing) = ((true, Signal::NodeLabel), (true, Signal::Setting), (false, Signal::Nothing));
+    let none = "there is no configuration of another pod network";
+    for (files, (another, decided_by), stays) in [
+        (vec![ours(), flannel()], label, None),
+        (vec![ours()], setting, None),
+        (vec![ours()], label, Some((true, none))),
+        (vec![multus(), ours()], label, Some((false, none))),
+        (vec![refused(), ours()], label, Some((true, none))),
+        (vec![ours(), flannel()], nothing, Some((true, "no signal says for sure"))),
+    ] {
+        fs::write(&path, ours().document.to_string()).unwrap();
+        node.decision = Decision { install: false, another, decided_by, ..node.decision.clone() };
+        let report = node.apply(|applier| applier.leftover(&files));
+        assert_eq!((path.exists(), report.steps.len()), (stays.is_some(), usize::from(stays.is_none())), "{report}");
+        let noted = report.notes.iter().map(|note| (note.kind, note.message.contains(stays.unwrap().1)));
+        let kind = stays.map(|(is_used, _)| (NoteKind::LeftBehind { another, is_used }, true));
+        assert!(noted.eq(kind), "{report}");
+    }
 }

@@ -16,7 +16,6 @@ use crate::report::{Report, Status};
 use crate::settings::{Settings, SettingsError};
 use crate::uninstall::on_delete::{ask, refusal};
 use crate::uninstall::{RemovalStatus, Uninstall, uninstall};
-use crate::versions::VersionCache;
 
 /// EX_USAGE of sysexits.h.
 const USAGE: u8 = 64;
@@ -59,7 +58,7 @@ fn run_install(args: Args) -> anyhow::Result<ExitCode> {
     let Args { options, signals, state, cni_usable: usable, dry_run: dry, .. } = args;
     let settings = Settings::new(options, state)?;
     let act = if dry { dry_run } else { reconcile };
-    print(&act(&settings, &signals, usable, &mut VersionCache::default()))
+    print(&act(&settings, &signals, usable))
 }
 
 fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {

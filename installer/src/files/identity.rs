@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// A file at one moment: device, inode and length; mode; times of modification and change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity([u64; 3], u32, [i64; 4]);
+struct Identity([u64; 3], u32, [i64; 4]);
 
 /// Several files at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Snapshot(BTreeMap<PathBuf, Option<Identity>>);
 
 impl Identity {
     /// The file at `path`, through links; `None` if there is none or it cannot be read.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    fn of(path: &Path) -> Option<Self> {
         let at = fs::metadata(path).ok()?;
         let times = [at.mtime(), at.mtime_nsec(), at.ctime(), at.ctime_nsec()];
         Some(Self([at.dev(), at.ino(), at.size()], at.mode(), times))

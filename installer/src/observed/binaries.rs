@@ -1,37 +1,14 @@
-//! Our binaries, with source and target, and the CNI versions that each binary of a chain speaks.
+//! The CNI versions that each binary of a chain speaks.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::{ConfFile, ConfText, kind, plugins};
-use crate::error::Error;
-use crate::files::{irregular, same_contents};
-use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH, vnic_attach_entry};
-use crate::versions::{Answer, VersionCache};
-
-pub(crate) const BINARY_MODE: u32 = 0o755;
-
-/// One of our binaries that is to be installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Binary {
-    pub(crate) source: PathBuf,
-    pub(crate) target: PathBuf,
-    pub(crate) found: BinaryFound,
-}
-
-/// What has a binary's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BinaryFound {
-    Nothing,
-    /// A file with other contents.
-    Other,
-    /// The binary, with these permission bits: a mode is set without free space.
-    Mode(u32),
-}
+use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
+use crate::versions::{Answer, ask};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChainBinary {
@@ -43,30 +20,8 @@ pub(crate) struct ChainBinary {
     pub(crate) entry: Option<Value>,
 }
 
-/// Compares a binary with its source; `None` if it is in place.
-pub(super) fn to_install(settings: &Settings, name: &str) -> Result<Option<Binary>, Error> {
-    let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
-    let file = File::open(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-    let reading = Error::reading(&target);
-    let found = match fs::symlink_metadata(&target) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => BinaryFound::Nothing,
-        Err(error) => return Err(reading(error)),
-        // A link may lead to the right file in this container and to no file on the host.
-        Ok(found) if !found.is_file() => return Err(Error::InTheWay { reason: irregular(&target), path: target }),
-        Ok(found) => {
-            let (mode, old) = (found.permissions().mode() & 0o7777, File::open(&target).map_err(&reading)?);
-            match same_contents(file, old).map_err(&reading)? {
-                true if mode == BINARY_MODE => return Ok(None),
-                true => BinaryFound::Mode(mode),
-                false => BinaryFound::Other,
-            }
-        }
-    };
-    Ok(Some(Binary { source, target, found }))
-}
-
 /// The plugins of our chain with their answers.
-pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: &mut VersionCache) -> Vec<ChainBinary> {
+pub(crate) fn chain(settings: &Settings, conflist: Option<&ConfText>) -> Vec<ChainBinary> {
     let ours = settings.entries().into_iter().map(|entry| (kind(&entry).unwrap_or_default().to_owned(), Some(entry)));
     let mut members: Vec<(String, Option<Value>)> = ours.collect();
     for kind in conflist.and_then(ConfText::list).into_iter().flat_map(plugins).filter_map(kind) {
@@ -76,18 +31,9 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: 
             members.push((kind.to_owned(), None));
         }
     }
-    asked(settings, members, versions)
-}
-
-/// The plugin that is chained to another network.
-pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    asked(settings, vec![(VNIC_ATTACH.to_owned(), Some(vnic_attach_entry()))], versions)
-}
-
-fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>, versions: &mut VersionCache) -> Vec<ChainBinary> {
-    let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
-    let answers = versions.answers(&paths);
-    let members = members.into_iter().zip(paths).zip(answers).map(|(((name, entry), path), answer)| {
+    let members = members.into_iter().map(|(name, entry)| {
+        let path = path(settings, &name);
+        let answer = ask(&path);
         let is_dangling = answer == Answer::Missing && entry.is_none() && !is_missing(&path);
         let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
         ChainBinary { name, path, answer, entry }
@@ -95,16 +41,15 @@ fn asked(settings: &Settings, members: Vec<(String, Option<Value>)>, versions: &
     members.collect()
 }
 
-/// Finds the plugins without a binary of the usable configurations before our one (`name`), up to the first that has all: no
-/// runtime reads further.
-pub(super) fn find_missing(settings: &Settings, files: &mut [ConfFile], name: &str) {
-    for file in files.iter_mut().take_while(|file| file.name.as_str() < name).filter(|file| file.fault.is_none()) {
-        let is_absent = |kind: &&str| is_missing(&settings.cni_bin_dir.join(kind));
-        file.missing = file.kinds().filter(is_absent).map(str::to_owned).collect();
-        if file.missing.is_empty() {
-            return;
-        }
-    }
+/// The answer of the plugin that is chained to another network.
+pub(crate) fn guest(settings: &Settings) -> Answer {
+    ask(&path(settings, VNIC_ATTACH))
+}
+
+/// The plugins without a binary.
+pub(crate) fn missing(settings: &Settings, file: &ConfFile) -> Vec<String> {
+    let is_absent = |kind: &&str| is_missing(&settings.cni_bin_dir.join(kind));
+    file.kinds().filter(is_absent).map(str::to_owned).collect()
 }
 
 /// A link may lead to a file on the host that this container does not have.

@@ -28,8 +28,6 @@ pub(crate) struct ConfFile {
     pub(crate) document: Value,
     /// Why no pod starts by it, as far as it can be seen from here.
     pub(crate) fault: Option<Fault>,
-    /// Its plugins without a binary, if it may be used in place of our configuration.
-    pub(crate) missing: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ impl ConfFile {
             ConfAt::Unread(why) => (Value::Null, Some(Fault::Unread(why))),
             ConfAt::Nothing => (Value::Null, Some(Fault::Refused("it was removed while it was read".to_owned()))),
         };
-        Self { name, document, fault, missing: Vec::new() }
+        Self { name, document, fault }
     }
 
     /// Whether it is our configuration and names our plugin.

@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::*;
+use crate::settings::Settings;
 use crate::settings::fixture::{self, conf_file, faulty};
 
 #[test]
@@ -152,50 +153,12 @@ fn special_and_huge_files_are_not_read() {
 }
 
 #[test]
-fn plugins_of_settings_and_preceding_configurations_are_looked_up() {
+fn plugins_of_settings_and_without_a_binary_are_looked_up() {
     let directory = tempfile::tempdir().unwrap();
-    let chain = fixture::chain("portmap,vnic-attach");
-    let settings = Settings { chain, ..fixture::settings_in(directory.path()) };
+    let settings = Settings { chain: fixture::chain("portmap,vnic-attach"), ..fixture::settings_in(directory.path()) };
     fs::create_dir_all(&settings.cni_bin_dir).unwrap();
     fs::write(settings.cni_bin_dir.join("bridge"), "").unwrap();
-    let files = [
-        ("00-a.conflist", &["bridge", "gone"][..]),
-        ("01-loopback.conf", &["loopback"]),
-        ("02-sound.conflist", &["bridge"]),
-        ("03-behind.conflist", &["gone"]),
-    ];
-    let files = files.map(|(name, kinds)| conf_file(name, kinds));
-    let (record, mut versions) = (Record::default(), VersionCache::default());
-    let found = Observed::read(&settings, files.into(), &record, true, &mut versions);
-    let lacking: Vec<_> = found.conf_files.iter().map(|file| file.missing.join(" ")).collect();
-    assert_eq!(lacking, ["gone", "loopback", "", ""], "no runtime reads further");
-    let asked: Vec<_> = found.chain.iter().map(|binary| binary.name.as_str()).collect();
+    assert_eq!(missing(&settings, &conf_file("00-a.conflist", &["bridge", "gone"])), ["gone"]);
+    let asked: Vec<_> = chain(&settings, None).into_iter().map(|binary| binary.name).collect();
     assert_eq!(asked, ["vcn-native", "portmap", "vnic-attach"]);
-}
-
-#[test]
-fn only_binary_with_contents_and_mode_of_its_source_stays() {
-    let directory = tempfile::tempdir().unwrap();
-    let settings = fixture::settings_in(directory.path());
-    let (source, target) = (settings.source_dir.join(MAIN), settings.cni_bin_dir.join(MAIN));
-    fs::create_dir_all(&settings.source_dir).unwrap();
-    fs::create_dir_all(&settings.cni_bin_dir).unwrap();
-    fs::write(&source, "binary").unwrap();
-    let install = || binaries::to_install(&settings, MAIN);
-    let found = || install().unwrap().map(|binary| binary.found);
-    assert_eq!(found(), Some(BinaryFound::Nothing));
-    for (contents, mode, expected) in [
-        ("binary", 0o755, None),
-        ("binary", 0o644, Some(BinaryFound::Mode(0o644))),
-        ("else", 0o755, Some(BinaryFound::Other)),
-    ] {
-        fs::write(&target, contents).unwrap();
-        fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
-        assert_eq!(found(), expected, "{contents} {mode:o}");
-    }
-    fs::remove_file(&target).unwrap();
-    symlink(&source, &target).unwrap();
-    assert_eq!(install().unwrap_err().word(), "in-the-way");
-    fs::remove_file(&source).unwrap();
-    assert_eq!(install().unwrap_err().word(), "source-missing");
 }

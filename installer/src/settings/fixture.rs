@@ -28,12 +28,7 @@ pub(crate) fn chain(text: &str) -> Vec<Value> {
 /// A configuration of these plugins.
 pub(crate) fn conf_file(name: &str, kinds: &[&str]) -> ConfFile {
     let plugins: Vec<_> = kinds.iter().map(|kind| json!({"type": kind})).collect();
-    ConfFile {
-        name: name.to_owned(),
-        document: json!({"name": "x", "plugins": plugins}),
-        fault: None,
-        missing: Vec::new(),
-    }
+    ConfFile { name: name.to_owned(), document: json!({"name": "x", "plugins": plugins}), fault: None }
 }
 
 /// One that no pod starts by.

@@ -24,7 +24,7 @@ fn write(path: &Path, script: &str) {
 }
 
 fn ask(path: &Path, deadline: Duration) -> Answer {
-    VersionCache::default().answers_within(&[path.to_owned()], deadline).remove(0)
+    ask_within(path, deadline).unwrap_or_else(Answer::Failed)
 }
 
 fn failure(script: &str, deadline: Duration) -> String {
@@ -88,29 +88,6 @@ fn processes_that_a_plugin_left_behind_are_killed() {
             thread::sleep(Duration::from_millis(5));
         }
     }
-}
-
-#[test]
-fn binary_is_queried_until_it_answers_and_when_it_changes() {
-    let (directory, path) = plugin("");
-    let count = directory.path().join("count");
-    let asked = || fs::read_to_string(&count).unwrap().lines().count();
-    let counting = |rest: &str| write(&path, &format!("echo >>{}\n{rest}", count.display()));
-    let (mut cache, paths) = (VersionCache::default(), [path.clone()]);
-    let ask = |cache: &mut VersionCache| cache.answers_within(&paths, PATIENT).remove(0);
-    counting(r#"echo '{"supportedVersions":["1.0.0"]}'"#);
-    for _ in 0..3 {
-        assert!(matches!(ask(&mut cache), Answer::Speaks(_)));
-    }
-    assert_eq!(asked(), 1, "an answer is kept");
-    counting("exit 1");
-    for _ in 0..3 {
-        cache.retry_failed();
-        assert!([ask(&mut cache), ask(&mut cache)].iter().all(|answer| matches!(answer, Answer::Failed(_))));
-    }
-    assert_eq!(asked(), 4, "a failure is kept for one reconcile");
-    fs::remove_file(&path).unwrap();
-    assert_eq!(ask(&mut cache), Answer::Missing);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use installer::{Report, Settings, Signals, VersionCache};
+use installer::{Report, Settings, Signals};
 use sandbox::{Container, Image};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -165,7 +165,7 @@ impl Node {
 
     /// One reconcile by the installer's code in the agent's container, as the agent calls it.
     pub(crate) fn reconcile(&self, settings: &Settings) -> Report {
-        let look = || installer::reconcile(settings, &Signals::default(), true, &mut VersionCache::default());
+        let look = || installer::reconcile(settings, &Signals::default(), true);
         self.agents().run(&self.image("source"), look).unwrap()
     }
 

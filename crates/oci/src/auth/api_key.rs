@@ -38,14 +38,7 @@ pub(crate) struct UsedKey(Arc<KeyState>);
 #[derive(Debug)]
 struct KeyState {
     source: Option<Source>,
-    loaded: Mutex<LoadedKey>,
-}
-
-#[derive(Debug)]
-struct LoadedKey {
-    credentials: Credentials,
-    /// Why the files could not be read at the last attempt.
-    unreadable: Option<String>,
+    credentials: Mutex<Credentials>,
 }
 
 /// The profile whose values all others inherit.
@@ -105,70 +98,56 @@ impl ApiKey {
     }
 
     pub(super) fn into_used(self) -> UsedKey {
-        let loaded = Mutex::new(LoadedKey { credentials: self.credentials, unreadable: None });
-        UsedKey(Arc::new(KeyState { source: self.source, loaded }))
+        UsedKey(Arc::new(KeyState { source: self.source, credentials: Mutex::new(self.credentials) }))
     }
 }
 
 impl UsedKey {
     /// The credentials to sign with.
     pub(super) fn credentials(&self) -> Credentials {
-        self.loaded().credentials.clone()
+        self.current().clone()
     }
 
     /// The service refused these. Returns whether there are others now: the files have changed, and can be read before `end`. The
     /// region stays.
     pub(super) async fn reject(&self, refused: &Credentials, end: Instant) -> bool {
-        if !is_same(&self.loaded().credentials, refused) {
+        if !is_same(&self.current(), refused) {
             return true;
         }
         let Some(Source { path, profile }) = self.0.source.clone() else { return false };
         let read = tokio::task::spawn_blocking(move || ApiKey::from_config_file(&path, &profile));
-        let read = match timeout_at(end, read).await {
-            Ok(Ok(Ok(key))) => Ok(key.credentials),
+        let error = match timeout_at(end, read).await {
+            Ok(Ok(Ok(key))) => return self.replace(refused, key.credentials),
             // Half of a rotation, perhaps: the next refusal reads again.
-            Ok(Ok(Err(error))) => Err(chain(&error)),
-            Ok(Err(_)) => Err("reading its files was interrupted".to_owned()),
-            Err(_) => Err("its files were not read in time".to_owned()),
+            Ok(Ok(Err(error))) => chain(&error),
+            Ok(Err(_)) => "reading its files was interrupted".to_owned(),
+            Err(_) => "its files were not read in time".to_owned(),
         };
-        let mut loaded = self.loaded();
-        let new = match read {
-            Ok(new) => new,
-            Err(problem) => {
-                loaded.log_unreadable(problem);
-                return false;
-            }
-        };
-        loaded.unreadable = None;
+        tracing::warn!(
+            event = "login.unreadable",
+            error,
+            "OCI refused the API key, and its files cannot be read again"
+        );
+        false
+    }
+
+    fn replace(&self, refused: &Credentials, new: Credentials) -> bool {
+        let mut current = self.current();
         if is_same(&new, refused) {
-            return !is_same(&loaded.credentials, refused);
+            return !is_same(&current, refused);
         }
         tracing::info!(
             event = "login.replaced",
             key = &*new.key_id,
             "OCI refused the API key; using the new one in its file"
         );
-        loaded.credentials = new;
+        *current = new;
         true
     }
 
-    fn loaded(&self) -> MutexGuard<'_, LoadedKey> {
-        // Each part is replaced whole, so a panic elsewhere leaves it usable.
-        self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl LoadedKey {
-    /// Logs each reason once, although every refused call comes here.
-    fn log_unreadable(&mut self, error: String) {
-        if self.unreadable.as_ref() != Some(&error) {
-            tracing::warn!(
-                event = "login.unreadable",
-                error,
-                "OCI refused the API key, and its files cannot be read again"
-            );
-            self.unreadable = Some(error);
-        }
+    fn current(&self) -> MutexGuard<'_, Credentials> {
+        // It is replaced whole, so a panic elsewhere leaves it usable.
+        self.0.credentials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@ mod certificate;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use backoff::chance;
+use backoff::{Backoff, chance};
 use hyper::Request;
 use hyper::body::Bytes;
 use serde::Deserialize;
@@ -18,8 +18,9 @@ use super::session::TokenSource;
 use super::token::Token;
 use crate::auth::key::RsaKey;
 use crate::auth::sign::{Credentials, Signable, sign};
+use crate::client::call::refusal;
 use crate::client::transport::{Answer, Transport, Trust};
-use crate::error::{Error, Failure, LoginError, Refusal, beginning, chain};
+use crate::error::{Error, Failure, LoginError, chain};
 use crate::region::Region;
 use crate::region::endpoint::{Endpoint, MetadataUrl};
 use certificate::Certificate;
@@ -42,9 +43,9 @@ pub struct InstancePrincipal {
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// The federation service checks a certificate and two signatures before it answers.
 const FEDERATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Attempts at each step, and the backoff before the second one, which doubles; jitter shortens it by half at most.
+/// Attempts at each step.
 const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_secs(1);
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(4) };
 
 impl InstancePrincipal {
     /// The instance whose metadata service is at `metadata` (as [`METADATA_URL`]).
@@ -166,12 +167,7 @@ pub(super) async fn attempt(
     if answer.status.is_success() {
         return Ok(answer);
     }
-    Err(Failure::Refused(Refusal {
-        status: answer.status.as_u16(),
-        code: String::new(),
-        message: beginning(&answer.body),
-        retry_after: None,
-    }))
+    Err(Failure::Refused(refusal(&answer)))
 }
 
 /// Fetches `what` from `url` in a few attempts, as long as another one can help.
@@ -183,16 +179,14 @@ pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
 ) -> Result<Answer, LoginError> {
     progress.set(format!("{url} has not answered yet"));
     let failed = |source| LoginError::Fetch { what, from: url.to_owned(), source: Box::new(source) };
-    let mut pause = PAUSE;
-    for _ in 1..ATTEMPTS {
+    for number in 1..ATTEMPTS {
         match fetch().await {
             Err(failure) if is_worth_retrying(&failure) => {
                 progress.set(format!("{url}: {}", chain(&failure)));
-                sleep(pause.mul_f64(0.5 + chance() / 2.0)).await;
+                sleep(BACKOFF.delay(number, chance())).await;
             }
             outcome => return outcome.map_err(failed),
         }
-        pause *= 2;
     }
     fetch().await.map_err(failed)
 }

@@ -59,7 +59,7 @@ pub(super) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
 }
 
 /// Reads a refusal. A proxy in between may answer with anything.
-pub(super) fn refusal(answer: &Answer) -> Refusal {
+pub(crate) fn refusal(answer: &Answer) -> Refusal {
     #[derive(serde::Deserialize)]
     struct ErrorBody {
         code: String,

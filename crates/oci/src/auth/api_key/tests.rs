@@ -1,12 +1,4 @@
-//! Configuration files, and keys that the service refuses.
-
-use std::time::Duration;
-
-use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::RsaKeyPair;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+//! Configuration files, and keys that cannot be used.
 
 use super::*;
 
@@ -50,68 +42,4 @@ fn unusable_key_is_refused_without_revealing_it() {
         assert!(!story.contains("secret") && !story.contains("c2Vj"), "{story}");
         assert_eq!(story.contains("openssl pkey -in"), pem == encrypted, "{story}");
     }
-}
-
-fn pem_of(key: &RsaKeyPair) -> String {
-    let der: Pkcs8V1Der<'_> = key.as_der().unwrap();
-    format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()))
-}
-
-/// What this thread logs from here on.
-fn log() -> (tempfile::NamedTempFile, tracing::subscriber::DefaultGuard) {
-    let lines = tempfile::NamedTempFile::new().unwrap();
-    let writer = Arc::new(lines.reopen().unwrap());
-    (lines, tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(writer).finish()))
-}
-
-#[tokio::test]
-async fn unreadable_files_are_logged_once_for_each_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, pem) = (folder.path().join("config"), folder.path().join("k.pem"));
-    let key = pem_of(&RsaKeyPair::generate(KeySize::Rsa2048).unwrap());
-    let config = format!("[DEFAULT]\nuser=u\nfingerprint=f\ntenancy=t\nkey_file={}\n", pem.display());
-    fs::write(&path, &config).unwrap();
-    fs::write(&pem, &key).unwrap();
-    let used = ApiKey::from_config_file(&path, DEFAULT).unwrap().into_used();
-    let (lines, _log) = log();
-    let refused = used.credentials();
-    let play = async |user: &str, has_key: bool| {
-        fs::write(&path, config.replace("user=u", &format!("user={user}"))).unwrap();
-        match has_key {
-            true => fs::write(&pem, &key).unwrap(),
-            false => drop(fs::remove_file(&pem)),
-        }
-        assert!(!used.reject(&refused, Instant::now() + Duration::from_secs(10)).await);
-    };
-    // Twice each; the key is there in between, and is the one that was refused.
-    for (user, has_key) in [("u", true), ("u", false), ("u", false), ("", true), ("", true), ("u", true), ("", true)] {
-        play(user, has_key).await;
-    }
-    let logged = fs::read_to_string(lines.path()).unwrap();
-    let reasons = [("k.pem: No such file", 1), ("user is missing", 2), ("login.unreadable", 3)];
-    for (word, times) in reasons {
-        assert_eq!(logged.lines().filter(|line| line.contains(word)).count(), times, "{word}: {logged}");
-    }
-}
-
-#[test]
-fn files_that_are_not_read_in_time_are_logged_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let key = pem_of(&RsaKeyPair::generate(KeySize::Rsa2048).unwrap());
-    let mut used = ApiKey::new(OWNER, key.as_bytes()).unwrap();
-    used.source = Some(Source { path: folder.path().join("config"), profile: DEFAULT.to_owned() });
-    let (used, (lines, _log)) = (used.into_used(), log());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();
-    runtime.block_on(async {
-        // No thread is free to read.
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let busy = tokio::task::spawn_blocking(move || held.recv());
-        for _ in 0..2 {
-            assert!(!used.reject(&used.credentials(), Instant::now()).await);
-        }
-        drop(release);
-        assert!(busy.await.unwrap().is_err());
-    });
-    let logged = fs::read_to_string(lines.path()).unwrap();
-    assert_eq!((logged.lines().count(), logged.contains("its files were not read in time")), (1, true), "{logged}");
 }

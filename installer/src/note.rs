@@ -54,15 +54,8 @@ pub enum NoteKind {
 }
 
 impl Note {
-    pub(super) fn new(kind: NoteKind, subject: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: NoteKind, subject: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind, subject: subject.into(), message: message.into() }
-    }
-
-    pub(crate) fn left_behind(kind: NoteKind, reason: &str) -> Self {
-        let (file, is_used) = (vcn::CONFLIST_FILE, matches!(kind, NoteKind::LeftBehind { is_used: true, .. }));
-        let what = if is_used { "is what the runtime uses" } else { "is there" };
-        let message = format!("{file} {what} although our pod network is not to be installed: {reason}");
-        Self::new(kind, file, message)
     }
 
     /// A stable word for reports and metrics.
