@@ -16,8 +16,7 @@ const DEADLINE: u16 = 120;
 const CONCURRENCY: u8 = 8;
 
 /// A run.
-#[expect(missing_debug_implementations, reason = "a stream has none")]
-pub struct TestRun {
+pub(super) struct TestRun {
     found: BoxStream<'static, PairResult>,
     summary: Summary,
     end: Instant,
@@ -25,7 +24,7 @@ pub struct TestRun {
 
 impl TestRun {
     /// Starts the run of a spec. Dropping it stops everything but what agents are doing already.
-    pub fn new<A: AgentCalls>(spec: &NetworkTestSpec, pairs: Vec<TestPair>, agents: &Arc<A>) -> Self {
+    pub(super) fn new<A: AgentCalls>(spec: &NetworkTestSpec, pairs: Vec<TestPair>, agents: &Arc<A>) -> Self {
         let at_once = spec.concurrency.unwrap_or(CONCURRENCY).into();
         let deadline = Duration::from_secs(spec.deadline_seconds.unwrap_or(DEADLINE).into());
         let summary = Summary::new(pairs.len());
@@ -35,12 +34,12 @@ impl TestRun {
     }
 
     /// What was found so far.
-    pub const fn summary(&self) -> &Summary {
+    pub(super) const fn summary(&self) -> &Summary {
         &self.summary
     }
 
     /// Waits until one more pair is tested. Returns the state of the run at its end.
-    pub async fn next_pair(&mut self) -> Option<TestState> {
+    pub(super) async fn next_pair(&mut self) -> Option<TestState> {
         match timeout_at(self.end, self.found.next()).await {
             Ok(Some(found)) => {
                 self.summary.add(found);

@@ -34,10 +34,8 @@ pub(super) struct Memory {
     pub(super) statuses: RetryStates,
 }
 
-/// What to do.
 #[derive(Debug)]
 pub(super) struct Decision {
-    /// Writes.
     pub(super) steps: Vec<Step>,
     /// How many more writes a profile has, by its name, once one of it succeeds.
     pub(super) waiting: BTreeMap<String, usize>,
@@ -47,7 +45,6 @@ pub(super) struct Decision {
     pub(super) next: Option<Instant>,
 }
 
-/// A profile.
 #[derive(Debug)]
 pub(super) struct PlannedProfile {
     /// As read.

@@ -1,8 +1,8 @@
 //! The steps that bring the VnicAttachments in line with the VnicProfiles. Pure: the same state gives the same plan.
 
 pub mod removal;
-pub mod rollout;
-pub mod state;
+pub(crate) mod rollout;
+pub(crate) mod state;
 pub mod step;
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use crate::profile::select::selection::{
 
 /// The steps, and the state of the profiles.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     /// The steps now.
     pub steps: Vec<Step>,
     /// The steps after the grace period, if nothing changes.
@@ -45,19 +45,17 @@ pub struct Plan<'a> {
 
 /// The progress of a profile.
 #[derive(Debug)]
-pub struct Report<'a> {
-    /// The profile.
+pub(crate) struct Report<'a> {
     pub profile: &'a VnicProfile,
-    /// RemovalReason nothing is done.
+    /// Why nothing is done.
     pub hold: Option<&'a InactiveReason>,
-    /// Its nodes, by name.
     pub nodes: BTreeMap<&'a str, State>,
     /// Objects that are still to be replaced, and what the next replacement waits for.
     pub replacing: Option<(usize, Option<String>)>,
 }
 
 /// Plans. `grace` holds what was unwanted before, the grace period and the time.
-pub fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: DeletionGrace<'_>) -> Plan<'a> {
+pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: DeletionGrace<'_>) -> Plan<'a> {
     let there = AttachmentIndex::of(observed);
     let stamps = stamps(selections);
     let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();

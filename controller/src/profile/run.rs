@@ -35,7 +35,6 @@ pub const GRACE: Duration = Duration::from_mins(10);
 
 /// Its inputs and outputs.
 #[derive(Clone)]
-#[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct Profiles {
     /// The API server.
     pub client: Client,

@@ -12,14 +12,10 @@ use super::observed::{AddressList, Machine, Observed, ObservedAttachment, Observ
 use crate::attachment::mark::Mark;
 use crate::attachment::refusal::{self, visible};
 
-/// What to read.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    /// The instance.
+pub(crate) struct Question<'a> {
     pub instance: &'a Ocid,
-    /// The mark of our VNICs.
     pub mark: &'a Mark,
-    /// Its objects.
     pub objects: &'a [Arc<Object>],
     /// Attachments whose detach OCI accepted.
     pub detaching: &'a BTreeSet<Ocid>,
@@ -30,7 +26,7 @@ pub struct Question<'a> {
 /// # Errors
 /// When OCI does not answer, or only incompletely. An invisible instance, VNIC or subnet is an answer. Unlistable addresses,
 /// or an unreadable foreign VNIC, concern only that VNIC.
-pub async fn read(cloud: &CloudView, cache: &Cache, question: Question<'_>) -> Result<Observed, ReadError> {
+pub(crate) async fn read(cloud: &CloudView, cache: &Cache, question: Question<'_>) -> Result<Observed, ReadError> {
     let Some(instance) = visible(cloud.instance(question.instance).await)? else {
         return Ok(Observed::not_seen());
     };

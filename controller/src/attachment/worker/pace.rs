@@ -53,7 +53,7 @@ impl<O: Objects> AttachmentWorker<O> {
     }
 
     /// The interval between two reconciles of an instance in sync: longer if these would take more than half of the requests.
-    pub fn between_looks(&self) -> Duration {
+    pub(crate) fn between_looks(&self) -> Duration {
         let (instances, objects) = self.context.store.attachments().load();
         // No cloud has 2^53 instances.
         let calls = CALLS_PER_INSTANCE * instances as f64 + CALLS_PER_VNIC * objects as f64;
@@ -81,7 +81,7 @@ impl<O: Objects> AttachmentWorker<O> {
     /// When to reconcile an instance after an event of the API server: at once; or, if it is in sync (at the start all are
     /// reported), some time until the next regular reconcile. A request that was already refused is queued with the retries,
     /// and a profile's objects for many nodes come after single requests.
-    pub fn due(&self, instance: &Ocid, chance: f64) -> Schedule {
+    pub(crate) fn due(&self, instance: &Ocid, chance: f64) -> Schedule {
         let node = self.context.store.nodes().of(instance).cloned();
         let objects = self.context.store.attachments().of(instance);
         if objects.is_empty() {

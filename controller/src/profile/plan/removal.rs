@@ -17,7 +17,7 @@ use crate::profile::select::selection::{NODE_RECREATED, NodeProblem, Selections,
 /// Since when objects are unwanted, by their profiles or for their nodes, by name. Lost with the process: then the grace
 /// period starts again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnwantedObjects(BTreeMap<String, Instant>);
+pub(crate) struct UnwantedObjects(BTreeMap<String, Instant>);
 
 impl FromIterator<(String, Instant)> for UnwantedObjects {
     fn from_iter<I: IntoIterator<Item = (String, Instant)>>(all: I) -> Self {
@@ -27,12 +27,10 @@ impl FromIterator<(String, Instant)> for UnwantedObjects {
 
 /// How long an object must be unwanted before it is deleted, because a Node, a label or a template may come back.
 #[derive(Clone, Copy, Debug)]
-pub struct DeletionGrace<'a> {
+pub(crate) struct DeletionGrace<'a> {
     /// The objects that were unwanted before, and since when.
     pub unwanted: &'a UnwantedObjects,
-    /// The time.
     pub period: Duration,
-    /// The present.
     pub now: Instant,
 }
 
@@ -56,7 +54,7 @@ pub enum RemovalReason {
 
 /// What is deleted now, what stays for a while, and when to plan again.
 #[derive(Debug, Default)]
-pub struct Removals<'a> {
+pub(crate) struct Removals<'a> {
     /// Objects with the reason.
     pub now: Vec<(&'a VnicAttachment, RemovalReason)>,
     /// Objects whose grace period is not over, with the reason.
@@ -70,7 +68,7 @@ pub struct Removals<'a> {
 }
 
 /// Decides for all objects that no profile wants (`is_wanted` answers that by the object's name).
-pub fn removals<'a>(
+pub(crate) fn removals<'a>(
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
     is_wanted: impl Fn(&str) -> bool,
@@ -103,16 +101,13 @@ pub fn removals<'a>(
 
 /// The fate of an object that no profile wants.
 pub(in crate::profile) enum Fate<'a> {
-    /// It stays.
     Stays,
     /// It stays until a person decides: its Node was created later, and may have lost its label or annotation.
     StaysForNow {
         /// The profile that it was made from.
         profile: &'a str,
-        /// The Node.
         node: &'a NodeView,
     },
-    /// It is deleted.
     Goes(RemovalReason),
     /// It is deleted after its grace period.
     GoesLater(RemovalReason),

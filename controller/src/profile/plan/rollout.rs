@@ -6,7 +6,7 @@ use crate::profile::select::from_template::TemplateObject;
 
 /// The state of a VNIC relative to its template.
 #[derive(Debug)]
-pub enum RolloutState {
+pub(crate) enum RolloutState {
     /// It matches and is ready, or belongs to another requester.
     Settled,
     /// It matches, or soon will, and is not ready.
@@ -22,7 +22,7 @@ pub enum RolloutState {
 
 /// The replacements of one profile.
 #[derive(Debug, Default)]
-pub struct Rollout {
+pub(crate) struct Rollout {
     waits_for: Option<String>,
     /// Ready ones come first: if a VNIC is not ready, its replacement may not be ready either, and would block the rest.
     old: Vec<(bool, Step)>,
@@ -30,7 +30,7 @@ pub struct Rollout {
 
 impl Rollout {
     /// Adds a VNIC.
-    pub fn add(&mut self, stamp: &TemplateObject, course: RolloutState) {
+    pub(crate) fn add(&mut self, stamp: &TemplateObject, course: RolloutState) {
         match course {
             RolloutState::Settled => {}
             RolloutState::Waits => self.waits_for = self.waits_for.take().or_else(|| Some(stamp.name.clone())),
@@ -39,13 +39,13 @@ impl Rollout {
     }
 
     /// How many are to be replaced, and what the next one waits for; `None` if there are none.
-    pub fn standing(&self) -> Option<(usize, Option<String>)> {
+    pub(crate) fn standing(&self) -> Option<(usize, Option<String>)> {
         (!self.old.is_empty()).then(|| (self.old.len(), self.waits_for.clone()))
     }
 
     /// The next replacement, if it may start now.
     #[must_use]
-    pub fn next(mut self) -> Option<Step> {
+    pub(crate) fn next(mut self) -> Option<Step> {
         if self.waits_for.is_some() {
             return None;
         }
