@@ -2,23 +2,6 @@
 //! others that match the template are ready, so a broken template costs one VNIC, not all. Pure.
 
 use crate::profile::plan::step::Step;
-use crate::profile::select::from_template::TemplateObject;
-
-/// The state of a VNIC relative to its template.
-#[derive(Debug)]
-pub(crate) enum RolloutState {
-    /// It matches and is ready, or belongs to another requester.
-    Settled,
-    /// It matches, or soon will, and is not ready.
-    Waits,
-    /// This step replaces it.
-    Old {
-        /// Whether it is ready as it is.
-        ready: bool,
-        /// Replaces it.
-        step: Box<Step>,
-    },
-}
 
 /// The replacements of one profile.
 #[derive(Debug, Default)]
@@ -29,13 +12,14 @@ pub(crate) struct Rollout {
 }
 
 impl Rollout {
-    /// Adds a VNIC.
-    pub(crate) fn add(&mut self, stamp: &TemplateObject, course: RolloutState) {
-        match course {
-            RolloutState::Settled => {}
-            RolloutState::Waits => self.waits_for = self.waits_for.take().or_else(|| Some(stamp.name.clone())),
-            RolloutState::Old { ready, step } => self.old.push((!ready, *step)),
-        }
+    /// This VNIC matches its template, or soon will, and is not ready.
+    pub(crate) fn wait_for(&mut self, name: &str) {
+        self.waits_for.get_or_insert_with(|| name.to_owned());
+    }
+
+    /// This step replaces a VNIC, which is ready as it is or not.
+    pub(crate) fn replace(&mut self, ready: bool, step: Step) {
+        self.old.push((!ready, step));
     }
 
     /// How many are to be replaced, and what the next one waits for; `None` if there are none.
