@@ -110,7 +110,10 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
             () = profile_tasks.run() => bail!("the task that serves VnicProfiles ended"),
         }
     };
-    let touched = |instance: Ocid| work.look_at(instance.clone(), watched.due(&instance, chance()));
+    let touched = |instance: Ocid| {
+        let (lane, after) = watched.due(&instance, chance());
+        work.look_at(instance, lane, after);
+    };
     // Cancel-safe: whichever ends first ends the process.
     tokio::select! {
         () = follow_attachments(patient.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),

@@ -2,7 +2,7 @@
 //! there is no NetworkTest.
 //!
 //! ```text
-//!   NetworkTest ─watch─▶ tasks ─▶ life (schedule, deadline, TTL) ─▶ run ─▶ pair ─▶ nettest::Investigation
+//!   NetworkTest ─watch─▶ tasks ─▶ life (schedule, deadline, TTL) ────────▶ pair ─▶ nettest::Investigation
 //!                                   │                 ▲              │        └─▶ agents (the channel), or probe_pods
 //!                                   └─▶ status        └── summary ◀──┘
 //! ```
@@ -17,7 +17,6 @@ mod pair;
 mod pairs;
 mod pods;
 pub(crate) mod probe_pods;
-mod run;
 mod send;
 mod summary;
 mod tasks;

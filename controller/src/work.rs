@@ -44,19 +44,6 @@ pub(crate) struct Pause {
     pub number: u32,
 }
 
-/// When a key is to be reconciled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Schedule {
-    /// Now, even if it is backing off: something changed.
-    Now,
-    /// Now, behind requests of users, even if it is backing off.
-    Rollout,
-    /// Queued with all that has failed for a while.
-    InTurn,
-    /// After a while, if not before.
-    After(Duration),
-}
-
 /// How failures are retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Retries {
@@ -108,18 +95,12 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Default for Work<K> {
 
 impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
     pub(crate) fn now(&self, key: K) {
-        self.look_at(key, Schedule::Now);
+        self.look_at(key, Lane::Requested, Duration::ZERO);
     }
 
-    pub(crate) fn look_at(&self, key: K, when: Schedule) {
-        let now = Instant::now();
-        let (lane, due) = match when {
-            Schedule::Now => (Lane::Requested, now),
-            Schedule::Rollout => (Lane::Rollout, now),
-            Schedule::InTurn => (Lane::Again, now),
-            Schedule::After(pause) => (Lane::Regular, now + pause),
-        };
-        self.queue().add(key, lane, due);
+    /// Queues a key for a time from now, even if it is backing off.
+    pub(crate) fn look_at(&self, key: K, lane: Lane, after: Duration) {
+        self.queue().add(key, lane, Instant::now() + after);
         self.0.news.notify_one();
     }
 

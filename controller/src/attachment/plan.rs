@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use vcn::Ocid;
 
 use crate::attachment::mark::{Mark, Uid};
-use crate::attachment::observe::observed::{Observed, ObservedAttachment, Owner};
+use crate::attachment::observe::observed::{Observed, ObservedAttachment};
 use crate::attachment::plan::step::{Action, Step};
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
 use crate::attachment::state::retry_state::RetryState;
@@ -149,10 +149,7 @@ fn unclaimed(wanted: &PlanInput<'_>, observed: &Observed) -> Vec<Uid> {
             None => !wanted.unreadable.is_empty(),
         };
     let live = observed.attachments.iter().filter(|seen| seen.state().counts());
-    let owners = live.filter_map(|seen| match &seen.owner {
-        Owner::Ours(uid) => Some((seen, uid.clone())),
-        Owner::Foreign => None,
-    });
+    let owners = live.filter_map(|seen| Some((seen, seen.owner.clone()?)));
     // An object claims one.
     let nobodys = owners.filter(|(seen, uid)| !claims.remove(uid) && !may_be_unreadable(seen));
     nobodys.map(|(_, uid)| uid).collect()

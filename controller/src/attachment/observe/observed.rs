@@ -44,18 +44,10 @@ pub(crate) enum Machine {
 pub(crate) struct ObservedAttachment {
     /// As OCI lists it.
     pub attachment: VnicAttachment,
-    pub owner: Owner,
+    /// The uid of its VnicAttachment; `None` if it belongs to none of this cluster.
+    pub owner: Option<Uid>,
     /// Its VNIC, if it has our marks and is attached.
     pub vnic: Option<ObservedVnic>,
-}
-
-/// Which object a VNIC attachment belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// To the VnicAttachment with this uid.
-    Ours(Uid),
-    /// To no VnicAttachment of this cluster.
-    Foreign,
 }
 
 /// A VNIC with our marks, as OCI lists it.
@@ -135,7 +127,7 @@ impl ReadError {
 
 impl ObservedAttachment {
     pub(crate) fn is_for(&self, uid: &str) -> bool {
-        matches!(&self.owner, Owner::Ours(own) if own == uid)
+        self.owner.as_deref() == Some(uid)
     }
 
     pub(crate) const fn state(&self) -> AttachmentState {
@@ -144,7 +136,7 @@ impl ObservedAttachment {
 
     /// The primary VNIC never has our marks.
     pub(super) fn may_be_primary(&self) -> bool {
-        self.owner == Owner::Foreign && self.state().counts()
+        self.owner.is_none() && self.state().counts()
     }
 }
 

@@ -8,7 +8,7 @@ use oci::{AttachmentState, CloudView, Error, Instance, InstanceState, Kind, Vnic
 use vcn::{Family, Ocid};
 
 use super::cache::Cache;
-use super::observed::{AddressList, Machine, Observed, ObservedAttachment, ObservedVnic, Owner, ReadError};
+use super::observed::{AddressList, Machine, Observed, ObservedAttachment, ObservedVnic, ReadError};
 use crate::attachment::mark::Mark;
 use crate::attachment::refusal::{self, visible};
 
@@ -86,7 +86,7 @@ async fn read_attachment(
     question: Question<'_>,
     attachment: VnicAttachment,
 ) -> Result<ObservedAttachment, Error> {
-    let foreign = |attachment| ObservedAttachment { attachment, owner: Owner::Foreign, vnic: None };
+    let foreign = |attachment| ObservedAttachment { attachment, owner: None, vnic: None };
     let Some(uid) = Mark::named(attachment.display_name.as_deref()) else { return Ok(foreign(attachment)) };
     let object = question.objects.iter().find(|object| object.metadata.uid.as_ref() == Some(&uid));
     let vnic = match &attachment.vnic_id {
@@ -97,7 +97,7 @@ async fn read_attachment(
         },
         _ => None,
     };
-    let Some(vnic) = vnic else { return Ok(ObservedAttachment { attachment, owner: Owner::Ours(uid), vnic: None }) };
+    let Some(vnic) = vnic else { return Ok(ObservedAttachment { attachment, owner: Some(uid), vnic: None }) };
     let tags = &vnic.value.freeform_tags;
     // If its object exists, its tags may be missing or name a former cluster name: the plan restores them.
     let is_ours = question.mark.owner(tags).as_ref() == Some(&uid) || object.is_some() && !Mark::is_released(tags);
@@ -118,7 +118,7 @@ async fn read_attachment(
             false => AddressList::Known(Vec::new()),
         };
     }
-    Ok(ObservedAttachment { attachment, owner: Owner::Ours(uid), vnic: Some(ObservedVnic { vnic, ipv4, ipv6 }) })
+    Ok(ObservedAttachment { attachment, owner: Some(uid), vnic: Some(ObservedVnic { vnic, ipv4, ipv6 }) })
 }
 
 async fn list(cloud: &CloudView, vnic: &Ocid, family: Family) -> Result<AddressList, Error> {

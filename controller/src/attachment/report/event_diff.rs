@@ -134,7 +134,7 @@ pub(crate) fn refused(
 
 fn facts(status: Option<&VnicAttachmentStatus>) -> Facts {
     let VnicAttachmentStatus { vnic_id, own_addresses, pod_addresses, .. } = status.cloned().unwrap_or_default();
-    Facts { vnic_id, own_addresses, pod_addresses, ..Facts::default() }
+    Facts { vnic_id, own_addresses, pod_addresses }
 }
 
 fn level(reason: Reason) -> Level {
