@@ -18,7 +18,7 @@ use vcn::Ocid;
 /// run in a cluster; the leader works.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "oke-node-controller", version, after_help = AFTER)]
-pub struct Args {
+pub(crate) struct Args {
     /// The command; `run` by default
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 /// Where the configuration file is, if there is one.
-pub const DEFAULT_CONFIG: &str = "/etc/oke-node-controller/controller.conf";
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/oke-node-controller/controller.conf";
 
 const AFTER: &str = "\
 Flags outrank the environment, the environment outranks the file. `oke-node-controller config --explain` describes each
@@ -42,7 +42,7 @@ Exit status: 0 stopped by a signal; 1 failed, or the Lease was lost; 2 wrong com
 
 /// The commands.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run: wait for the Lease, then work
     Run,
     /// Print the settings and their sources
@@ -63,7 +63,7 @@ Examples:
 
 /// What to plan, and the output format.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     /// Query OCI about this Node's instance only; may be repeated
     #[arg(long, value_name = "NAME")]
     pub node: Vec<String>,
@@ -77,18 +77,19 @@ pub struct PlanArgs {
 
 /// How the controller logs in to the OCI API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Principal {
+pub(crate) enum Principal {
     /// The service account of its pod (enhanced clusters).
     WorkloadIdentity,
     /// The instance that it runs on.
-    InstancePrincipal,
+    #[value(name = "instance-principal")]
+    Instance,
     /// A user's key.
     ApiKey,
 }
 
 /// What NetworkTests may probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum TestTargets {
+pub(crate) enum TestTargets {
     /// Nodes, pods, and the services of nodes.
     #[default]
     Cluster,
@@ -101,7 +102,7 @@ pub enum TestTargets {
 /// All settings.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "controller-options")]
-pub struct Options {
+pub(crate) struct Options {
     /// Options of every resident program.
     #[command(flatten)]
     pub resident: ResidentOptions,
@@ -158,7 +159,7 @@ pub struct Options {
 
 /// Which Lease, and its duration.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
-pub struct LeaseSettings {
+pub(crate) struct LeaseSettings {
     /// The namespace of the Lease: the pod's own, from the downward API
     #[arg(long = "pod-namespace", global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_parser = name(LONGEST_NAME), value_name = "NAME")]
     pub namespace: String,
@@ -174,7 +175,7 @@ pub struct LeaseSettings {
 
 /// How the OCI API is reached.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
-pub struct OciSettings {
+pub(crate) struct OciSettings {
     /// How the controller logs in to the OCI API
     #[arg(
         long = "oci-principal",
@@ -216,7 +217,7 @@ pub struct OciSettings {
 
 /// Intervals of reconciles and retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Seconds between two reconciles of an idle instance. For that long, a VNIC detached by another program can go unnoticed.
     /// If these would take more than half of the requests, they are less frequent, and whole compartments are listed instead
     #[arg(long = "resync-seconds", global = true, env = "RESYNC_SECONDS", default_value = "300", value_parser = seconds(1.0..=86_400.0), value_name = "SECONDS")]
@@ -238,7 +239,7 @@ const LONGEST_NAME: usize = 253;
 
 impl OciSettings {
     /// Bounds of the budget.
-    pub fn rates(&self) -> Rates {
+    pub(crate) fn rates(&self) -> Rates {
         Rates { most: self.rate, least: LEAST_RATE, burst: (self.rate / 4.0).max(1.0) }
     }
 }
@@ -302,7 +303,7 @@ fn home(text: &str) -> Result<PathBuf, Infallible> {
 }
 
 /// Every key.
-pub fn keys() -> Keys {
+pub(crate) fn keys() -> Keys {
     Keys::of::<Options>()
 }
 

@@ -11,15 +11,15 @@
 //! are listed. The finalizer is added first and removed last; a repeated request carries the same token.
 
 pub mod apply;
-pub mod compartment_scan;
-pub mod mark;
+pub(crate) mod compartment_scan;
+pub(crate) mod mark;
 pub mod observe;
-pub mod plan;
-pub mod refusal;
+pub(crate) mod plan;
+pub(crate) mod refusal;
 pub mod report;
 #[cfg(test)]
 pub(crate) mod sample;
-pub mod state;
+pub(crate) mod state;
 #[cfg(test)]
 mod tests;
-pub mod worker;
+pub(crate) mod worker;

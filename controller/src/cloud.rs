@@ -17,7 +17,7 @@ const POLICY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Why there is no client.
 #[derive(Debug)]
-pub enum NoClient {
+pub(crate) enum NoClient {
     /// The login, the region or an authority is not valid: a retry cannot help.
     Misconfigured(anyhow::Error),
     /// Something that it needs is not available now.
@@ -25,8 +25,7 @@ pub enum NoClient {
 }
 
 impl NoClient {
-    /// The error.
-    pub fn into_error(self) -> anyhow::Error {
+    pub(crate) fn into_error(self) -> anyhow::Error {
         match self {
             Self::Misconfigured(error) | Self::NotYet(error) => error.context("setting up the OCI client"),
         }
@@ -34,10 +33,7 @@ impl NoClient {
 }
 
 /// Builds the client.
-///
-/// # Errors
-/// When its parts are not valid, or not available.
-pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Result<Oci, NoClient> {
+pub(crate) async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Result<Oci, NoClient> {
     let (login, region, trust) = login(settings).map_err(NoClient::Misconfigured)?;
     let endpoints = endpoints(settings, region, &trust).await?;
     let policy = Policy { deadline: POLICY_DEADLINE, ..oci::POLICY };
@@ -60,7 +56,7 @@ fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<RegionName>, T
             region = region.or_else(|| key.region().cloned());
             Login::api_key(key)
         }
-        Principal::InstancePrincipal => {
+        Principal::Instance => {
             let instance = InstancePrincipal::new(&settings.metadata_url, &trust)?;
             Login::instance_principal(match &settings.auth_endpoint {
                 Some(service) => instance.with_federation(service.clone()),
@@ -113,7 +109,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::Args;
+    use crate::args::Args;
 
     /// A metadata service that knows the region.
     async fn metadata(listener: TcpListener) {

@@ -2,5 +2,5 @@
 
 pub(crate) mod client;
 pub mod events;
-pub mod request;
+pub(crate) mod request;
 pub mod store;

@@ -14,21 +14,21 @@
 //! Summaries are lost with the leader: the next one asks every agent within half a minute, and judges a node only after its
 //! first answer.
 
-pub mod agents;
-pub mod answer;
-pub mod census;
+pub(crate) mod agents;
+pub(crate) mod answer;
+pub(crate) mod census;
 pub mod condition;
-pub mod judge;
-pub mod keys;
-pub mod permits;
-pub mod plugin_states;
-pub mod roster;
-pub mod rules;
-pub mod run;
-pub mod schedule;
-pub mod shared;
-pub mod sweep;
+pub(crate) mod judge;
+pub(crate) mod keys;
+pub(crate) mod permits;
+pub(crate) mod plugin_states;
+pub(crate) mod roster;
+pub(crate) mod rules;
+pub(crate) mod run;
+pub(crate) mod schedule;
+pub(crate) mod shared;
+pub(crate) mod sweep;
 #[cfg(test)]
 mod tests;
-pub mod view;
-pub mod writer;
+pub(crate) mod view;
+pub(crate) mod writer;

@@ -1,6 +1,6 @@
 //! The leader's work: watches, and the workers that they wake.
 
-pub mod lease;
+pub(crate) mod lease;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,20 +43,13 @@ pub(crate) const SYSTEM: &str = "kube-system";
 /// The deadline of one request to the API server.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// What the leader needs.
-#[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct Leader {
+pub(crate) struct Leader {
     /// The API server, through a client without retries.
     pub client: Client,
-    /// The OCI API.
     pub cloud: Oci,
-    /// This process's name.
     pub identity: String,
-    /// What it reports.
     pub status_server: Arc<StatusServer>,
-    /// The settings.
     pub settings: Settings,
-    /// This replica in the fleet.
     pub member: FleetMember,
 }
 
@@ -73,7 +66,7 @@ pub(crate) struct Shared {
 ///
 /// # Errors
 /// When a task ended that should not.
-pub async fn run(leader: Leader) -> anyhow::Result<()> {
+pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let Leader { client, cloud, identity, status_server, settings, member } = leader;
     let metrics = status_server.metrics.clone();
     let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
@@ -117,7 +110,10 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
             () = profile_tasks.run() => bail!("the task that serves VnicProfiles ended"),
         }
     };
-    let touched = |instance: Ocid| work.look_at(instance.clone(), watched.due(&instance, chance()));
+    let touched = |instance: Ocid| {
+        let (lane, after) = watched.due(&instance, chance());
+        work.look_at(instance, lane, after);
+    };
     // Cancel-safe: whichever ends first ends the process.
     tokio::select! {
         () = follow_attachments(patient.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
@@ -201,7 +197,7 @@ fn measure(
 
 /// The cluster's name in tags: as configured, or the uid of kube-system. Retries until there is an answer, through a client
 /// without its own backoff.
-pub async fn cluster_id(client: &Client, configured: Option<String>) -> String {
+pub(crate) async fn cluster_id(client: &Client, configured: Option<String>) -> String {
     if let Some(id) = configured {
         return id;
     }

@@ -12,20 +12,19 @@
 //! It can be killed anywhere: the next leader finds its work in OCI by names and tags. An object's status is written for
 //! people and is not an input, except for facts that nothing else records.
 
-pub mod args;
+mod args;
 pub mod attachment;
-pub mod cloud;
+mod cloud;
 pub mod cluster;
 pub mod fleet;
-pub mod leader;
-pub mod malloc;
-pub mod network_test;
-pub mod plan_command;
+mod leader;
+mod malloc;
+mod network_test;
+mod plan_command;
 pub mod profile;
 pub mod report;
-pub mod run;
-pub mod settings;
-pub mod work;
+mod run;
+mod settings;
+mod work;
 
-pub use args::Args;
 pub use run::{Exit, run};

@@ -10,7 +10,7 @@ const THRESHOLD: libc::c_int = 128 * 1024;
 /// are threads.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the C library's, and there is no safe name for it")]
-pub fn one_for_all() {
+pub(crate) fn one_for_all() {
     for (what, value) in
         [(libc::M_ARENA_MAX, 1), (libc::M_TRIM_THRESHOLD, THRESHOLD), (libc::M_MMAP_THRESHOLD, THRESHOLD)]
     {
@@ -27,7 +27,7 @@ pub const fn one_for_all() {}
 /// and the C library would hold them forever.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the C library's, and there is no safe name for it")]
-pub fn trim() {
+pub(crate) fn trim() {
     // SAFETY: it takes a number and touches nothing but free memory of the allocator, under the allocator's own locks.
     let _ = unsafe { libc::malloc_trim(0) };
 }

@@ -2,28 +2,23 @@
 //! there is no NetworkTest.
 //!
 //! ```text
-//!   NetworkTest ─watch─▶ tasks ─▶ life (schedule, deadline, TTL) ─▶ run ─▶ pair ─▶ nettest::Investigation
+//!   NetworkTest ─watch─▶ tasks ─▶ life (schedule, deadline, TTL) ────────▶ pair ─▶ nettest::Investigation
 //!                                   │                 ▲              │        └─▶ agents (the channel), or probe_pods
 //!                                   └─▶ status        └── summary ◀──┘
 //! ```
 //!
 //! A deleted test stops at once: its tasks are dropped, and an agent's probe ends within its own bound of 30 s.
 
-pub mod agents;
-pub mod channel_agents;
+pub(crate) mod agents;
+pub(crate) mod channel_agents;
 mod http_url;
 mod life;
 mod pair;
 mod pairs;
 mod pods;
-pub mod probe_pods;
-mod run;
+pub(crate) mod probe_pods;
 mod send;
 mod summary;
 mod tasks;
 
-pub use pairs::{PairError, TestPair, pairs};
-pub use pods::TestPod;
-pub use run::TestRun;
-pub use summary::Summary;
 pub(crate) use tasks::{AT_ONCE, NetworkTests};

@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// When something cannot be read in time. The rest is printed all the same.
-pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
     let reader = Reader::new(&client::connect().await?, PATIENCE);
     let store = timeout(DEADLINE, reader.all()).await.context("cannot read from the API server in time")??;
     let observed = Observed::of(&store);

@@ -11,8 +11,8 @@
 pub mod apply;
 mod decide;
 pub mod plan;
-pub mod report;
-pub mod retry_states;
+pub(crate) mod report;
+pub(crate) mod retry_states;
 pub mod run;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -3,6 +3,6 @@
 #[cfg(test)]
 mod documents;
 pub mod metrics;
-pub mod status_server;
+pub(crate) mod status_server;
 #[cfg(test)]
 mod tests;

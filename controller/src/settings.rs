@@ -10,7 +10,7 @@ use crate::args::Options;
 
 /// All settings: the options, each valid by itself, and what follows from several.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     options: Options,
     /// Where metrics are served to other machines.
     pub metrics_port: Option<MetricsPort>,

@@ -15,11 +15,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-pub use queue::{Depth, Lane, Queue};
+pub(crate) use queue::{Depth, Lane, Queue};
 
 /// When to reconcile a key again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextReconcile {
+pub(crate) enum NextReconcile {
     /// In sync: at the next regular reconcile.
     Settled(Duration),
     /// Something is in progress: poll after this time.
@@ -37,47 +37,32 @@ pub enum NextReconcile {
 
 /// A backoff that grows each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
+pub(crate) struct Pause {
     /// How much of it is left.
     pub left: Duration,
     /// Its number in the sequence; 1 is the first.
     pub number: u32,
 }
 
-/// When a key is to be reconciled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    /// Now, even if it is backing off: something changed.
-    Now,
-    /// Now, behind requests of users, even if it is backing off.
-    Rollout,
-    /// Queued with all that has failed for a while.
-    InTurn,
-    /// After a while, if not before.
-    After(Duration),
-}
-
 /// How failures are retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retries {
+pub(crate) struct Retries {
     /// The backoff between attempts at one key.
     pub pauses: Backoff,
     /// The interval between attempts at different keys that have failed for a while.
     pub apart: Duration,
 }
 
-/// Reconciles keys.
-pub trait Worker<K>: Send + Sync + 'static {
+pub(crate) trait Worker<K>: Send + Sync + 'static {
     /// How failures are retried from now on.
     fn retries(&self) -> Retries;
 
-    /// Reconciles a key.
     fn work(&self, key: K) -> impl Future<Output = NextReconcile> + Send;
 }
 
 /// A queue that tasks share. Clones are the same queue.
 #[derive(Debug)]
-pub struct Work<K>(Arc<SharedQueue<K>>);
+pub(crate) struct Work<K>(Arc<SharedQueue<K>>);
 
 #[derive(Debug)]
 struct SharedQueue<K> {
@@ -88,7 +73,7 @@ struct SharedQueue<K> {
 impl Pause {
     /// If one of two causes is replaced by a newer one, the older position in the queue stays.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self { left: self.left.min(other.left), number: self.number.min(other.number) }
     }
 }
@@ -109,26 +94,18 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Default for Work<K> {
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
-    /// Queues a key for an immediate reconcile.
-    pub fn now(&self, key: K) {
-        self.look_at(key, Schedule::Now);
+    pub(crate) fn now(&self, key: K) {
+        self.look_at(key, Lane::Requested, Duration::ZERO);
     }
 
-    /// Queues a key.
-    pub fn look_at(&self, key: K, when: Schedule) {
-        let now = Instant::now();
-        let (lane, due) = match when {
-            Schedule::Now => (Lane::Requested, now),
-            Schedule::Rollout => (Lane::Rollout, now),
-            Schedule::InTurn => (Lane::Again, now),
-            Schedule::After(pause) => (Lane::Regular, now + pause),
-        };
-        self.queue().add(key, lane, due);
+    /// Queues a key for a time from now, even if it is backing off.
+    pub(crate) fn look_at(&self, key: K, lane: Lane, after: Duration) {
+        self.queue().add(key, lane, Instant::now() + after);
         self.0.news.notify_one();
     }
 
     /// How many keys wait.
-    pub fn depth(&self) -> Depth {
+    pub(crate) fn depth(&self) -> Depth {
         self.queue().depth(Instant::now())
     }
 
@@ -139,7 +116,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
 }
 
 /// Reconciles all keys, at most `workers` keys at once; never returns. `chance` gives numbers in 0.0–1.0.
-pub async fn run<K, W>(work: Work<K>, worker: Arc<W>, workers: usize, chance: impl Fn() -> f64)
+pub(crate) async fn run<K, W>(work: Work<K>, worker: Arc<W>, workers: usize, chance: impl Fn() -> f64)
 where
     K: Clone + Debug + Eq + Hash + Ord + Send + 'static,
     W: Worker<K>,

@@ -10,7 +10,7 @@ use hyper::Uri;
 /// NetworkTest and deletes it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
-pub struct Args {
+pub(crate) struct Args {
     /// The command
     #[command(subcommand)]
     pub command: Command,
@@ -34,7 +34,7 @@ Examples:
 
 /// Where to ask.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Target {
+pub(crate) struct Target {
     /// The kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub struct Target {
 
 /// The commands.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Show all nodes, the worst first
     #[command(after_help = "\
 Examples:
@@ -93,7 +93,7 @@ Examples:
 
 /// Which nodes, and how.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct StatusArgs {
+pub(crate) struct StatusArgs {
     /// Only nodes that are not healthy
     #[arg(long)]
     pub problems: bool,
@@ -104,7 +104,7 @@ pub struct StatusArgs {
 
 /// Which node, and how.
 #[derive(Clone, Debug, clap::Args)]
-pub struct NodeArgs {
+pub(crate) struct NodeArgs {
     /// The Node's name
     #[arg(value_parser = node_name, value_name = "NAME")]
     pub name: String,
@@ -115,7 +115,7 @@ pub struct NodeArgs {
 
 /// Whose VnicAttachments, and how.
 #[derive(Clone, Debug, clap::Args)]
-pub struct VnicsArgs {
+pub(crate) struct VnicsArgs {
     /// Only those of this Node's instance
     #[arg(long, value_parser = node_name, value_name = "NAME")]
     pub node: Option<String>,
@@ -126,7 +126,7 @@ pub struct VnicsArgs {
 
 /// Which pair, how it is probed, and how the result is printed.
 #[derive(Clone, Debug, clap::Args)]
-pub struct NetTestArgs {
+pub(crate) struct NetTestArgs {
     /// The Node that sends; NODE/ADDRESS from one of its addresses, such as a secondary VNIC's
     #[arg(value_parser = node_and_address, value_name = "FROM")]
     pub from: String,
@@ -155,14 +155,14 @@ pub struct NetTestArgs {
 
 impl NetTestArgs {
     /// Whether the target is a URL.
-    pub fn is_url(&self) -> bool {
+    pub(crate) fn is_url(&self) -> bool {
         self.external && self.to.contains("://")
     }
 }
 
 /// Which word, and how.
 #[derive(Clone, Debug, clap::Args)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// The word: a code, a condition, a reason, a signal or a rule; without it, all words are listed
     #[arg(value_name = "CODE|CONDITION|SIGNAL")]
     pub word: Option<String>,
@@ -173,7 +173,7 @@ pub struct ExplainArgs {
 
 /// The output format.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Output {
+pub(crate) struct Output {
     /// Output for people (table, wide) or for programs (json, yaml)
     #[arg(short = 'o', long = "output", value_enum, default_value = "table", value_name = "FORMAT")]
     pub format: Format,
@@ -181,7 +181,7 @@ pub struct Output {
 
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// Columns and sentences.
     Table,
     /// The same with more columns and nothing shortened.

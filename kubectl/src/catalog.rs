@@ -17,15 +17,12 @@ const SUGGESTED: usize = 5;
 /// How similar a suggestion is, from 0 to 1.
 const SIMILAR: f64 = 0.8;
 
-/// A word and what it means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    /// The word.
+pub(crate) struct Entry {
     pub word: String,
     /// Another name of it: the name of a code, the condition's full type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// What kind of word.
     pub kind: &'static str,
     /// What it means, part by part.
     pub parts: Vec<Part>,
@@ -33,15 +30,13 @@ pub struct Entry {
 
 /// A part of an explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Part {
+pub(crate) struct Part {
     /// What it says.
     pub label: String,
-    /// The text.
     pub text: String,
 }
 
-/// All words.
-pub fn entries() -> Vec<Entry> {
+pub(crate) fn entries() -> Vec<Entry> {
     let rules = Rules::shipped().rules;
     let signals = collectors::all_signals().map(|signal| of_signal(signal, &rules));
     let of_rules = rules.iter().map(of_rule);
@@ -55,7 +50,7 @@ pub fn entries() -> Vec<Entry> {
 }
 
 /// Those of a word, in any case, with `-` or `_`.
-pub fn find(entries: &[Entry], word: &str) -> Vec<Entry> {
+pub(crate) fn find(entries: &[Entry], word: &str) -> Vec<Entry> {
     let wanted = plain(word);
     let is_meant = |entry: &&Entry| {
         plain(&entry.word) == wanted || entry.alias.as_deref().is_some_and(|alias| plain(alias) == wanted)
@@ -64,7 +59,7 @@ pub fn find(entries: &[Entry], word: &str) -> Vec<Entry> {
 }
 
 /// Words that may have been meant, the nearest first.
-pub fn near(entries: &[Entry], word: &str) -> Vec<String> {
+pub(crate) fn near(entries: &[Entry], word: &str) -> Vec<String> {
     let wanted = plain(word);
     let names = entries.iter().flat_map(|entry| [Some(&entry.word), entry.alias.as_ref()]).flatten();
     let score = |name: &String| {
@@ -78,7 +73,7 @@ pub fn near(entries: &[Entry], word: &str) -> Vec<String> {
 }
 
 /// What to do about a signal, or about a condition of the agent.
-pub fn next_step(name: &str) -> Option<&'static str> {
+pub(crate) fn next_step(name: &str) -> Option<&'static str> {
     // A Node's condition has the signal's name as Kubernetes writes reasons.
     let remedy = collectors::all_signals().find(|signal| plain(signal.name) == plain(name)).map(|signal| signal.remedy);
     remedy.or_else(|| AgentReason::from_word(name).map(AgentReason::next_step))

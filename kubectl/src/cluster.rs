@@ -22,15 +22,13 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// The objects of a page, as kubectl lists them.
 const PAGE: u32 = 500;
 
-/// A cluster.
-pub struct Cluster {
+pub(crate) struct Cluster {
     pub(crate) target: Target,
     client: OnceCell<Client>,
 }
 
-/// VnicAttachments.
 #[derive(Debug, Default)]
-pub struct Attachments {
+pub(crate) struct Attachments {
     /// Those that this version can read.
     pub objects: Vec<VnicAttachment>,
     /// The names of the others, which a later version wrote.
@@ -38,41 +36,28 @@ pub struct Attachments {
 }
 
 impl Cluster {
-    /// A cluster that is not connected yet.
-    pub fn new(target: Target) -> Self {
+    pub(crate) fn new(target: Target) -> Self {
         Self { target, client: OnceCell::new() }
     }
 
     /// Its client.
-    ///
-    /// # Errors
-    /// When the kubeconfig gives none.
-    pub async fn client(&self) -> anyhow::Result<Client> {
+    pub(crate) async fn client(&self) -> anyhow::Result<Client> {
         self.client.get_or_try_init(|| connect(&self.target)).await.cloned()
     }
 
     /// A Node; `None` where there is none.
-    ///
-    /// # Errors
-    /// When the API server does not answer or refuses.
-    pub async fn node(&self, name: &str) -> anyhow::Result<Option<Node>> {
+    pub(crate) async fn node(&self, name: &str) -> anyhow::Result<Option<Node>> {
         let api: Api<Node> = Api::all(self.client().await?);
         api.get_opt(name).await.with_context(|| format!("reading Node {name}"))
     }
 
     /// All Nodes.
-    ///
-    /// # Errors
-    /// When the API server does not answer or refuses.
-    pub async fn nodes(&self) -> anyhow::Result<Vec<Node>> {
+    pub(crate) async fn nodes(&self) -> anyhow::Result<Vec<Node>> {
         list(&Api::all(self.client().await?), ListParams::default()).await.context("listing Nodes")
     }
 
     /// The VnicAttachments of an instance, or all.
-    ///
-    /// # Errors
-    /// When the API server does not answer or refuses.
-    pub async fn attachments(&self, instance: Option<&Ocid>) -> anyhow::Result<Attachments> {
+    pub(crate) async fn attachments(&self, instance: Option<&Ocid>) -> anyhow::Result<Attachments> {
         let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(self.client().await?);
         let selected = match instance {
             Some(instance) => ListParams::default().fields(&format!("spec.instanceId={instance}")),

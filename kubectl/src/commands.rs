@@ -1,7 +1,7 @@
 //! The commands, a file each. Each collects an answer as data; `run.rs` prints it.
 
-pub mod explain;
-pub mod nettest;
-pub mod node;
-pub mod status;
-pub mod vnics;
+pub(crate) mod explain;
+pub(crate) mod nettest;
+pub(crate) mod node;
+pub(crate) mod status;
+pub(crate) mod vnics;

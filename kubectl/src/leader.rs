@@ -34,10 +34,7 @@ const CHANGING: Duration = Duration::from_secs(2);
 const LONGEST: usize = 256 << 20;
 
 /// Asks the leader.
-///
-/// # Errors
-/// When there is no leader, or it is not reachable, or refuses.
-pub async fn get<T: DeserializeOwned>(cluster: &Cluster, path: &str) -> anyhow::Result<T> {
+pub(crate) async fn get<T: DeserializeOwned>(cluster: &Cluster, path: &str) -> anyhow::Result<T> {
     let mut answer = once(cluster, path).await?;
     if answer.0 == StatusCode::SERVICE_UNAVAILABLE {
         // The leader has just changed: the next one is in the Lease.
@@ -88,7 +85,6 @@ async fn forwarded(cluster: &Cluster, path: &str) -> anyhow::Result<(StatusCode,
     result
 }
 
-/// The leader's pod.
 async fn leader(leases: &Api<Lease>, namespace: &str) -> anyhow::Result<String> {
     let lease = leases.get_opt(LEASE).await.with_context(|| format!("reading Lease {namespace}/{LEASE}"))?;
     let Some(lease) = lease else {

@@ -9,13 +9,13 @@
 //!
 //! A new command is a file in `commands`, a variant in `args.rs` and a line in `run.rs`.
 
-pub mod args;
-pub mod catalog;
-pub mod cluster;
-pub mod commands;
+mod args;
+mod catalog;
+mod cluster;
+mod commands;
 #[cfg(test)]
 mod golden;
-pub mod leader;
-pub mod nodes;
+mod leader;
+mod nodes;
 pub mod run;
-pub mod table;
+mod table;

@@ -16,13 +16,11 @@ const KUBELET: &str = "Ready";
 /// A condition of a Node: the kubelet's, or one of our controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Condition {
-    /// Its type.
+pub(crate) struct Condition {
     #[serde(rename = "type")]
     pub kind: String,
     /// True is good; False, or Unknown.
     pub status: String,
-    /// Its reason.
     pub reason: String,
     /// State and effect.
     pub message: String,
@@ -33,7 +31,7 @@ pub struct Condition {
 /// What runs on a node, as its kubelet reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Versions {
+pub(crate) struct Versions {
     /// Such as `v1.34.1`.
     pub kubelet: String,
     /// With its name: `cri-o://1.34.0`.
@@ -45,7 +43,7 @@ pub struct Versions {
 }
 
 /// What the kubelet of a Node reported once.
-pub fn versions(node: &Node) -> Option<Versions> {
+pub(crate) fn versions(node: &Node) -> Option<Versions> {
     let info = node.status.as_ref()?.node_info.clone()?;
     Some(Versions {
         kubelet: info.kubelet_version,
@@ -56,7 +54,7 @@ pub fn versions(node: &Node) -> Option<Versions> {
 }
 
 /// The conditions of a Node that say how it is, the kubelet's first.
-pub fn conditions(node: &Node) -> Vec<Condition> {
+pub(crate) fn conditions(node: &Node) -> Vec<Condition> {
     let all = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut found: Vec<_> = all.filter(|one| one.type_ == KUBELET || is_ours(&one.type_)).map(condition).collect();
     found.sort_by(|a, b| (a.kind != KUBELET, &a.kind).cmp(&(b.kind != KUBELET, &b.kind)));
@@ -64,7 +62,7 @@ pub fn conditions(node: &Node) -> Vec<Condition> {
 }
 
 /// A Node in the form of the leader's view.
-pub fn entry(node: &Node) -> FleetNode {
+pub(crate) fn entry(node: &Node) -> FleetNode {
     let conditions = conditions(node);
     let name = node.metadata.name.clone().unwrap_or_default();
     let provider = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();

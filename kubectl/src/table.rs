@@ -5,7 +5,7 @@ use resident::page::{Color, age};
 use crate::run::Style;
 
 /// The color of a cell with one of these words.
-pub fn paint(cell: &str) -> Option<Color> {
+pub(crate) fn paint(cell: &str) -> Option<Color> {
     Some(match cell {
         "Critical" | "False" | "no" => Color::Red,
         "Warning" | "Unknown" => Color::Yellow,
@@ -15,13 +15,13 @@ pub fn paint(cell: &str) -> Option<Color> {
 }
 
 /// A cell, or a dash where there is nothing to show.
-pub fn or_dash(cell: impl Into<String>) -> String {
+pub(crate) fn or_dash(cell: impl Into<String>) -> String {
     let cell = cell.into();
     if cell.is_empty() { "-".to_owned() } else { cell }
 }
 
 /// An OCID; its end alone tells those of one region apart.
-pub fn ocid(ocid: &str, style: Style) -> String {
+pub(crate) fn ocid(ocid: &str, style: Style) -> String {
     const END: usize = 8;
     let length = ocid.chars().count();
     if style.wide || length <= END {
@@ -31,7 +31,7 @@ pub fn ocid(ocid: &str, style: Style) -> String {
 }
 
 /// A text that is cut unless the table is wide.
-pub fn cut(text: &str, most: usize, style: Style) -> String {
+pub(crate) fn cut(text: &str, most: usize, style: Style) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) if !style.wide => format!("{}…", text.get(..at).unwrap_or(text)),
         _ => text.to_owned(),
@@ -39,12 +39,12 @@ pub fn cut(text: &str, most: usize, style: Style) -> String {
 }
 
 /// For how long something is so, at the time of the table.
-pub fn since(unix_millis: u64, style: Style) -> String {
+pub(crate) fn since(unix_millis: u64, style: Style) -> String {
     age(style.now_unix_millis.saturating_sub(unix_millis) / 1000)
 }
 
 /// A number of things; the plural has an s.
-pub fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 

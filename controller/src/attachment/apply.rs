@@ -22,10 +22,8 @@ use crate::cluster::request::RequestError;
 use crate::report::metrics::Metrics;
 use blocked_steps::hinders;
 
-/// The result of a plan.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    /// Applied steps.
+pub(crate) struct Outcome {
     pub done: Vec<Step>,
     /// The first failure by object; OCI's refusal, if there is one.
     pub failed: BTreeMap<String, Failure>,
@@ -41,10 +39,8 @@ pub struct Outcome {
 
 /// A refused attach or detach: another object of the instance is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The object.
+pub(crate) struct Refusal {
     pub object: String,
-    /// The refusal.
     pub cause: StatusReason,
     /// Whether the next object may be tried at once. Not if the refused request may have been carried out, or if any would be
     /// refused, because an instance takes one at a time: the next reconcile shows that.
@@ -53,8 +49,7 @@ pub struct Refusal {
 
 /// Why an object's step failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// OCI refused.
+pub(crate) enum Failure {
     Cloud(StatusReason),
     /// The API server refused, so the object cannot report it.
     Kubernetes,
@@ -64,26 +59,21 @@ pub enum Failure {
 
 impl Outcome {
     /// Whether a request was accepted that takes effect later.
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.done.iter().any(|step| step.action.comes_later())
     }
 
     /// Whether another reconcile at once may help: something took effect, or OCI's known state was stale. A changed object
     /// comes by the watch.
-    pub fn leads_on(&self) -> bool {
+    pub(crate) fn leads_on(&self) -> bool {
         let only_old = self.failed.values().all(|failure| matches!(failure, Failure::Old(Some(_))));
         !self.waits() && only_old && !(self.done.is_empty() && self.failed.is_empty() && self.gone.is_empty())
     }
 }
 
-/// Applies steps.
-#[derive(Debug)]
-pub struct Applier<'a, O> {
-    /// The cloud.
+pub(crate) struct Applier<'a, O> {
     pub cloud: &'a Oci,
-    /// The VnicAttachments.
     pub objects: &'a O,
-    /// The metrics.
     pub metrics: &'a Metrics,
     /// Objects whose known state was stale a moment ago, and was read again since.
     pub stale: &'a BTreeSet<String>,
@@ -101,7 +91,7 @@ enum StepError {
 
 impl<O: Objects> Applier<'_, O> {
     /// Applies the steps. `all` are the objects; changed ones are replaced.
-    pub async fn apply(&self, plan: &Plan, all: &mut [Arc<VnicAttachment>]) -> Outcome {
+    pub(crate) async fn apply(&self, plan: &Plan, all: &mut [Arc<VnicAttachment>]) -> Outcome {
         let mut outcome = Outcome::default();
         let mut failures: Vec<(&Step, Failure)> = Vec::new();
         for step in &plan.steps {

@@ -41,7 +41,7 @@ struct NamedAttachment {
 impl<O: Objects> AttachmentWorker<O> {
     /// Lists whole compartments, as often as instances should be reconciled, and reports orphaned VNICs; never returns. Calls
     /// `missed` with each instance that lost a VNIC.
-    pub async fn scan_compartments(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {
+    pub(crate) async fn scan_compartments(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {
         let (mut before, mut orphaned) = (CompartmentScan::default(), OrphanedVnics::default());
         loop {
             let resync = self.context.pace.resync;

@@ -4,66 +4,65 @@
 use api::{CLUSTER_TAG, NAME_TAG, RELEASED_TAG, TAG_PREFIX, UID_TAG};
 use oci::{FreeformTags, RetryToken};
 
-/// The mark of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub(crate) struct Mark {
     cluster: String,
 }
 
 /// The uid of a VnicAttachment: the owner of a VNIC. Names can return, uids cannot.
-pub type Uid = String;
+pub(crate) type Uid = String;
 
 impl Mark {
     /// The mark of the cluster with this name.
-    pub fn new(cluster: impl Into<String>) -> Self {
+    pub(crate) fn new(cluster: impl Into<String>) -> Self {
         Self { cluster: cluster.into() }
     }
 
     /// The name of an object's attachment.
-    pub fn attachment_name(&self, uid: &str) -> String {
+    pub(crate) fn attachment_name(&self, uid: &str) -> String {
         format!("{TAG_PREFIX}{uid}")
     }
 
     /// The object of an attachment, by its name.
-    pub fn named(name: Option<&str>) -> Option<Uid> {
+    pub(crate) fn named(name: Option<&str>) -> Option<Uid> {
         name?.strip_prefix(TAG_PREFIX).filter(|uid| !uid.is_empty()).map(str::to_owned)
     }
 
     /// The tags of an object's VNIC, including the user's.
-    pub fn tags(&self, uid: &str, name: &str, users: &FreeformTags) -> FreeformTags {
+    pub(crate) fn tags(&self, uid: &str, name: &str, users: &FreeformTags) -> FreeformTags {
         let own = [(CLUSTER_TAG, self.cluster.as_str()), (UID_TAG, uid), (NAME_TAG, name)];
         let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
         users.clone().into_iter().chain(own).collect()
     }
 
     /// The tags of a released VNIC: the same without the controller's, and one that marks the release.
-    pub fn released(tags: &FreeformTags, uid: &str) -> FreeformTags {
+    pub(crate) fn released(tags: &FreeformTags, uid: &str) -> FreeformTags {
         Self::others(tags).chain([(RELEASED_TAG.to_owned(), uid.to_owned())]).collect()
     }
 
     /// Tags that the controller does not set.
-    pub fn others(tags: &FreeformTags) -> impl Iterator<Item = (String, String)> {
+    pub(crate) fn others(tags: &FreeformTags) -> impl Iterator<Item = (String, String)> {
         tags.iter().filter(|(key, _)| !key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()))
     }
 
     /// Whether a VNIC with these tags was released.
-    pub fn is_released(tags: &FreeformTags) -> bool {
+    pub(crate) fn is_released(tags: &FreeformTags) -> bool {
         tags.contains_key(RELEASED_TAG)
     }
 
     /// Whether an address of an object's VNIC was created for the object, under any cluster name.
-    pub fn counts_for(tags: &FreeformTags, uid: &str) -> bool {
+    pub(crate) fn counts_for(tags: &FreeformTags, uid: &str) -> bool {
         tags.get(UID_TAG).is_some_and(|own| own == uid)
     }
 
     /// The object of a VNIC with these tags; `None` unless both tags match.
-    pub fn owner(&self, tags: &FreeformTags) -> Option<Uid> {
+    pub(crate) fn owner(&self, tags: &FreeformTags) -> Option<Uid> {
         let ours = tags.get(CLUSTER_TAG).is_some_and(|cluster| *cluster == self.cluster);
         tags.get(UID_TAG).filter(|uid| ours && !uid.is_empty()).cloned()
     }
 
     /// The retry token of a request for an object: the same in every process.
-    pub fn token(&self, what: &str, uid: &str, more: &[&str]) -> RetryToken {
+    pub(crate) fn token(&self, what: &str, uid: &str, more: &[&str]) -> RetryToken {
         let parts: Vec<&str> = [what, &self.cluster, uid].into_iter().chain(more.iter().copied()).collect();
         RetryToken::derive(&parts)
     }

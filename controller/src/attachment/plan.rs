@@ -13,7 +13,7 @@ mod pod_network;
 mod present;
 mod slot;
 mod staying;
-pub mod step;
+pub(crate) mod step;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use vcn::Ocid;
 
 use crate::attachment::mark::{Mark, Uid};
-use crate::attachment::observe::observed::{Observed, ObservedAttachment, Owner};
+use crate::attachment::observe::observed::{Observed, ObservedAttachment};
 use crate::attachment::plan::step::{Action, Step};
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
 use crate::attachment::state::retry_state::RetryState;
@@ -40,35 +40,30 @@ use case::Case;
 use slot::Slot;
 
 /// After this time OCI may have forgotten a token and its use: it keeps tokens for 24 hours, by its own clock.
-pub const TOKEN_LIFE: Duration = Duration::from_hours(12);
+pub(crate) const TOKEN_LIFE: Duration = Duration::from_hours(12);
 
 /// The requests, and what is remembered of earlier reconciles.
 #[derive(Clone, Debug)]
-pub struct PlanInput<'a> {
-    /// The objects of the instance.
+pub(crate) struct PlanInput<'a> {
     pub objects: &'a [Arc<VnicAttachment>],
-    /// The mark of our VNICs.
     pub mark: &'a Mark,
     /// Objects that a later version wrote and this one cannot read: their VNICs are not orphaned.
     pub unreadable: &'a BTreeSet<String>,
-    /// The retry state, by object.
     pub retry_states: &'a HashMap<Uid, RetryState>,
     /// What was done in this reconcile.
     pub progress: &'a Progress,
     /// When the lists were requested: a late answer shows how things were then, at the earliest.
     pub read_at: Instant,
-    /// The backoff of repeated attempts.
     pub pauses: Backoff,
     /// How long a VNIC must be missing from lists until it is certain that it is not being created: lists can lag behind
     /// requests.
     pub proof: Duration,
-    /// The current time.
     pub now: Timestamp,
 }
 
 /// What was done earlier in the same reconcile.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Objects whose last step failed because the known state was stale.
     pub stale: BTreeSet<String>,
     /// Objects whose attach or detach was refused, and the refusal.
@@ -79,12 +74,10 @@ pub struct Progress {
     pub refused_bulks: BTreeSet<String>,
 }
 
-/// Steps and statuses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Steps, in this order.
     pub steps: Vec<Step>,
-    /// Statuses, by the objects' names.
     pub statuses: BTreeMap<String, AttachmentStatus>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,
@@ -111,8 +104,7 @@ struct ObjectPlanner<'a> {
     plan: &'a mut Plan,
 }
 
-/// Plans.
-pub fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
+pub(crate) fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
     let mut plan = Plan { unclaimed: unclaimed(wanted, observed), ..Plan::default() };
     let mut cases: Vec<Case<'_>> = wanted.objects.iter().map(|object| Case::of(wanted, observed, object)).collect();
     // The oldest first: the first requester keeps its place.
@@ -157,10 +149,7 @@ fn unclaimed(wanted: &PlanInput<'_>, observed: &Observed) -> Vec<Uid> {
             None => !wanted.unreadable.is_empty(),
         };
     let live = observed.attachments.iter().filter(|seen| seen.state().counts());
-    let owners = live.filter_map(|seen| match &seen.owner {
-        Owner::Ours(uid) => Some((seen, uid.clone())),
-        Owner::Foreign => None,
-    });
+    let owners = live.filter_map(|seen| Some((seen, seen.owner.clone()?)));
     // An object claims one.
     let nobodys = owners.filter(|(seen, uid)| !claims.remove(uid) && !may_be_unreadable(seen));
     nobodys.map(|(_, uid)| uid).collect()
@@ -176,7 +165,7 @@ impl Plan {
     }
 
     /// Whether nothing is to be done for any of the objects, now or later.
-    pub fn is_in_sync(&self) -> bool {
+    pub(crate) fn is_in_sync(&self) -> bool {
         self.statuses
             .values()
             .all(|planned_status| matches!(planned_status.ready_reason(), Reason::Ready | Reason::NodeGone))

@@ -18,7 +18,7 @@ const NOT_FOUND: &str = "Authorization failed or requested resource not found";
 const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
 
 /// A failed read or step.
-pub fn status_reason(error: &Error, action: Option<&Action>) -> StatusReason {
+pub(crate) fn status_reason(error: &Error, action: Option<&Action>) -> StatusReason {
     let reason = match (error.kind(), action) {
         (Kind::Throttled, _) => Reason::Throttled,
         (Kind::Limit, _) if is_of_subnet(error) => Reason::SubnetFull,
@@ -69,13 +69,13 @@ pub(super) fn visible<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 /// Whether a refusal concerns one object: other requests to the instance may succeed.
-pub const fn is_its_own(reason: Reason) -> bool {
+pub(crate) const fn is_its_own(reason: Reason) -> bool {
     use Reason::{Forbidden, InvalidSpec, LimitReached, NotAuthorizedOrNotFound, SubnetFull};
     matches!(reason, LimitReached | SubnetFull | InvalidSpec | Forbidden | NotAuthorizedOrNotFound)
 }
 
 /// Whether the answer was not about the request: OCI was busy, unavailable, or refused the login; or the API server was.
-pub const fn is_no_answer(reason: Reason) -> bool {
+pub(crate) const fn is_no_answer(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated | Reason::PodNetworkUnanswered
@@ -83,12 +83,12 @@ pub const fn is_no_answer(reason: Reason) -> bool {
 }
 
 /// Whether a retry token is refused.
-pub fn is_of_token(error: &Error) -> bool {
+pub(crate) fn is_of_token(error: &Error) -> bool {
     error.refusal().is_some_and(Refusal::is_of_retry_token)
 }
 
 /// Whether a bulk request is refused as such: single ones may succeed.
-pub fn is_of_such_requests(error: &Error) -> bool {
+pub(crate) fn is_of_such_requests(error: &Error) -> bool {
     match error.kind() {
         Kind::Limit | Kind::Invalid | Kind::Forbidden | Kind::NotFoundOrForbidden => true,
         // The same as the last, as create requests report it.

@@ -5,12 +5,10 @@ use kube::api::ObjectMeta;
 use serde_json::json;
 use vcn::Ocid;
 
-/// The instance of a number.
 pub(crate) fn instance(number: u32) -> Ocid {
     format!("ocid1.instance.oc1.iad.i{number}").parse().unwrap()
 }
 
-/// The requested subnet.
 pub(crate) fn subnet() -> Ocid {
     "ocid1.subnet.oc1.iad.pods".parse().unwrap()
 }

@@ -1,4 +1,4 @@
 //! What one process remembers between two reconciles.
 
-pub mod instance_memory;
-pub mod retry_state;
+pub(crate) mod instance_memory;
+pub(crate) mod retry_state;

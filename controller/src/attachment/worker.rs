@@ -4,7 +4,6 @@ mod pace;
 mod reporting;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,15 +37,11 @@ const ROUNDS: usize = 4;
 /// How long a VNIC must be missing until it is certain that none is being created, in polls.
 const PROOF: u32 = 3;
 
-/// Reconciles VnicAttachments.
-pub struct AttachmentWorker<O> {
-    /// The cloud.
+pub(crate) struct AttachmentWorker<O> {
     pub cloud: Oci,
-    /// The VnicAttachments.
     pub objects: O,
     /// What it shares with other tasks.
     pub context: WorkerContext,
-    /// Data that many instances share.
     pub cache: Cache,
     memories: Mutex<HashMap<Ocid, InstanceMemory>>,
     /// Instances with something in progress.
@@ -57,18 +52,12 @@ pub struct AttachmentWorker<O> {
     orphaned: AtomicUsize,
 }
 
-/// A worker's dependencies.
-#[derive(Clone, Debug)]
-pub struct WorkerContext {
-    /// The watched objects.
+#[derive(Clone)]
+pub(crate) struct WorkerContext {
     pub store: Arc<Store>,
-    /// The mark of our VNICs.
     pub mark: Mark,
-    /// The Events.
     pub events: Events,
-    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// The intervals.
     pub pace: Pace,
     /// OCI's request budget: the client's own.
     pub budget: Budget,
@@ -82,7 +71,7 @@ struct Reading {
 
 impl<O: Objects> AttachmentWorker<O> {
     /// A worker that remembers nothing yet.
-    pub fn new(cloud: Oci, objects: O, context: WorkerContext) -> Self {
+    pub(crate) fn new(cloud: Oci, objects: O, context: WorkerContext) -> Self {
         let (cache, memories, waiting, compartments, orphaned) = Default::default();
         Self { cloud, objects, context, cache, memories, waiting, compartments, orphaned }
     }
@@ -154,7 +143,6 @@ impl<O: Objects> AttachmentWorker<O> {
         Ok(last)
     }
 
-    /// Reads the instance.
     async fn read(
         &self,
         instance: &Ocid,
@@ -297,12 +285,6 @@ impl<O: Objects> Worker<Ocid> for AttachmentWorker<O> {
         };
         self.context.metrics.reconciled(result, began.elapsed());
         next
-    }
-}
-
-impl<O> fmt::Debug for AttachmentWorker<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AttachmentWorker").field("mark", &self.context.mark).finish_non_exhaustive()
     }
 }
 

@@ -41,9 +41,6 @@ pub(crate) const READING: Duration = Duration::from_mins(2);
 const WRITING: Duration = Duration::from_secs(5);
 
 /// A client that reports refusals at once.
-///
-/// # Errors
-/// When there is no configured API server.
 pub(crate) async fn connect() -> anyhow::Result<Client> {
     of(Config::infer().await.context("finding the API server")?)
 }

@@ -18,12 +18,12 @@ use resident::events::{Reporter, WriteError, event, unique_name, write};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-pub use resident::events::{EventContent, Level};
+pub(crate) use resident::events::{EventContent, Level};
 
 use crate::report::metrics::Metrics;
 
 /// The queue of Events; clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Events {
     queue: Sender<EventContent>,
     /// When Events were queued, since [`QUIET`].
@@ -32,7 +32,6 @@ pub struct Events {
 }
 
 /// The other end of the queue.
-#[derive(Debug)]
 pub struct Writer {
     queue: Receiver<EventContent>,
     metrics: Arc<Metrics>,

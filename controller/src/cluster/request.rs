@@ -10,8 +10,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::time::timeout;
 
-/// The deadline of one request.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Why a request failed.
 #[derive(Debug, Error)]

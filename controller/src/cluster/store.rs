@@ -24,10 +24,10 @@ use vcn::Ocid;
 use crate::attachment::apply::managed_fields::compact;
 use crate::malloc;
 
-pub use attachments::{Attachments, StatedVnic};
-pub use nodes::{Labels, NodeObject, NodeView, Nodes};
-pub use profiles::Profiles;
-pub use watches::Watches;
+pub(crate) use attachments::{Attachments, StatedVnic};
+pub(crate) use nodes::{NodeObject, NodeView, Nodes};
+pub(crate) use profiles::Profiles;
+pub(crate) use watches::Watches;
 
 /// Shorter than the server's longest, and different in each controller, because a restarted API server is busy.
 pub(crate) const WATCH_SECONDS: u32 = 240;
@@ -67,7 +67,6 @@ impl Store {
         self.profiles.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state of the watches.
     pub(crate) const fn watches(&self) -> &Arc<Watches> {
         &self.watches
     }
@@ -173,9 +172,7 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
 pub(crate) enum StoreUpdate<V> {
     /// The complete list.
     All(Vec<V>),
-    /// A new or changed object.
     One(V),
-    /// The object of this name is gone.
     Gone(String),
 }
 

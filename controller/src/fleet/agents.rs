@@ -20,26 +20,25 @@ use crate::cluster::store::{PAGE, StoreUpdate, WatchedKind, Watches, follow};
 const LABEL: &str = "app.kubernetes.io/name=oke-node-agent";
 
 /// A Pod as received: fields that are not named here are not even read.
-pub type PodObject = Object<PodSpec, PodStatus>;
+pub(crate) type PodObject = Object<PodSpec, PodStatus>;
 
 /// The fields that are read of a Pod's spec.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodSpec {
+pub(crate) struct PodSpec {
     node_name: Option<String>,
 }
 
 /// The fields that are read of a Pod's status.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct PodStatus {
+pub(crate) struct PodStatus {
     #[serde(rename = "podIP")]
     pod_ip: Option<String>,
 }
 
-/// An agent's Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentPod {
+pub(crate) struct AgentPod {
     name: String,
     /// Empty until it is scheduled.
     node: String,
@@ -49,8 +48,7 @@ pub struct AgentPod {
 
 /// Why a node's agent cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum NoPeer {
-    /// There is no Pod.
+pub(crate) enum NoPeer {
     #[error("no agent runs on the node")]
     NoPod,
     /// The kubelet has not started it yet.
@@ -64,9 +62,8 @@ pub enum NoPeer {
     InvalidKey,
 }
 
-/// All Pods of agents.
 #[derive(Debug, Default)]
-pub struct AgentPods {
+pub(crate) struct AgentPods {
     pods: HashMap<String, AgentPod>,
     /// Node and Pod. During an update a node may have two.
     by_node: BTreeSet<(String, String)>,
@@ -74,7 +71,7 @@ pub struct AgentPods {
 
 impl AgentPod {
     /// The kept part of a Pod.
-    pub fn of(object: PodObject) -> Self {
+    pub(crate) fn of(object: PodObject) -> Self {
         let metadata = object.metadata;
         let annotations = metadata.annotations.unwrap_or_default();
         let address = object.status.unwrap_or_default().pod_ip;
@@ -99,10 +96,7 @@ impl AgentPod {
 
 impl AgentPods {
     /// The agent of a node: of several, one that can be asked, and the youngest.
-    ///
-    /// # Errors
-    /// If it cannot be asked.
-    pub fn peer(&self, node: &str) -> Result<Peer, NoPeer> {
+    pub(crate) fn peer(&self, node: &str) -> Result<Peer, NoPeer> {
         let of_node = self.by_node.range((node.to_owned(), String::new())..).take_while(|(other, _)| other == node);
         let pods = of_node.filter_map(|(_, pod)| self.pods.get(pod));
         pods.max_by_key(|pod| (pod.peer.is_ok(), pod.created)).map_or(Err(NoPeer::NoPod), |pod| pod.peer)
@@ -141,7 +135,7 @@ impl AgentPods {
 }
 
 /// Follows the agents' Pods; never returns. `changed` is called with the agents of nodes where something changed.
-pub async fn follow_agents(
+pub(crate) async fn follow_agents(
     client: Client,
     namespace: &str,
     watches: &Watches,

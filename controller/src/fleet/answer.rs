@@ -11,7 +11,6 @@ use thiserror::Error;
 
 use crate::fleet::roster::Poll;
 
-/// The deadline of a request.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest kept `ETag`.
@@ -19,7 +18,7 @@ const ETAG_MAX: usize = 128;
 
 /// What an agent answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// No state changed since the last answer.
     Unchanged,
     /// A summary, with its version.
@@ -28,7 +27,7 @@ pub enum Answer {
 
 /// Why an agent gave no answer that can be used.
 #[derive(Debug, Error)]
-pub enum AskError {
+pub(crate) enum AskError {
     /// There is no reply.
     #[error("ask the agent")]
     Send(#[from] SendError),
@@ -45,7 +44,7 @@ pub enum AskError {
 
 impl AskError {
     /// For metrics.
-    pub const fn word(&self) -> &'static str {
+    pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::Send(SendError::Connect { .. }) => "connect",
             Self::Send(SendError::Handshake { .. }) => "handshake",
@@ -59,10 +58,7 @@ impl AskError {
 }
 
 /// Asks an agent for the summary of its node.
-///
-/// # Errors
-/// If there is none that can be used.
-pub async fn ask(client: &Client, poll: &Poll) -> Result<Answer, AskError> {
+pub(crate) async fn ask(client: &Client, poll: &Poll) -> Result<Answer, AskError> {
     let has_version = poll.etag.is_some();
     let query = PollQuery { may_repair: poll.may_repair, allocatable_memory: poll.allocatable_memory };
     let request = Request { if_none_match: poll.etag.clone(), ..Request::get(query.path()) };
@@ -76,10 +72,7 @@ pub async fn ask(client: &Client, poll: &Poll) -> Result<Answer, AskError> {
 }
 
 /// Sends an agent the rules that it must have, if it has others. An agent of 0.2.0 names none and takes none.
-///
-/// # Errors
-/// If it did not accept them.
-pub async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) -> Result<(), AskError> {
+pub(crate) async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) -> Result<(), AskError> {
     let has = match answer {
         Answer::Changed(summary, _) => summary.controller_rules.as_ref(),
         Answer::Unchanged => poll.rules_version.as_ref(),
@@ -97,10 +90,7 @@ pub async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) -> Resu
 }
 
 /// Asks an agent for everything about its node.
-///
-/// # Errors
-/// If there is no answer that can be used.
-pub async fn details(client: &Client, peer: Peer) -> Result<Value, AskError> {
+pub(crate) async fn details(client: &Client, peer: Peer) -> Result<Value, AskError> {
     let Reply { status, body, .. } = client.send(peer, Request::get("/v1/node"), LIMIT).await?;
     match status {
         200 => Ok(serde_json::from_slice(&body)?),

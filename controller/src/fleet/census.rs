@@ -13,24 +13,19 @@ use crate::fleet::roster::Roster;
 /// A check that is no known signal. Agents' conditions are among them, and whatever else an agent may send.
 const OTHER: &str = "other";
 
-/// The fleet in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FleetCensus {
-    /// Nodes by state.
+pub(crate) struct FleetCensus {
     pub nodes: BTreeMap<NodeState, usize>,
     /// Nodes with a problem, by signal.
     pub problems: BTreeMap<(&'static str, Severity), usize>,
-    /// The age of the oldest summary.
     pub oldest: Duration,
-    /// The duration of the last sweep.
     pub sweep: Duration,
     /// Nodes that do not have the controller's rules.
     pub other_rules: usize,
 }
 
 impl FleetCensus {
-    /// Counts.
-    pub fn of(roster: &Roster, now: Instant) -> Self {
+    pub(crate) fn of(roster: &Roster, now: Instant) -> Self {
         let mut census = Self { sweep: roster.last_sweep().unwrap_or_default(), ..Self::default() };
         let mut known = 0;
         for (summary, age) in roster.summaries(now) {

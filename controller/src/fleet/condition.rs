@@ -41,7 +41,7 @@ pub struct NewCondition {
 
 impl NodeCondition {
     /// A condition of our types; those of other programs are not kept.
-    pub fn read(stored: StoredCondition) -> Option<Self> {
+    pub(crate) fn read(stored: StoredCondition) -> Option<Self> {
         let area = Area::ALL.into_iter().find(|area| area.condition() == stored.kind)?;
         let status = match stored.status.as_str() {
             "True" => ConditionStatus::True,

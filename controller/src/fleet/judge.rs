@@ -28,45 +28,29 @@ const REASON_MAX: usize = 64;
 
 /// What is known of a node's agent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AgentFacts<'a> {
+pub(crate) enum AgentFacts<'a> {
     /// It has not answered this leader yet, and was not asked for long.
-    Pending {
-        /// Whether the last attempt failed.
-        is_failing: bool,
-    },
+    Pending { is_failing: bool },
     /// It answered, within the bound.
-    Answered {
-        /// The last answer.
-        summary: &'a Summary,
-        /// Whether the last attempt failed.
-        is_failing: bool,
-    },
+    Answered { summary: &'a Summary, is_failing: bool },
     /// It has not answered for longer than the bound.
-    Silent {
-        /// Whether there is a Pod.
-        has_agent: bool,
-    },
+    Silent { has_agent: bool },
 }
 
-/// A node.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeFacts<'a> {
-    /// Its name.
+pub(crate) struct NodeFacts<'a> {
     pub name: &'a str,
     /// The version of the Node that was read.
     pub version: Option<&'a str>,
     /// Our conditions that it has.
     pub conditions: &'a [NodeCondition],
-    /// Its agent.
     pub agent: AgentFacts<'a>,
     /// Whether it is in the sample of nodes that were asked last.
     pub is_in_sample: bool,
 }
 
-/// Conditions of one node to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConditionWrite {
-    /// The Node.
+pub(crate) struct ConditionWrite {
     pub node: String,
     /// The version of the Node that was read. A later one may have these conditions already.
     pub version: Option<String>,
@@ -74,9 +58,8 @@ pub struct ConditionWrite {
     pub conditions: Vec<NewCondition>,
 }
 
-/// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Judgement {
+pub(crate) struct Judgement {
     /// The writes, the most urgent first.
     pub writes: Vec<ConditionWrite>,
     /// How many nodes turn Unknown, if these are so many that none is written.
@@ -86,13 +69,13 @@ pub struct Judgement {
 /// Holds Unknown conditions for some time after too many nodes did not answer. While a partition heals, its last silent nodes are
 /// fewer than the bound and would be written, although nothing is wrong with them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct UnknownHold {
+pub(crate) struct UnknownHold {
     until: Option<Instant>,
 }
 
 impl UnknownHold {
     /// Applies it to a judgement of `now`. Each silent node must be asked again within `time`.
-    pub fn apply(&mut self, judgement: &mut Judgement, now: Instant, time: Duration) {
+    pub(crate) fn apply(&mut self, judgement: &mut Judgement, now: Instant, time: Duration) {
         if judgement.held.is_some() {
             self.until = Some(now + time);
         } else if self.until.is_some_and(|until| now < until) {
@@ -123,7 +106,7 @@ impl Count {
 
 /// Judges all nodes. When the first of many nodes passes the bound, most others have not been asked since they failed: the
 /// sample of those that were asked last shows their share.
-pub fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> Judgement {
+pub(crate) fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> Judgement {
     let mut judgement = Judgement::default();
     let (mut all, mut sample) = (Count::default(), Count::default());
     let mut is_any_unknown = false;

@@ -25,10 +25,8 @@ const LABEL: &str = "app.kubernetes.io/name=oke-node-controller";
 const ROUND: Duration = Duration::from_mins(10);
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };
 
-/// A replica's entry.
 #[derive(Clone)]
-#[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct KeyEntry {
+pub(crate) struct KeyEntry {
     keys: Api<ConfigMap>,
     pods: Api<Pod>,
     pod: String,
@@ -39,18 +37,24 @@ pub struct KeyEntry {
 
 impl KeyEntry {
     /// The entry of a replica with this name and key.
-    pub fn new(client: &Client, namespace: &str, pod: String, fingerprint: Fingerprint, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        client: &Client,
+        namespace: &str,
+        pod: String,
+        fingerprint: Fingerprint,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (keys, pods) = (Api::namespaced(client.clone(), namespace), Api::namespaced(client.clone(), namespace));
         Self { keys, pods, pod, fingerprint, metrics, chance: backoff::chance }
     }
 
     /// Publishes the key, until that succeeds. Without a published key, agents refuse this replica.
-    pub async fn publish(&self) {
+    pub(crate) async fn publish(&self) {
         self.until_done(async || self.write(&BTreeSet::new()).await.map(drop)).await;
     }
 
     /// Publishes the key and removes those of missing Pods, again and again; never returns. Only the leader does this.
-    pub async fn keep(&self) {
+    pub(crate) async fn keep(&self) {
         loop {
             self.until_done(async || self.clean().await).await;
             sleep(ROUND).await;

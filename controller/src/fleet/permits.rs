@@ -17,11 +17,11 @@ const PERCENT: usize = 5;
 
 /// The permits of the last minutes, the oldest first.
 #[derive(Debug, Default)]
-pub struct Permits(VecDeque<(Instant, Arc<str>)>);
+pub(crate) struct Permits(VecDeque<(Instant, Arc<str>)>);
 
 impl Permits {
     /// Whether a node with this summary may repair, in a cluster of so many nodes.
-    pub fn grant(&mut self, node: &Arc<str>, summary: &Summary, nodes: usize, now: Instant) -> bool {
+    pub(crate) fn grant(&mut self, node: &Arc<str>, summary: &Summary, nodes: usize, now: Instant) -> bool {
         while self.0.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) >= WINDOW) {
             self.0.pop_front();
         }

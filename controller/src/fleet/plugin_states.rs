@@ -34,12 +34,10 @@ const FAILED_READINGS: u32 = 2;
 /// The longest kept error, in characters.
 const ERROR_MAX: usize = 300;
 
-/// What it needs.
 #[derive(Debug)]
-pub struct PluginStates {
+pub(crate) struct PluginStates {
     /// The OCI API, to read.
     pub cloud: CloudView,
-    /// The Nodes and their instances.
     pub store: Arc<Store>,
     /// Their shapes, and where results go.
     pub roster: Arc<SharedRoster>,
@@ -47,7 +45,6 @@ pub struct PluginStates {
     pub interval: Duration,
 }
 
-/// A node and its instance.
 type NodeInstance = (String, Ocid);
 
 /// The plugins of an instance that do not run, if any is wanted.
@@ -56,7 +53,6 @@ type Reading = Result<Option<Vec<String>>, oci::Error>;
 /// What is known of each node.
 type Known = HashMap<NodeInstance, Readings>;
 
-/// What is known of a node.
 #[derive(Debug, Default)]
 struct Readings {
     bad: u32,
@@ -73,7 +69,7 @@ enum Change {
 
 impl PluginStates {
     /// Asks about all nodes, again and again; never returns.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         let mut known = Known::new();
         let mut last_error = None;
         loop {

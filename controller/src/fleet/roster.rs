@@ -24,16 +24,13 @@ const ERROR_MAX: usize = 300;
 
 /// A request to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Poll {
-    /// The node.
+pub(crate) struct Poll {
     pub node: Arc<str>,
     /// Its agent.
     pub peer: Peer,
     /// The version that is known.
     pub etag: Option<String>,
-    /// Whether the node may repair.
     pub may_repair: bool,
-    /// The Node's allocatable memory.
     pub allocatable_memory: Option<u64>,
     /// The rules that the agent must have, once they are known.
     pub rules: Option<Arc<FleetRules>>,
@@ -41,9 +38,8 @@ pub struct Poll {
     pub rules_version: Option<String>,
 }
 
-/// All agents, by node.
 #[derive(Debug)]
-pub struct Roster {
+pub(crate) struct Roster {
     began: Instant,
     schedule: Schedule,
     /// Whether something happened that may change a judgement.
@@ -54,7 +50,6 @@ pub struct Roster {
     rules: Option<Arc<FleetRules>>,
 }
 
-/// A node's agent.
 #[derive(Debug)]
 struct AgentRecord {
     peer: Result<Peer, NoPeer>,
@@ -85,7 +80,7 @@ struct Sweep {
 
 impl Roster {
     /// Of a leader that begins now and asks each agent once in `interval`.
-    pub fn new(interval: Duration, now: Instant) -> Self {
+    pub(crate) fn new(interval: Duration, now: Instant) -> Self {
         Self {
             began: now,
             schedule: Schedule::new(interval, now),
@@ -98,32 +93,32 @@ impl Roster {
     }
 
     /// How long after its last answer an agent is silent: one interval and a quarter, with the default 5 minutes.
-    pub fn bound(&self) -> Duration {
+    pub(crate) fn bound(&self) -> Duration {
         (self.schedule.interval() * 5 / 4).max(LEAST_BOUND)
     }
 
     /// Since when this leader asks.
-    pub const fn began(&self) -> Instant {
+    pub(crate) const fn began(&self) -> Instant {
         self.began
     }
 
     /// What agents must have from now on.
-    pub fn set_rules(&mut self, rules: Arc<FleetRules>) {
+    pub(crate) fn set_rules(&mut self, rules: Arc<FleetRules>) {
         self.rules = Some(rules);
     }
 
     /// The version of the rules that agents must have, once it is known.
-    pub fn rules_version(&self) -> Option<&str> {
+    pub(crate) fn rules_version(&self) -> Option<&str> {
         self.rules.as_ref().map(|rules| rules.version.as_str())
     }
 
     /// How long the last sweep took.
-    pub const fn last_sweep(&self) -> Option<Duration> {
+    pub(crate) const fn last_sweep(&self) -> Option<Duration> {
         self.sweep.last
     }
 
     /// A node's agent appeared, changed or went.
-    pub fn set_peer(&mut self, node: &Arc<str>, peer: Result<Peer, NoPeer>, now: Instant) {
+    pub(crate) fn set_peer(&mut self, node: &Arc<str>, peer: Result<Peer, NoPeer>, now: Instant) {
         let known = self.agents.entry(node.clone()).or_insert_with(|| AgentRecord::new(now));
         if known.peer == peer {
             return;
@@ -151,7 +146,7 @@ impl Roster {
     }
 
     /// All Nodes, and their allocatable memory: those without an agent are known too, and a deleted Node is forgotten.
-    pub fn track<'a>(&mut self, nodes: impl Iterator<Item = (&'a str, Option<u64>)>, now: Instant) {
+    pub(crate) fn track<'a>(&mut self, nodes: impl Iterator<Item = (&'a str, Option<u64>)>, now: Instant) {
         let nodes: HashMap<&str, Option<u64>> = nodes.collect();
         self.agents.retain(|node, record| record.peer.is_ok() || record.is_asked || nodes.contains_key(&**node));
         for (node, allocatable) in nodes {
@@ -166,7 +161,7 @@ impl Roster {
     }
 
     /// The next request of a lane that is due.
-    pub fn take(&mut self, lane: Lane, now: Instant) -> Option<Poll> {
+    pub(crate) fn take(&mut self, lane: Lane, now: Instant) -> Option<Poll> {
         let (due, node) = self.schedule.next(lane).cloned()?;
         if due > now {
             return None;
@@ -190,7 +185,7 @@ impl Roster {
 
     /// What the controller itself found about a node, or that nothing is wrong. The time of an earlier check with the same
     /// verdict stays.
-    pub fn set_controller_check(&mut self, node: &str, mut check: Option<Check>) {
+    pub(crate) fn set_controller_check(&mut self, node: &str, mut check: Option<Check>) {
         let Some(record) = self.agents.get_mut(node) else { return };
         if let (Some(check), Some(before)) = (&mut check, &record.check)
             && check.verdict == before.verdict
@@ -205,17 +200,17 @@ impl Roster {
     }
 
     /// The shape that a node's agent reported.
-    pub fn shape(&self, node: &str) -> Option<&str> {
+    pub(crate) fn shape(&self, node: &str) -> Option<&str> {
         self.agents.get(node)?.summary.as_ref()?.shape.as_deref()
     }
 
     /// When the next request of a lane is due.
-    pub fn next_due(&self, lane: Lane) -> Option<Instant> {
+    pub(crate) fn next_due(&self, lane: Lane) -> Option<Instant> {
         self.schedule.next(lane).map(|(due, _)| *due)
     }
 
     /// The result of a request: an answer, or why there is none. `chance` is in 0.0–1.0, for the jitter.
-    pub fn answered(&mut self, node: &Arc<str>, result: Result<Answer, String>, now: Instant, chance: f64) {
+    pub(crate) fn answered(&mut self, node: &Arc<str>, result: Result<Answer, String>, now: Instant, chance: f64) {
         let Some(record) = self.agents.get_mut(node) else { return };
         record.is_asked = false;
         if record.failures == 0 {
@@ -249,12 +244,12 @@ impl Roster {
     }
 
     /// Whether something happened since the last call that may change a judgement. Time alone may change one, too.
-    pub const fn take_news(&mut self) -> bool {
+    pub(crate) const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.has_news, false)
     }
 
     /// What is judged.
-    pub fn facts(&self, node: &str, now: Instant) -> AgentFacts<'_> {
+    pub(crate) fn facts(&self, node: &str, now: Instant) -> AgentFacts<'_> {
         let Some(record) = self.agents.get(node) else { return AgentFacts::Pending { is_failing: false } };
         let is_failing = record.failures > 0 || record.peer.is_err();
         match &record.summary {
@@ -266,14 +261,14 @@ impl Roster {
 
     /// Whether a node's last regular request ended within the time by which the bound exceeds the interval. At any time these
     /// nodes are an even sample of all, and a node that passes the bound failed before the sample was taken.
-    pub fn is_in_sample(&self, node: &str, now: Instant) -> bool {
+    pub(crate) fn is_in_sample(&self, node: &str, now: Instant) -> bool {
         let window = self.bound().saturating_sub(self.schedule.interval());
         let swept = self.agents.get(node).and_then(|record| record.swept);
         swept.is_some_and(|swept| now.saturating_duration_since(swept) <= window)
     }
 
     /// What is shown of a node.
-    pub fn node(&self, name: &str, now: Instant) -> FleetNode {
+    pub(crate) fn node(&self, name: &str, now: Instant) -> FleetNode {
         let Some(record) = self.agents.get(name) else {
             return FleetNode { name: name.to_owned(), ..FleetNode::default() };
         };
@@ -289,22 +284,19 @@ impl Roster {
     }
 
     /// The agent of a node.
-    ///
-    /// # Errors
-    /// If it cannot be asked.
-    pub fn peer(&self, node: &str) -> Result<Peer, NoPeer> {
+    pub(crate) fn peer(&self, node: &str) -> Result<Peer, NoPeer> {
         self.agents.get(node).map_or(Err(NoPeer::NoPod), |record| record.peer)
     }
 
     /// The latest summaries of agents that are not silent, and the age of each.
-    pub fn summaries(&self, now: Instant) -> impl Iterator<Item = (&Summary, Duration)> {
+    pub(crate) fn summaries(&self, now: Instant) -> impl Iterator<Item = (&Summary, Duration)> {
         self.agents.values().filter(move |record| !self.is_silent(record, now)).filter_map(move |record| {
             Some((record.summary.as_deref()?, now.saturating_duration_since(record.answered?)))
         })
     }
 
     /// How many nodes are known.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.agents.len()
     }
 

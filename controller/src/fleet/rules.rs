@@ -23,8 +23,7 @@ const MISSING: Duration = Duration::from_mins(10);
 
 /// The rules for all agents; by default none, and agents then delete those that they have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FleetRules {
-    /// The file's text.
+pub(crate) struct FleetRules {
     pub text: String,
     /// Its version, empty without a text.
     pub version: String,
@@ -32,7 +31,7 @@ pub struct FleetRules {
 
 /// Why a file cannot be sent.
 #[derive(Debug, Error)]
-pub enum RulesError {
+pub(crate) enum RulesError {
     /// It cannot be read.
     #[error("read it")]
     Read(#[from] io::Error),
@@ -46,10 +45,7 @@ pub enum RulesError {
 
 impl FleetRules {
     /// Reads the file, if it is there.
-    ///
-    /// # Errors
-    /// If it cannot be sent.
-    pub async fn read(file: &Path) -> Result<Option<Self>, RulesError> {
+    pub(crate) async fn read(file: &Path) -> Result<Option<Self>, RulesError> {
         let text = match tokio::fs::read_to_string(file).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read?,
@@ -65,7 +61,7 @@ impl FleetRules {
 
 /// Lets the roster send the file's rules, and those of each later version; never returns. While the file cannot be sent, agents
 /// keep what they have.
-pub async fn follow(file: &Path, roster: Arc<SharedRoster>, metrics: &Metrics) {
+pub(crate) async fn follow(file: &Path, roster: Arc<SharedRoster>, metrics: &Metrics) {
     let (mut sent, mut trouble, mut missing_since) = (None, None, None);
     loop {
         let read = FleetRules::read(file).await;

@@ -18,15 +18,12 @@ use crate::leader::Shared;
 
 /// What a replica has before it is the leader.
 #[derive(Clone)]
-#[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct FleetMember {
-    /// Its key.
+pub(crate) struct FleetMember {
     pub identity: Identity,
     /// Its entry in the ConfigMap.
     pub entry: KeyEntry,
     /// What it shows.
     pub view: Arc<FleetView>,
-    /// The namespace of the agents.
     pub namespace: String,
     /// The file of rules for all agents.
     pub rules: PathBuf,

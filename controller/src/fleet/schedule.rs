@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Which requests an agent waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
+pub(crate) enum Lane {
     /// The regular ones.
     Regular,
     /// Those after a failure.
@@ -26,11 +26,11 @@ pub enum Lane {
 }
 
 /// When a request is due.
-pub type DueTime = (Lane, Instant);
+pub(crate) type DueTime = (Lane, Instant);
 
 /// The requests that are due, in order.
 #[derive(Debug)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     interval: Duration,
     began: Instant,
     /// When the next agent that appears is asked.
@@ -41,24 +41,24 @@ pub struct Schedule {
 
 impl Schedule {
     /// Of a leader that begins now and asks each agent once in `interval`.
-    pub const fn new(interval: Duration, now: Instant) -> Self {
+    pub(crate) const fn new(interval: Duration, now: Instant) -> Self {
         Self { interval, began: now, first: now, regular: BTreeSet::new(), retries: BTreeSet::new() }
     }
 
     /// The time in which each agent is asked once.
-    pub const fn interval(&self) -> Duration {
+    pub(crate) const fn interval(&self) -> Duration {
         self.interval
     }
 
     /// The first request to an agent that appears.
-    pub fn first(&mut self, now: Instant) -> DueTime {
+    pub(crate) fn first(&mut self, now: Instant) -> DueTime {
         let due = now.max(self.first);
         self.first = due + FIRST;
         (Lane::Regular, due)
     }
 
     /// The request after an answer: at the first moment of the node's own after `now`.
-    pub fn regular(&self, node: &str, now: Instant) -> DueTime {
+    pub(crate) fn regular(&self, node: &str, now: Instant) -> DueTime {
         let first = self.began + self.interval.mul_f64(fraction(node));
         let passed = now.saturating_duration_since(first).as_nanos() / self.interval.as_nanos().max(1);
         let rounds = if now < first { 0 } else { u32::try_from(passed).unwrap_or(u32::MAX - 1) + 1 };
@@ -66,13 +66,13 @@ impl Schedule {
     }
 
     /// The request after so many failures. `chance` is in 0.0–1.0, for the jitter.
-    pub fn retry(&self, failures: u32, now: Instant, chance: f64) -> DueTime {
+    pub(crate) fn retry(&self, failures: u32, now: Instant, chance: f64) -> DueTime {
         let backoff = Backoff { first: RETRY.min(self.interval), cap: self.interval };
         (Lane::Retry, now + backoff.delay(failures, chance))
     }
 
     /// Replaces when a node is asked.
-    pub fn replace(&mut self, node: &Arc<str>, before: Option<DueTime>, due: Option<DueTime>) {
+    pub(crate) fn replace(&mut self, node: &Arc<str>, before: Option<DueTime>, due: Option<DueTime>) {
         if let Some((lane, at)) = before {
             self.lane(lane).remove(&(at, node.clone()));
         }
@@ -81,8 +81,7 @@ impl Schedule {
         }
     }
 
-    /// The next request of a lane.
-    pub fn next(&self, lane: Lane) -> Option<&(Instant, Arc<str>)> {
+    pub(crate) fn next(&self, lane: Lane) -> Option<&(Instant, Arc<str>)> {
         match lane {
             Lane::Regular => self.regular.first(),
             Lane::Retry => self.retries.first(),

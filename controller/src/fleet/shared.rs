@@ -10,25 +10,24 @@ use crate::fleet::roster::Roster;
 
 /// One roster for several tasks. The lock is never held across an await.
 #[derive(Debug)]
-pub struct SharedRoster {
+pub(crate) struct SharedRoster {
     roster: Mutex<Roster>,
     changed: Notify,
 }
 
 impl SharedRoster {
     /// Of a leader that begins now.
-    pub fn new(interval: Duration) -> Self {
+    pub(crate) fn new(interval: Duration) -> Self {
         Self { roster: Mutex::new(Roster::new(interval, Instant::now())), changed: Notify::new() }
     }
 
-    /// To read or change it.
-    pub fn lock(&self) -> MutexGuard<'_, Roster> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Roster> {
         // Each change is complete by itself, so a panic elsewhere leaves it usable.
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the sweep when agents appeared.
-    pub const fn changed(&self) -> &Notify {
+    pub(crate) const fn changed(&self) -> &Notify {
         &self.changed
     }
 }

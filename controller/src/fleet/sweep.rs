@@ -20,14 +20,11 @@ const REGULAR: usize = 512;
 /// Retries at once.
 const RETRIES: usize = 32;
 
-/// What a sweep needs.
-#[derive(Debug)]
-pub struct Sweeper {
+pub(crate) struct Sweeper {
     /// With the leader's key.
     pub client: Client,
     /// Whom to ask.
     pub roster: Arc<SharedRoster>,
-    /// Counts results.
     pub metrics: Arc<Metrics>,
     /// 0.0–1.0, for the jitter.
     pub chance: fn() -> f64,
@@ -42,8 +39,7 @@ struct LaneCapacity {
 }
 
 impl Sweeper {
-    /// Asks all agents; never returns.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         let mut requests = FuturesUnordered::new();
         let mut places = [
             LaneCapacity { lane: Lane::Regular, used: 0, all: REGULAR },

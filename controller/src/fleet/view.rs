@@ -16,10 +16,8 @@ use crate::fleet::roster::Roster;
 use crate::fleet::shared::SharedRoster;
 use crate::malloc;
 
-/// The view of a replica.
 #[derive(Debug)]
-pub struct FleetView {
-    /// This replica's name.
+pub(crate) struct FleetView {
     name: String,
     /// The leader, as long as it is another one.
     leader: Mutex<Option<String>>,
@@ -30,10 +28,8 @@ pub struct FleetView {
 
 /// What the leader shows.
 #[derive(Debug)]
-pub struct LeaderView {
-    /// The agents.
+pub(crate) struct LeaderView {
     pub roster: Arc<SharedRoster>,
-    /// The Nodes.
     pub store: Arc<Store>,
     /// Asks an agent for details.
     pub client: Client,
@@ -41,17 +37,16 @@ pub struct LeaderView {
 
 impl FleetView {
     /// Of a replica that is not the leader yet.
-    pub fn new(name: String) -> Self {
+    pub(crate) fn new(name: String) -> Self {
         Self { name, leader: Mutex::default(), fleet: OnceLock::new(), whole: tokio::sync::Mutex::default() }
     }
 
-    /// Records who is the leader.
-    pub fn set_leader(&self, leader: Option<&str>) {
+    pub(crate) fn set_leader(&self, leader: Option<&str>) {
         *self.leader.lock().unwrap_or_else(PoisonError::into_inner) = leader.map(str::to_owned);
     }
 
     /// This replica is the leader, until the process ends.
-    pub fn lead(&self, fleet: LeaderView) {
+    pub(crate) fn lead(&self, fleet: LeaderView) {
         let _ = self.fleet.set(fleet);
     }
 

@@ -34,9 +34,7 @@ const RETRY: Backoff = Backoff { first: ROUND, cap: Duration::from_mins(2) };
 /// Between two writes of one Node.
 const SETTLING: Duration = Duration::from_secs(15);
 
-/// What it needs.
-#[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct ConditionWriter {
+pub(crate) struct ConditionWriter {
     api: Api<NodeObject>,
     roster: Arc<SharedRoster>,
     store: Arc<Store>,
@@ -49,7 +47,7 @@ pub struct ConditionWriter {
 
 impl ConditionWriter {
     /// Uses a client that retries what the API server has no time for.
-    pub fn new(client: Client, roster: Arc<SharedRoster>, store: Arc<Store>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(client: Client, roster: Arc<SharedRoster>, store: Arc<Store>, metrics: Arc<Metrics>) -> Self {
         Self {
             api: Api::all_with(client, &ApiResource::erase::<Node>(&())),
             roster,
@@ -63,7 +61,7 @@ impl ConditionWriter {
     }
 
     /// Judges and writes; never returns. All Nodes and agents must be known.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let (mut failures, mut judged) = (0, Instant::now());
         loop {
             sleep(if failures == 0 { TICK } else { RETRY.delay(failures, (self.chance)()) }).await;

@@ -30,7 +30,7 @@ use resident::logging::chain;
 /// The most time for releasing it: the kubelet waits ten seconds for the whole process.
 const GIVING_BACK: Duration = Duration::from_secs(5);
 /// The Lease that the Role in the manifests names.
-pub const NAME: &str = "oke-node-controller";
+pub(crate) const NAME: &str = "oke-node-controller";
 /// At most one write of our own comes between, and rarely one of another program.
 const GIVING_BACK_TRIES: u32 = 3;
 
@@ -45,7 +45,7 @@ enum Ownership {
 
 /// A Lease, held or not.
 #[derive(Debug)]
-pub struct Lease {
+pub(crate) struct Lease {
     api: Api<Object>,
     me: String,
     /// Whole seconds are written, so they are also used.
@@ -62,7 +62,7 @@ pub struct Lease {
 
 impl Lease {
     /// A Lease that is not held yet. `chance` is in 0.0–1.0, for the jitter of waiting replicas.
-    pub fn new(client: Client, settings: &LeaseSettings, me: String, chance: fn() -> f64) -> Self {
+    pub(crate) fn new(client: Client, settings: &LeaseSettings, me: String, chance: fn() -> f64) -> Self {
         Self {
             api: Api::namespaced(client, &settings.namespace),
             me,
@@ -75,7 +75,7 @@ impl Lease {
     }
 
     /// Waits until it is held. `answered` is called after each answer of the API server, with the leader.
-    pub async fn acquire(&mut self, answered: impl Fn(Option<&str>)) {
+    pub(crate) async fn acquire(&mut self, answered: impl Fn(Option<&str>)) {
         // Each state is logged once.
         let mut told = None;
         loop {
@@ -102,7 +102,7 @@ impl Lease {
     }
 
     /// Renews it as long as that is possible. Returns why it is lost.
-    pub async fn keep(&mut self) -> anyhow::Error {
+    pub(crate) async fn keep(&mut self) -> anyhow::Error {
         loop {
             sleep(self.period()).await;
             let Some(renewed) = self.renewed else { return anyhow::anyhow!("the Lease was never held") };
@@ -117,7 +117,7 @@ impl Lease {
     }
 
     /// Releases it, so that the next replica need not wait.
-    pub async fn release(&mut self) {
+    pub(crate) async fn release(&mut self) {
         if self.asked {
             let _ = timeout(GIVING_BACK, self.give_back()).await;
         }

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// Why an agent did not carry a request out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum AskError {
+pub(crate) enum AskError {
     /// It carries others out at the moment.
     #[error("the agent is busy")]
     Busy,
@@ -18,13 +18,12 @@ pub enum AskError {
     /// It has none, or it cannot be reached.
     #[error("the agent cannot be reached: {0}")]
     Unreachable(String),
-    /// It refused the request.
     #[error("the agent refused: {0}")]
     Refused(String),
 }
 
 /// Sends requests to agents.
-pub trait AgentCalls: Send + Sync + 'static {
+pub(crate) trait AgentCalls: Send + Sync + 'static {
     /// The address of a node with an agent.
     fn address(&self, node: &str) -> Option<IpAddr>;
 
@@ -42,18 +41,12 @@ pub trait AgentCalls: Send + Sync + 'static {
 }
 
 /// Reads a report.
-///
-/// # Errors
-/// When it is none.
 pub(crate) fn read_report(body: &[u8]) -> Result<ProbeReport, AskError> {
     serde_json::from_slice(body).map_err(|error| AskError::Refused(format!("an unreadable report: {error}")))
 }
 
 /// What an agent's answer means, by its HTTP status.
-///
-/// # Errors
-/// When the status is not 200, or the body is no report.
-pub fn read_answer(status: u16, body: &[u8]) -> Result<ProbeReport, AskError> {
+pub(crate) fn read_answer(status: u16, body: &[u8]) -> Result<ProbeReport, AskError> {
     let text = || String::from_utf8_lossy(body).trim().to_owned();
     match status {
         200 => read_report(body),

@@ -17,8 +17,7 @@ use crate::fleet::shared::SharedRoster;
 const KEY_MOUNTED: Duration = Duration::from_secs(100);
 
 /// The fleet's agents.
-#[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct ChannelAgents {
+pub(crate) struct ChannelAgents {
     /// With the leader's key.
     pub client: Client,
     /// Where agents are, and their keys.

@@ -3,14 +3,11 @@
 use api::probe::{ProbeKind, ProbeTarget};
 use hyper::Uri;
 
-/// The parts of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpUrl {
-    /// HTTP or HTTPS.
     pub(crate) kind: ProbeKind,
     /// An address, or a name that the source resolves.
     pub(crate) host: ProbeTarget,
-    /// The port.
     pub(crate) port: u16,
     /// The path with its query.
     pub(crate) path: String,

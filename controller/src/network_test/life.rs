@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use api::{FIELD_MANAGER, NetworkTest, NetworkTestStatus, TestState};
 use backoff::{Backoff, chance};
+use futures::stream::{self, StreamExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use resident::logging::chain;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::agents::AgentCalls;
+use super::pair::investigate;
 use super::pairs::{PairError, TestPair, pairs};
 use super::pods::pods;
-use super::run::TestRun;
+use super::summary::Summary;
 use super::tasks::NetworkTests;
 use crate::cluster::request::send;
 
@@ -24,8 +26,11 @@ use crate::cluster::request::send;
 const PROGRESS: Duration = Duration::from_secs(10);
 /// The wait after a failed write.
 const RETRY: Duration = Duration::from_secs(30);
-/// Seconds to wait for a pair without a deadline, and the waits in between.
-const PAIR: u16 = 120;
+/// Seconds to wait for the first pair, and then for all pairs.
+const DEADLINE: u16 = 120;
+/// Pairs that are tested at once.
+const CONCURRENCY: u8 = 8;
+/// The waits for the first pair.
 const PAIR_AGAIN: Backoff = Backoff { first: Duration::from_secs(5), cap: Duration::from_mins(1) };
 /// How long a finished test stays.
 const TTL: u32 = 86_400;
@@ -75,21 +80,32 @@ async fn run<A: AgentCalls>(context: &NetworkTests<A>, test: &NetworkTest) -> Ne
     // Few tests at once: the others wait here, and their status says nothing yet.
     let Ok(_turn) = context.turns.acquire().await else { return NetworkTestStatus::default() };
     tracing::info!(event = "network_test.started", name = test.name_any(), pairs = selected.len());
-    let mut run = TestRun::new(&test.spec, selected, &context.agents);
-    let _ = write(context, test, &run.summary().status(TestState::Running, started.clone(), None)).await;
+    let mut summary = Summary::new(selected.len());
+    let agents = context.agents.clone();
+    let mut found = stream::iter(selected)
+        .map(move |pair| investigate(agents.clone(), pair))
+        .buffer_unordered(test.spec.concurrency.unwrap_or(CONCURRENCY).into());
+    let end = Instant::now() + deadline(test);
+    let _ = write(context, test, &summary.status(TestState::Running, started.clone(), None)).await;
     let mut last = Instant::now();
     let state = loop {
-        if let Some(state) = run.next_pair().await {
-            break state;
+        match timeout_at(end, found.next()).await {
+            Ok(Some(pair)) => summary.add(pair),
+            Ok(None) => break TestState::Finished,
+            Err(_) => break TestState::TimedOut,
         }
         if last.elapsed() >= PROGRESS {
             last = Instant::now();
-            let _ = write(context, test, &run.summary().status(TestState::Running, started.clone(), None)).await;
+            let _ = write(context, test, &summary.status(TestState::Running, started.clone(), None)).await;
         }
     };
-    let status = run.summary().status(state, started, Some(Time(Timestamp::now())));
+    let status = summary.status(state, started, Some(Time(Timestamp::now())));
     tracing::info!(event = "network_test.finished", name = test.name_any(), worst = status.worst_verdict);
     written(context, test, status).await
+}
+
+fn deadline(test: &NetworkTest) -> Duration {
+    Duration::from_secs(test.spec.deadline_seconds.unwrap_or(DEADLINE).into())
 }
 
 /// The pairs. A leader that has just begun does not know all agents yet, and waits for them; selected pods may not run yet.
@@ -98,7 +114,7 @@ async fn selected<A: AgentCalls>(
     test: &NetworkTest,
     started: &Time,
 ) -> Result<Vec<TestPair>, PairError> {
-    let end = Instant::now() + Duration::from_secs(test.spec.deadline_seconds.unwrap_or(PAIR).into());
+    let end = Instant::now() + deadline(test);
     let mut attempt = 1;
     loop {
         let selected = pods(&context.client, &test.spec).await?;

@@ -23,7 +23,6 @@ const UNTRUSTED: Duration = Duration::from_secs(5);
 /// Two measurements of throughput at once would measure each other, and this is the most data that tests send in the cluster.
 static MEASUREMENT: Semaphore = Semaphore::const_new(1);
 
-/// What was found out about a pair.
 #[derive(Clone, Debug)]
 pub(crate) enum PairResult {
     /// The pair, the evidence and its verdict.
@@ -41,7 +40,6 @@ struct Times {
 
 type Answer = (Result<ProbeReport, AskError>, Times);
 
-/// Investigates a pair.
 pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) -> PairResult {
     let mut investigation = Investigation::new(pair.case.clone());
     let mut failure = None;

@@ -23,14 +23,10 @@ const PEERS: usize = 3;
 const NEAR: usize = 3;
 const FAR: usize = 2;
 
-/// A pair to test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TestPair {
-    /// The case.
+pub(super) struct TestPair {
     pub case: Case,
-    /// The source, for people.
     pub source: String,
-    /// The target, for people.
     pub target: String,
     /// Whether probes start in the pod network of the source's node.
     pub from_pod: bool,
@@ -38,7 +34,7 @@ pub struct TestPair {
 
 /// Why a test has no pairs.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PairError {
+pub(super) enum PairError {
     /// Network tests are switched off.
     #[error("network tests are switched off: NETWORK_TEST_TARGETS=none on the controller")]
     Off,
@@ -79,7 +75,7 @@ pub enum PairError {
 
 /// What pairs are selected from.
 #[derive(Clone, Debug, Default)]
-pub struct Nodes {
+pub(crate) struct Nodes {
     /// The labels of each Node.
     pub labels: BTreeMap<String, BTreeMap<String, String>>,
     /// The address of each Node with an agent.
@@ -118,10 +114,7 @@ enum SelectedTarget {
 }
 
 /// All pairs, in the order of the spec.
-///
-/// # Errors
-/// When a target is not allowed, or there are no pairs or too many.
-pub fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPair>, PairError> {
+pub(super) fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPair>, PairError> {
     if nodes.allowed == TestTargets::None {
         return Err(PairError::Off);
     }

@@ -22,12 +22,9 @@ const FORBIDDEN: u16 = 403;
 
 /// A running pod with an address of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TestPod {
-    /// Its namespace.
+pub(crate) struct TestPod {
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its node.
     pub node: String,
     /// Its addresses, of each family.
     pub addresses: Vec<IpAddr>,

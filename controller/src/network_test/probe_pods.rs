@@ -21,7 +21,7 @@ use crate::cluster::request::send;
 use crate::report::metrics::Metrics;
 
 /// The namespace of probe Pods, as in manifests/base/namespace.yaml.
-pub const PROBES_NAMESPACE: &str = "oke-node-manager-probes";
+pub(crate) const PROBES_NAMESPACE: &str = "oke-node-manager-probes";
 const LABEL: &str = "app.kubernetes.io/name";
 const NAME: &str = "oke-network-probe";
 /// The user of the probe, and the only group that may send echo requests.
@@ -38,8 +38,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_mins(1);
 
 /// Creates, reads and deletes probe Pods.
-#[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct ProbePods {
+pub(crate) struct ProbePods {
     pods: Api<Pod>,
     /// The controller's own Pods, whose image the probe Pods have.
     own: Api<Pod>,
@@ -59,7 +58,7 @@ struct PodWait<'a> {
 
 impl ProbePods {
     /// Those of the controller's Pod with this name and namespace.
-    pub fn new(client: &Client, namespace: &str, name: String, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(client: &Client, namespace: &str, name: String, metrics: Arc<Metrics>) -> Self {
         let pods = Api::namespaced(client.clone(), PROBES_NAMESPACE);
         let own = Api::namespaced(client.clone(), namespace);
         Self {
@@ -133,7 +132,7 @@ impl ProbePods {
     }
 
     /// Deletes probe Pods that no test waits for: those of a former leader, and of tests that were deleted. Never returns.
-    pub async fn delete_orphans(&self) {
+    pub(crate) async fn delete_orphans(&self) {
         loop {
             match self.delete_others().await {
                 // Nothing is asked for as long as no probe Pod is created.

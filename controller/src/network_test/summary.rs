@@ -17,7 +17,7 @@ const UNVERIFIED: &str = "HTTPS: certificates were not verified";
 
 /// What was found so far.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub(super) struct Summary {
     counts: TestCounts,
     micros: Vec<u32>,
     mbits: Vec<u32>,
@@ -29,12 +29,11 @@ pub struct Summary {
 
 impl Summary {
     /// Nothing was tested yet.
-    pub fn new(pairs: usize) -> Self {
+    pub(super) fn new(pairs: usize) -> Self {
         let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
         Self { counts: TestCounts { pairs, ..TestCounts::default() }, ..Self::default() }
     }
 
-    /// Adds a pair.
     pub(crate) fn add(&mut self, found: PairResult) {
         self.counts.tested += 1;
         let (pair, evidence, verdict) = match found {
@@ -79,7 +78,7 @@ impl Summary {
     }
 
     /// As a status, within its bounds.
-    pub fn status(&self, state: TestState, started: Time, finished: Option<Time>) -> NetworkTestStatus {
+    pub(super) fn status(&self, state: TestState, started: Time, finished: Option<Time>) -> NetworkTestStatus {
         let (tested, pairs) = (self.counts.tested, self.counts.pairs);
         let mut messages = Vec::new();
         if state == TestState::TimedOut {

@@ -25,18 +25,15 @@ use crate::attachment::plan::{PlanInput, Progress, plan};
 /// Instances that are read at once.
 const AT_ONCE: usize = 8;
 
-/// The result for one object.
 #[derive(Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {
-    /// The instance.
     instance: String,
     /// The VnicAttachment, if the line is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     object: Option<String>,
     /// The step's name as in metrics; or the reason why there is none.
     pub(super) word: &'static str,
-    /// The text.
     pub(super) text: String,
     /// Whether the step changes something.
     pub(super) changes: bool,

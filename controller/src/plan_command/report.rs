@@ -10,7 +10,6 @@ use crate::profile::plan::step::Step;
 use crate::profile::run::GRACE;
 use crate::profile::select::selection::NodeProblem;
 
-/// The whole plan.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report<'a> {
@@ -24,7 +23,6 @@ pub(super) struct Report<'a> {
     pub(super) cloud: Vec<Line>,
     /// Whether OCI could be queried about everything.
     pub(super) cloud_read: bool,
-    /// Problems of nodes.
     pub(super) problems: &'a [NodeProblem<'a>],
 }
 
@@ -32,9 +30,7 @@ pub(super) struct Report<'a> {
 pub(super) struct Entry {
     /// make, change, replace or remove
     step: &'static str,
-    /// The VnicAttachment.
     object: String,
-    /// The text.
     text: String,
 }
 

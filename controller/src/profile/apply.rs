@@ -31,9 +31,6 @@ pub async fn apply<'s>(client: &Client, steps: &[&'s Step], end: Instant) -> Vec
 }
 
 /// Writes a profile's status.
-///
-/// # Errors
-/// When the API server refuses it.
 pub async fn write_status(client: &Client, profile: &str, status: &VnicProfileStatus) -> Result<(), RequestError> {
     let api: Api<VnicProfile> = Api::all(client.clone());
     let name = json!({ "name": profile });

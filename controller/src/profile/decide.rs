@@ -34,26 +34,15 @@ pub(super) struct Memory {
     pub(super) statuses: RetryStates,
 }
 
-/// What to do.
 #[derive(Debug)]
 pub(super) struct Decision {
-    /// Writes.
     pub(super) steps: Vec<Step>,
     /// How many more writes a profile has, by its name, once one of it succeeds.
     pub(super) waiting: BTreeMap<String, usize>,
-    /// By name.
-    pub(super) profiles: BTreeMap<String, PlannedProfile>,
+    /// By name: as read, and the new status if it differs.
+    pub(super) profiles: BTreeMap<String, (Arc<VnicProfile>, Option<VnicProfileStatus>)>,
     /// When to reconcile again without a change.
     pub(super) next: Option<Instant>,
-}
-
-/// A profile.
-#[derive(Debug)]
-pub(super) struct PlannedProfile {
-    /// As read.
-    pub(super) profile: Arc<VnicProfile>,
-    /// Its new status, if it differs.
-    pub(super) status: Option<VnicProfileStatus>,
 }
 
 impl Profiles {
@@ -86,7 +75,7 @@ impl Profiles {
         let reported = observed.profiles.iter().filter_map(|profile| {
             let report = plan.reports.get(profile.metadata.name.as_deref()?)?;
             let status = status::changed(report, Time(Timestamp::now()));
-            Some((profile.name_any(), PlannedProfile { profile: profile.clone(), status }))
+            Some((profile.name_any(), (profile.clone(), status)))
         });
         let decided = Decision { profiles: reported.collect(), steps, waiting, next: plan.next };
         memory.unwanted = plan.unwanted;

@@ -1,8 +1,8 @@
 //! The steps that bring the VnicAttachments in line with the VnicProfiles. Pure: the same state gives the same plan.
 
 pub mod removal;
-pub mod rollout;
-pub mod state;
+pub(crate) mod rollout;
+pub(crate) mod state;
 pub mod step;
 #[cfg(test)]
 mod tests;
@@ -13,8 +13,8 @@ use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use crate::profile::plan::removal::{DeletionGrace, RemovalReason, UnwantedObjects, removals};
-use crate::profile::plan::rollout::{Rollout, RolloutState};
+use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects, removals};
+use crate::profile::plan::rollout::Rollout;
 use crate::profile::plan::state::{State, VnicProblem};
 use crate::profile::plan::step::{Profile, Step, Target};
 use crate::profile::select::claims::{Claim, claims, stamps};
@@ -26,7 +26,7 @@ use crate::profile::select::selection::{
 
 /// The steps, and the state of the profiles.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     /// The steps now.
     pub steps: Vec<Step>,
     /// The steps after the grace period, if nothing changes.
@@ -45,43 +45,38 @@ pub struct Plan<'a> {
 
 /// The progress of a profile.
 #[derive(Debug)]
-pub struct Report<'a> {
-    /// The profile.
+pub(crate) struct Report<'a> {
     pub profile: &'a VnicProfile,
-    /// RemovalReason nothing is done.
+    /// Why nothing is done.
     pub hold: Option<&'a InactiveReason>,
-    /// Its nodes, by name.
     pub nodes: BTreeMap<&'a str, State>,
     /// Objects that are still to be replaced, and what the next replacement waits for.
     pub replacing: Option<(usize, Option<String>)>,
 }
 
 /// Plans. `grace` holds what was unwanted before, the grace period and the time.
-pub fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: DeletionGrace<'_>) -> Plan<'a> {
+pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: DeletionGrace<'_>) -> Plan<'a> {
     let there = AttachmentIndex::of(observed);
     let stamps = stamps(selections);
     let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
-    let going = removals(&there, selections, |name| wanted.contains(name), grace);
-    let remove = |(object, why): (&VnicAttachment, RemovalReason)| Step::Remove { object: Target::of(object), why };
     let mut plan = Plan {
-        steps: going.now.into_iter().map(remove).collect(),
-        later: going.later.into_iter().map(remove).collect(),
+        steps: Vec::new(),
+        later: Vec::new(),
         reports: reports(selections),
-        problems: selections.problems.iter().cloned().chain(going.problems).collect(),
+        problems: selections.problems.clone(),
         abandoned: there.objects.values().filter(|object| is_abandoned(object, selections)).count(),
-        unwanted: going.unwanted,
-        next: going.next,
+        unwanted: UnwantedObjects::new(),
+        next: None,
     };
+    removals(&mut plan, &there, selections, &wanted, grace);
     plan.steps.extend(selections.profiles.values().filter_map(|selection| guard(selection, &there)));
     let mut rollouts: BTreeMap<&str, Rollout> = BTreeMap::new();
     for (stamp, claim) in stamps.iter().zip(claims(&stamps, &there, selections)) {
-        let mut part = part(stamp, &claim);
-        if matches!(part.step, Some(Step::Make(_))) && !is_guarded(selections, &stamp.profile) {
-            part.step = None;
-        }
-        plan.tell(stamp, &part.state, selections);
-        rollouts.entry(&stamp.profile).or_default().add(stamp, part.course);
-        plan.steps.extend(part.step.filter(|_| !selections.is_held(&stamp.profile)));
+        let rollout = rollouts.entry(&stamp.profile).or_default();
+        let (state, step) = compare(stamp, &claim, rollout);
+        plan.tell(stamp, &state, selections);
+        let may_start = |step: &Step| !matches!(step, Step::Make(_)) || is_guarded(selections, &stamp.profile);
+        plan.steps.extend(step.filter(may_start).filter(|_| !selections.is_held(&stamp.profile)));
     }
     for (profile, rollout) in rollouts {
         if let Some(report) = plan.reports.get_mut(profile) {
@@ -121,42 +116,32 @@ fn has_finalizer(profile: &VnicProfile) -> bool {
     profile.finalizers().iter().any(|finalizer| finalizer == PROFILE_FINALIZER)
 }
 
-/// What follows from a stamp.
-struct Part {
-    state: State,
-    step: Option<Step>,
-    course: RolloutState,
-}
-
-fn part(stamp: &TemplateObject, claim: &Claim<'_>) -> Part {
-    let waits = |state, step| Part { state, step, course: RolloutState::Waits };
-    let object = match claim {
-        Claim::Held(object) => *object,
-        Claim::Waits => return waits(State::ABSENT, None),
-        Claim::Free => return waits(State::ABSENT, Some(Step::Make(stamp.clone()))),
-        Claim::Taken(by) => {
-            return Part { state: State::in_conflict(by.clone()), step: None, course: RolloutState::Settled };
-        }
-    };
-    let state = State::of(object);
-    if object.metadata.deletion_timestamp.is_some() {
-        return waits(state, None);
-    }
-    let change = |fields| Some(Step::Change { stamp: stamp.clone(), fields });
-    match stamp.difference(object) {
-        Difference::Fixed(fields) => {
-            let ready = state.ready;
-            let step = Step::Replace { object: Target::of(object), fields, stamp: stamp.clone() };
-            Part {
-                state: State { ready: false, ..state },
-                step: None,
-                course: RolloutState::Old { ready, step: Box::new(step) },
+/// The state of a stamp's VNIC, and the step towards it. A replacement is left to the rollout.
+fn compare(stamp: &TemplateObject, claim: &Claim<'_>, rollout: &mut Rollout) -> (State, Option<Step>) {
+    let (state, step) = match claim {
+        Claim::Taken(by) => return (State::in_conflict(by.clone()), None),
+        Claim::Waits => (State::ABSENT, None),
+        Claim::Free => (State::ABSENT, Some(Step::Make(stamp.clone()))),
+        Claim::Held(object) => {
+            let state = State::of(object);
+            let is_ready = state.ready;
+            match stamp.difference(object) {
+                _ if object.metadata.deletion_timestamp.is_some() => (state, None),
+                Difference::None if is_ready => return (state, None),
+                Difference::None => (state, None),
+                Difference::Changeable(fields) => {
+                    (State { ready: false, ..state }, Some(Step::Change { stamp: stamp.clone(), fields }))
+                }
+                Difference::Fixed(fields) => {
+                    let step = Step::Replace { object: Target::of(object), fields, stamp: stamp.clone() };
+                    rollout.replace(is_ready, step);
+                    return (State { ready: false, ..state }, None);
+                }
             }
         }
-        Difference::Changeable(fields) => waits(State { ready: false, ..state }, change(fields)),
-        Difference::None if state.ready => Part { state, step: None, course: RolloutState::Settled },
-        Difference::None => waits(state, None),
-    }
+    };
+    rollout.wait_for(&stamp.name);
+    (state, step)
 }
 
 fn reports<'a>(selections: &'a Selections<'a>) -> BTreeMap<&'a str, Report<'a>> {

@@ -1,6 +1,6 @@
 //! What users see of profiles: their status, and Events on profiles and Nodes.
 
-pub mod changes;
-pub mod failures;
-pub mod problems;
-pub mod status;
+pub(crate) mod changes;
+pub(crate) mod failures;
+pub(crate) mod problems;
+pub(crate) mod status;

@@ -18,7 +18,7 @@ const PROBES: usize = 10;
 
 /// The profiles that back off, by name.
 #[derive(Debug, Default)]
-pub struct RetryStates {
+pub(crate) struct RetryStates {
     profiles: BTreeMap<String, ProfileBackoff>,
     /// The last seen spec generation of each profile.
     generations: BTreeMap<String, Option<i64>>,
@@ -34,16 +34,14 @@ struct ProfileBackoff {
 
 /// When a write failed, and the random number (0.0 to 1.0) for the jitter of its backoff.
 #[derive(Clone, Copy, Debug)]
-pub struct FailureTime {
-    /// The time.
+pub(crate) struct FailureTime {
     pub now: Instant,
-    /// The random number.
     pub chance: f64,
 }
 
 impl RetryStates {
     /// Records the profiles and their spec generations. Objects of a profile with a new generation count as never refused.
-    pub fn note_profiles(&mut self, generations: BTreeMap<String, Option<i64>>) {
+    pub(crate) fn note_profiles(&mut self, generations: BTreeMap<String, Option<i64>>) {
         let before = std::mem::replace(&mut self.generations, generations);
         let is_same = |profile: &str| self.generations.get(profile) == before.get(profile);
         self.profiles.retain(|profile, _| is_same(profile));
@@ -51,7 +49,7 @@ impl RetryStates {
 
     /// The steps to try now, of all steps; and how many others of a profile wait. Forgets objects without a step.
     #[must_use]
-    pub fn due(&mut self, steps: Vec<Step>, now: Instant) -> (Vec<Step>, BTreeMap<String, usize>) {
+    pub(crate) fn due(&mut self, steps: Vec<Step>, now: Instant) -> (Vec<Step>, BTreeMap<String, usize>) {
         let mut refused: BTreeMap<String, Vec<(Instant, &str)>> = BTreeMap::new();
         for step in &steps {
             let backoff = self.profiles.get(profile_of(step));
@@ -85,7 +83,7 @@ impl RetryStates {
 
     /// Records the results of a round. `chance` is in 0.0–1.0, for the jitter. Returns how often in a row profiles failed, where
     /// that is new.
-    pub fn note_round<'s>(
+    pub(crate) fn note_round<'s>(
         &mut self,
         outcomes: impl Iterator<Item = (&'s Step, bool)>,
         now: Instant,
@@ -105,7 +103,7 @@ impl RetryStates {
     }
 
     /// Records the results of writes for a profile, by their objects. Returns how often in a row it failed, if that is new.
-    pub fn note(&mut self, profile: &str, outcomes: &[(&str, bool)], at: FailureTime) -> Option<u32> {
+    pub(crate) fn note(&mut self, profile: &str, outcomes: &[(&str, bool)], at: FailureTime) -> Option<u32> {
         let known = self.profiles.get(profile);
         let is_over =
             outcomes.iter().any(|(object, done)| *done && known.is_some_and(|it| it.refused.contains_key(*object)));
@@ -126,12 +124,12 @@ impl RetryStates {
     }
 
     /// Whether the objects of a profile that were refused back off now.
-    pub fn has(&self, profile: &str, now: Instant) -> bool {
+    pub(crate) fn has(&self, profile: &str, now: Instant) -> bool {
         self.profiles.get(profile).is_some_and(|backoff| now < backoff.until)
     }
 
     /// When the first backoff ends.
-    pub fn next(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         self.profiles.values().map(|backoff| backoff.until).filter(|until| now < *until).min()
     }
 }

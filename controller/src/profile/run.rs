@@ -35,7 +35,6 @@ pub const GRACE: Duration = Duration::from_mins(10);
 
 /// Its inputs and outputs.
 #[derive(Clone)]
-#[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct Profiles {
     /// The API server.
     pub client: Client,
@@ -85,8 +84,8 @@ impl Profiles {
         self.report_failures(&decided, &failures(&outcomes), &failed);
         let end = Instant::now() + self.round;
         let mut is_whole = outcomes.len() == decided.steps.len();
-        for (profile, reported) in &decided.profiles {
-            let Some(status) = &reported.status else { continue };
+        for (profile, (read, status)) in &decided.profiles {
+            let Some(status) = status else { continue };
             if Instant::now() >= end {
                 is_whole = false;
                 break;
@@ -99,7 +98,7 @@ impl Profiles {
             let at = FailureTime { now: Instant::now(), chance: (self.chance)() };
             memory.statuses.note(profile, &[(profile.as_str(), written.is_ok())], at);
             match written {
-                Ok(()) => drop(changes::event(&reported.profile, status).map(|event| self.events.report(event))),
+                Ok(()) => drop(changes::event(read, status).map(|event| self.events.report(event))),
                 Err(error) => tracing::warn!(event = "profile.status", profile, error = chain(&error)),
             }
         }
@@ -119,7 +118,7 @@ impl Profiles {
         for (profile, failure) in failures {
             let waiting = decided.waiting.get(profile.unwrap_or_default()).copied().unwrap_or_default();
             tracing::warn!(event = "profile.steps_failed", profile, waiting, %failure);
-            let Some(reported) = profile.and_then(|profile| decided.profiles.get(profile)) else { continue };
+            let Some((read, _)) = profile.and_then(|profile| decided.profiles.get(profile)) else { continue };
             let note = match waiting {
                 0 => failure.to_string(),
                 _ => format!("{failure}; {waiting} more wait until one is accepted"),
@@ -127,7 +126,7 @@ impl Profiles {
             let number = profile.and_then(|profile| in_a_row.get(profile)).copied().unwrap_or_default();
             if number == 1 || number >= 10 && number.is_multiple_of(5) {
                 self.events.report(EventContent {
-                    regarding: reported.profile.object_ref(&()),
+                    regarding: read.object_ref(&()),
                     level: Level::Warning,
                     reason: "StampingFailed",
                     action: "TemplateObject",

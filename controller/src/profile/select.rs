@@ -1,6 +1,6 @@
 //! Which nodes each profile selects, which objects that requires, and which profile may use which VNIC name. Pure.
 
-pub mod claims;
+pub(crate) mod claims;
 pub mod from_template;
-pub mod observed;
-pub mod selection;
+pub(crate) mod observed;
+pub(crate) mod selection;

@@ -4,7 +4,6 @@ mod fleet;
 mod labels;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistr
 
 use crate::fleet::census::FleetCensus;
 use crate::work::Depth;
-pub use fleet::FleetMetrics;
+pub(crate) use fleet::FleetMetrics;
 use labels::{Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
 
 /// A call takes 0.05 to 5 s.
@@ -29,15 +28,13 @@ const ATTACH_SECONDS: [f64; 9] = [2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0
 const RECONCILE_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
 /// How many objects there are, by readiness (`True`, `False`, `Unknown`) and reason.
-pub type Census = BTreeMap<(String, String), u64>;
+pub(crate) type Census = BTreeMap<(String, String), u64>;
 
 /// Values that are read at each scrape.
-pub struct Snapshot {
-    /// The queue.
+pub(crate) struct Snapshot {
     pub depth: Depth,
     /// The objects.
     pub census: Census,
-    /// The request budget.
     pub budget: BudgetState,
     /// For how long each watch has been behind.
     pub watches: Vec<(&'static str, Duration)>,
@@ -133,7 +130,7 @@ impl Metrics {
     }
 
     /// The source of the values at a scrape. The first one stays.
-    pub fn ask(&self, now: impl Fn() -> Snapshot + Send + Sync + 'static) {
+    pub(crate) fn ask(&self, now: impl Fn() -> Snapshot + Send + Sync + 'static) {
         let _ = self.now.set(Box::new(now));
     }
 
@@ -236,12 +233,6 @@ impl Observer for Metrics {
         if sent {
             self.call_seconds.get_or_create(&OfOperation { operation }).observe(took.as_secs_f64());
         }
-    }
-}
-
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 

@@ -9,9 +9,8 @@ use crate::cluster::store::Watches;
 use crate::report::metrics::Metrics;
 
 /// All that can be requested.
-#[derive(Debug, Default)]
-pub struct StatusServer {
-    /// The metrics.
+#[derive(Default)]
+pub(crate) struct StatusServer {
     pub metrics: Arc<Metrics>,
     /// The state of the watches, once it is the leader.
     pub watches: Arc<Watches>,
@@ -20,10 +19,9 @@ pub struct StatusServer {
     waits_for: Mutex<Option<String>>,
 }
 
-/// The role of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Role {
+pub(crate) enum Role {
     /// It has not requested the Lease yet.
     Starting = 0,
     /// Another replica is the leader.
@@ -35,14 +33,13 @@ pub enum Role {
 }
 
 impl StatusServer {
-    /// Records the role.
-    pub fn set_role(&self, role: Role) {
+    pub(crate) fn set_role(&self, role: Role) {
         self.role.store(role as u8, Ordering::Relaxed);
         self.metrics.leads.set(i64::from(matches!(role, Role::Reading | Role::Working)));
     }
 
     /// Records what it waits for before it requests the Lease. Returns whether that changed.
-    pub fn waits_for(&self, what: Option<String>) -> bool {
+    pub(crate) fn waits_for(&self, what: Option<String>) -> bool {
         self.metrics.connected.set(i64::from(what.is_none()));
         let mut now = self.waits_for.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *now, what.clone()) != what
@@ -67,8 +64,7 @@ impl StatusServer {
         }
     }
 
-    /// The role.
-    pub fn role(&self) -> Role {
+    pub(crate) fn role(&self) -> Role {
         match self.role.load(Ordering::Relaxed) {
             1 => Role::Standby,
             2 => Role::Reading,

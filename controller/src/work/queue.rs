@@ -27,7 +27,7 @@ const OWN_PACE: u32 = 6;
 
 /// Keys and when each is due. A key that is being reconciled is not taken again until it is done.
 #[derive(Debug)]
-pub struct Queue<K> {
+pub(crate) struct Queue<K> {
     keys: HashMap<K, Entry>,
     /// Those not being reconciled, by due time.
     order: BTreeMap<Lane, BTreeSet<(Instant, K)>>,
@@ -40,7 +40,7 @@ pub struct Queue<K> {
 
 /// Why a key is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lane {
+pub(crate) enum Lane {
     /// A user waits: the object is new, changed or being deleted, or something is in progress.
     Requested,
     /// The same for a profile's object: single requests do not wait behind thousands.
@@ -64,7 +64,7 @@ struct Entry {
 
 /// How many keys wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
+pub(crate) struct Depth {
     /// Due, without a free worker or a retry slot.
     pub due: usize,
     /// Being reconciled.
@@ -78,18 +78,17 @@ pub struct Depth {
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
-    /// An empty queue.
-    pub fn new(retries: Retries) -> Self {
+    pub(crate) fn new(retries: Retries) -> Self {
         Self { keys: HashMap::new(), order: BTreeMap::new(), retries, tried_again: None, in_a_row: [0; 2] }
     }
 
     /// Sets the backoff of each key, and the interval between retries of failed ones, from now on.
-    pub fn set_retries(&mut self, retries: Retries) {
+    pub(crate) fn set_retries(&mut self, retries: Retries) {
         self.retries = retries;
     }
 
     /// Queues a key for the given time, or when it is due anyway, whichever is first.
-    pub fn add(&mut self, key: K, lane: Lane, at: Instant) {
+    pub(crate) fn add(&mut self, key: K, lane: Lane, at: Instant) {
         let entry = self.keys.entry(key.clone()).or_default();
         let before = entry.due.get(&lane).copied();
         let due = before.map_or(at, |before| before.min(at));
@@ -105,7 +104,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
 
     /// A due key; it counts as being reconciled from now on. Requested keys come first, except for one of the others now and
     /// then; within a lane, the longest due.
-    pub fn take(&mut self, now: Instant) -> Option<K> {
+    pub(crate) fn take(&mut self, now: Instant) -> Option<K> {
         let due = |lane| Some((self.next_in(lane)?, lane)).filter(|(due, _)| *due <= now);
         let other = [due(Lane::Regular), due(Lane::Again)].into_iter().flatten().min();
         let [wanted, rollouts] = self.in_a_row;
@@ -136,7 +135,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 
     /// When the next key is due.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.order.keys().filter_map(|lane| self.next_in(*lane)).min()
     }
 
@@ -148,7 +147,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 
     /// A key was reconciled. What was requested meanwhile is done at once; `chance` (0.0–1.0) spreads the delays.
-    pub fn done(&mut self, key: &K, next: NextReconcile, now: Instant, chance: f64) {
+    pub(crate) fn done(&mut self, key: &K, next: NextReconcile, now: Instant, chance: f64) {
         let Some(entry) = self.keys.get_mut(key) else { return };
         entry.working = false;
         let asked = mem::take(&mut entry.due);
@@ -179,7 +178,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 
     /// How many keys wait.
-    pub fn depth(&self, now: Instant) -> Depth {
+    pub(crate) fn depth(&self, now: Instant) -> Depth {
         let count = |fits: &dyn Fn(&Entry) -> bool| self.keys.values().filter(|entry| fits(entry)).count();
         let (due, working) = (
             count(&|entry| !entry.working && entry.due.values().any(|due| *due <= now)),

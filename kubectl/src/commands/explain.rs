@@ -9,8 +9,7 @@ use crate::run::{Answer, Exit, Style};
 /// The meanings of a word, or all words.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Explanation {
-    /// The word.
+pub(crate) struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// What it means; several things can have one name.
@@ -21,7 +20,7 @@ pub struct Explanation {
 }
 
 /// Finds a word.
-pub fn run(word: Option<&str>) -> Explanation {
+pub(crate) fn run(word: Option<&str>) -> Explanation {
     let all = catalog::entries();
     let Some(word) = word else { return Explanation { word: None, entries: all, suggestions: Vec::new() } };
     let entries = catalog::find(&all, word);

@@ -27,23 +27,17 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// If the command is killed: a controller deletes the finished test after so many seconds.
 const TTL: u32 = 300;
 
-/// The result of one pair.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PairResult {
-    /// The source.
+pub(crate) struct PairResult {
     pub from: String,
-    /// The target.
     pub to: String,
     /// What the controller wrote.
     pub status: NetworkTestStatus,
 }
 
 /// Creates the test, waits for its result, and deletes it: also when the command is interrupted.
-///
-/// # Errors
-/// When the test cannot be created or has no result in time.
-pub async fn run(cluster: &Cluster, asked: &NetTestArgs, test: &NetworkTest) -> anyhow::Result<PairResult> {
+pub(crate) async fn run(cluster: &Cluster, asked: &NetTestArgs, test: &NetworkTest) -> anyhow::Result<PairResult> {
     let api: Api<NetworkTest> = Api::all(cluster.client().await?);
     let test = api.create(&PostParams::default(), test).await.context("creating a NetworkTest")?;
     let name = test.metadata.name.unwrap_or_default();
@@ -59,10 +53,7 @@ pub async fn run(cluster: &Cluster, asked: &NetTestArgs, test: &NetworkTest) -> 
 }
 
 /// A NetworkTest of one pair.
-///
-/// # Errors
-/// When the target and the options do not fit together.
-pub fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
+pub(crate) fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
     let service = serde_json::from_value::<TargetService>(json!(asked.to)).ok();
     let target = match (service, asked.to.parse::<IpAddr>()) {
         (Some(TargetService::Peers), _) => bail!("peers is no single target"),
@@ -107,7 +98,7 @@ fn at_node(text: &str) -> serde_json::Value {
 }
 
 /// The exit status of a failure: the API server refuses a target or a number that no test may have as invalid.
-pub fn exit_of(error: &anyhow::Error) -> Exit {
+pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) if status.code == 422 => Exit::Usage,
         _ => Exit::Undecided,

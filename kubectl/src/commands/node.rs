@@ -21,10 +21,9 @@ use crate::table::{or_dash, since};
 use agent::{AgentStatus, Details};
 use finding::Finding;
 
-/// A node.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeAnswer {
+pub(crate) struct NodeAnswer {
     /// Who answered.
     pub source: Source,
     /// Why the leader did not.
@@ -37,7 +36,6 @@ pub struct NodeAnswer {
     /// From its Node object.
     #[serde(flatten)]
     pub object: NodeObject,
-    /// Its VnicAttachments.
     pub vnics: Vnics,
     /// The agent's own report, as it sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,10 +45,8 @@ pub struct NodeAnswer {
     pub details_error: Option<String>,
 }
 
-/// What the Node object has.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct NodeObject {
-    /// What runs on the node.
+pub(crate) struct NodeObject {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
     /// Its conditions: the kubelet's, and those of our controller.
@@ -58,10 +54,7 @@ pub struct NodeObject {
 }
 
 /// Asks the leader and the API server.
-///
-/// # Errors
-/// When neither answers, or there is no such Node.
-pub async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
+pub(crate) async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
     let view: anyhow::Result<NodeDetails> = leader::get(cluster, &format!("/fleet/{name}")).await;
     let object = cluster.node(name).await;
     let (has, entry) = match &object {
@@ -89,8 +82,7 @@ pub async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
 }
 
 impl NodeObject {
-    /// Of a Node.
-    pub fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         Self { versions: nodes::versions(node), conditions: nodes::conditions(node) }
     }
 }

@@ -25,7 +25,7 @@ const ERROR: usize = 60;
 /// All nodes, or those that are not healthy.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+pub(crate) struct Status {
     /// Who answered.
     pub source: Source,
     /// Why the leader did not.
@@ -44,7 +44,7 @@ pub struct Status {
 /// Who answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Source {
+pub(crate) enum Source {
     /// The controller's leader, with what agents measure.
     Leader,
     /// The API server, with conditions alone.
@@ -53,7 +53,7 @@ pub enum Source {
 
 /// How many nodes have which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// [`NodeState::Critical`].
     pub critical: usize,
     /// [`NodeState::Warning`].
@@ -65,10 +65,7 @@ pub struct Counts {
 }
 
 /// Asks the leader and, if it is not reachable, the API server.
-///
-/// # Errors
-/// When neither answers.
-pub async fn run(cluster: &Cluster, only_problems: bool) -> anyhow::Result<Status> {
+pub(crate) async fn run(cluster: &Cluster, only_problems: bool) -> anyhow::Result<Status> {
     let mut status = match leader::get(cluster, "/fleet").await {
         Ok(fleet) => Status::new(fleet, None),
         Err(error) => {
@@ -98,7 +95,7 @@ async fn from_api(cluster: &Cluster, why: &str) -> anyhow::Result<Status> {
 
 impl Status {
     /// The nodes in the order of the table.
-    pub fn new(mut fleet: Fleet, unreachable: Option<String>) -> Self {
+    pub(crate) fn new(mut fleet: Fleet, unreachable: Option<String>) -> Self {
         fleet.nodes.sort_by(|a, b| rank(a).cmp(&rank(b)));
         let number = |state| fleet.nodes.iter().filter(|node| node.state == state).count();
         let counts = Counts {

@@ -14,10 +14,9 @@ use crate::table::{count, cut, ocid, or_dash};
 /// The most characters of a message in a line.
 const MESSAGE: usize = 80;
 
-/// VnicAttachments.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Vnics {
+pub(crate) struct Vnics {
     /// Those that are not ready first, then by node and name.
     pub items: Vec<Vnic>,
     /// The names of objects that a later version wrote.
@@ -28,19 +27,14 @@ pub struct Vnics {
     pub error: Option<String>,
 }
 
-/// A VnicAttachment in a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Vnic {
+pub(crate) struct Vnic {
     /// Whether it is ready: True, False or Unknown.
     pub ready: String,
-    /// The Node of its instance.
     pub node: String,
-    /// The object's name.
     pub name: String,
-    /// The instance.
     pub instance: String,
-    /// The VNIC, once it is attached.
     pub vnic: String,
     /// What its users call it.
     pub vnic_name: String,
@@ -48,19 +42,14 @@ pub struct Vnic {
     pub purpose: String,
     /// Shared or Exclusive, of a VNIC for single pods.
     pub mode: String,
-    /// The reason of its condition Ready.
     pub reason: String,
-    /// The message of its condition Ready.
     pub message: String,
     /// What the node's agent reports.
     pub node_report: String,
 }
 
 /// Reads them.
-///
-/// # Errors
-/// When the API server does not answer, or there is no such Node.
-pub async fn run(cluster: &Cluster, node: Option<&str>) -> anyhow::Result<Vnics> {
+pub(crate) async fn run(cluster: &Cluster, node: Option<&str>) -> anyhow::Result<Vnics> {
     let Some(name) = node else { return cluster.attachments(None).await.map(Vnics::of) };
     let found = cluster.node(name).await?.with_context(|| format!("there is no Node {name}"))?;
     let provider = found.spec.and_then(|spec| spec.provider_id).unwrap_or_default();
@@ -69,23 +58,20 @@ pub async fn run(cluster: &Cluster, node: Option<&str>) -> anyhow::Result<Vnics>
 }
 
 /// Those of an instance.
-///
-/// # Errors
-/// When the API server does not answer.
-pub async fn of_instance(cluster: &Cluster, instance: &Ocid) -> anyhow::Result<Vnics> {
+pub(crate) async fn of_instance(cluster: &Cluster, instance: &Ocid) -> anyhow::Result<Vnics> {
     cluster.attachments(Some(instance)).await.map(Vnics::of)
 }
 
 impl Vnics {
     /// In the order of the table.
-    pub fn of(Attachments { objects, unreadable }: Attachments) -> Self {
+    pub(crate) fn of(Attachments { objects, unreadable }: Attachments) -> Self {
         let mut items: Vec<Vnic> = objects.iter().map(Vnic::of).collect();
         items.sort_by(|a, b| (a.ready == "True", a).cmp(&(b.ready == "True", b)));
         Self { items, unreadable, error: None }
     }
 
     /// None, because they could not be read.
-    pub fn unread(error: String) -> Self {
+    pub(crate) fn unread(error: String) -> Self {
         Self { error: Some(error), ..Self::default() }
     }
 }

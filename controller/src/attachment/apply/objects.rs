@@ -36,7 +36,6 @@ pub trait Objects: Send + Sync + 'static {
 
 /// Those of the API server.
 #[derive(Clone)]
-#[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct KubeObjects(Api<VnicAttachment>, KubePodNetworks);
 
 impl KubeObjects {

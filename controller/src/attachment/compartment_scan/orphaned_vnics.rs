@@ -33,9 +33,6 @@ pub(super) struct ConsecutiveScans<'a> {
 impl OrphanedVnics {
     /// How many there are on instances without objects. Only those in two lists in a row count: after one list, the object
     /// may have gone, and its VNIC before it.
-    ///
-    /// # Errors
-    /// When OCI does not answer.
     pub(super) async fn count(
         &mut self,
         cloud: &CloudView,

@@ -16,9 +16,8 @@ const SUBNETS: Duration = Duration::from_mins(10);
 /// New shapes appear perhaps once a year.
 const SHAPES: Duration = Duration::from_hours(1);
 
-/// What was read, and when.
 #[derive(Debug, Default)]
-pub struct Cache {
+pub(crate) struct Cache {
     subnets: TimedCache<Ocid, Subnet>,
     shapes: TimedCache<Ocid, Arc<[Shape]>>,
 }

@@ -12,10 +12,8 @@ use crate::attachment::observe::pod_network::{PodNetwork, PodNetworkReadError};
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::StatusReason;
 
-/// An instance and its VNICs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observed {
-    /// The instance itself.
+pub(crate) struct Observed {
     pub machine: Machine,
     /// Its compartment, if visible.
     pub compartment: Option<Ocid>,
@@ -31,12 +29,9 @@ pub struct Observed {
 
 /// The instance itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Machine {
-    /// It exists.
+pub(crate) enum Machine {
     There {
-        /// Its lifecycle state.
         state: InstanceState,
-        /// Its shape's name.
         shape: String,
         /// The most VNICs that it may have, if known.
         most: Option<u32>,
@@ -45,40 +40,28 @@ pub enum Machine {
     NotSeen,
 }
 
-/// An attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedAttachment {
+pub(crate) struct ObservedAttachment {
     /// As OCI lists it.
     pub attachment: VnicAttachment,
-    /// Its object.
-    pub owner: Owner,
+    /// The uid of its VnicAttachment; `None` if it belongs to none of this cluster.
+    pub owner: Option<Uid>,
     /// Its VNIC, if it has our marks and is attached.
     pub vnic: Option<ObservedVnic>,
 }
 
-/// Which object a VNIC attachment belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// To the VnicAttachment with this uid.
-    Ours(Uid),
-    /// To no VnicAttachment of this cluster.
-    Foreign,
-}
-
 /// A VNIC with our marks, as OCI lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedVnic {
+pub(crate) struct ObservedVnic {
     /// The VNIC, and its version.
     pub vnic: VersionedObject<Vnic>,
-    /// Its IPv4 addresses.
     pub ipv4: AddressList,
-    /// Its IPv6 addresses.
     pub ipv6: AddressList,
 }
 
 /// The addresses of one family that a VNIC holds, its own included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AddressList {
+pub(crate) enum AddressList {
     /// Exactly these.
     Known(Vec<IpObject>),
     /// OCI refuses to list them: nothing may be concluded from that, and nothing done about them.
@@ -89,7 +72,7 @@ pub enum AddressList {
 
 /// Why the state of an instance is unknown.
 #[derive(Debug, ThisError)]
-pub enum ReadError {
+pub(crate) enum ReadError {
     /// OCI did not answer.
     #[error(transparent)]
     Cloud(#[from] Error),
@@ -103,7 +86,7 @@ pub enum ReadError {
 
 impl Observed {
     /// An invisible instance.
-    pub const fn not_seen() -> Self {
+    pub(crate) const fn not_seen() -> Self {
         Self {
             machine: Machine::NotSeen,
             compartment: None,
@@ -125,8 +108,7 @@ impl ReadError {
         }
     }
 
-    /// The request id for Oracle's support.
-    pub fn request_id(&self) -> Option<&str> {
+    pub(crate) fn request_id(&self) -> Option<&str> {
         match self {
             Self::Cloud(error) => error.request_id(),
             Self::NotWhole(_) | Self::PodNetwork(_) => None,
@@ -134,7 +116,7 @@ impl ReadError {
     }
 
     /// Whether nothing was reported about the instance. A 404 after it was seen, and an incomplete list, are reports.
-    pub fn is_unanswered(&self) -> bool {
+    pub(crate) fn is_unanswered(&self) -> bool {
         match self {
             Self::Cloud(error) => !error.is_not_found_or_forbidden(),
             Self::NotWhole(_) => false,
@@ -144,25 +126,22 @@ impl ReadError {
 }
 
 impl ObservedAttachment {
-    /// Whether it belongs to this object.
-    pub fn is_for(&self, uid: &str) -> bool {
-        matches!(&self.owner, Owner::Ours(own) if own == uid)
+    pub(crate) fn is_for(&self, uid: &str) -> bool {
+        self.owner.as_deref() == Some(uid)
     }
 
-    /// Its lifecycle state.
-    pub const fn state(&self) -> AttachmentState {
+    pub(crate) const fn state(&self) -> AttachmentState {
         self.attachment.lifecycle_state
     }
 
     /// The primary VNIC never has our marks.
     pub(super) fn may_be_primary(&self) -> bool {
-        self.owner == Owner::Foreign && self.state().counts()
+        self.owner.is_none() && self.state().counts()
     }
 }
 
 impl ObservedVnic {
-    /// Its addresses of a family.
-    pub const fn addresses(&self, family: Family) -> &AddressList {
+    pub(crate) const fn addresses(&self, family: Family) -> &AddressList {
         match family {
             Family::Ipv4 => &self.ipv4,
             Family::Ipv6 => &self.ipv6,
@@ -170,29 +149,29 @@ impl ObservedVnic {
     }
 
     /// Whether it is going, whatever its attachment's state.
-    pub const fn is_going(&self) -> bool {
+    pub(crate) const fn is_going(&self) -> bool {
         matches!(self.vnic.value.lifecycle_state, VnicState::Terminating | VnicState::Terminated)
     }
 
     /// Whether it is still being created, which is possible while its attachment is ATTACHED.
-    pub const fn is_coming(&self) -> bool {
+    pub(crate) const fn is_coming(&self) -> bool {
         matches!(self.vnic.value.lifecycle_state, VnicState::Provisioning)
     }
 
     /// Whether OCI refused to list addresses of it.
-    pub const fn is_unlisted(&self) -> bool {
+    pub(crate) const fn is_unlisted(&self) -> bool {
         matches!((&self.ipv4, &self.ipv6), (AddressList::Refused(_), _) | (_, AddressList::Refused(_)))
     }
 }
 
 impl Machine {
     /// Whether it runs or is stopped, and is not going: its VNICs stay.
-    pub const fn is_up(&self) -> bool {
+    pub(crate) const fn is_up(&self) -> bool {
         matches!(self, Self::There { state: InstanceState::Running | InstanceState::Stopped, .. })
     }
 
     /// Whether it will never run again.
-    pub const fn is_terminated(&self) -> bool {
+    pub(crate) const fn is_terminated(&self) -> bool {
         matches!(self, Self::There { state: InstanceState::Terminated, .. })
     }
 }

@@ -18,7 +18,6 @@ use vcn::Ocid;
 use crate::cluster::client::patient;
 use crate::report::metrics::Metrics;
 
-/// The deadline of the request.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How long a busy API server is retried: less than the deadline, so that its refusal is reported.
 const READING: Duration = Duration::from_secs(5);
@@ -50,7 +49,6 @@ pub struct PodNetworkReadError {
 
 /// The pod networks in the API server.
 #[derive(Clone)]
-#[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct KubePodNetworks {
     api: Api<DynamicObject>,
     /// The code of the refusal that was logged last: one cause concerns ten thousand instances.
@@ -64,7 +62,6 @@ impl KubePodNetworks {
         Self { api, refused: Arc::default() }
     }
 
-    /// Reads the pod network of an instance.
     pub(crate) async fn pod_network(&self, instance: &Ocid) -> Result<PodNetwork, PodNetworkReadError> {
         let name = instance.unique_id();
         let unanswered = |error| PodNetworkReadError {

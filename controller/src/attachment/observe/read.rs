@@ -8,18 +8,14 @@ use oci::{AttachmentState, CloudView, Error, Instance, InstanceState, Kind, Vnic
 use vcn::{Family, Ocid};
 
 use super::cache::Cache;
-use super::observed::{AddressList, Machine, Observed, ObservedAttachment, ObservedVnic, Owner, ReadError};
+use super::observed::{AddressList, Machine, Observed, ObservedAttachment, ObservedVnic, ReadError};
 use crate::attachment::mark::Mark;
 use crate::attachment::refusal::{self, visible};
 
-/// What to read.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    /// The instance.
+pub(crate) struct Question<'a> {
     pub instance: &'a Ocid,
-    /// The mark of our VNICs.
     pub mark: &'a Mark,
-    /// Its objects.
     pub objects: &'a [Arc<Object>],
     /// Attachments whose detach OCI accepted.
     pub detaching: &'a BTreeSet<Ocid>,
@@ -30,7 +26,7 @@ pub struct Question<'a> {
 /// # Errors
 /// When OCI does not answer, or only incompletely. An invisible instance, VNIC or subnet is an answer. Unlistable addresses,
 /// or an unreadable foreign VNIC, concern only that VNIC.
-pub async fn read(cloud: &CloudView, cache: &Cache, question: Question<'_>) -> Result<Observed, ReadError> {
+pub(crate) async fn read(cloud: &CloudView, cache: &Cache, question: Question<'_>) -> Result<Observed, ReadError> {
     let Some(instance) = visible(cloud.instance(question.instance).await)? else {
         return Ok(Observed::not_seen());
     };
@@ -90,7 +86,7 @@ async fn read_attachment(
     question: Question<'_>,
     attachment: VnicAttachment,
 ) -> Result<ObservedAttachment, Error> {
-    let foreign = |attachment| ObservedAttachment { attachment, owner: Owner::Foreign, vnic: None };
+    let foreign = |attachment| ObservedAttachment { attachment, owner: None, vnic: None };
     let Some(uid) = Mark::named(attachment.display_name.as_deref()) else { return Ok(foreign(attachment)) };
     let object = question.objects.iter().find(|object| object.metadata.uid.as_ref() == Some(&uid));
     let vnic = match &attachment.vnic_id {
@@ -101,7 +97,7 @@ async fn read_attachment(
         },
         _ => None,
     };
-    let Some(vnic) = vnic else { return Ok(ObservedAttachment { attachment, owner: Owner::Ours(uid), vnic: None }) };
+    let Some(vnic) = vnic else { return Ok(ObservedAttachment { attachment, owner: Some(uid), vnic: None }) };
     let tags = &vnic.value.freeform_tags;
     // If its object exists, its tags may be missing or name a former cluster name: the plan restores them.
     let is_ours = question.mark.owner(tags).as_ref() == Some(&uid) || object.is_some() && !Mark::is_released(tags);
@@ -122,7 +118,7 @@ async fn read_attachment(
             false => AddressList::Known(Vec::new()),
         };
     }
-    Ok(ObservedAttachment { attachment, owner: Owner::Ours(uid), vnic: Some(ObservedVnic { vnic, ipv4, ipv6 }) })
+    Ok(ObservedAttachment { attachment, owner: Some(uid), vnic: Some(ObservedVnic { vnic, ipv4, ipv6 }) })
 }
 
 async fn list(cloud: &CloudView, vnic: &Ocid, family: Family) -> Result<AddressList, Error> {

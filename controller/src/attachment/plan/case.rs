@@ -18,7 +18,6 @@ use crate::attachment::report::event_diff;
 use crate::attachment::state::retry_state::{FailedAttempt, RetryState};
 use crate::work::Pause;
 
-/// An object and its VNICs.
 pub(super) struct Case<'a> {
     pub(super) object: &'a VnicAttachment,
     pub(super) name: String,

@@ -287,15 +287,9 @@ fn facts(case: &Case<'_>, own: &ObservedVnic) -> Facts {
             event_diff::last(case.object.status.as_ref()).facts.pod_addresses
         }
     };
-    let beside = |family| match own.addresses(family) {
-        AddressList::Known(all) => u32::try_from(ours(case, all, family).len()).ok(),
-        AddressList::Refused(_) | AddressList::Unasked => None,
-    };
     Facts {
         vnic_id: Some(vnic.id.clone()),
         own_addresses: vnic.private_ip.into_iter().chain(own_ipv6(case, own)).collect(),
         pod_addresses,
-        ipv4_count: beside(Family::Ipv4),
-        ipv6_count: beside(Family::Ipv6),
     }
 }

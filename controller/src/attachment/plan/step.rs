@@ -7,21 +7,16 @@ use ipnetwork::IpNetwork;
 use oci::{AttachVnic, Etag, FreeformTags, RetryToken, UpdateVnic};
 use vcn::{Family, Ocid};
 
-/// One step, for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The VnicAttachment's name.
+pub(crate) struct Step {
     pub object: String,
-    /// The action.
     pub action: Action,
 }
 
-/// The actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Add the finalizer, which keeps the object until its VNIC is gone.
     AddFinalizer,
-    /// Remove the finalizer.
     RemoveFinalizer,
     /// Request the VNIC. It appears later.
     Attach(Box<AttachVnic>, RetryToken),
@@ -35,44 +30,33 @@ pub enum Action {
     CreateAddress(NewAddress, Option<IpAddr>),
     /// Add several of any address. They appear later.
     CreateAddresses(NewAddress, u32),
-    /// Release an address.
     DeleteAddress {
-        /// Its family.
         family: Family,
-        /// The address object.
         id: Ocid,
-        /// The address.
         address: IpAddr,
     },
 }
 
 /// A VNIC in the version that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VnicVersion {
-    /// The VNIC.
+pub(crate) struct VnicVersion {
     pub id: Ocid,
-    /// Its version.
     pub etag: Option<Etag>,
 }
 
-/// A new address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewAddress {
-    /// Its VNIC.
+pub(crate) struct NewAddress {
     pub vnic: Ocid,
-    /// Its family.
     pub family: Family,
     /// The block of the subnet, if OCI requires it.
     pub block: Option<IpNetwork>,
-    /// Its tags.
     pub tags: FreeformTags,
-    /// The retry token.
     pub token: RetryToken,
 }
 
 impl Action {
     /// The step's name in metrics.
-    pub const fn kind(&self) -> &'static str {
+    pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::AddFinalizer => "add_finalizer",
             Self::RemoveFinalizer => "remove_finalizer",
@@ -86,13 +70,12 @@ impl Action {
         }
     }
 
-    /// Whether it adds addresses.
-    pub const fn is_create_address(&self) -> bool {
+    pub(crate) const fn is_create_address(&self) -> bool {
         matches!(self, Self::CreateAddress(..) | Self::CreateAddresses(..))
     }
 
     /// Whether it takes effect later, so that another reconcile at once would show nothing.
-    pub const fn comes_later(&self) -> bool {
+    pub(crate) const fn comes_later(&self) -> bool {
         matches!(self, Self::Attach(..) | Self::Detach(_) | Self::CreateAddresses(..))
     }
 }

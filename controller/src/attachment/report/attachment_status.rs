@@ -36,10 +36,6 @@ pub struct Facts {
     pub own_addresses: Vec<IpAddr>,
     /// The IPv4 addresses in addition, if pods share it.
     pub pod_addresses: Vec<IpAddr>,
-    /// How many IPv4 addresses it has in addition.
-    pub ipv4_count: Option<u32>,
-    /// How many IPv6 addresses it has in addition.
-    pub ipv6_count: Option<u32>,
 }
 
 impl StatusReason {

@@ -10,7 +10,7 @@ use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, Stat
 use crate::cluster::events::{EventContent, Level};
 
 /// The Event: a reason that was not reported before.
-pub fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> Option<EventContent> {
+pub(crate) fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> Option<EventContent> {
     let cause = planned_status.ready.as_ref().unwrap_or(&planned_status.attached);
     if condition(object, ConditionType::Ready).is_some_and(|before| before.reason == cause.reason.as_str()) {
         return None;
@@ -25,7 +25,7 @@ pub fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> Option<
 }
 
 /// Whether an object matched its spec, in its present generation.
-pub fn is_settled(object: &VnicAttachment) -> bool {
+pub(crate) fn is_settled(object: &VnicAttachment) -> bool {
     // The latter: in the cloud it is in sync.
     let is_ready = reason_now(object).is_some_and(|reason| matches!(reason, Reason::Ready | Reason::NotConfigured));
     is_ready && object.metadata.deletion_timestamp.is_none()
@@ -41,7 +41,7 @@ pub(in crate::attachment) fn is_vnic_in_sync(object: &VnicAttachment) -> bool {
 }
 
 /// Whether an object was tried in its present generation and its status has the cause of the failure: nothing is in progress.
-pub fn is_tried(object: &VnicAttachment) -> bool {
+pub(crate) fn is_tried(object: &VnicAttachment) -> bool {
     reason_now(object).is_some_and(|reason| match reason {
         Reason::Attached | Reason::Ready | Reason::Configured | Reason::NotReported | Reason::Pending => false,
         // In progress, or next after another operation.
@@ -59,14 +59,14 @@ pub fn is_tried(object: &VnicAttachment) -> bool {
 }
 
 /// Whether the instance was seen TERMINATED, which is final.
-pub fn is_gone(object: &VnicAttachment) -> bool {
+pub(crate) fn is_gone(object: &VnicAttachment) -> bool {
     let attached = condition(object, ConditionType::Attached);
     attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::NodeGone))
 }
 
 /// How much an answer of OCI reveals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// Something about the object.
     Given,
     /// Nothing: there was none, or a 429.
@@ -77,7 +77,7 @@ pub enum Answer {
 
 /// Whether a status stays as it is after a failed read. A missing answer does not replace an answer, and replaces progress
 /// only when it happens twice: otherwise it would be written and reverted at the next reconcile.
-pub fn stays_unread(object: &VnicAttachment, answer: Answer) -> bool {
+pub(crate) fn stays_unread(object: &VnicAttachment, answer: Answer) -> bool {
     let stays = match answer {
         Answer::Given => false,
         Answer::Missing => reason_now(object).is_some_and(|reason| reason.status() != ConditionStatus::True),
@@ -87,7 +87,7 @@ pub fn stays_unread(object: &VnicAttachment, answer: Answer) -> bool {
 }
 
 /// Whether an object's status has an answer of OCI or OKE that blocks it, in its present generation.
-pub fn is_answered(object: &VnicAttachment) -> bool {
+pub(crate) fn is_answered(object: &VnicAttachment) -> bool {
     reason_now(object).is_some_and(|reason| {
         let is_known = reason == Reason::PodNetworkPending || is_tried(object);
         is_known && !refusal::is_no_answer(reason)
@@ -101,12 +101,12 @@ fn reason_now(object: &VnicAttachment) -> Option<Reason> {
 }
 
 /// A condition in the status.
-pub fn condition(object: &VnicAttachment, kind: ConditionType) -> Option<&Condition> {
+pub(crate) fn condition(object: &VnicAttachment, kind: ConditionType) -> Option<&Condition> {
     find(&object.status.as_ref()?.conditions, kind)
 }
 
 /// The planned status that a written one represents, to add a failure to.
-pub fn last(status: Option<&VnicAttachmentStatus>) -> AttachmentStatus {
+pub(crate) fn last(status: Option<&VnicAttachmentStatus>) -> AttachmentStatus {
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
     let attached = find(conditions, ConditionType::Attached).filter(|attached| attached.is_true());
     let attached = match attached {
@@ -117,7 +117,7 @@ pub fn last(status: Option<&VnicAttachmentStatus>) -> AttachmentStatus {
 }
 
 /// A planned status with a failure. A detach by another program is reported first, with the cause that blocks the repair.
-pub fn refused(
+pub(crate) fn refused(
     reported: Option<&VnicAttachmentStatus>,
     planned_status: AttachmentStatus,
     cause: StatusReason,
@@ -134,7 +134,7 @@ pub fn refused(
 
 fn facts(status: Option<&VnicAttachmentStatus>) -> Facts {
     let VnicAttachmentStatus { vnic_id, own_addresses, pod_addresses, .. } = status.cloned().unwrap_or_default();
-    Facts { vnic_id, own_addresses, pod_addresses, ..Facts::default() }
+    Facts { vnic_id, own_addresses, pod_addresses }
 }
 
 fn level(reason: Reason) -> Level {

@@ -14,12 +14,11 @@ use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReaso
 const AGENT_ANSWERS_WITHIN: Duration = Duration::from_mins(1);
 
 /// What the agent reported last.
-pub fn of(object: &VnicAttachment) -> Option<&NodeReport> {
+pub(crate) fn of(object: &VnicAttachment) -> Option<&NodeReport> {
     object.status.as_ref()?.node.as_ref()
 }
 
-/// The reason of the condition Configured.
-pub fn configured(object: &VnicAttachment) -> Reason {
+pub(crate) fn configured(object: &VnicAttachment) -> Reason {
     match of(object) {
         None => Reason::NotReported,
         Some(report) if report.configured => Reason::Configured,
@@ -28,7 +27,7 @@ pub fn configured(object: &VnicAttachment) -> Reason {
 }
 
 /// The same status; not Ready while the node's agent reports that the VNIC is not set up, or has not set up the present spec.
-pub fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> AttachmentStatus {
+pub(crate) fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> AttachmentStatus {
     let Some(report) = of(object).filter(|_| status.ready_reason() == Reason::Ready) else { return status };
     let ready = if !report.configured {
         StatusReason::new(Reason::NotConfigured, format!("the agent on the node reports {}", report.reason))
@@ -41,7 +40,7 @@ pub fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> Attachm
 }
 
 /// Why the VNIC must stay as it is for now, if it is to be detached or to lose addresses.
-pub fn in_use(object: &VnicAttachment, now: Timestamp) -> Option<StatusReason> {
+pub(crate) fn in_use(object: &VnicAttachment, now: Timestamp) -> Option<StatusReason> {
     let is_forced = object.annotations().get(FORCE_DETACH_ANNOTATION).is_some_and(|value| value == "true");
     let report = of(object).filter(|_| object.spec.vnic.purpose == Purpose::Attach && !is_forced)?;
     let cause = |message: String| Some(StatusReason::new(Reason::InUse, message));
@@ -55,7 +54,7 @@ pub fn in_use(object: &VnicAttachment, now: Timestamp) -> Option<StatusReason> {
 }
 
 /// What is left until [`in_use`] changes without a report.
-pub fn answers_within(object: &VnicAttachment, now: Timestamp) -> Option<Duration> {
+pub(crate) fn answers_within(object: &VnicAttachment, now: Timestamp) -> Option<Duration> {
     let (report, deleted) = (of(object)?, object.metadata.deletion_timestamp.as_ref()?);
     let left = AGENT_ANSWERS_WITHIN.saturating_sub(now.duration_since(deleted.0).unsigned_abs());
     (report.in_use == 0 && !left.is_zero()).then_some(left)

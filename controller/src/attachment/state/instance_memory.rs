@@ -14,7 +14,6 @@ use crate::attachment::state::retry_state::{FailedAttempt, ReadTimes, RetryState
 use crate::report::metrics::Metrics;
 use crate::work::Pause;
 
-/// An instance.
 #[derive(Clone, Debug, Default)]
 pub(in crate::attachment) struct InstanceMemory {
     /// By uid.
@@ -30,7 +29,6 @@ pub(in crate::attachment) struct InstanceMemory {
 }
 
 impl InstanceMemory {
-    /// The retry state of an object.
     pub(in crate::attachment) fn of(&mut self, uid: &str) -> &mut RetryState {
         self.objects.entry(uid.to_owned()).or_default()
     }

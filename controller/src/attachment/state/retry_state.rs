@@ -33,7 +33,7 @@ pub(in crate::attachment) struct ReadTimes {
 
 /// The outcome of an accepted request, or of a VNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailedAttempt {
+pub(crate) enum FailedAttempt {
     /// The VNIC was not attached after all.
     Attach,
     /// The VNIC was not detached after all.
@@ -42,9 +42,8 @@ pub enum FailedAttempt {
     Loss,
 }
 
-/// The retry state of one object.
 #[derive(Clone, Debug, Default)]
-pub struct RetryState {
+pub(crate) struct RetryState {
     /// Its place among the refusals of the instance, since an attach or detach of it was accepted.
     pub(in crate::attachment) refused: Option<u64>,
     /// How many tokens of addresses OCI found spent.
@@ -76,7 +75,7 @@ struct Failure {
 
 impl FailedAttempt {
     /// The message. Constant, so that nothing is written while it continues.
-    pub fn status_reason(self) -> StatusReason {
+    pub(crate) fn status_reason(self) -> StatusReason {
         let (reason, words) = match self {
             Self::Attach => (
                 Reason::AttachFailed,
@@ -94,7 +93,7 @@ impl FailedAttempt {
     }
 
     /// Its name in metrics; a loss is counted when it is reported.
-    pub const fn kind(self) -> Option<&'static str> {
+    pub(crate) const fn kind(self) -> Option<&'static str> {
         match self {
             Self::Attach => Some("attach"),
             Self::Detach => Some("detach"),
@@ -134,7 +133,6 @@ impl RetryState {
     }
 }
 
-/// What happened to the object.
 impl RetryState {
     /// Takes note of what was read of the object. Returns how long attaching took, if its VNIC is attached now, and the attempt
     /// that failed.
@@ -213,13 +211,11 @@ impl RetryState {
         self.absent_since = None;
     }
 
-    /// Its attach was accepted.
     pub(in crate::attachment) fn attaching(&mut self, now: Instant) {
         self.refused = None;
         self.attaching_since.get_or_insert(now);
     }
 
-    /// Its detach was accepted.
     pub(in crate::attachment) fn detaching(&mut self, attachment: &Ocid, now: Instant) {
         self.refused = None;
         if self.accepted_detach() != Some(attachment) {

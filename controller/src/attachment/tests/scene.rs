@@ -151,7 +151,6 @@ impl Scene {
         self.store.attachments().get(name).is_some()
     }
 
-    /// One reconcile.
     pub(super) async fn reconcile(&self) -> NextReconcile {
         self.worker.work(instance(1)).await
     }

@@ -18,7 +18,7 @@ use crate::attachment::report::event_diff::{is_settled, is_tried};
 use crate::attachment::report::node_report;
 use crate::attachment::report::status::node_name;
 use crate::profile::select::from_template::profile_of;
-use crate::work::Schedule;
+use crate::work::Lane;
 
 /// Per reconcile: the instance, its list, and occasional calls.
 const CALLS_PER_INSTANCE: f64 = 3.0;
@@ -53,7 +53,7 @@ impl<O: Objects> AttachmentWorker<O> {
     }
 
     /// The interval between two reconciles of an instance in sync: longer if these would take more than half of the requests.
-    pub fn between_looks(&self) -> Duration {
+    pub(crate) fn between_looks(&self) -> Duration {
         let (instances, objects) = self.context.store.attachments().load();
         // No cloud has 2^53 instances.
         let calls = CALLS_PER_INSTANCE * instances as f64 + CALLS_PER_VNIC * objects as f64;
@@ -81,20 +81,22 @@ impl<O: Objects> AttachmentWorker<O> {
     /// When to reconcile an instance after an event of the API server: at once; or, if it is in sync (at the start all are
     /// reported), some time until the next regular reconcile. A request that was already refused is queued with the retries,
     /// and a profile's objects for many nodes come after single requests.
-    pub fn due(&self, instance: &Ocid, chance: f64) -> Schedule {
+    pub(crate) fn due(&self, instance: &Ocid, chance: f64) -> (Lane, Duration) {
         let node = self.context.store.nodes().of(instance).cloned();
         let objects = self.context.store.attachments().of(instance);
-        if objects.is_empty() {
-            Schedule::Now
-        } else if objects.iter().all(|object| can_wait(object, node.as_ref().map(|node| node.name.as_str()))) {
-            Schedule::After(self.between_looks().mul_f64(chance.clamp(0.0, 1.0)))
-        } else if objects.iter().all(|object| !is_new(object)) && objects.iter().any(|object| is_tried(object)) {
-            Schedule::InTurn
-        } else if node.is_none_or(|node| node.vnics.is_none()) && is_of_rollout(&objects) {
-            Schedule::Rollout
-        } else {
-            Schedule::Now
+        let name = node.as_ref().map(|node| node.name.as_str());
+        if !objects.is_empty() && objects.iter().all(|object| can_wait(object, name)) {
+            return (Lane::Regular, self.between_looks().mul_f64(chance.clamp(0.0, 1.0)));
         }
+        let is_refused = objects.iter().any(|object| is_tried(object)) && objects.iter().all(|object| !is_new(object));
+        let lane = if is_refused {
+            Lane::Again
+        } else if node.is_none_or(|node| node.vnics.is_none()) && is_of_rollout(&objects) {
+            Lane::Rollout
+        } else {
+            Lane::Requested
+        };
+        (lane, Duration::ZERO)
     }
 }
 

@@ -10,7 +10,6 @@ use vcn::Ocid;
 use crate::attachment::report::node_report;
 use crate::report::metrics::Census;
 
-/// All known objects.
 #[derive(Debug, Default)]
 pub struct Attachments {
     objects: HashMap<String, Arc<VnicAttachment>>,
@@ -20,7 +19,7 @@ pub struct Attachments {
 }
 
 /// What an object states: its instance and its VNIC.
-pub type StatedVnic = (Ocid, Ocid);
+pub(crate) type StatedVnic = (Ocid, Ocid);
 
 impl Attachments {
     /// Those of an instance, by name.

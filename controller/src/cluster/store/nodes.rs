@@ -14,7 +14,7 @@ use vcn::Ocid;
 use crate::fleet::condition::{NodeCondition, StoredCondition};
 
 /// A Node as received: fields that are not named here are not even read.
-pub type NodeObject = Object<NodeSpec, NodeStatus>;
+pub(crate) type NodeObject = Object<NodeSpec, NodeStatus>;
 
 /// The fields that are read of a Node's spec.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -37,10 +37,8 @@ pub struct NodeStatus {
     pub conditions: Vec<StoredCondition>,
 }
 
-/// A Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its name.
     pub name: String,
     /// Its uid, for events.
     pub uid: Option<String>,
@@ -48,7 +46,6 @@ pub struct NodeView {
     pub instance: Option<Ocid>,
     /// Why its providerID does not name an instance, if it has another value.
     pub stranger: Option<String>,
-    /// Its labels.
     pub labels: Labels,
     /// The annotation that requests VNICs, if it has one.
     pub vnics: Option<String>,
@@ -208,7 +205,6 @@ impl Nodes {
         }
     }
 
-    /// A Node is gone.
     pub fn delete(&mut self, name: &str) -> BTreeSet<Ocid> {
         let Some(node) = self.nodes.remove(name) else { return BTreeSet::new() };
         self.changes += 1;

@@ -7,7 +7,6 @@ use api::VnicProfile;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 
-/// All known profiles.
 #[derive(Debug, Default)]
 pub struct Profiles {
     objects: BTreeMap<String, Arc<VnicProfile>>,
@@ -25,7 +24,6 @@ impl Profiles {
         &self.unreadable
     }
 
-    /// A new or changed profile.
     pub fn apply(&mut self, object: DeserializeGuard<VnicProfile>) {
         let name = object.name_any();
         self.delete(&name);
@@ -46,7 +44,6 @@ impl Profiles {
         }
     }
 
-    /// A profile is gone.
     pub fn delete(&mut self, name: &str) {
         self.objects.remove(name);
         self.unreadable.remove(name);

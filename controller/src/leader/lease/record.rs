@@ -5,7 +5,6 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 
-/// A Lease as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     /// Its resource version: a write that names an old one is refused. `None` if it was deleted.
@@ -17,7 +16,6 @@ pub(super) struct Record {
     pub(super) acquired: Option<Timestamp>,
 }
 
-/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaseStep {
     /// There is none: create it, as the successor of this one.

@@ -1,7 +1,7 @@
 //! Which stamped objects are deleted, and when. In doubt the VNICs stay: a Node or profile that is absent or younger than its
 //! VNICs, an unreadable profile or annotation. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -10,29 +10,22 @@ use tokio::time::Instant;
 
 use crate::attachment::report::event_diff::is_gone;
 use crate::cluster::store::NodeView;
+use crate::profile::plan::Plan;
+use crate::profile::plan::step::{Step, Target};
 use crate::profile::select::from_template::profile_of;
 use crate::profile::select::observed::AttachmentIndex;
 use crate::profile::select::selection::{NODE_RECREATED, NodeProblem, Selections, is_leaving};
 
 /// Since when objects are unwanted, by their profiles or for their nodes, by name. Lost with the process: then the grace
 /// period starts again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnwantedObjects(BTreeMap<String, Instant>);
-
-impl FromIterator<(String, Instant)> for UnwantedObjects {
-    fn from_iter<I: IntoIterator<Item = (String, Instant)>>(all: I) -> Self {
-        Self(all.into_iter().collect())
-    }
-}
+pub(crate) type UnwantedObjects = BTreeMap<String, Instant>;
 
 /// How long an object must be unwanted before it is deleted, because a Node, a label or a template may come back.
 #[derive(Clone, Copy, Debug)]
-pub struct DeletionGrace<'a> {
+pub(crate) struct DeletionGrace<'a> {
     /// The objects that were unwanted before, and since when.
     pub unwanted: &'a UnwantedObjects,
-    /// The time.
     pub period: Duration,
-    /// The present.
     pub now: Instant,
 }
 
@@ -54,65 +47,47 @@ pub enum RemovalReason {
     InstanceTerminated,
 }
 
-/// What is deleted now, what stays for a while, and when to plan again.
-#[derive(Debug, Default)]
-pub struct Removals<'a> {
-    /// Objects with the reason.
-    pub now: Vec<(&'a VnicAttachment, RemovalReason)>,
-    /// Objects whose grace period is not over, with the reason.
-    pub later: Vec<(&'a VnicAttachment, RemovalReason)>,
-    /// Objects that stay although their node no longer requests them; a person must decide.
-    pub problems: Vec<NodeProblem<'a>>,
-    /// What the next plan needs to know.
-    pub unwanted: UnwantedObjects,
-    /// When the first grace period ends.
-    pub next: Option<Instant>,
-}
-
-/// Decides for all objects that no profile wants (`is_wanted` answers that by the object's name).
-pub fn removals<'a>(
+/// Plans what happens to all objects whose names are not `wanted`.
+pub(super) fn removals<'a>(
+    plan: &mut Plan<'a>,
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
-    is_wanted: impl Fn(&str) -> bool,
+    wanted: &BTreeSet<&str>,
     grace: DeletionGrace<'_>,
-) -> Removals<'a> {
-    let mut removals = Removals::default();
+) {
     for (name, object) in &there.objects {
-        if is_wanted(name) || object.metadata.deletion_timestamp.is_some() {
+        if wanted.contains(name) || object.metadata.deletion_timestamp.is_some() {
             continue;
         }
+        let remove = |why| Step::Remove { object: Target::of(object), why };
         match fate(object, selections) {
             Fate::Stays => {}
-            Fate::StaysForNow { profile, node } => removals.problems.push(recreated(name, profile, node)),
-            Fate::Goes(why) => removals.now.push((object, why)),
+            Fate::StaysForNow { profile, node } => plan.problems.push(recreated(name, profile, node)),
+            Fate::Goes(why) => plan.steps.push(remove(why)),
             Fate::GoesLater(why) => {
-                let since = grace.unwanted.0.get(*name).copied().unwrap_or(grace.now);
-                removals.unwanted.0.insert((*name).to_owned(), since);
+                let since = grace.unwanted.get(*name).copied().unwrap_or(grace.now);
+                plan.unwanted.insert((*name).to_owned(), since);
                 let ends = since + grace.period;
                 if grace.now >= ends {
-                    removals.now.push((object, why));
+                    plan.steps.push(remove(why));
                 } else {
-                    removals.next = Some(removals.next.map_or(ends, |next| next.min(ends)));
-                    removals.later.push((object, why));
+                    plan.next = Some(plan.next.map_or(ends, |next| next.min(ends)));
+                    plan.later.push(remove(why));
                 }
             }
         }
     }
-    removals
 }
 
 /// The fate of an object that no profile wants.
 pub(in crate::profile) enum Fate<'a> {
-    /// It stays.
     Stays,
     /// It stays until a person decides: its Node was created later, and may have lost its label or annotation.
     StaysForNow {
         /// The profile that it was made from.
         profile: &'a str,
-        /// The Node.
         node: &'a NodeView,
     },
-    /// It is deleted.
     Goes(RemovalReason),
     /// It is deleted after its grace period.
     GoesLater(RemovalReason),

@@ -2,50 +2,34 @@
 //! others that match the template are ready, so a broken template costs one VNIC, not all. Pure.
 
 use crate::profile::plan::step::Step;
-use crate::profile::select::from_template::TemplateObject;
-
-/// The state of a VNIC relative to its template.
-#[derive(Debug)]
-pub enum RolloutState {
-    /// It matches and is ready, or belongs to another requester.
-    Settled,
-    /// It matches, or soon will, and is not ready.
-    Waits,
-    /// This step replaces it.
-    Old {
-        /// Whether it is ready as it is.
-        ready: bool,
-        /// Replaces it.
-        step: Box<Step>,
-    },
-}
 
 /// The replacements of one profile.
 #[derive(Debug, Default)]
-pub struct Rollout {
+pub(crate) struct Rollout {
     waits_for: Option<String>,
     /// Ready ones come first: if a VNIC is not ready, its replacement may not be ready either, and would block the rest.
     old: Vec<(bool, Step)>,
 }
 
 impl Rollout {
-    /// Adds a VNIC.
-    pub fn add(&mut self, stamp: &TemplateObject, course: RolloutState) {
-        match course {
-            RolloutState::Settled => {}
-            RolloutState::Waits => self.waits_for = self.waits_for.take().or_else(|| Some(stamp.name.clone())),
-            RolloutState::Old { ready, step } => self.old.push((!ready, *step)),
-        }
+    /// This VNIC matches its template, or soon will, and is not ready.
+    pub(crate) fn wait_for(&mut self, name: &str) {
+        self.waits_for.get_or_insert_with(|| name.to_owned());
+    }
+
+    /// This step replaces a VNIC, which is ready as it is or not.
+    pub(crate) fn replace(&mut self, ready: bool, step: Step) {
+        self.old.push((!ready, step));
     }
 
     /// How many are to be replaced, and what the next one waits for; `None` if there are none.
-    pub fn standing(&self) -> Option<(usize, Option<String>)> {
+    pub(crate) fn standing(&self) -> Option<(usize, Option<String>)> {
         (!self.old.is_empty()).then(|| (self.old.len(), self.waits_for.clone()))
     }
 
     /// The next replacement, if it may start now.
     #[must_use]
-    pub fn next(mut self) -> Option<Step> {
+    pub(crate) fn next(mut self) -> Option<Step> {
         if self.waits_for.is_some() {
             return None;
         }

@@ -5,7 +5,7 @@ use api::{AttachmentReason, Condition, ConditionType, VnicAttachment};
 
 /// A node, or one of its VNICs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     /// Whether the VNIC is attached; all of them, for a node.
     pub attached: bool,
     /// Whether the VNIC is as requested in every respect; all of them, for a node.
@@ -16,7 +16,7 @@ pub struct State {
 
 /// What a person must solve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum VnicProblem {
+pub(crate) enum VnicProblem {
     /// Another requester has the name.
     Conflict(String),
     /// A limit, a permission, a wrong field.
@@ -27,27 +27,27 @@ pub enum VnicProblem {
 
 impl State {
     /// Nothing is missing.
-    pub const READY: Self = Self { attached: true, ready: true, trouble: None };
+    pub(crate) const READY: Self = Self { attached: true, ready: true, trouble: None };
     /// Nothing exists yet.
-    pub const ABSENT: Self = Self { attached: false, ready: false, trouble: None };
+    pub(crate) const ABSENT: Self = Self { attached: false, ready: false, trouble: None };
 
     /// Like ABSENT, with the reason.
-    pub fn in_conflict(text: String) -> Self {
+    pub(crate) fn in_conflict(text: String) -> Self {
         Self { trouble: Some(VnicProblem::Conflict(text)), ..Self::ABSENT }
     }
 
     /// Like ABSENT, with the reason why the Node gets none.
-    pub fn excluded(why: String) -> Self {
+    pub(crate) fn excluded(why: String) -> Self {
         Self { trouble: Some(VnicProblem::Excluded(why)), ..Self::ABSENT }
     }
 
     /// Whether the Node gets no VNICs.
-    pub const fn is_excluded(&self) -> bool {
+    pub(crate) const fn is_excluded(&self) -> bool {
         matches!(self.trouble, Some(VnicProblem::Excluded(_)))
     }
 
     /// From the object's conditions, if they describe its present spec.
-    pub fn of(object: &VnicAttachment) -> Self {
+    pub(crate) fn of(object: &VnicAttachment) -> Self {
         let Some(status) = object.status.as_ref().filter(|_| object.metadata.deletion_timestamp.is_none()) else {
             return Self::ABSENT;
         };
@@ -62,7 +62,7 @@ impl State {
 
     /// The combination of two.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         let trouble = match (self.trouble, other.trouble) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

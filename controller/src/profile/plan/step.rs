@@ -31,7 +31,7 @@ pub enum Step {
     Change {
         /// Its new content.
         stamp: TemplateObject,
-        /// What differs.
+        /// What changed.
         fields: Vec<&'static str>,
     },
     /// Creates an object.

@@ -8,7 +8,7 @@ use kube::Resource;
 use crate::cluster::events::{EventContent, Level};
 
 /// The Event about a written status, if the reason changed.
-pub fn event(profile: &VnicProfile, status: &VnicProfileStatus) -> Option<EventContent> {
+pub(crate) fn event(profile: &VnicProfile, status: &VnicProfileStatus) -> Option<EventContent> {
     let ready = ready(status)?;
     let before = profile.status.as_ref().and_then(self::ready);
     if before.is_some_and(|before| before.reason == ready.reason) {

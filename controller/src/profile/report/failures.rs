@@ -10,7 +10,7 @@ use crate::profile::plan::step::Step;
 
 /// The failures of one profile in one reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure<'s> {
+pub(crate) struct Failure<'s> {
     failed: usize,
     all: usize,
     /// That of the first object by name: the order of answers is random.
@@ -19,7 +19,9 @@ pub struct Failure<'s> {
 }
 
 /// By profile; failures without a profile are under `None`.
-pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), RequestError>)]) -> BTreeMap<Option<&'s str>, Failure<'s>> {
+pub(crate) fn failures<'s>(
+    outcomes: &[(&'s Step, Result<(), RequestError>)],
+) -> BTreeMap<Option<&'s str>, Failure<'s>> {
     let mut steps: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for (step, _) in outcomes {
         *steps.entry(step.profile()).or_default() += 1;

@@ -9,11 +9,11 @@ use crate::profile::select::selection::NodeProblem;
 
 /// The reported problems of the last reconcile: node, reason and note.
 #[derive(Debug, Default)]
-pub struct Problems(BTreeSet<(String, &'static str, String)>);
+pub(crate) struct Problems(BTreeSet<(String, &'static str, String)>);
 
 impl Problems {
     /// Logs new problems and queues Events for them. Those without room in the queue are new at the next reconcile.
-    pub fn report(&mut self, problems: &[NodeProblem<'_>], nodes: &[Arc<NodeView>], events: &Events) {
+    pub(crate) fn report(&mut self, problems: &[NodeProblem<'_>], nodes: &[Arc<NodeView>], events: &Events) {
         let before = std::mem::take(&mut self.0);
         let nodes: BTreeMap<&str, &NodeView> = nodes.iter().map(|node| (node.name.as_str(), node.as_ref())).collect();
         let mut has_room = true;

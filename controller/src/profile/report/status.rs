@@ -13,7 +13,7 @@ use crate::profile::select::selection::{InactiveReason, is_leaving};
 const MOST_NAMES: usize = 10;
 
 /// The new status, if it differs. A profile that is being deleted keeps its status.
-pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
+pub(crate) fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
     if is_leaving(report.profile) {
         return None;
     }
@@ -30,8 +30,7 @@ pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
     (status != before).then_some(status)
 }
 
-/// The counts of nodes.
-pub fn summary(report: &Report<'_>) -> ProfileSummary {
+pub(crate) fn summary(report: &Report<'_>) -> ProfileSummary {
     let count = |fits: fn(&State) -> bool| {
         u32::try_from(report.nodes.values().filter(|state| fits(state)).count()).unwrap_or(u32::MAX)
     };

@@ -14,7 +14,7 @@ use crate::profile::select::selection::{Selections, is_leaving};
 
 /// The claim of a stamp.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Claim<'a> {
+pub(crate) enum Claim<'a> {
     /// Its object exists, and is the profile's.
     Held(&'a VnicAttachment),
     /// The name is free: the object may be created.
@@ -26,7 +26,7 @@ pub enum Claim<'a> {
 }
 
 /// All stamps of all profiles, in serving order.
-pub fn stamps(selections: &Selections<'_>) -> Vec<TemplateObject> {
+pub(crate) fn stamps(selections: &Selections<'_>) -> Vec<TemplateObject> {
     let mut profiles: Vec<_> = selections.profiles.values().collect();
     profiles.sort_by_key(|selection| {
         let metadata = &selection.profile.metadata;
@@ -43,7 +43,7 @@ pub fn stamps(selections: &Selections<'_>) -> Vec<TemplateObject> {
 }
 
 /// Decides for each stamp, in the same order.
-pub fn claims<'a>(
+pub(crate) fn claims<'a>(
     stamps: &[TemplateObject],
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,

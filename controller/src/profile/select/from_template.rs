@@ -24,7 +24,7 @@ pub struct TemplateObject {
 
 /// How an existing object compares with its stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Difference {
+pub(crate) enum Difference {
     /// It matches.
     None,
     /// These fields can be changed.
@@ -68,7 +68,7 @@ impl TemplateObject {
     }
 
     /// How an object of the same name differs.
-    pub fn difference(&self, object: &VnicAttachment) -> Difference {
+    pub(crate) fn difference(&self, object: &VnicAttachment) -> Difference {
         let (there, wanted) = (&object.spec.vnic, self.template.as_ref());
         let fixed = [
             ("purpose", there.purpose != wanted.purpose),

@@ -10,14 +10,11 @@ use crate::cluster::store::{NodeView, Store};
 
 /// A snapshot of the cluster: each list is complete, and as old as its watch is behind.
 #[derive(Clone, Debug, Default)]
-pub struct Observed {
-    /// All readable VnicProfiles.
+pub(crate) struct Observed {
     pub profiles: Vec<Arc<VnicProfile>>,
     /// The names of the unreadable ones.
     pub unreadable_profiles: BTreeSet<String>,
-    /// All Nodes.
     pub nodes: Vec<Arc<NodeView>>,
-    /// All readable VnicAttachments, of any requester.
     pub attachments: Vec<Arc<VnicAttachment>>,
     /// The names of the unreadable ones.
     pub unreadable_attachments: BTreeSet<String>,
@@ -25,8 +22,7 @@ pub struct Observed {
 
 /// The attachments, by name and by instance.
 #[derive(Debug, Default)]
-pub struct AttachmentIndex<'a> {
-    /// By name.
+pub(crate) struct AttachmentIndex<'a> {
     pub objects: BTreeMap<&'a str, &'a VnicAttachment>,
     /// Names of unreadable ones: a later version wrote them.
     pub unreadable: BTreeSet<&'a str>,
@@ -34,8 +30,7 @@ pub struct AttachmentIndex<'a> {
 }
 
 impl Observed {
-    /// From the store.
-    pub fn of(store: &Store) -> Self {
+    pub(crate) fn of(store: &Store) -> Self {
         let (profiles, attachments) = (store.profiles(), store.attachments());
         Self {
             profiles: profiles.iter().cloned().collect(),
@@ -48,8 +43,7 @@ impl Observed {
 }
 
 impl<'a> AttachmentIndex<'a> {
-    /// Sorts them.
-    pub fn of(observed: &'a Observed) -> Self {
+    pub(crate) fn of(observed: &'a Observed) -> Self {
         let mut there = Self::default();
         for object in &observed.attachments {
             there.objects.insert(object.metadata.name.as_deref().unwrap_or_default(), object);

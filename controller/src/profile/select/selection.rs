@@ -9,10 +9,8 @@ use vcn::Ocid;
 use crate::cluster::store::NodeView;
 use crate::profile::select::observed::Observed;
 
-/// All readable profiles, with their nodes.
 #[derive(Debug, Default)]
-pub struct Selections<'a> {
-    /// By name.
+pub(crate) struct Selections<'a> {
     pub profiles: BTreeMap<&'a str, Selection<'a>>,
     /// Profiles that cannot be read because a later version wrote them. Their objects stay as they are.
     pub unreadable: BTreeSet<&'a str>,
@@ -22,10 +20,8 @@ pub struct Selections<'a> {
     pub problems: Vec<NodeProblem<'a>>,
 }
 
-/// A profile's nodes.
 #[derive(Debug)]
-pub struct Selection<'a> {
-    /// The profile.
+pub(crate) struct Selection<'a> {
     pub profile: &'a VnicProfile,
     /// Why nothing is created, changed or removed, if so.
     pub hold: Option<InactiveReason>,
@@ -41,43 +37,38 @@ pub struct Selection<'a> {
 
 /// Why a profile is inactive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InactiveReason {
-    /// A user paused it.
+pub(crate) enum InactiveReason {
     Paused,
-    /// Its selector is not valid.
     InvalidSelector(String),
 }
 
 /// A problem of a node's request, for an Event on the Node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-pub struct NodeProblem<'a> {
-    /// The node's name.
+pub(crate) struct NodeProblem<'a> {
     pub node: &'a str,
     /// A stable reason.
     pub reason: &'static str,
-    /// The message.
     pub note: String,
 }
 
 /// The annotation is invalid.
-pub const INVALID_ANNOTATION: &str = "InvalidVnicsAnnotation";
+pub(crate) const INVALID_ANNOTATION: &str = "InvalidVnicsAnnotation";
 /// The annotation names a profile that does not exist.
-pub const UNKNOWN_PROFILE: &str = "UnknownVnicProfile";
+pub(crate) const UNKNOWN_PROFILE: &str = "UnknownVnicProfile";
 /// The annotation names a profile that does not allow it.
-pub const NOT_ALLOWED: &str = "VnicProfileNotAllowed";
+pub(crate) const NOT_ALLOWED: &str = "VnicProfileNotAllowed";
 /// The annotation names a profile that does not select the node.
-pub const NOT_SELECTED: &str = "VnicProfileNotForNode";
+pub(crate) const NOT_SELECTED: &str = "VnicProfileNotForNode";
 /// A profile selects the node, which is not an instance.
-pub const NO_INSTANCE: &str = "NodeIsNoInstance";
+pub(crate) const NO_INSTANCE: &str = "NodeIsNoInstance";
 /// A profile selects the node, but an older node claims the same instance.
-pub const SECOND_CLAIM: &str = "InstanceClaimedTwice";
+pub(crate) const SECOND_CLAIM: &str = "InstanceClaimedTwice";
 /// The Node is younger than a VNIC that it no longer requests: it was recreated without its label or annotation.
-pub const NODE_RECREATED: &str = "NodeRecreated";
+pub(crate) const NODE_RECREATED: &str = "NodeRecreated";
 /// Another requester has a VNIC of this name on the node.
-pub const NAME_CONFLICT: &str = "VnicNameConflict";
+pub(crate) const NAME_CONFLICT: &str = "VnicNameConflict";
 
-/// Selects.
-pub fn select(observed: &Observed) -> Selections<'_> {
+pub(crate) fn select(observed: &Observed) -> Selections<'_> {
     let mut all = Selections::default();
     for profile in &observed.profiles {
         let name = profile.metadata.name.as_deref().unwrap_or_default();
@@ -104,18 +95,16 @@ pub fn select(observed: &Observed) -> Selections<'_> {
     all
 }
 
-/// Whether a profile is being deleted.
 pub(in crate::profile) fn is_leaving(profile: &VnicProfile) -> bool {
     profile.metadata.deletion_timestamp.is_some()
 }
 
 impl<'a> Selections<'a> {
     /// The node of a profile for an instance.
-    pub fn node_of(&self, profile: &str, instance: &Ocid) -> Option<&'a str> {
+    pub(crate) fn node_of(&self, profile: &str, instance: &Ocid) -> Option<&'a str> {
         Some(self.profiles.get(profile)?.nodes.get(instance)?.name.as_str())
     }
 
-    /// Whether the profile is inactive.
     pub(in crate::profile) fn is_held(&self, profile: &str) -> bool {
         let held = self.profiles.get(profile).is_some_and(|selection| selection.hold.is_some());
         held || self.unreadable.contains(profile)

@@ -8,9 +8,8 @@ use resident::metrics::{FloatGauge, MetricRegistry};
 use super::labels::{NodesInState, Outcome, SignalProblem};
 use crate::fleet::census::FleetCensus;
 
-/// Metrics of the fleet.
 #[derive(Debug)]
-pub struct FleetMetrics {
+pub(crate) struct FleetMetrics {
     nodes: Family<NodesInState, Gauge>,
     problems: Family<SignalProblem, Gauge>,
     oldest: FloatGauge,
@@ -36,11 +35,10 @@ impl FleetMetrics {
     }
 
     /// Counts a request to an agent.
-    pub fn asked(&self, result: &'static str) {
+    pub(crate) fn asked(&self, result: &'static str) {
         self.requests.get_or_create(&Outcome { result }).inc();
     }
 
-    /// Sets the gauges.
     pub(super) fn set(&self, census: FleetCensus) {
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         let FleetCensus { nodes, problems, oldest, sweep, other_rules } = census;

@@ -15,7 +15,7 @@ use crate::table::since;
 /// Something that is wrong, or not known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The signal, or the condition's reason.
     pub name: String,
     /// Which object of several it is about.

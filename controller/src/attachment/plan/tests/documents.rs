@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use vcn::Ocid;
 
 use crate::attachment::mark::Uid;
-use crate::attachment::observe::observed::{AddressList, Machine, Observed, ObservedAttachment, ObservedVnic, Owner};
+use crate::attachment::observe::observed::{AddressList, Machine, Observed, ObservedAttachment, ObservedVnic};
 use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::state::retry_state::tests::Remembered;
 
@@ -200,7 +200,7 @@ fn attachment(mut differs: Value) -> ObservedAttachment {
     let listed = |all: Option<Vec<IpObject>>| all.map_or(AddressList::Unasked, AddressList::Known);
     let (ipv4, ipv6) = (listed(ipv4), listed(ipv6));
     let vnic = vnic.map(|value| ObservedVnic { vnic: VersionedObject { value, etag: None }, ipv4, ipv6 });
-    ObservedAttachment { attachment, owner: object.map_or(Owner::Foreign, Owner::Ours), vnic }
+    ObservedAttachment { attachment, owner: object, vnic }
 }
 
 fn subnet(differs: &Value) -> oci::Subnet {
