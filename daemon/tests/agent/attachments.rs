@@ -43,27 +43,22 @@ fn problems_and_states_are_shown() {
     let (node, agent) = dual_stack_node().with_agent(&RARELY);
     let (broken, dead, adding) = (Pod::add(&node, "broken"), Pod::add(&node, "dead"), Pod::add(&node, "adding"));
     adding.reopen(&node);
-    node.on(|socket| socket.delete_link_named(dead.host_link()).unwrap());
+    node.sh(&format!("ip link del {}", dead.host_link()));
     let of = |container: &str| attachments(&node).into_iter().find(|it| it["container"] == container).unwrap();
     assert_eq!((&of("dead")["state"], &of("adding")["state"]), (&"link-gone".into(), &"adding".into()));
     adding.expire(&node);
     assert_eq!(of("adding")["state"], "void");
     // As often as the agent repairs it before it is asked.
-    let shows = |problem: &str, cause: &(dyn Fn(&mut netlink::Socket) + Sync)| {
+    let shows = |problem: &str, cause: &str| {
         let is_shown = || {
-            node.on(|socket| cause(socket));
+            node.sh(cause);
             problems(&of("broken")).iter().any(|it| it.starts_with(problem))
         };
         wait_for(problem, is_shown, || format!("{:?}\n{}", of("broken"), agent.log()));
     };
-    shows(&format!("missing on the host: rule add pref 1536 from {} lookup 1000", broken.addresses()[0]), &|socket| {
-        let rules = socket.rules(vcn::Family::Ipv4).unwrap();
-        let of_pod = |it: &&netlink::Rule| it.from.is_some_and(|from| from.ip() == broken.addresses()[0]);
-        rules.iter().find(of_pod).into_iter().for_each(|rule| drop(socket.delete_rule(rule)));
-    });
-    shows("the VNIC's link ens5 is down", &|socket| {
-        socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap();
-    });
+    let rule = format!("pref 1536 from {}", broken.addresses()[0]);
+    shows(&format!("missing on the host: rule add {rule} lookup 1000"), &format!("ip rule del {rule} || :"));
+    shows("the VNIC's link ens5 is down", "ip link set ens5 down");
 }
 
 #[test]
