@@ -1,5 +1,5 @@
 //! An independent decoder must understand our replies: `rscni-types` 0.2, which shares no code with us. It decodes the layout of
-//! 1.x only: the `version` of addresses in 0.x is passed over.
+//! 1.x only: the `version` of addresses in 0.x is skipped.
 
 use cni::{Success, Version};
 use rscni_types::types::CNIResultWithVersion;
