@@ -17,7 +17,6 @@ mod plan_command;
 mod pod_networks;
 mod probe_pods;
 mod process;
-mod profile_controller;
 mod profiles;
 mod scale;
 mod scene;
