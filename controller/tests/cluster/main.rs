@@ -8,7 +8,6 @@ mod chaos;
 mod fleet;
 mod fleet_scale;
 mod in_use;
-mod kube_controllers;
 mod leases;
 mod life;
 mod network_tests;
