@@ -35,8 +35,8 @@ async fn wait_for_verdict(scene: &Scene, node: &str, kind: &str, status: &str, r
     wait_until(&what, async || verdict(&scene.client, node, kind).await == wanted).await;
 }
 
-async fn versions(scene: &Scene) -> Vec<Option<String>> {
-    let nodes = Api::<Node>::all(scene.client.clone()).list(&ListParams::default()).await.unwrap();
+pub(crate) async fn versions(scene: &Scene) -> Vec<Option<String>> {
+    let nodes = Api::<Node>::all(scene.client.clone()).list_metadata(&ListParams::default()).await.unwrap();
     nodes.into_iter().map(|node| node.metadata.resource_version).collect()
 }
 
