@@ -1,11 +1,11 @@
 //! Agents that speak the real protocol on loopback, and their Pods.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::probe::{Failure, ProbeReport, Tally};
+use api::probe::{ProbeReport, Tally};
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, TrustedKeys, serve};
 use health::report::Verdict;
@@ -49,8 +49,6 @@ struct AgentState {
     allocatable_memory: AtomicU64,
     /// The rules that it received last.
     rules: Mutex<Option<String>>,
-    /// Whether what it probes refuses connections.
-    refuses: AtomicBool,
 }
 
 /// The keys that agents trust, as their kubelets mount them.
@@ -78,12 +76,7 @@ impl Handler for AgentState {
             }
             "/v1/node" => Reply::ok(json!({ "node": summary.node, "checks": summary.checks }).to_string()),
             "/v1/probe" => {
-                let refuses = self.refuses.load(Ordering::Relaxed);
-                let tally = if refuses {
-                    Tally { sent: 5, received: 0, failure: Some(Failure::Refused), micros: Vec::new() }
-                } else {
-                    Tally { sent: 5, received: 5, failure: None, micros: vec![100, 200, 300, 400, 500] }
-                };
+                let tally = Tally { sent: 5, received: 5, failure: None, micros: vec![100, 200, 300, 400, 500] };
                 let report = ProbeReport { tally, ..ProbeReport::default() };
                 Reply::ok(serde_json::to_vec(&report).unwrap())
             }
@@ -224,11 +217,6 @@ impl FakeAgent {
     /// It is of release 0.2.0, which takes no rules.
     pub(crate) fn takes_no_rules(&self) {
         self.state.summary.lock().unwrap().controller_rules = None;
-    }
-
-    /// Everything that it probes refuses connections.
-    pub(crate) fn finds_closed_ports(&self) {
-        self.state.refuses.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn annotation(&self) -> String {

@@ -1,5 +1,9 @@
 //! A changed configuration, and none: while nothing changes, nothing is written.
 
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube_harness::wait_until;
 use sandbox::{ApiFault, Operation};
 use serde_json::json;
@@ -51,22 +55,43 @@ async fn reconciles_in_sync_write_nothing() {
     for number in 0..6 {
         scene.wait_for_reason(&format!("v{number}"), "Ready").await;
     }
+    scene.put_into_pool(0..1).await;
+    scene.profile("pods", &["stamped"]).await;
+    scene.wait_for_nodes(1).await;
+    let events = async || {
+        let all = Api::<Event>::namespaced(scene.client.clone(), "default").list(&ListParams::default()).await.unwrap();
+        let of_profile =
+            |event: &Event| event.regarding.as_ref().is_some_and(|it| it.kind.as_deref() == Some("VnicProfile"));
+        all.items.into_iter().filter(of_profile).filter_map(|event| event.reason).collect::<Vec<_>>()
+    };
+    wait_until("it is reported", async || events().await == ["Ready"]).await;
     let looks = || one.metric(r#"oke_node_controller_reconciles_total{result="settled"}"#).unwrap_or_default();
     let versions = async || {
-        let all = scene.all().await;
-        let versions = all.iter().map(|object| object.metadata.resource_version.clone());
-        versions.collect::<Vec<_>>()
+        let profile = scene.profiles().get("pool").await.unwrap().metadata;
+        let all = scene.all().await.into_iter().map(|object| object.metadata).chain([profile]);
+        all.map(|metadata| metadata.resource_version).collect::<Vec<_>>()
+    };
+    let planned = || one.metric("oke_node_controller_profile_reconciles_total ").unwrap_or_default();
+    let several_reconciles = async || {
+        let (looks_before, planned_before) = (looks(), planned());
+        wait_until("each was reconciled several times more", async || {
+            // A changed Node triggers a reconcile of the profiles.
+            let label = json!({ "metadata": { "labels": { "planned": format!("{}", planned()) } } });
+            let nodes = Api::<Node>::all(scene.client.clone());
+            nodes.patch("node-1", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+            looks() >= looks_before + 14.0 && planned() >= planned_before + 3.0
+        })
+        .await;
     };
     // The API server sees a write before it is counted: all are counted when each object was found in sync. Early ones may
     // have been reconciled many times, so the count starts here.
-    let ready = looks();
-    wait_until("each was reconciled", async || looks() >= ready + 12.0).await;
+    several_reconciles().await;
     // Events follow a little later.
     let writes = || {
         let line = |kind| format!(r#"oke_node_controller_kubernetes_writes_total{{kind="{kind}",result="ok"}}"#);
-        ["status", "finalizer"].map(|kind| one.metric(&line(kind)))
+        ["status", "finalizer", "profile_status"].map(|kind| one.metric(&line(kind)))
     };
-    let (before, written, seen) = (versions().await, writes(), looks());
-    wait_until("each was reconciled several times more", async || looks() >= seen + 12.0).await;
-    assert_eq!((versions().await, writes()), (before, written));
+    let (before, written) = (versions().await, writes());
+    several_reconciles().await;
+    assert_eq!((versions().await, writes(), events().await), (before, written, vec!["Ready".to_owned()]));
 }

@@ -1,27 +1,20 @@
 //! Ten thousand agents that speak the real protocol, on loopback: the duration of a sweep, the controller's memory, its
-//! writes at rest, a wave of failures, a partition of half of the nodes, and a leader change. SCALE is another number of nodes,
-//! SCALE_POLL_SECONDS another interval for a quick run.
+//! writes at rest, a wave of failures, a partition of half of the nodes, and a leader change. SCALE_POLL_SECONDS is another
+//! interval for a quick run.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::StreamExt as _;
 use health::fleet::NodeState;
 use health::{Area, Fleet};
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::{ListParams, PostParams};
-use kube::core::PartialObjectMeta;
-use kube_harness::wait_within;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::agents::{self, FakeAgent, TrustedControllers};
-use crate::paper;
+use crate::fleet::versions;
+use crate::paper::{self, AT_ONCE, count, until};
 use crate::process::Controller;
 use crate::scene::Scene;
 
-const AT_ONCE: usize = 24;
-const PATIENCE: Duration = Duration::from_mins(60);
 /// Listeners; a hundredth of the nodes each, so that requests at once fit the connections that an agent allows.
 const LISTENERS: usize = 100;
 /// The allowed memory in MiB, with summaries.
@@ -31,11 +24,6 @@ const SWEEP: f64 = 60.0;
 /// The nodes without conditions; the remaining ones have conditions from an earlier leader. At 5 writes per second, 10,000 first conditions
 /// would take 33 minutes in which nothing else happens.
 const NEW: usize = 500;
-
-/// The designed number, or `SCALE`.
-fn count() -> usize {
-    std::env::var("SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
-}
 
 fn metric(controller: &Controller, line: &str) -> f64 {
     controller.metric(&format!("oke_node_controller_{line}")).unwrap_or_default()
@@ -49,12 +37,6 @@ fn nodes(controller: &Controller, state: NodeState) -> usize {
     metric(controller, &format!("fleet_nodes{{state=\"{state}\"}}")) as usize
 }
 
-async fn versions(scene: &Scene) -> Vec<Option<String>> {
-    let api: Api<PartialObjectMeta<Node>> = Api::all(scene.client.clone());
-    let all = api.list_metadata(&ListParams::default()).await.unwrap().items.into_iter();
-    all.map(|object| object.metadata.resource_version).collect()
-}
-
 /// The conditions that an earlier leader wrote.
 fn judged_before(node: &mut Value) {
     let conditions = node["status"]["conditions"].as_array_mut().unwrap();
@@ -64,18 +46,8 @@ fn judged_before(node: &mut Value) {
     }));
 }
 
-/// Nodes like OKE's with Pods of agents; the agents, and what answers for OCI.
-async fn build(scene: &mut Scene, count: usize) -> Vec<FakeAgent> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    for (key, value) in [
-        ("OCI_ENDPOINT", format!("http://{}", listener.local_addr().unwrap())),
-        ("CLUSTER_ID", paper::CLUSTER.to_owned()),
-        ("LEASE_SECONDS", "60".to_owned()),
-        ("RESYNC_SECONDS", "300".to_owned()),
-    ] {
-        scene.environment.insert(key.to_owned(), value);
-    }
-    tokio::spawn(paper::serve(listener, paper::Attached::default()));
+/// Nodes like OKE's with Pods of agents, and the agents.
+async fn build(scene: &Scene, count: usize) -> Vec<FakeAgent> {
     let trusted = TrustedControllers::follow(scene.client.clone());
     let mut agents = Vec::new();
     for _ in 0..LISTENERS {
@@ -83,20 +55,18 @@ async fn build(scene: &mut Scene, count: usize) -> Vec<FakeAgent> {
         agent.has_usual_findings();
         agents.push(agent);
     }
-    let api: Api<Node> = Api::all(scene.client.clone());
+    let node = |number| {
+        let mut node = paper::node(number);
+        if number >= NEW {
+            judged_before(&mut node);
+        }
+        node
+    };
+    paper::create(scene, (0..count).map(node)).await;
     futures::stream::iter(0..count)
         .for_each_concurrent(AT_ONCE, |number| {
-            let mut node = paper::node(number);
-            if number >= NEW {
-                judged_before(&mut node);
-            }
-            let node = serde_json::from_value(node).unwrap();
-            let (api, client) = (api.clone(), scene.client.clone());
             let annotation = agents[number % LISTENERS].annotation();
-            async move {
-                drop(api.create(&PostParams::default(), &node).await.unwrap());
-                agents::make_pod(&client, &format!("node-{number}"), &annotation).await;
-            }
+            async move { agents::make_pod(&scene.client, &format!("node-{number}"), &annotation).await }
         })
         .await;
     agents
@@ -115,19 +85,11 @@ fn report(controller: &Controller, what: &str, began: Instant) {
     assert!(controller.peak() <= MEMORY * 1024, "{} KiB", controller.peak());
 }
 
-async fn until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
-    wait_within(PATIENCE, what, async || {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        is_true().await
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: make scale"]
 async fn fleet_of_ten_thousand_nodes() {
-    let (count, mut scene) = (count(), Scene::with(0, 2, sandbox::OciSettings::default()).await);
-    let mut agents = build(&mut scene, count).await;
+    let (count, scene) = (count(), paper::scene("300").await);
+    let mut agents = build(&scene, count).await;
     println!("{count} nodes");
     // At full speed.
     let mut one = scene.controller_with("one", &[("AGENT_POLL_SECONDS", "10".to_owned())]);

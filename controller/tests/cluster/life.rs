@@ -79,23 +79,3 @@ async fn deleted_kinds_wait_for_a_controller() {
     wait_until("the kind is gone", async || kinds.get_opt(kind).await.unwrap().is_none()).await;
     assert_eq!(scene.vnics(), Vec::<String>::new());
 }
-
-#[tokio::test]
-async fn a_changed_spec_is_applied_in_oci() {
-    let scene = Scene::new().await;
-    let _controller = scene.controller("one");
-    scene.want("storage", 0, json!({})).await;
-    scene.wait_for_reason("storage", "Ready").await;
-    scene.change("storage", json!({ "freeformTags": { "team": "x" }, "ipv4Count": 2 })).await;
-    let object = "the VNIC has its tag and its addresses";
-    wait_until(object, async || {
-        let status = scene.get("storage").await.unwrap().status.unwrap();
-        let tagged = scene.cloud.attachments().iter().any(|it| it.tags.get("team").is_some_and(|team| team == "x"));
-        let vnic =
-            scene.vcn.node("node-0").unwrap().vnics().into_iter().find(|it| Some(&it.id) == status.vnic_id.as_ref());
-        let has = vnic.is_some_and(|vnic| vnic.secondary.iter().map(|(_, all)| all.len()).sum::<usize>() == 2);
-        has && status.observed_generation == Some(2) && tagged
-    })
-    .await;
-    scene.wait_for_reason("storage", "Ready").await;
-}

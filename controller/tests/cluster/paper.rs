@@ -1,10 +1,12 @@
 //! A minimal OCI: any number of instances, and requested VNICs at once. It answers what the controller reads, and checks
-//! nothing.
+//! nothing. Its clusters are for measurements of ten thousand nodes; SCALE is another number.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
+use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::http::request::Parts;
@@ -12,15 +14,65 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::PostParams;
+use kube_harness::wait_within;
+use sandbox::OciSettings;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 
-pub(crate) const CLUSTER: &str = "paper";
+use crate::scene::Scene;
+
+/// Concurrent requests to the API server.
+pub(crate) const AT_ONCE: usize = 24;
+pub(crate) const PATIENCE: Duration = Duration::from_mins(60);
+const CLUSTER: &str = "paper";
 pub(crate) const SUBNET: &str = "ocid1.subnet.oc1.iad.paper";
 const COMPARTMENT: &str = "ocid1.compartment.oc1..paper";
 
 /// The requested VNICs, by instance.
-pub(crate) type Attached = Arc<RwLock<HashMap<String, Vec<Value>>>>;
+type Attached = Arc<RwLock<HashMap<String, Vec<Value>>>>;
+
+/// The designed number of nodes, or `SCALE`.
+pub(crate) fn count() -> usize {
+    std::env::var("SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
+}
+
+/// A cluster without nodes, with this OCI.
+pub(crate) async fn scene(resync_seconds: &str) -> Scene {
+    let mut scene = Scene::with(0, 2, OciSettings::default()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for (key, value) in [
+        ("OCI_ENDPOINT", &*format!("http://{}", listener.local_addr().unwrap())),
+        ("CLUSTER_ID", CLUSTER),
+        ("LEASE_SECONDS", "60"),
+        ("RESYNC_SECONDS", resync_seconds),
+    ] {
+        scene.environment.insert(key.to_owned(), value.to_owned());
+    }
+    tokio::spawn(serve(listener, Attached::default()));
+    scene
+}
+
+pub(crate) async fn create(scene: &Scene, nodes: impl Iterator<Item = Value>) {
+    let api: Api<Node> = Api::all(scene.client.clone());
+    futures::stream::iter(nodes)
+        .for_each_concurrent(AT_ONCE, |node| {
+            let (api, node) = (api.clone(), serde_json::from_value(node).unwrap());
+            async move { drop(api.create(&PostParams::default(), &node).await.unwrap()) }
+        })
+        .await;
+}
+
+pub(crate) async fn until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
+    wait_within(PATIENCE, what, async || {
+        sleep(Duration::from_secs(1)).await;
+        is_true().await
+    })
+    .await;
+}
 
 pub(crate) fn instance(number: usize) -> String {
     format!("ocid1.instance.oc1.iad.i{number}")
@@ -53,7 +105,7 @@ pub(crate) fn node(number: usize) -> Value {
 }
 
 /// Answers requests; never returns.
-pub(crate) async fn serve(listener: TcpListener, attached: Attached) {
+async fn serve(listener: TcpListener, attached: Attached) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let attached = attached.clone();

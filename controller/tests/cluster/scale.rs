@@ -6,34 +6,23 @@ mod agents;
 use std::time::{Duration, Instant};
 
 use api::{VnicAttachment, VnicProfile};
-use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 use kube_harness::wait_within;
 use serde_json::json;
-use tokio::net::TcpListener;
 
-use crate::paper::{self, CLUSTER, SUBNET};
+use crate::paper::{self, PATIENCE, SUBNET, count, until};
 use crate::process::Controller;
 use crate::scene::Scene;
 use agents::Agents;
 
-/// Concurrent requests to the API server.
-const AT_ONCE: usize = 24;
-const PATIENCE: Duration = Duration::from_mins(20);
 /// The VNICs of the profile.
 const EACH: usize = 2;
 /// The allowed memory in MiB.
 const MEMORY: u64 = 150;
 /// Objects that change while all agents watch.
 const CHANGES: usize = 100;
-
-/// The designed number, or `SCALE`.
-fn instances() -> usize {
-    std::env::var("SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
-}
 
 async fn versions(scene: &Scene) -> Vec<(Option<String>, Option<String>)> {
     let api: Api<PartialObjectMeta<VnicAttachment>> = Api::all(scene.client.clone());
@@ -65,34 +54,7 @@ async fn watches(scene: &Scene) -> u64 {
 
 async fn ready(controller: &Controller, wanted: usize) {
     let line = r#"oke_node_controller_attachments{ready="True",reason="Ready"}"#;
-    wait_within(PATIENCE, "all are ready", async || {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        controller.metric(line).is_some_and(|count| count >= wanted as f64)
-    })
-    .await;
-}
-
-/// Nodes without VNICs, and an OCI for them.
-async fn populate(scene: &mut Scene, instances: usize) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    for (key, value) in [
-        ("OCI_ENDPOINT", format!("http://{}", listener.local_addr().unwrap())),
-        ("CLUSTER_ID", CLUSTER.to_owned()),
-        ("LEASE_SECONDS", "60".to_owned()),
-        ("RESYNC_SECONDS", "60".to_owned()),
-        ("WORKERS", "64".to_owned()),
-    ] {
-        scene.environment.insert(key.to_owned(), value);
-    }
-    tokio::spawn(paper::serve(listener, paper::Attached::default()));
-    let nodes: Api<Node> = Api::all(scene.client.clone());
-    futures::stream::iter(0..instances)
-        .for_each_concurrent(AT_ONCE, |number| {
-            let node = paper::node(number);
-            let (nodes, node) = (nodes.clone(), serde_json::from_value(node).unwrap());
-            async move { drop(nodes.create(&PostParams::default(), &node).await.unwrap()) }
-        })
-        .await;
+    until("all are ready", async || controller.metric(line).is_some_and(|count| count >= wanted as f64)).await;
 }
 
 /// Changes objects of as many agents; how long it takes until each agent has its change.
@@ -120,21 +82,18 @@ async fn request(scene: &Scene) {
 
 /// An agent's watch is opened again every few minutes.
 async fn has_watches(scene: &Scene, wanted: u64, what: &str) {
-    wait_within(PATIENCE, what, async || {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        watches(scene).await == wanted
-    })
-    .await;
+    until(what, async || watches(scene).await == wanted).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: make scale"]
 async fn memory_and_writes_with_ten_thousand_nodes() {
-    let (instances, mut scene) = (instances(), Scene::with(0, 2, sandbox::OciSettings::default()).await);
+    let (instances, mut scene) = (count(), paper::scene("60").await);
+    scene.environment.insert("WORKERS".to_owned(), "64".to_owned());
     let wanted = instances * EACH;
     // The API server's own.
     let others = watches(&scene).await;
-    populate(&mut scene, instances).await;
+    paper::create(&scene, (0..instances).map(paper::node)).await;
     request(&scene).await;
     println!("{instances} instances, {wanted} VnicAttachments");
     let mut one = scene.controller("one");
@@ -169,11 +128,7 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     let before = versions(&scene).await;
     let looks = || one.metric(r#"oke_node_controller_reconciles_total{result="settled"}"#).unwrap_or_default();
     let (seen, written, began) = (looks(), writes(&one), Instant::now());
-    wait_within(PATIENCE, "each was reconciled again", async || {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        looks() >= seen + instances as f64
-    })
-    .await;
+    until("each was reconciled again", async || looks() >= seen + instances as f64).await;
     let wrote = writes(&one) - written;
     println!(
         "{} reconciles in {:?}: {wrote} writes, RSS {} MiB, at most {} MiB",

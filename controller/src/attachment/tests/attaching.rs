@@ -2,30 +2,12 @@
 
 use std::time::Duration;
 
-use api::{CLUSTER_TAG, NAME_TAG, UID_TAG};
 use oci::{ShapeConfig, VnicState};
 use vcn::Family;
 
-use super::scene::{CLUSTER, Scene};
+use super::scene::Scene;
 use crate::attachment::sample::instance;
 use crate::work::NextReconcile;
-
-#[tokio::test(start_paused = true)]
-async fn a_requested_vnic_is_attached_and_reported() {
-    let scene = Scene::with(2);
-    scene.wants("storage");
-    assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
-    assert_eq!(scene.reported("storage"), ["False Attaching", "False Attaching"]);
-    scene.settle().await;
-    assert_eq!(scene.reported("storage"), ["True Attached", "True Ready"]);
-    let vnic = scene.vnic().await;
-    let tags = [(CLUSTER_TAG, CLUSTER), (UID_TAG, "uid-storage"), (NAME_TAG, "storage")];
-    assert_eq!(vnic.freeform_tags, tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
-    let status = scene.status("storage");
-    assert_eq!(status.vnic_id, Some(vnic.id));
-    assert_eq!(status.node_name.as_deref(), Some("node-1"));
-    assert_eq!(status.own_addresses, [vnic.private_ip.unwrap(), vnic.ipv6_addresses[0]]);
-}
 
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_is_set_before_the_request() {

@@ -7,17 +7,6 @@ use crate::attachment::sample::instance;
 use crate::work::NextReconcile;
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_or_changed_while_nothing_changes() {
-    let scene = Scene::attached(|_| {}).await;
-    let (written, called) = (scene.statuses(), scene.calls());
-    for _ in 0..5 {
-        assert!(matches!(scene.reconcile().await, NextReconcile::Settled(_)));
-        tokio::time::sleep(Duration::from_mins(5)).await;
-    }
-    assert_eq!((scene.statuses(), scene.calls()), (written, called));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_list_without_the_primary_vnic_is_ignored() {
     let scene = Scene::attached(|_| {}).await;
     let written = scene.statuses();

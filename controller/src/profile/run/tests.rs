@@ -2,7 +2,9 @@
 
 use std::sync::Mutex;
 
+use api::VnicProfile;
 use hyper::Method;
+use kube::core::DeserializeGuard;
 use serde_json::{Value, json};
 
 use super::*;
@@ -49,6 +51,31 @@ fn scene(nodes: u32) -> (Arc<Mutex<Server>>, Arc<Store>, Client) {
         Some(offline::json(status, body.to_string()))
     });
     (server, store(nodes), client)
+}
+
+/// With rounds too short for all objects.
+#[tokio::test(start_paused = true)]
+async fn a_profile_paused_during_creation_creates_no_more() {
+    let (server, store, client) = scene(200);
+    server.lock().unwrap().takes = true;
+    let (metrics, round) = (Arc::new(Metrics::default()), Duration::from_millis(20));
+    let (events, _writer) = Events::new(metrics.clone());
+    let profiles = Profiles { client, store: store.clone(), metrics, events, grace: GRACE, round, chance: || 1.0 };
+    let playing = async {
+        while server.lock().unwrap().asked.len() < 10 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let mut paused = VnicProfile::clone(store.profiles().iter().next().unwrap());
+        paused.spec.paused = true;
+        store.profiles_mut().apply(DeserializeGuard(Ok(paused)));
+        sleep(Duration::from_hours(1)).await;
+        let created = server.lock().unwrap().asked.len();
+        assert!(created < 100, "{created} were created although it was paused");
+    };
+    tokio::select! {
+        () = profiles.run() => {}
+        () = playing => {}
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,6 +49,27 @@ pub(crate) fn refused(reason: Reason) -> StatusReason {
     StatusReason { request_id: Some("F".repeat(32)), ..StatusReason::new(reason, "<".repeat(MESSAGE_MAX)) }
 }
 
+/// Of an object whose VNIC is detached.
+pub(crate) fn leaving() -> AttachmentStatus {
+    let facts = Facts { vnic_id: ocid("vnic", 1).parse().ok(), ..Facts::default() };
+    AttachmentStatus { attached: refused(Reason::NotAuthorizedOrNotFound), ready: None, facts }
+}
+
+/// The greatest length below a limit that the API server accepts, if the size bounds it.
+pub(crate) async fn longest(limit: usize, accepts: impl AsyncFn(usize) -> kube::Result<()>) -> usize {
+    let (mut fits, mut too_long) = (0, limit);
+    while too_long - fits > 1 {
+        let length = usize::midpoint(fits, too_long);
+        match accepts(length).await {
+            Ok(()) => fits = length,
+            Err(kube::Error::Api(status)) if status.message.contains("is too large") => too_long = length,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!((1..limit - 1).contains(&fits), "it is the size that bounds it: {fits}");
+    fits
+}
+
 /// All possible statuses.
 pub(crate) fn verdicts() -> [AttachmentStatus; 3] {
     let attached = AttachmentStatus { ready: Some(refused(Reason::NotAuthorizedOrNotFound)), ..in_order() };

@@ -1,13 +1,14 @@
 //! A user's own objects, in every way that they can be created: server-side apply, kubectl's older apply, create.
 
-use api::{AttachmentReason as Reason, POD_ADDRESSES_MAX, VnicAttachment, VnicAttachmentStatus};
+use api::{POD_ADDRESSES_MAX, VnicAttachment, VnicAttachmentStatus};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use oke_node_controller::attachment::apply::objects::Objects;
-use oke_node_controller::attachment::report::attachment_status::{AttachmentStatus, Facts};
 use serde_json::{Value, json};
 
-use super::scene::{as_the_controller, bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
+use super::scene::{
+    as_the_controller, bytes, fillings, in_order, instance, large, leaving, longest, objects, ocid, verdicts,
+};
 
 /// The most bytes in etcd of a user's own object, its managed fields included; an annotation of `kubectl apply` comes on top.
 const MOST: usize = 2700;
@@ -51,11 +52,6 @@ fn usual() -> [(&'static str, Value); 2] {
     [("metal", metal), ("object-storage-gateway-1", gateway)]
 }
 
-fn leaving() -> AttachmentStatus {
-    let facts = Facts { vnic_id: ocid("vnic", 1).parse().ok(), ..Facts::default() };
-    AttachmentStatus { attached: refused(Reason::NotAuthorizedOrNotFound), ready: None, facts }
-}
-
 async fn writers(objects: &Api<VnicAttachment>, name: &str) -> Vec<(String, String)> {
     let all = objects.get(name).await.unwrap().metadata.managed_fields.unwrap_or_default().into_iter();
     // The server sorts them by the second in which they wrote.
@@ -70,7 +66,7 @@ fn ready_says(object: &VnicAttachment) -> &str {
 }
 
 #[tokio::test]
-async fn users_own_vnic_is_small_while_it_is_in_sync() {
+async fn users_own_vnic_is_small_and_its_refusal_complete() {
     let (_, objects) = objects().await;
     for (name, spec) in usual() {
         apply(&objects, name, &spec).await.unwrap();
@@ -80,40 +76,11 @@ async fn users_own_vnic_is_small_while_it_is_in_sync() {
         // Who wrote the status last owns it whole: an entry for the agent is one less for the controller.
         let agents = ("oke-node-agent".to_owned(), "status".to_owned());
         assert_eq!(writers(&objects, name).await, [("kubectl".to_owned(), String::new()), agents, ours("")]);
-    }
-}
-
-#[tokio::test]
-async fn refusal_of_a_usual_vnic_is_written_in_full() {
-    let (_, objects) = objects().await;
-    for (name, spec) in usual() {
-        let name = format!("refused-{name}");
-        apply(&objects, &name, &spec).await.unwrap();
-        for verdict in verdicts() {
-            let bytes = bytes(&objects, &name, &verdict).await;
-            assert!(bytes <= MOST, "{name}: {bytes}");
-        }
-        let object = objects.get(&name).await.unwrap();
+        self::bytes(&objects, name, &verdicts()[2]).await;
+        let object = objects.get(name).await.unwrap();
         let words = ready_says(&object);
         assert!(api::condition::stored(words) > api::condition::MESSAGE_MAX - 6, "{words}");
     }
-}
-
-/// The longest name with which the API server accepts this spec.
-async fn longest(objects: &Api<VnicAttachment>, name: &str, spec: &Value) -> String {
-    let named = |length: usize| format!("{name}-{}", "l".repeat(length));
-    let (mut fits, mut too_long) = (0, 253 - name.len());
-    while too_long - fits > 1 {
-        let length = usize::midpoint(fits, too_long);
-        let (name, params) = (named(length), PatchParams::apply("kubectl").dry_run());
-        match objects.patch(&name, &params, &Patch::Apply(&object(&name, spec))).await {
-            Ok(_) => fits = length,
-            Err(kube::Error::Api(status)) if status.message.contains("is too large") => too_long = length,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    assert!((1..240 - name.len()).contains(&fits), "it is the size that bounds it: {fits}: {spec}");
-    named(fits)
 }
 
 /// Larger in etcd than they look.
@@ -135,7 +102,12 @@ async fn largest_users_own_vnic_stays_within_its_bound() {
         spec["instanceId"] = json!(instance());
         spec["displayName"] = json!("d".repeat(120));
         let most = if filling == "shared" { &mut most_shared } else { &mut most };
-        let name = longest(&objects, &format!("longest-{filling}"), &spec).await;
+        let named = |length| format!("longest-{filling}-{}", "l".repeat(length));
+        let accepts = async |length| {
+            let (name, params) = (named(length), PatchParams::apply("kubectl").dry_run());
+            objects.patch(&name, &params, &Patch::Apply(&object(&name, &spec))).await.map(drop)
+        };
+        let name = named(longest(253 - named(0).len(), accepts).await);
         apply(&objects, &name, &spec).await.unwrap();
         for verdict in verdicts() {
             *most = (*most).max(bytes(&objects, &name, &verdict).await);

@@ -66,37 +66,3 @@ async fn objects_are_shown_with_node_address_state_and_counts() {
         assert!(wide.is_empty() || row(&client, plural, true).await == format!("{narrow}{wide}"), "{plural}");
     }
 }
-
-#[tokio::test]
-async fn resources_have_short_names_and_category_oke() {
-    let client = client().await;
-    let served = client.list_api_group_resources(&format!("{}/{}", api::GROUP, api::VERSION)).await.unwrap();
-    let named: Vec<Value> = served
-        .resources
-        .into_iter()
-        .map(|resource| json!([resource.name, resource.short_names, resource.categories, resource.namespaced]))
-        .collect();
-    let expected = [
-        json!(["networktests", ["nettest"], ["oke"], false]),
-        json!(["vnicattachments", ["vnica"], ["oke"], false]),
-        json!(["vnicprofiles", ["vnicp"], ["oke"], false]),
-    ];
-    for resource in expected {
-        assert!(named.contains(&resource), "{resource} is not in {named:?}");
-    }
-}
-
-#[tokio::test]
-async fn attachments_are_found_by_their_instance() {
-    let client = client().await;
-    let attachments = api(&client, "VnicAttachment");
-    for number in [71, 72] {
-        let mut object = attachment(&format!("found-{number}"));
-        object["spec"]["instanceId"] = json!(ocid("instance", number));
-        attachments.create(&PostParams::default(), &typed(&object)).await.unwrap();
-    }
-    let selector = format!("spec.instanceId={}", ocid("instance", 72));
-    let found = attachments.list(&kube::api::ListParams::default().fields(&selector)).await.unwrap();
-    let names: Vec<_> = found.items.into_iter().map(|object| object.metadata.name.unwrap()).collect();
-    assert_eq!(names, ["found-72"]);
-}

@@ -65,6 +65,12 @@ fn template(field: &'static str, message: &'static str, accepted: Value, refused
     Case { field, message, accepted: object(accepted), refused: object(refused) }
 }
 
+/// A case of a VnicProfile's spec.
+fn on_profile(field: &'static str, message: &'static str, accepted: Value, refused: Value) -> Case {
+    let object = |spec| Create(with(profile("rules"), spec));
+    Case { field, message, accepted: object(accepted), refused: object(refused) }
+}
+
 fn route(destination: &str) -> Value {
     json!({ "routes": [{ "destination": destination }] })
 }
@@ -116,7 +122,6 @@ fn fixed_fields() -> Vec<Case> {
     ]
 }
 
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn attachment_fields() -> Vec<Case> {
     let many_v4 = "has more IPv4 addresses than ipv4Count says";
     let many_v6 = "has more IPv6 addresses than ipv6Count says";
@@ -125,23 +130,21 @@ fn attachment_fields() -> Vec<Case> {
     let both = json!(["10.0.0.5", "fd00::5"]);
     let two = json!(["10.0.0.5", "10.0.0.6"]);
     let two_v6 = json!(["fd00::5", "fd00::6"]);
+    let attach = |mut more: Value| {
+        more["purpose"] = json!("Attach");
+        more
+    };
+    let exclusive = json!({ "mode": "Exclusive", "ipv4Count": 33 });
+    let namespaces = |purpose: &str| json!({ "purpose": purpose, "allowedNamespaces": ["a"] });
+    let (tags, tag) = ("spec.freeformTags", |key: &str| json!({ "freeformTags": { key: "x" } }));
+    let element = "spec.requestedAddresses[]";
     let (destination, next) = ("spec.routes[].destination", "spec.routes[].via");
     vec![
         field("spec.requestedAddresses", many_v4, requested(1, 1, both.clone()), requested(1, 9, two.clone())),
         field("spec.requestedAddresses", many_v4, requested(2, 0, two), json!({ "requestedAddresses": ["10.0.0.5"] })),
         field("spec.requestedAddresses", many_v6, requested(1, 1, both), requested(9, 1, two_v6)),
-        field(
-            "spec.requestedAddresses[]",
-            ADDRESS,
-            requested(1, 0, json!(["10.0.0.5"])),
-            requested(1, 0, json!(["10.0.0.256"])),
-        ),
-        field(
-            "spec.requestedAddresses[]",
-            ADDRESS,
-            requested(0, 1, json!(["fd00::5"])),
-            requested(0, 1, json!(["fd00::5%eth0"])),
-        ),
+        field(element, ADDRESS, requested(1, 0, json!(["10.0.0.5"])), requested(1, 0, json!(["10.0.0.256"]))),
+        field(element, ADDRESS, requested(0, 1, json!(["fd00::5"])), requested(0, 1, json!(["fd00::5%eth0"]))),
         field(destination, BLOCK, route("10.1.0.0/16"), route("10.1.0.1/16")),
         field(destination, BLOCK, route("fd00:1::/48"), route("10.1.0.0")),
         field(destination, DEFAULT, route("10.0.0.0/8"), route("0.0.0.0/0")),
@@ -154,106 +157,46 @@ fn attachment_fields() -> Vec<Case> {
         field(
             "spec.mode",
             MODE,
-            json!({ "purpose": "Attach", "mode": "Exclusive" }),
+            attach(json!({ "mode": "Exclusive" })),
             json!({ "purpose": "Host", "mode": "Shared" }),
         ),
-        field(
-            "spec.ipv4Count",
-            SHARED,
-            json!({ "purpose": "Attach", "mode": "Exclusive", "ipv4Count": 33 }),
-            json!({ "purpose": "Attach", "ipv4Count": 33 }),
-        ),
-        field(
-            "spec.allowedNamespaces",
-            NAMESPACES,
-            json!({ "purpose": "Attach", "allowedNamespaces": ["a"] }),
-            json!({ "purpose": "Pods", "allowedNamespaces": ["a"] }),
-        ),
-        field(
-            "spec.freeformTags",
-            TAG_KEY,
-            json!({ "freeformTags": { "cost-center/1": "x" } }),
-            json!({ "freeformTags": { "a b": "x" } }),
-        ),
-        field(
-            "spec.freeformTags",
-            TAG_KEY,
-            json!({ "freeformTags": { "k".repeat(100): "x" } }),
-            json!({ "freeformTags": { "a.b": "x" } }),
-        ),
-        field(
-            "spec.freeformTags",
-            TAG_KEY,
-            json!({ "freeformTags": {} }),
-            json!({ "freeformTags": { "k".repeat(101): "x" } }),
-        ),
-        field(
-            "spec.freeformTags",
-            OUR_TAG,
-            json!({ "freeformTags": { "oke-node": "x" } }),
-            json!({ "freeformTags": { "OKE-node-manager/uid": "x" } }),
-        ),
+        field("spec.ipv4Count", SHARED, attach(exclusive), attach(json!({ "ipv4Count": 33 }))),
+        field("spec.allowedNamespaces", NAMESPACES, namespaces("Attach"), namespaces("Pods")),
+        field(tags, TAG_KEY, tag("cost-center/1"), tag("a b")),
+        field(tags, TAG_KEY, tag(&"k".repeat(100)), tag("a.b")),
+        field(tags, TAG_KEY, json!({ "freeformTags": {} }), tag(&"k".repeat(101))),
+        field(tags, OUR_TAG, tag("oke-node"), tag("OKE-node-manager/uid")),
     ]
 }
 
 fn profile_fields() -> Vec<Case> {
     let selector = |operator: &str, values: Value| {
         let expression = json!({ "key": "pool", "operator": operator, "values": values });
-        Create(with(profile("rules"), json!({ "nodeSelector": { "matchExpressions": [expression] } })))
+        json!({ "nodeSelector": { "matchExpressions": [expression] } })
     };
-    let expressions = "spec.nodeSelector.matchExpressions[]";
+    let nodes = |selector: Value, all: Option<bool>| json!({ "nodeSelector": selector, "allNodes": all });
+    let (expressions, selection) = ("spec.nodeSelector.matchExpressions[]", "spec.nodeSelector");
     let values = "values are for In and NotIn, which need at least one";
     let all = "nodeSelector needs a label or an expression, or else allNodes: true and neither";
-    let nodes = |selector: Value, all: Value| {
-        Create(with(profile("rules"), json!({ "nodeSelector": selector, "allNodes": all })))
-    };
     let some = json!({ "matchLabels": { "pool": "a" } });
-    let named = "a VnicProfile's name is a DNS label: it becomes a label's value";
+    let empty = json!({ "matchLabels": {}, "matchExpressions": [] });
+    let exists = json!({ "matchExpressions": [{ "key": "pool", "operator": "Exists" }] });
+    // Without strict validation, the API server drops a misspelled field.
+    let (extra, misspelt) =
+        (json!({ "matchLabels": { "pool": "a" }, "matchLabel": {} }), json!({ "matchLabel": { "pool": "a" } }));
+    let named = |accepted: &str, refused: &str| {
+        let message = "a VnicProfile's name is a DNS label: it becomes a label's value";
+        Case { field: "", message, accepted: Create(profile(accepted)), refused: Create(profile(refused)) }
+    };
     vec![
-        Case {
-            field: expressions,
-            message: values,
-            accepted: selector("In", json!(["a"])),
-            refused: selector("NotIn", json!([])),
-        },
-        Case {
-            field: expressions,
-            message: values,
-            accepted: selector("Exists", json!([])),
-            refused: selector("Exists", json!(["a"])),
-        },
-        Case {
-            field: "spec.nodeSelector",
-            message: all,
-            accepted: nodes(json!({}), true.into()),
-            refused: nodes(json!({}), Value::Null),
-        },
-        Case {
-            field: "spec.nodeSelector",
-            message: all,
-            accepted: nodes(some.clone(), false.into()),
-            refused: nodes(json!({ "matchLabels": {}, "matchExpressions": [] }), false.into()),
-        },
-        Case {
-            field: "spec.nodeSelector",
-            message: all,
-            accepted: nodes(json!({ "matchExpressions": [{ "key": "pool", "operator": "Exists" }] }), Value::Null),
-            refused: nodes(some, true.into()),
-        },
-        // Who does not validate strictly has a misspelt word taken away.
-        Case {
-            field: "spec.nodeSelector",
-            message: all,
-            accepted: nodes(json!({ "matchLabels": { "pool": "a" }, "matchLabel": {} }), Value::Null),
-            refused: nodes(json!({ "matchLabel": { "pool": "a" } }), Value::Null),
-        },
-        Case {
-            field: "",
-            message: named,
-            accepted: Create(profile(&"p".repeat(63))),
-            refused: Create(profile(&"p".repeat(64))),
-        },
-        Case { field: "", message: named, accepted: Create(profile("p-1")), refused: Create(profile("p.1")) },
+        on_profile(expressions, values, selector("In", json!(["a"])), selector("NotIn", json!([]))),
+        on_profile(expressions, values, selector("Exists", json!([])), selector("Exists", json!(["a"]))),
+        on_profile(selection, all, nodes(json!({}), Some(true)), nodes(json!({}), None)),
+        on_profile(selection, all, nodes(some.clone(), Some(false)), nodes(empty, Some(false))),
+        on_profile(selection, all, nodes(exists, None), nodes(some, Some(true))),
+        on_profile(selection, all, nodes(extra, None), nodes(misspelt, None)),
+        named(&"p".repeat(63), &"p".repeat(64)),
+        named("p-1", "p.1"),
     ]
 }
 
