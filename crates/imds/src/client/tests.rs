@@ -1,4 +1,4 @@
-//! The client against a strict service on loopback: retries, deadlines, limits; and that the fake keeps its contract.
+//! The client against a strict service on loopback: retries, deadlines, limits.
 
 mod server;
 
@@ -7,7 +7,6 @@ use std::process::Command;
 use server::{Reply, Server};
 
 use super::*;
-use crate::FakeMetadata;
 
 const INSTANCE: &str = include_str!("../../golden/instance.json");
 const VNICS: &str = include_str!("../../golden/vnics_vm.json");
@@ -152,28 +151,13 @@ fn proxies_in_the_environment_are_not_used() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
 }
 
-/// The same cases against the real client and the fake.
-async fn keeps_the_contract(metadata: &impl Metadata, fail: impl AsyncFn(u16)) {
-    assert_eq!(metadata.instance().await.unwrap().id.unique_id(), "anyhqljtvm");
-    let ids: Vec<_> = metadata.vnics().await.unwrap().vnics.iter().map(|vnic| vnic.id.unique_id().to_owned()).collect();
-    assert_eq!(ids, ["primary", "second", "six", "unassigned"]);
-    fail(503).await;
-    assert!(metadata.instance().await.unwrap_err().is_transient());
-    assert!(metadata.vnics().await.unwrap_err().is_transient());
-}
-
 #[tokio::test]
-async fn the_client_keeps_the_contract() {
+async fn instance_and_vnics_are_read_until_the_service_fails() {
     let server = Server::start(vec![good(INSTANCE), good(VNICS), Reply::Status(503)]).await;
-    keeps_the_contract(&Imds::new(&server.base_url, patient()).unwrap(), async |_| {}).await;
-}
-
-#[tokio::test]
-async fn the_fake_keeps_the_contract() {
-    let fake = FakeMetadata::new(
-        document::instance("", INSTANCE.as_bytes()).unwrap(),
-        document::vnics("", VNICS.as_bytes()).unwrap(),
-    );
-    keeps_the_contract(&fake.clone(), async |status| fake.set_failing(Some(status))).await;
-    assert_eq!(fake.questions(), 4);
+    let imds = Imds::new(&server.base_url, patient()).unwrap();
+    assert_eq!(imds.instance().await.unwrap().id.unique_id(), "anyhqljtvm");
+    let ids: Vec<_> = imds.vnics().await.unwrap().vnics.iter().map(|vnic| vnic.id.unique_id().to_owned()).collect();
+    assert_eq!(ids, ["primary", "second", "six", "unassigned"]);
+    assert!(imds.instance().await.unwrap_err().is_transient());
+    assert!(imds.vnics().await.unwrap_err().is_transient());
 }
