@@ -18,7 +18,7 @@ mod error;
 use std::future::Future;
 
 pub use client::{DEFAULT_BASE_URL, Imds, POLICY};
-pub use error::{Error, Failure};
+pub use error::Error;
 use vcn::{Instance, Ocid, Vnic};
 
 /// What can be asked about the instance that we run on.
@@ -26,13 +26,13 @@ pub trait Metadata {
     /// The instance itself.
     ///
     /// # Errors
-    /// [`Error`]; ask [`Error::is_transient`] whether to try again soon.
+    /// [`Error`], after retries of what may pass.
     fn instance(&self) -> impl Future<Output = Result<Instance, Error>> + Send;
 
     /// Its VNICs, the primary one first; at least one. A VNIC just attached appears some seconds later.
     ///
     /// # Errors
-    /// [`Error`]; ask [`Error::is_transient`] whether to try again soon.
+    /// [`Error`], after retries of what may pass.
     fn vnics(&self) -> impl Future<Output = Result<VnicList, Error>> + Send;
 }
 
