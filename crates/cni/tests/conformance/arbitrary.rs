@@ -1,6 +1,8 @@
 //! Whatever arrives, the answer is one of the two that there are, and never a panic.
 
-use cni::{Exit, Version};
+use std::process::ExitCode;
+
+use cni::Version;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -8,10 +10,10 @@ use crate::call::{Call, Outcome, config};
 use crate::results::{full, written};
 
 fn is_an_answer(outcome: &Outcome) {
-    match outcome.exit {
-        Exit::Failure => drop(outcome.error()),
-        Exit::Success if outcome.stdout.is_empty() => outcome.silent(),
-        Exit::Success => drop(outcome.result()),
+    match outcome.exit == ExitCode::SUCCESS {
+        false => drop(outcome.error()),
+        true if outcome.stdout.is_empty() => outcome.silent(),
+        true => drop(outcome.result()),
     }
 }
 
