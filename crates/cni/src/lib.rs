@@ -14,7 +14,6 @@
 //! else is present and checked when the plugin gets it. Why it is not a library from the registry: `docs/decisions/0001`.
 
 mod error;
-mod excerpt;
 mod identity;
 mod input;
 mod netns;

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use vcn::words;
+use vcn::{excerpt, words};
 
-use crate::excerpt::{QUOTED, excerpt};
+use crate::error::QUOTED;
 use crate::{Error, ErrorCode, Verb};
 
 /// A version of the CNI protocol, oldest first. 0.3.0 and older are refused: no supported runtime writes them.

@@ -37,11 +37,5 @@ impl Error {
 /// The beginning of a reply for an error message; replies may hold user data, so it is short.
 pub(crate) fn beginning(body: &[u8]) -> String {
     const SHOWN: usize = 80;
-    let text = String::from_utf8_lossy(body);
-    let mut characters = text.chars();
-    let mut shown: String = characters.by_ref().take(SHOWN).collect();
-    if characters.next().is_some() {
-        shown.push('…');
-    }
-    shown
+    vcn::excerpt(&String::from_utf8_lossy(body), SHOWN).into_owned()
 }

@@ -2,9 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use vcn::IfName;
+use vcn::{IfName, excerpt};
 
-use crate::excerpt::{QUOTED, excerpt};
+use crate::error::QUOTED;
 use crate::{Args, ContainerId, ContainerNetns, Error, ErrorCode, Verb};
 
 /// The value of a variable, if it is set: of the process, or a test's.
